@@ -33,7 +33,7 @@ HEAVY = {
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
-    "errors", "point", "registry", "report", "progress", "retry", "assets", "config", "files", "folders", "atomic_io",
+    "errors", "point", "registry", "report", "progress", "retry", "assets", "files", "config", "folders", "atomic_io",
     "kernel", "execution", "go", "records",
     "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "estimate", "fetch", "describe",
     "tables", "learn", "play", "demo", "cli",

@@ -7,13 +7,13 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.assets import asset
 from kifu.errors import RecipeError, printable
+from kifu.files import read_small
 from kifu.registry import suggestion, unknown
 
 TEXT_LIMIT = 16 << 10
@@ -79,16 +79,11 @@ def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:
     name = os.fspath(name)
     if name.endswith(".toml"):
         try:
-            with Path(name).open("rb") as file:
-                data = file.read(TEXT_LIMIT + 1)
-            text = data.decode()
+            return read_small(name, TEXT_LIMIT).decode()
         except OSError as error:
             raise RecipeError(f"cannot read the {kind} {name}: {error.strerror}") from None
-        except ValueError as error:  # not UTF-8, or a zero byte in the name
+        except ValueError as error:  # not UTF-8
             raise RecipeError(f"cannot read the {kind} {name!r}: {error}") from None
-        if len(data) > TEXT_LIMIT:
-            raise RecipeError(f"the {kind} {name} has more than {TEXT_LIMIT:,} bytes")
-        return text
     if name not in config_names(folder):
         raise unknown(kind, name, config_names(folder), ", or a file that ends in .toml")
     return asset(folder, f"{name}.toml").read_text("utf-8")

@@ -14,6 +14,13 @@ from typing import Literal, Protocol
 from blake3 import blake3
 
 
+class _RefusedError(OSError):
+    """A file that kifu does not read. Its text is the reason, without the number of the error."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 def open_regular(path: str | os.PathLike[str]) -> FileIO:
     """Open a regular file, without a buffer, to read its bytes.
 
@@ -40,7 +47,7 @@ def require_regular(status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise _RefusedError(errno.EINVAL, "not a regular file")
 
 
 def read_small(path: str | os.PathLike[str], limit: int = 64 << 20) -> bytes:
@@ -60,7 +67,7 @@ def read_small(path: str | os.PathLike[str], limit: int = 64 << 20) -> bytes:
                 data += more
             if len(data) <= limit:
                 return data
-    raise OSError(errno.EFBIG, f"larger than {limit:,} bytes")
+    raise _RefusedError(errno.EFBIG, f"larger than {limit:,} bytes")
 
 
 class ReadableFile(Protocol):

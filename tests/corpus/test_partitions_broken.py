@@ -194,7 +194,7 @@ def test_invalid_index_is_rejected(tmp_path: Path, text: str) -> None:
 def test_too_large_index_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / INDEX).open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with pytest.raises(FormatError, match="is larger than 67,108,864 bytes"):
+    with pytest.raises(FormatError, match=": larger than 67,108,864 bytes"):
         open_catalogue(tmp_path)
 
 

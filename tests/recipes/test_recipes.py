@@ -236,7 +236,7 @@ def test_plain_file_names(file, name):
         (PLAIN.replace("7", "9" * 5000), "is not TOML: Exceeds the limit"),
         (b"GIF89a\xff\xff", "cannot read the recipe "),
         (PLAIN.encode("utf-16"), "cannot read the recipe "),
-        (PLAIN + "#" * TEXT_LIMIT, f"has more than {TEXT_LIMIT:,} bytes"),
+        (PLAIN + "#" * TEXT_LIMIT, f"larger than {TEXT_LIMIT:,} bytes"),
         ("", "name: Field required"),
     ],
 )
@@ -249,7 +249,7 @@ def test_files_that_are_not_there(tmp_path):
     assert message_of(str(tmp_path / "folder.toml")).endswith("folder.toml: Is a directory")
     assert message_of(str(tmp_path / "none.toml")).endswith("none.toml: No such file or directory")
     assert message_of(str(tmp_path / "none" / "x.toml")).endswith("x.toml: No such file or directory")
-    assert "null" in message_of("a\0.toml")
+    assert message_of("a\0.toml").endswith("No such file or directory")
     assert message_of("x" * 300 + ".toml").endswith("File name too long")
 
 

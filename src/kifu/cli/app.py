@@ -7,6 +7,7 @@ import inspect
 import io
 import logging
 import os
+import re
 import resource
 import signal
 import sys
@@ -289,12 +290,15 @@ def main() -> None:
     _set_verbosity(quiet=False, verbose=False)
     _make_streams_safe()
     try:
+        _refuse_empty(sys.argv[1:])
         with missing_extras(), _termination_interrupts() as received:
             code = app(prog_name="kifu", standalone_mode=False)
     except typer.TyperException as error:
         _fail(_usage_error(error))
     except KifuError as error:
         _fail(str(error), error)
+    except MemoryError as error:  # also of NumPy and Arrow
+        _fail(f"out of memory ({first_line(error)}); a smaller --jobs takes less", error)
     except Exception as error:
         _fail(f"unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback", error)
     if code == _INTERRUPTED:
@@ -337,6 +341,12 @@ def _make_streams_safe() -> None:
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     print(f"kifu: {category.__name__}: {printable(message)}", file=sys.stderr)
+
+
+def _refuse_empty(arguments: list[str]) -> None:
+    """Raise RecipeError if an argument is empty; as a path it would be the current folder."""
+    if any(not each or re.fullmatch("--[a-z-]+=", each) for each in arguments):
+        raise RecipeError("an argument is empty: a path or value has at least one character")
 
 
 def _fail(line: str, error: BaseException | None = None) -> None:

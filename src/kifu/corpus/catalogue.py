@@ -19,7 +19,7 @@ from kifu.corpus.index import Index, has_index, read_index
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError, first_line
-from kifu.files import hash_file
+from kifu.files import hash_file, open_regular
 from kifu.records.game import Game
 from kifu.records.paths import Remote, as_path
 
@@ -172,7 +172,7 @@ class Catalogue:
 def is_catalogue(path: str | os.PathLike[str]) -> bool:
     """Return True if the path is a Parquet file, or a folder with an index."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             return file.read(4) == b"PAR1"
     except (OSError, ValueError):
         return has_index(Path(path))

@@ -18,11 +18,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from kifu.atomic_io import write_file
 from kifu.config import STRICT
 from kifu.errors import FormatError, first_line
+from kifu.files import read_small
 
 INDEX = "catalogue.json"
 """The index's file name within the folder."""
 
-_MAX_BYTES = 64 << 20
 
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -136,11 +136,7 @@ def read_index(folder: Path) -> Index:
     """
     index_path = folder / INDEX
     try:
-        with index_path.open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-        if len(text) > _MAX_BYTES:
-            raise FormatError(f"{index_path} is larger than {_MAX_BYTES:,} bytes")
-        index = Index.model_validate_json(text)
+        index = Index.model_validate_json(read_small(index_path))
         _check_partitions(folder, index)
     except ValidationError as error:
         first = error.errors()[0]

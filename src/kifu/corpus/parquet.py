@@ -173,6 +173,10 @@ def open_file(path: Path) -> pq.ParquetFile:
         FormatError: If the file is not a catalogue, or one of another version.
     """
     try:
+        require_regular(path.stat())
+    except OSError as error:
+        raise FormatError(f"{path} is not a catalogue: {error.strerror}") from None
+    try:
         # pre_buffer would keep all bytes read in memory until the file is closed.
         file = pq.ParquetFile(arrow_file(path), pre_buffer=False, thrift_string_size_limit=64 << 20)
         metadata = file.metadata.metadata or {}

@@ -29,6 +29,7 @@ from kifu.corpus.ingest import IngestReport
 from kifu.corpus.schema import to_numpy
 from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job
+from kifu.files import read_small
 from kifu.folders import cannot_write, locked_folder, require_no_link, require_size
 
 _HIDDEN = ".new-"
@@ -207,7 +208,7 @@ def unique_name(name: str, taken: Iterable[str]) -> str:
 def _read_names(hidden: Path) -> list[str]:
     """Return the partitions that an interrupted commit was to add or remove, ignoring invalid paths."""
     try:
-        names = json.loads((hidden / _NAMES).read_bytes())
+        names = json.loads(read_small(hidden / _NAMES))
     except (OSError, ValueError, RecursionError):
         return []
     if not isinstance(names, list):

@@ -19,6 +19,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cached_property
+from io import StringIO
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -37,7 +38,7 @@ from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, text_hashes
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
-from kifu.files import utf8_name
+from kifu.files import read_small, utf8_name
 from kifu.folders import require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
@@ -266,10 +267,14 @@ class ListSplit(_Split):
         )
 
 
+_LIST_BYTES = 256 << 20
+"""Maximum size of a list of games; 12 million ids take as much."""
+
+
 def _read_list(path: str) -> list[str]:
     """Return the games of a list, ids without leading zeros. Raises SourceError."""
     try:
-        lines = Path(path).read_text("utf-8-sig").split("\n")
+        lines = StringIO(read_small(path, _LIST_BYTES).decode("utf-8-sig"), None).read().split("\n")
     except OSError as error:
         raise SourceError(f"cannot read the list {path}: {error.strerror}") from None
     except ValueError as error:

@@ -17,6 +17,7 @@ from kifu.atomic_io import write_file
 from kifu.errors import OutputError, RecipeError, SourceError
 from kifu.fetch._download import Download
 from kifu.fetch._http import Client, DownloadError, absolute_url
+from kifu.files import read_small
 from kifu.progress import Progress, ProgressFactory, format_bytes, silent
 from kifu.recipes.kgs_index import KINDS, PAGE_LIMIT, Archive, parse_index
 from kifu.registry import unknown
@@ -182,8 +183,7 @@ def _index_page(client: Client, index: str, progress: ProgressFactory) -> tuple[
     """Return the page and its address, "" for a file."""
     if "://" not in index:
         try:
-            with Path(index).open("rb") as file:
-                return file.read(PAGE_LIMIT + 1), ""
+            return read_small(index, PAGE_LIMIT), ""
         except OSError as error:
             raise SourceError(f"the index page {index}: {error.strerror}") from None
 

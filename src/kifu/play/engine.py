@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from kifu.errors import GameError, IllegalMove, printable
+from kifu.files import read_small
 from kifu.go.rules import Rules
 from kifu.play.analysis import dboard, info_line, policy_gfx
 from kifu.play.arguments import Arguments, GtpError
@@ -182,9 +183,7 @@ class Engine:
         before = arguments.integer(1, 99_999) if arguments.more else None
         arguments.end()
         try:
-            if not path.is_file() or path.stat().st_size > _MAX_RECORD_BYTES:
-                raise GtpError("cannot load file")
-            record = read_sgf(path.read_bytes())
+            record = read_sgf(read_small(path, _MAX_RECORD_BYTES))
             plies = len(record) if before is None else min(before - 1, len(record))
             game = GameSession.from_game(record, plies, rules=self._rules)
         except (OSError, ValueError):

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from pathlib import Path
 
 from kifu.errors import SourceError
+from kifu.files import read_small
 from kifu.records.containers import containers
 from kifu.records.paths import AnyPath
 
@@ -156,9 +156,7 @@ def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -
     if index is None:
         return order_as_page(found)
     try:
-        with Path(index).open("rb") as file:
-            return parse_index(file.read(PAGE_LIMIT + 1))
-    except SourceError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        raise SourceError(f"cannot read the index page {index}: {getattr(error, 'strerror', None) or error}") from None
+        page = read_small(index, PAGE_LIMIT)
+    except OSError as error:
+        raise SourceError(f"cannot read the index page {index}: {error.strerror}") from None
+    return parse_index(page)

@@ -32,6 +32,7 @@ from kifu.corpus.sources import HashedSources, find_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.files import read_small
 from kifu.folders import locked_folder
 from kifu.progress import Progress, ProgressFactory, format_bytes, format_drops, silent
 from kifu.recipes.pipeline import (
@@ -224,7 +225,7 @@ class _ArchiveBuild(Build[ArchiveManifest]):
 def _read_manifest(path: Path) -> ArchiveManifest | None:
     """Return the manifest at `path`, if it is a valid one."""
     try:
-        manifest = _MANIFEST.validate_json(path.read_bytes(), strict=True)
+        manifest = _MANIFEST.validate_json(read_small(path), strict=True)
     except (OSError, ValueError):
         return None
     return manifest if manifest.adds_up() else None

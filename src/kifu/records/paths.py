@@ -142,7 +142,7 @@ def as_path(source: str | os.PathLike[str]) -> AnyPath:
         return source
     text = os.fspath(source)
     if not text:
-        raise SourceError("the path of a source is empty")
+        raise SourceError("a path is empty")
     return Remote(text) if _URL.match(text) else Path(text)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kifu.assets import asset
 from kifu.errors import RecipeError, SourceError
+from kifu.files import read_small
 from kifu.records.text import MAX_TEXT
 
 _LARGEST_FILE = 1 << 20
@@ -76,13 +77,8 @@ def known_programs(*more: str, file: Path | None = None) -> Programs:
     patterns = _patterns(asset("programs.txt").read_text("utf-8"))
     if file is not None:
         try:
-            with file.open("rb") as opened:
-                data = opened.read(_LARGEST_FILE + 1)
-            if len(data) > _LARGEST_FILE:
-                raise SourceError(f"{file}: the list of programs is larger than 1 MiB")
-            patterns += _patterns(data.decode("utf-8-sig"))
-        except SourceError:
-            raise
+            patterns += _patterns(read_small(file, _LARGEST_FILE).decode("utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{file}: cannot read the list of programs: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise SourceError(f"{file}: cannot read the list of programs: {reason}") from None
     return Programs([*patterns, *more])

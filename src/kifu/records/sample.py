@@ -22,7 +22,7 @@ from kifu.records.containers import blocks, count_blocks
 from kifu.records.detect import is_index_name
 from kifu.records.directory import list_directory, strip_compression
 from kifu.records.games import RecordBlock
-from kifu.records.paths import AnyPath
+from kifu.records.paths import AnyPath, open_file
 from kifu.records.splitting import split_block
 
 _BLOCK_BYTES = 1 << 20
@@ -148,7 +148,7 @@ def _sample_head(path: AnyPath, max_bytes: int) -> RecordsSample:
     """Sample the beginning of any other file, extended until it contains a complete record."""
     size, head = estimated_size(path), bytearray()
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             max_bytes = max(max_bytes, _MIN_BZIP2_BYTES) if file.read(3) == b"BZh" else max_bytes
             file.seek(0)
             while True:

@@ -289,6 +289,7 @@ def main() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _set_verbosity(quiet=False, verbose=False)
     _make_streams_safe()
+    _require_working_directory()
     try:
         _refuse_empty(sys.argv[1:])
         with missing_extras(), _termination_interrupts() as received:
@@ -300,6 +301,8 @@ def main() -> None:
     except MemoryError as error:  # also of NumPy and Arrow
         _fail(f"out of memory ({first_line(error)}); a smaller --jobs takes less", error)
     except Exception as error:
+        if isinstance(error, FileNotFoundError) and not _has_temporary_folder():
+            _fail("there is no folder for temporary files: set TMPDIR to one that is writable", error)
         _fail(f"unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback", error)
     if code == _INTERRUPTED:
         print("kifu: interrupted; no partial output was left", file=sys.stderr)
@@ -327,6 +330,24 @@ def _termination_interrupts() -> Iterator[list[int]]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _require_working_directory() -> None:
+    """End the program if the working directory was removed: libraries fail to load then, and only help can be shown."""
+    if len(sys.argv) > 1 and not {"--help", "-h", "--version"}.intersection(sys.argv):
+        try:
+            Path.cwd()
+        except OSError as error:
+            _fail(f"the working directory cannot be used: {error.strerror}")
+
+
+def _has_temporary_folder() -> bool:
+    import tempfile
+
+    try:
+        return bool(tempfile.gettempdir())
+    except FileNotFoundError:
+        return False
 
 
 def _make_streams_safe() -> None:

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import sys
+import tomllib
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -234,6 +235,12 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
     assert err.isascii()
 
 
+def test_a_recipe_is_shown_as_toml(tmp_path: Path) -> None:
+    text = run("recipes", recipe(tmp_path / "x.toml")).out
+    assert text.startswith("# \\x9b5m\\u202e\n        kind = ")
+    assert tomllib.loads(text)["format"] == "parquet"
+
+
 def test_csv_is_data_unless_a_terminal_shows_it(world: Path) -> None:
     given = ["query", "select black from games where index = 0 limit 2", world / f"{PATH}.parquet", "-o", "-"]
     rows = list(csv.reader(io.StringIO(shown(given, terminal=False)[0], newline="")))
@@ -325,7 +332,10 @@ def compact(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 def recipe(path: Path) -> Path:
-    path.write_text('kind = "examples"\nname = "x"\ntitle = "x"\nplanes = "seven"\nboard = "9x9"\nformat = "parquet"\n')
+    path.write_text(
+        '# \x9b5m\u202e\n\tkind = "examples"\nname = "x"\ntitle = "x"\n'
+        'planes = "seven"\nboard = "9x9"\nformat = "parquet"\n'
+    )
     return path
 
 

@@ -40,7 +40,7 @@ def recipes(name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="S
 
     if name is not None:
         loaded, text = load_recipe(name), recipe_text(name)
-        return Outcome(text.rstrip("\n"), loaded.model_dump(mode="json"))
+        return Outcome(text.expandtabs().rstrip("\n"), loaded.model_dump(mode="json"))
     found = {each: load_recipe(each) for each in recipe_names()}
     sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, KgsgoRecipe) else "" for each, r in found.items()}
     return _listed({each: recipe.title + sets[each] for each, recipe in found.items()})

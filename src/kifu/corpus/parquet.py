@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kifu.atomic_io import AtomicFile
-from kifu.corpus.schema import SCHEMA, VERSION
+from kifu.corpus.schema import SCHEMA, VERSION, check_limits
 from kifu.errors import FormatError, OutputError, first_line
 from kifu.files import require_regular
 
@@ -240,5 +240,9 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
         null_elements = pc.any(column.flatten().is_null()).as_py() if pa.types.is_list(field.type) else False
         if null_elements or (column.null_count and not field.nullable):
             raise FormatError(f"{path}: column {field.name} must not contain nulls")
+        try:
+            check_limits(field.name, column)
+        except FormatError as error:
+            raise FormatError(f"{path}: column {error}") from None
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)

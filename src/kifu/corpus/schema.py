@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,15 @@ SCHEMA = pa.schema(
 )
 """Missing text is null, never empty. Lists are never null, except `territory` where the record has none."""
 
+_MAX_NUMBER = 1e18
+_LIMITS = {
+    **dict.fromkeys(("komi", "margin", "main_minutes", "black_rating", "white_rating"), (-_MAX_NUMBER, _MAX_NUMBER)),
+    "date": (date(1, 1, 1), date(9999, 12, 31)),
+    **dict.fromkeys(("entry", "index", "n_moves", "n_legal"), (0, 2**31 - 1)),
+    "to_play": (0, 2),
+}
+"""Smallest and largest allowed value of columns whose type has others, too; NaN is not allowed."""
+
 READER_REASONS = (
     DropReason.NO_RECORD,
     DropReason.NOT_GO,
@@ -113,6 +123,23 @@ PLAYED_COLUMNS = ("width", "height", "setup", "setup_ply", "root_setup", "moves"
 
 GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "drop")
 """The columns that `game_arrays` needs."""
+
+
+def check_limits(name: str, column: pa.Array) -> None:
+    """Raise FormatError if a value of a column is out of its range.
+
+    Args:
+        name: A column of SCHEMA.
+        column: Its values, in SCHEMA's type.
+    """
+    if name not in _LIMITS:
+        return
+    low, high = (pa.scalar(limit, column.type) for limit in _LIMITS[name])
+    allowed = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))  # False for NaN
+    if pc.all(allowed).as_py() is False:  # nulls are ignored
+        bad = column.filter(pc.invert(allowed)).cast(pa.int32() if pa.types.is_date(column.type) else column.type)[0]
+        days = " days since 1970" if pa.types.is_date(column.type) else ""
+        raise FormatError(f"{name} must be within {_LIMITS[name][0]} to {_LIMITS[name][1]}, got {bad}{days}")
 
 
 def move_arrays(batch: pa.RecordBatch) -> MoveArrays:

@@ -1,0 +1,147 @@
+"""Values that are legal in Parquet, but not in a game: each reader takes them, or raises a one-line error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kifu
+from catalogues import rows
+from commands import run
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.query import query
+from kifu.corpus.schema import SCHEMA
+from kifu.corpus.stats import stats
+from kifu.describe import describe_catalogue, describe_position, find_game
+from kifu.errors import FormatError, KifuError
+from marks import slow
+
+GAMES = rows(
+    moves=[[72, 288 | 0x8000, 361], [0, 1 | 0x8000, 2], [60, 61 | 0x8000]],
+    komi=[6.5, None, 0.5], black=["Ann", "Bob", "Cas"], white=["Dan", "Eve", None], year=[2001, None, 2005],
+    winner=["black", "white", None], margin=[3.5, None, None], ending=["score", "resign", "unknown"],
+    black_rating=[35, 36, None], white_rating=[35, 36, None], main_minutes=[10, None, 3],
+)  # fmt: skip
+
+
+def extremes(kind: pa.DataType) -> list[Any]:
+    """Return extreme values of a type; dates are days since 1970."""
+    if pa.types.is_floating(kind):
+        return [3.4e38, -3.4e38, 1e19, math.nan, math.inf, -math.inf, -0.0, 1e-45]
+    if pa.types.is_date(kind):
+        return [2**31 - 1, -(2**31), 2932897, -719163, 2932896, -719162]
+    if pa.types.is_integer(kind):
+        limits = np.iinfo(kind.to_pandas_dtype())
+        return [limits.min, limits.max, -1 if limits.min < 0 else 26]
+    if pa.types.is_string(kind):
+        return ["", "\0", "x" * 100_000, "é\n\x1b[2J\u202e", "99999999999999999999", "1e400", "nan"]
+    return [[65535] * 3, [0] * 70_000, [361] * 400, [0x7FFF], []] if pa.types.is_list(kind) else []
+
+
+QUICK = ("komi", "date")
+
+
+def write(path: Path, name: str, value: Any) -> Path:
+    """Write GAMES with one value of the second game replaced."""
+    kind = SCHEMA.field(name).type
+    plain = pa.int32() if pa.types.is_date(kind) else kind
+    column = GAMES.column(name).cast(plain).to_pylist()
+    column[1] = value
+    changed = pa.array(column, plain).cast(kind)
+    columns = [changed if each == name else GAMES.column(each) for each in SCHEMA.names]
+    pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), path)
+    return path
+
+
+def ask(path: Path) -> None:
+    with query("FROM games", path) as answer:
+        answer.head(3)
+
+
+READERS: list[Callable[[Path], object]] = [
+    stats, ask, describe_catalogue, lambda path: describe_position(find_game(path, 2), None),
+    lambda path: list(open_catalogue(path).games()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*QUICK, *slow(*(name for name in SCHEMA.names if name not in QUICK))])
+def test_readers_take_extreme_values_or_raise_errors_of_one_line(tmp_path: Path, name: str) -> None:
+    for number, value in enumerate(extremes(SCHEMA.field(name).type)):
+        path = write(tmp_path / f"{number}.parquet", name, value)
+        for reader in READERS:
+            try:
+                reader(path)
+            except KifuError as error:
+                message = str(error)
+                assert "\n" not in message, (value, reader)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected_text"),
+    [
+        ("komi", 3.4e38, "column komi must be within -1e+18 to 1e+18, got 3.39"),
+        ("komi", math.nan, "column komi must be within -1e+18 to 1e+18, got nan"),
+        ("margin", -math.inf, "column margin must be within -1e+18 to 1e+18, got -inf"),
+        ("date", 2**31 - 1, "column date must be within 0001-01-01 to 9999-12-31, got 2147483647 days since 1970"),
+        ("n_legal", -1, "column n_legal must be within 0 to 2147483647, got -1"),
+        ("to_play", 3, "column to_play must be within 0 to 2, got 3"),
+    ],
+)
+def test_values_out_of_range_are_named(tmp_path: Path, name: str, value: Any, expected_text: str) -> None:
+    path = write(tmp_path / "games.parquet", name, value)
+    with pytest.raises(FormatError) as raised:
+        list(open_catalogue(path).batches())
+    assert str(raised.value).startswith(f"{path}: {expected_text}")
+    with query("FROM games", path) as answer, pytest.raises(FormatError, match="must be within"):
+        answer.write(tmp_path / "copy.parquet")
+
+
+@pytest.mark.parametrize("value", [-719162, 2932896])
+def test_first_and_last_dates_are_shown(tmp_path: Path, value: int) -> None:
+    path = write(tmp_path / "games.parquet", "date", value)
+    assert run("show", path, "--game", "2").code == 0
+
+
+COMMANDS = [
+    ["stats", "E"], ["stats", "E", "-o", "OUT.png"], ["show", "E", "--game", "2", "--json", "-"], ["inspect", "E"],
+    ["query", "FROM games", "E"], ["query", "FROM games", "E", "-o", "OUT.csv"],
+    ["query", "FROM games", "E", "-o", "OUT.parquet"],
+    ["query", "SELECT *, 1 AS x FROM games", "E", "-o", "OUT.parquet"],
+    ["split", "E", "-o", "OUT"], ["audit", "E", "E"], ["ingest", "E", "-o", "OUT.parquet", "--clean", "schraudolph"],
+    ["ingest", "E", "-o", "OUT"], ["convert", "E", "-o", "OUT.olf"], ["convert", "E", "-o", "OUT.zip"],
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCHEMA.names)
+def test_commands_take_extreme_values_or_fail_with_one_line(tmp_path: Path, name: str) -> None:
+    for number, (value, command) in enumerate(product(extremes(SCHEMA.field(name).type), COMMANDS)):
+        path = write(tmp_path / "games.parquet", name, value)
+        out = str(tmp_path / f"out{number}")
+        done = run(*(each.replace("OUT", out) if each != "E" else path for each in command), "--quiet")
+        assert done.code in ((0, 1, 2) if command[0] == "audit" else (0, 2)), (value, command)
+        assert done.code != 2 or len(done.err) == 1, (value, command, done)
+        assert not any("unexpected" in line for line in done.err), (value, command, done)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCHEMA.names)
+def test_plane_sets_take_extreme_values_or_raise_errors(tmp_path: Path, name: str) -> None:
+    """The reading of training and of builds, without their network and files."""
+    for number, value in enumerate(extremes(SCHEMA.field(name).type)):
+        path = write(tmp_path / f"{number}.parquet", name, value)
+        for planes in ("alphago48", "katago22", "agz17"):
+            try:
+                for batch in kifu.load(path, planes, batch_size=4):
+                    assert len(batch.planes) <= 4
+            except KifuError as error:
+                message = str(error)
+                assert "\n" not in message, (value, planes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,24 @@ def test_no_folder_for_temporary_files(
         assert done.err[-1] == NO_TMPDIR
         assert not any("Traceback" in each for each in done.err)
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["stats GAMES --json fifo.svg", "show GAMES -o fifo.svg"])
+def test_outputs_into_a_fifo(line: str, games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fifo = tmp_path / "fifo.svg"
+    os.mkfifo(fifo)
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append(fifo.read_bytes()), daemon=True)
+    reader.start()
+    done = run(*line.replace("GAMES", str(games)).split())
+    assert done.code == 0, done.err
+    assert fifo.is_fifo()
+    reader.join()
+    assert received[0][:1] in (b"{", b"<")
+    os.mkfifo(tmp_path / "other.olf")
+    assert run("convert", games, "-o", "other.olf").err[-1] == "kifu: cannot write other.olf: not a regular file"
+    assert (tmp_path / "other.olf").is_fifo()
 
 
 @pytest.mark.slow

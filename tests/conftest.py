@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,6 +21,21 @@ settings.register_profile("default", deadline=None, derandomize=True, max_exampl
 settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.register_profile("interpreted", settings.get_profile("default"), max_examples=8)
 settings.load_profile("interpreted" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "default")
+
+
+def _forbid_negative_indices() -> None:
+    """Make them fail bounds checks: Numba counts them from the end of the array."""
+    from numba.core import types
+    from numba.np import arrayobj
+
+    def unchanged(context: Any, builder: Any, index_type: Any, index: Any, size: Any) -> Any:
+        return context.cast(builder, index, index_type, types.intp if index_type.signed else types.uintp)
+
+    arrayobj.fix_integer_index = unchanged
+
+
+if os.environ.get("NUMBA_BOUNDSCHECK") == "1":
+    _forbid_negative_indices()
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 import kifu.kernel
@@ -32,6 +35,38 @@ def sum_of_squares(n):
 @kernel
 def cube(x):
     return square(x) * x
+
+
+@inline_kernel
+def put(values, at):
+    values[at] = 1
+
+
+@kernel
+def put_inlined(values, at):
+    put(values, at)
+    return values[at]
+
+
+@pytest.mark.skipif(not numba.config.BOUNDSCHECK, reason="run by test_nojit.py")
+def test_bounds_are_checked() -> None:
+    for at in (3, 4, -1, -4):
+        with pytest.raises(IndexError, match="index is out of bounds"):
+            put_inlined(np.zeros(5, np.int64)[1:4], at)
+    assert put_inlined(np.zeros(3, np.int64), 2) == 1
+
+
+@pytest.mark.subprocess
+def test_the_cache_tells_kernels_with_bounds_checks_apart() -> None:
+    program = "import kifu.kernel, test_kernel; print(kifu.kernel.fingerprint(test_kernel.cube.py_func).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parent, env=os.environ | {"NUMBA_BOUNDSCHECK": flag}, capture_output=True, check=True,
+        ).stdout
+        for flag in "01"
+    }  # fmt: skip
+    assert len(digests) == 2
 
 
 class Bars:

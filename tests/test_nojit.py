@@ -1,4 +1,4 @@
-"""The tests marked nojit, run once more with the kernels as ordinary Python, where NumPy checks every index."""
+"""The tests of kernels once more: as ordinary Python, where NumPy checks every index, and compiled with such checks."""
 
 import os
 import re
@@ -8,16 +8,32 @@ from pathlib import Path
 
 import pytest
 
+HERE = Path(__file__).parent
+
+
+def passed(arguments: list[str], timeout: float, **environment: str) -> int:
+    """Run pytest in another environment, assert that no test fails, and return how many pass."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    environment = os.environ | environment
+    run = subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, text=True, timeout=timeout)
+    reported = run.stdout + run.stderr
+    assert run.returncode == 0, reported
+    count = re.search(r"(\d+) passed", reported)
+    assert count is not None, reported
+    return int(count[1])
+
 
 @pytest.mark.subprocess
 def test_kernels_without_the_compiler():
-    here = Path(__file__).parent
-    files = [str(path) for path in sorted(here.rglob("test_*.py")) if "@pytest.mark.nojit" in path.read_text("utf-8")]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "nojit", "-p", "no:cacheprovider", *files]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    run = subprocess.run(command, cwd=here.parent, env=environment, capture_output=True, text=True, timeout=300)
-    reported = run.stdout + run.stderr
-    assert run.returncode == 0, reported
-    passed = re.search(r"(\d+) passed", reported)
-    assert passed is not None, reported
-    assert int(passed[1]) > 60, reported
+    files = [str(path) for path in sorted(HERE.rglob("test_*.py")) if "@pytest.mark.nojit" in path.read_text("utf-8")]
+    assert passed(["-m", "nojit", *files], 300, NUMBA_DISABLE_JIT="1") > 60
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_kernels_with_bounds_checks(tmp_path):
+    """conftest.py also forbids negative indices there."""
+    tested = ["go", "planes", "katago", "datasets", "leaks", "records/test_game.py", "test_kernel.py"]
+    paths = [str(HERE / path) for path in tested]
+    environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    assert passed(["-m", "not slow and not exhaustive and not subprocess", *paths], 3600, **environment) > 1000

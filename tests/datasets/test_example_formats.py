@@ -12,13 +12,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kifu
 from example_sets import MOVE, assert_same, cut, layout_for, random_batch, write
 from kifu.datasets.examples import Batch, GameRuns
-from kifu.datasets.parquet import ParquetWriter, group_rows
+from kifu.datasets.parquet import ParquetWriter, group_rows, schema_of
 from kifu.errors import FormatError, RecipeError
 
 
@@ -186,6 +187,23 @@ def test_parquet_of_another_version_or_with_other_columns(tmp_path: Path) -> Non
         pq.write_table(columns.replace_schema_metadata(meta), path)
         with pytest.raises(FormatError, match=message):
             kifu.open(path)
+
+
+def test_a_row_group_that_would_need_much_memory_is_refused(tmp_path: Path) -> None:
+    layout = layout_for("parquet@1", 19, 19, 48, labels=(MOVE,))
+    rows = (256 << 20) // layout.packed_bytes + 1
+    same = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(rows, np.int32)), pa.array([bytes(layout.packed_bytes)], pa.binary(layout.packed_bytes))
+    )
+    columns = [same, *(pa.array(np.zeros(rows, dtype)) for dtype in (np.int16, np.uint64, np.int32))]
+    fields = [field.with_type(column.type) for field, column in zip(schema_of(layout), columns)]
+    path, table = tmp_path / "x.parquet", pa.table(columns, pa.schema(fields))
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.add_key_value_metadata({"kifu.examples": "1", "kifu.layout": layout.to_json()})
+        writer.write_table(table, row_group_size=rows)
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(FormatError, match="a row group that is empty or too large"):
+        kifu.open(path)
 
 
 def test_a_catalogue_is_not_a_data_set(tmp_path: Path) -> None:

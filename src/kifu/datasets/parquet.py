@@ -31,7 +31,7 @@ _GROUP_BYTES = 16 << 20
 
 _MAX_GROUP_ROWS = 32_768
 
-_MAX_GROUP_BYTES = 1 << 30
+_MAX_GROUP_BYTES = 256 << 20
 """Larger row groups, as stored or as arrays, are rejected."""
 
 

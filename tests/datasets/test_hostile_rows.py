@@ -42,7 +42,7 @@ GAME = st.fixed_dictionaries(
         "black_rating": NUMBERS,
         "white_rating": NUMBERS,
         "rules": st.sampled_from([None, "japanese", "chinese", "nonsense"]),
-        "winner": st.sampled_from([None, "black", "white", "nobody"]),
+        "winner": st.sampled_from([None, "black", "white", "neither"]),
     }
 )
 

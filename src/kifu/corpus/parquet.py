@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,6 +26,9 @@ VERSION_KEY = "kifu.catalogue"
 
 GROUP_ROWS = 32_768
 """Rows per row group: few enough for a reader to hold one, enough to compress well."""
+
+_GROUP_BYTES = 128 << 20
+"""A row group ends before the row with which its lists and texts exceed this size; rows of games have about 1 KB."""
 
 _MAX_GROUP_BYTES = 4 << 30
 """Row groups that claim a larger size are rejected."""
@@ -84,7 +89,7 @@ class TableWriter:
         self._output = AtomicFile(Path(path))
         self._group = group
         self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = 0
+        self._pending_rows = self._pending_bytes = 0
         self._sink = _Sink(self._output)
         try:
             self._writer = pq.ParquetWriter(
@@ -98,12 +103,29 @@ class TableWriter:
         """Append rows, whose columns are in the schema's order."""
         self._pending.append(batch)
         self._pending_rows += len(batch)
-        if self._pending_rows >= self._group:
+        self._pending_bytes += batch.nbytes
+        if self._pending_rows >= self._group or self._pending_bytes > _GROUP_BYTES:
             table = pa.Table.from_batches(self._pending)
-            whole = self._pending_rows // self._group * self._group
-            self._write(table.slice(0, whole))
+            whole = self._write_groups(table)
             self._pending = table.slice(whole).to_batches()
             self._pending_rows -= whole
+            self._pending_bytes = sum(each.nbytes for each in self._pending)
+
+    def _write_groups(self, table: pa.Table) -> int:
+        """Write all row groups that are complete, and return the number of their rows."""
+        if self._pending_bytes <= _GROUP_BYTES:
+            whole = len(table) // self._group * self._group
+            self._write(table.slice(0, whole))
+            return whole
+        ends, first = np.cumsum(_row_bytes(table)), 0
+        while True:
+            before = int(ends[first - 1]) if first else 0
+            fits = int(np.searchsorted(ends, before + _GROUP_BYTES, "right"))
+            stop = min(max(fits, first + 1), first + self._group)
+            if stop >= len(table) and stop - first < self._group:
+                return first
+            self._write(table.slice(first, stop - first))
+            first = stop
 
     def _write(self, table: pa.Table) -> None:
         try:
@@ -164,6 +186,17 @@ def arrow_file(path: Path) -> pa.NativeFile:
     """Open a regular file for Arrow, which takes only UTF-8 as text for a path. Raises OSError."""
     require_regular(path.stat())
     return pa.OSFile(os.fsencode(path))
+
+
+def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the size of the lists and texts of each row, [G] int64."""
+    size = np.zeros(len(table), np.int64)
+    for column in table.columns:
+        if pa.types.is_list(column.type) and pa.types.is_primitive(column.type.value_type):
+            size += pc.list_value_length(column).fill_null(0).to_numpy() * (column.type.value_type.bit_width // 8)
+        elif pa.types.is_string(column.type):
+            size += pc.binary_length(column).fill_null(0).to_numpy()
+    return size
 
 
 def open_file(path: Path) -> pq.ParquetFile:

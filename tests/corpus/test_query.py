@@ -255,7 +255,7 @@ def test_values_that_do_not_fit_a_catalogue_are_rejected(
         ("selec 1", 'syntax error at or near "selec"'),
         ("SELECT blac FROM games", 'Candidate bindings: "black"'),
         ("SELECT * FROM game", 'Did you mean "games"?'),
-        ("", "the query must be one SELECT statement, got none"),
+        (" ", "the query must be one SELECT statement, got none"),
         ("SELECT 1; SELECT 2", "got SELECT, SELECT"),
         ("CREATE TABLE x (y INT)", "got CREATE"),
         ("COPY games TO 'SECRET'", "got COPY"),

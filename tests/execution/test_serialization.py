@@ -11,12 +11,23 @@ import pyarrow as pa
 import pytest
 
 from kifu.errors import FormatError
+from kifu.execution import serialization
 from kifu.execution.serialization import dump_results, encode, load_results, read_results, write_results
 
 
 class Pair(NamedTuple):
     left: Any
     right: Any
+
+
+class Hostile:
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("planted"),)
+
+
+@pytest.fixture(autouse=True)
+def _records_of_this_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serialization, "_PACKAGES", {"kifu", __name__})
 
 
 def test_results_come_back_as_they_were() -> None:
@@ -57,3 +68,12 @@ def test_damage_is_detected_before_anything_is_unpickled(tmp_path: Path) -> None
         path.write_bytes(data[:size])
         with pytest.raises(FormatError, match="results: damaged: "):
             list(read_results(path))
+
+
+@pytest.mark.parametrize("hostile", [Hostile(), np.load, write_results, getattr])
+def test_planted_results_call_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_results(Path("results"), [[1, hostile]])
+    with pytest.raises(FormatError, match="is not part of a result"):
+        list(read_results(Path("results")))
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]

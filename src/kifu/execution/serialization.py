@@ -1,7 +1,8 @@
 """Results of jobs as bytes: pickle protocol 5, with the buffers of arrays and Arrow batches out of band.
 
-A file of results is written and read by the same version of kifu, in a directory that the caller owns, so unpickling it
-is safe. It may still be cut off or damaged: each result has a checksum, which is verified before it is unpickled.
+A file of results is written and read by the same version of kifu. It may be cut off or damaged: each result has a
+checksum, which is verified before it is unpickled. It may also have been planted by whoever made the directory that the
+output goes to, so that only types which cannot do any harm are unpickled.
 
     the line "kifu results 1", then for each result
     8 bytes   number of buffers, lowest byte first: the pickle stream, then the buffers it refers to
@@ -16,6 +17,8 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import is_dataclass
+from enum import Enum
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +33,25 @@ _MAGIC = b"kifu results 1\n"
 _LZ4 = pa.Codec("lz4_raw")
 _MIN_COMPRESSED = 256
 _MAX_BUFFER = 1 << 34
+_PACKAGES = {"kifu"}
+"""Packages whose records a pickle may contain."""
+
+_CONSTRUCTORS = {
+    ("numpy._core.numeric", "_frombuffer"),
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("collections", "Counter"),
+    ("collections", "OrderedDict"),
+    ("datetime", "date"),
+    ("builtins", "set"),
+    ("builtins", "frozenset"),
+    ("builtins", "range"),
+    ("builtins", "slice"),
+}
+"""Functions of other packages that a pickle may call, by module and name."""
+
 _DAMAGE = (
     OSError,
     ValueError,
@@ -50,6 +72,22 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, pa.Array):
             return _read_array, (pickle.PickleBuffer(_write_batch(pa.record_batch([value], ["values"]))),)
         return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads the records of kifu (dataclasses, named tuples, enumerations) and arrays, and calls nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if module.partition(".")[0] in _PACKAGES else None
+        if (module, name) in _CONSTRUCTORS or found in (_read_batch, _read_array) or _is_record(found):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of a result")
+
+
+def _is_record(found: Any) -> bool:
+    return isinstance(found, type) and (
+        is_dataclass(found) or issubclass(found, Enum) or (issubclass(found, tuple) and hasattr(found, "_fields"))
+    )
 
 
 def _write_batch(batch: pa.RecordBatch) -> pa.Buffer:
@@ -105,7 +143,7 @@ def decode(file: IO[bytes]) -> Any:
     if _read_exactly(file, 32) != digest.digest():
         raise ValueError("its checksum is wrong")
     plain = [_LZ4.decompress(b, n, asbytes=True) if len(b) != n else b for b, n in zip(stored, sizes[1::2])]
-    return pickle.loads(plain[0], buffers=map(bytearray, plain[1:]))
+    return _Unpickler(BytesIO(plain[0]), buffers=map(bytearray, plain[1:])).load()
 
 
 def _read_exactly(file: IO[bytes], size: int) -> bytes:

@@ -9,6 +9,7 @@ line of JSON, the function's result or {"error": one line}; the bytes of arrays 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import signal
@@ -100,7 +101,8 @@ def main() -> None:
     path, seconds = sys.argv[1], float(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks decides
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses limits of address space
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     reader: _Reader | None = None
     for line in sys.stdin:
         name, *arguments = json.loads(line)

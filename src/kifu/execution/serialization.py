@@ -1,8 +1,8 @@
 """Results of jobs as bytes: pickle protocol 5, with the buffers of arrays and Arrow batches out of band.
 
 A file of results is written and read by the same version of kifu. It may be cut off or damaged: each result has a
-checksum, which is verified before it is unpickled. It may also have been planted by whoever made the directory that the
-output goes to, so that only types which cannot do any harm are unpickled.
+checksum, which is verified before it is unpickled. It may also have been planted by the author of the directory that
+the output goes to, so only types that cannot do any harm are unpickled.
 
     the line "kifu results 1", then for each result
     8 bytes   number of buffers, lowest byte first: the pickle stream, then the buffers it refers to

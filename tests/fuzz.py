@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
 import fuzz_files as files
 from fuzz_olf import OLF
 from fuzz_sgf import SGF

@@ -44,7 +44,7 @@ test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
 	$(PYTEST) tests/cli tests/fetch tests/test_*.py
 
 # In three processes, since many slow tests wait for others.
-test-all: $(READY)-test ## Run the slow tests, too, with more examples, and measure the coverage (25 minutes)
+test-all: $(READY)-test $(READY)-lint ## Run the slow tests, too, with more examples, and measure the coverage (25 minutes)
 	$(PYTEST) -n 3 -m 'not exhaustive' --hypothesis-profile thorough --cov --cov-report term --durations 30
 
 check: $(READY)-lint ## Run the linter, the strict type checker and the prose check

@@ -942,7 +942,8 @@ def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path)
     assert result.machine["processes"] == 2
     assert result.last["step"] == 20
     rows = [row for row in learn.metrics.read_metrics(folder / "metrics.csv") if "validation_loss" in row]
-    assert len(rows) == 1
+    assert [row["step"] for row in rows] == [20, 20]  # of averaged and of raw weights, each from one process
+    assert {row["averaged"] for row in rows} == {0, 1}
     learn.net.open_net(folder)
 
 

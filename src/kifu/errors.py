@@ -65,6 +65,7 @@ class MissingExtra(KifuError, ImportError):  # noqa: N818 - the name says more t
 EXTRAS = {
     "duckdb": "query",
     "fsspec": "query",
+    "py7zr": "7z",
     "matplotlib": "charts",
     "torch": "learn",
     "lightning_fabric": "learn",

@@ -17,18 +17,11 @@ from kifu.corpus.fields import TEXT_COLUMNS
 from kifu.corpus.schema import READER_REASONS, game_arrays
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
-from kifu.records.formats import RECORD_FORMATS
+from kifu.records.formats import RECORD_FORMATS, name_properties
 from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import make_record, text_properties
-
-# The root's text properties in the order in which they are written, and their columns.
-_PROPERTIES = {
-    "PB": "black", "BR": "black_rank", "PW": "white", "WR": "white_rank", "RE": "result_text", "KM": "komi_text",
-    "DT": "date_text", "TM": "time_text", "OT": "overtime", "RU": "rules", "EV": "event", "RO": "round", "PC": "place",
-    "GN": "title",
-}  # fmt: skip
 
 
 def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
@@ -117,10 +110,9 @@ def _read_only(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
 
 def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
     """Return the root's text properties of a row, given its texts by column and its format."""
+    texts = {field: row[column] or "" for field, column in TEXT_COLUMNS.items()}
     record_format = RECORD_FORMATS.get(row["format"] or "sgf")
-    if record_format is None or record_format.to_sgf_properties is None:
-        return {name: row[column] for name, column in _PROPERTIES.items()}
-    return record_format.to_sgf_properties({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
+    return name_properties(texts) if record_format is None else record_format.to_sgf_properties(texts)
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:

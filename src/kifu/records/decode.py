@@ -44,9 +44,9 @@ class Decoded:
 def decode(parsed: ParsedBlock) -> Decoded:
     """Decode the text fields of a block, as `Game.text` does. Bytes outside a game's charset become U+FFFD.
 
-    SGF is decoded by the codec of its record (`Game.codec`) and unescaped. Other formats have neither escapes nor a
-    charset: a game is read as UTF-8 if all its text is valid, else by the detected charset; in OLF a "_" in a player's
-    name is a space.
+    SGF is decoded by the codec of its record (`Game.codec`) and unescaped. Text that a reader has decoded stays as it
+    is. Other formats have neither escapes nor a charset: a game is read as UTF-8 if all its text is valid, else by the
+    detected charset; in OLF a "_" in a player's name is a space.
     """
     text_fields = parsed.text_fields
     kinds = np.empty(text_fields.start.shape, np.uint8)
@@ -68,6 +68,8 @@ def decode(parsed: ParsedBlock) -> Decoded:
         text[field] = pa.StringArray.from_buffers(len(blank), offset, data, valid)
     if parsed.format == "olf":
         text.update({field: _spaced(text[field]) for field in _PLAYERS})
+    if parsed.codecs is not None:
+        codecs = dict(enumerate(parsed.codecs))
     return Decoded(text, _encoding(codecs, len(parsed.index)))
 
 

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._tokens import (
     HASH,
+    LEFT,
     LINE_FEED,
     OPEN,
+    RIGHT,
     SEMICOLON,
     SPACE,
     Int,
     end_of_line,
     is_digit,
+    is_letter,
     read_id,
     skip_bom,
     skip_space,
 )
 from kifu.records.games import Bytes, RecordBlock
 
-_C, _DASH = ord("C"), ord("-")
+_B, _C, _W, _DASH = ord("B"), ord("C"), ord("W"), ord("-")
+_P, _M = ord("P"), ord("M")
+_QUOTE, _BACKSLASH, _LEFT_BRACE, _RIGHT_BRACE = ord('"'), ord("\\"), ord("{"), ord("}")
 _SLASH, _DOT, _UNDERSCORE = 0x2F, 0x2E, 0x5F
 _LOWER = 0x20
 
-SGF, OLF, TYGEM, TYGEM_INDEX = range(4)
+_LONGEST_SECTION, _NGF_HEADER = 64, 4096
+"""Bytes in which the name of a section of UGF ends, and in which the first move of NGF begins."""
 
-LINE_FORMATS = (OLF, TYGEM)
+SGF, OLF, TYGEM, TYGEM_INDEX, GIB, NGF, UGF, OGS, OGS_LINES = range(9)
+
+LINE_FORMATS = (OLF, TYGEM, OGS_LINES)
 """The formats with one game per line, whose files may be divided between lines."""
 
 
@@ -53,6 +63,22 @@ def has_extension(names: Bytes, begin: int, end: int, extension: bytes) -> bool:
         if names[at + i] | _LOWER != extension[i]:
             return False
     return True
+
+
+@inline_kernel
+def _kind_by_name(names: Bytes, begin: int, end: int) -> int:
+    """Return the format that the extension of a name stands for; SGF for any other."""
+    if has_extension(names, begin, end, b"olf"):
+        return OLF
+    if has_extension(names, begin, end, b"gib"):
+        return GIB
+    if has_extension(names, begin, end, b"ngf"):
+        return NGF
+    if has_extension(names, begin, end, b"ugf") or has_extension(names, begin, end, b"ugi"):
+        return UGF
+    if has_extension(names, begin, end, b"jsonl"):
+        return OGS_LINES
+    return OGS if has_extension(names, begin, end, b"json") else SGF
 
 
 @inline_kernel
@@ -108,14 +134,75 @@ def is_date(data: Bytes, i: Int, stop: Int) -> bool:
 
 
 @inline_kernel
+def _json_kind(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return OGS_LINES if a JSON object begins and ends in the line at `i`, else OGS."""
+    depth, in_string = 0, False
+    while i < stop and data[i] != LINE_FEED:
+        c = data[i]
+        if in_string:
+            if c == _BACKSLASH:
+                i += 1
+            elif c == _QUOTE:
+                in_string = False
+        elif c == _QUOTE:
+            in_string = True
+        elif c == _LEFT_BRACE:
+            depth += 1
+        elif c == _RIGHT_BRACE:
+            depth -= 1
+            if depth == 0:
+                return OGS_LINES
+        i += 1
+    return OGS
+
+
+@inline_kernel
+def _is_section(data: Bytes, i: Int, stop: Int) -> Any:
+    """Return whether a line such as [Header] begins at `i`."""
+    end = end_of_line(data, i, min(stop, i + _LONGEST_SECTION))
+    i += 1
+    first = i
+    while i < end and is_letter(data[i]):
+        i += 1
+    return i > first and i < end and data[i] == RIGHT and skip_space(data, i + 1, end) == end
+
+
+@inline_kernel
+def _is_ngf(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether a line within the next 4 KiB begins with PM, two letters, B or W, and four letters."""
+    stop = min(stop, i + _NGF_HEADER)
+    while i < stop:
+        if stop - i >= 9 and data[i] == _P and data[i + 1] == _M and (data[i + 4] == _B or data[i + 4] == _W):
+            letters = 0
+            for k in range(2, 9):
+                letters += is_letter(data[i + k])
+            if letters == 7:
+                return True
+        i = end_of_line(data, i, stop) + 1
+    return False
+
+
+@inline_kernel
 def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
-    """Return SGF, OLF, TYGEM, TYGEM_INDEX or `otherwise`, by the first line that is neither empty nor a comment."""
+    """Return a format, or `otherwise`, by the first lines that are neither empty nor comments."""
     i = skip_space(data, skip_bom(data, i, stop), stop)
     while i < stop and data[i] == HASH:
         i = skip_space(data, end_of_line(data, i, stop), stop)
     if i == stop:
         return otherwise
-    if data[i] == OPEN or data[i] == SEMICOLON:
+    c = data[i]
+    after = skip_space(data, i + 1, stop)
+    if c == SEMICOLON or (c == OPEN and after < stop and data[after] == SEMICOLON):
+        return SGF
+    if c == _LEFT_BRACE:
+        return _json_kind(data, i, stop)
+    if c == _BACKSLASH:
+        return GIB
+    if c == LEFT and _is_section(data, i, stop):
+        return UGF
+    if _is_ngf(data, i, stop):
+        return NGF
+    if c == OPEN:
         return SGF
     if is_date(data, i, stop):
         return OLF
@@ -138,7 +225,7 @@ def detect_members(
 ) -> None:
     """Detect the format of each member.
 
-    If the bytes cannot tell, a name that ends in .olf does; all other members are SGF.
+    If the bytes cannot tell, the name does; a member of any other name is SGF.
 
     Args:
         data: [N] uint8, the members.
@@ -149,8 +236,7 @@ def detect_members(
         kind: [K] uint8, filled in.
     """
     for k in range(len(start)):
-        is_olf = has_extension(names, name_offset[k], name_offset[k + 1], b"olf")
-        kind[k] = detect_text(data, start[k], stop[k], OLF if is_olf else SGF)
+        kind[k] = detect_text(data, start[k], stop[k], _kind_by_name(names, name_offset[k], name_offset[k + 1]))
 
 
 def detect(block: RecordBlock) -> npt.NDArray[np.uint8]:

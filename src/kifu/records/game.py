@@ -284,21 +284,20 @@ def game_at(parsed: ParsedBlock, g: int) -> Game:
 def _record_of(parsed: ParsedBlock, g: int) -> bytes:
     """Return a game's text; for a game of another format, an equivalent root in SGF."""
     games, fields = parsed.games, parsed.text_fields
-    to_sgf_properties = RECORD_FORMATS[parsed.format].to_sgf_properties
-    if to_sgf_properties is None:
+    if parsed.format == "sgf":
         return parsed.block.data[games.start[g] : games.stop[g]].tobytes()
     if games.drop[g]:
         return b""
     spans = zip(fields.start[:, g].tolist(), fields.stop[:, g].tolist())
     values = [fields.data[start:stop].tobytes() for start, stop in spans]
-    codec = detect_codec(b"\n".join(values))
+    codec = "utf-8" if parsed.codecs is not None else detect_codec(b"\n".join(values))
     texts = {name: value.decode(codec, "replace") for name, value in zip(FIELDS, values)}
     handicap = int(games.handicap[g])
     return make_record(
         int(games.width[g]),
         int(games.height[g]),
         None if handicap == NO_HANDICAP else handicap,
-        to_sgf_properties(texts),
+        RECORD_FORMATS[parsed.format].to_sgf_properties(texts),
     )
 
 

@@ -269,6 +269,11 @@ class ParsedBlock:
         index: [G] int32. Ordinal of the game in its member, from 0; in formats of lines, its line number.
         territory: [T] uint16. Final territory as point | WHITE_BIT, ascending by point, if the record lists it.
         territory_offset: [G + 1] int64. Territory of game g is territory[territory_offset[g]:territory_offset[g + 1]].
+        codecs: [G] Python's codec by which the reader decoded each game, whose text fields are UTF-8; None if the text
+            fields are still as found.
+        seconds: [M] float32. Time used for each move, in seconds; NaN if unknown. None if no game has any.
+        evaluations: [M, 4] float32. White's share of wins and losses, White's lead in points, and the number of visits
+            of a search before each move; NaN if unknown. None if no game has any.
     """
 
     format: str
@@ -278,6 +283,9 @@ class ParsedBlock:
     index: npt.NDArray[np.int32]
     territory: npt.NDArray[np.uint16]
     territory_offset: npt.NDArray[np.int64]
+    codecs: Sequence[str] | None = None
+    seconds: npt.NDArray[np.float32] | None = None
+    evaluations: npt.NDArray[np.float32] | None = None
 
 
 def concat(parts: Sequence[GameArrays]) -> GameArrays:

@@ -32,7 +32,7 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
         block: The block to parse.
         index: The TYGEM index of the sources, see `kifu.records.tygem`; None without one.
     """
-    formats = {each.kind: each for each in RECORD_FORMATS.values()}
+    formats = {kind: each for each in RECORD_FORMATS.values() for kind in each.kinds}
     kinds = detect(block)
     cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
     for first, last in pairwise(cuts):

@@ -9,10 +9,11 @@ import sys
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 # OpenMP's threads wait for each other in loops. On a busy machine these take the cores from the threads that they wait
-# for, and training becomes several times slower. The OpenMP libraries read the variable when torch loads them: libgomp
-# in the wheels for Linux, libomp and libiomp elsewhere.
+# for. libgomp, which the wheels for Linux contain, reads the variable when torch is loaded. A third of its default
+# doubles the speed beside other programs and costs 6 % on an idle machine; passive waiting costs 40 % there
+# (docs/training.md).
 if "torch" not in sys.modules and not any(name in os.environ for name in _WAIT_VARIABLES):
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ["GOMP_SPINCOUNT"] = "100000"
 
 SUFFIX = ".safetensors"
 """Suffix of a net's file."""

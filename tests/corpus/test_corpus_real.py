@@ -454,6 +454,9 @@ def test_tygem_rows(shared: Path, tmp_path: Path) -> None:
         "ending": [endings.get(row[8][2:], "score") for row in rows],
         "margin": [float(row[8][2:]) if row[8][2:] not in endings else None for row in rows],
         "overtime": [each[0] for each in time],
+        "overtime_kind": ["byo-yomi"] * len(games),
+        "overtime_count": [int(each[0].partition("/")[2]) for each in time],
+        "overtime_seconds": [float(each[0].partition("/")[0]) for each in time],
         "main_minutes": [float(each[1].removesuffix("m")) for each in time],
         "n_moves": [moves.count(";") for _, moves in games],
     }.items():

@@ -92,6 +92,8 @@ def test_readers_take_extreme_values_or_raise_errors_of_one_line(tmp_path: Path,
         ("margin", -math.inf, "column margin must be within -1e+18 to 1e+18, got -inf"),
         ("date", 2**31 - 1, "column date must be within 0001-01-01 to 9999-12-31, got 2147483647 days since 1970"),
         ("n_legal", -1, "column n_legal must be within 0 to 2147483647, got -1"),
+        ("overtime_count", 0, "column overtime_count must be within 1 to 2147483647, got 0"),
+        ("overtime_seconds", -1.0, "column overtime_seconds must be within 0 to 1e+18, got -1"),
         ("to_play", 3, "column to_play must be within 0 to 2, got 3"),
     ],
 )

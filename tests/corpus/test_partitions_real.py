@@ -27,7 +27,7 @@ def test_tygem_and_kgs_in_one_folder(shared: Path, tmp_path: Path) -> None:
         "2016-07/2016.parquet": 11_365,
         "Kifu2016/unknown.parquet": 0,  # the index, which has no games
     }
-    assert describe_catalogue(games).splitlines()[0].startswith(f"{games}: catalogue@1, 12,698 games = ")
+    assert describe_catalogue(games).splitlines()[0].startswith(f"{games}: catalogue@2, 12,698 games = ")
 
     files = [tmp_path / "kgs.parquet", tmp_path / "tygem.parquet"]
     assert run("ingest", *kgs, "-o", files[0], "--set", 'duplicates="games"').code == 0

@@ -19,7 +19,9 @@ from kifu.corpus.ingest import ingest
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.records.programs import known_programs
 
-WORDS = ("black", "white", "black_rank", "white_rank", "result_text", "komi_text", "date_text", "time_text")
+WORDS = (
+    "black", "white", "black_rank", "white_rank", "result_text", "komi_text", "date_text", "time_text", "overtime",
+)  # fmt: skip
 
 
 def games(count: int = 1, **columns: Any) -> pa.RecordBatch:

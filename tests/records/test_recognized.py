@@ -30,7 +30,7 @@ UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
     "komi": ("6.5", "0", "", "-", "none", "no komi"),
     "date": ("2016-01-12", "1998", "", "????-??-??", "0000-00-00", "1970-01-01", "undated"),
     "time": ("1800", "0", "", "-", "none", "unlimited", "No time limit"),
-    "overtime": ("5x30 byo-yomi", "", "None", "0", "sudden death"),
+    "overtime": ("5x30 byo-yomi", "", "None", "0", "sudden death", "7 days without byoyomi"),
 }  # fmt: skip
 NOT_UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
     "rank": ("9", "Meijin", "0d", "5d 3k", "beginner?"),

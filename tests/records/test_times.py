@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kifu.records.times import Overtime, parse_minutes, parse_overtime, thinking_seconds
+from kifu.records.times import Overtime, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
 
 MINUTES = {
     "1800": 30, "0": 0, "90": 1.5, "600.0": 10, "1800000": 30_000,
@@ -30,6 +30,18 @@ OVERTIMES = {
     "25/300 Canadian": ("canadian", 25, 300), "1/6 Canadian": ("canadian", 1, 6),
     "canadian: 15/5min": ("canadian", 15, 300),
     "25 stones in 5 min": ("canadian", 25, 300), "20 moves / 10 minutes": ("canadian", 20, 600),
+    "3 periods 30 seconds": ("byo-yomi", 3, 30), "读秒 3次 30秒": ("byo-yomi", 3, 30), "3회 30초": ("byo-yomi", 3, 30),
+    "30s x3": ("byo-yomi", 3, 30), "30 sec * 3": ("byo-yomi", 3, 30), "byo-yomi 1m x 5": ("byo-yomi", 5, 60),
+    "30秒\xd73": ("byo-yomi", 3, 30), "25 moves / 10 min": ("canadian", 25, 600),
+    "14 days + 1 day per move and 10 extra periods": ("byo-yomi", 10, 86_400),
+    "Japanese byoyomi: 2 days + 1 day per move and 5 extra periods": ("byo-yomi", 5, 86_400),
+    "3 days + 1 day/10 periods Japanese byoyomi": ("byo-yomi", 10, 86_400),
+    "90 days + 15 days per 20 stones": ("canadian", 20, 1_296_000),
+    "90 days and 5 hours + 15 days/20 stones Canadian byoyomi": ("canadian", 20, 1_296_000),
+    "1 day and 5 hours per 5 stones": ("canadian", 5, 104_400),
+    "7 days with 1 day extra per move": ("fischer", 1, 86_400), "with 8 hours extra per move": ("fischer", 1, 28_800),
+    "Fischer time: 7 days with 1 day and 2 hours extra per move": ("fischer", 1, 93_600),
+    "7 days without byoyomi": None, "7 days + some": None, "x with 1 day extra per move": None, "30秒3": None,
     "10 fischer": ("fischer", 1, 10), "fischer +10s": ("fischer", 1, 10), "+5": ("fischer", 1, 5),
     "": None, "None": None, "30": None, "0x10 byo-yomi": None, "5x0 byo-yomi": None, "5x byo-yomi": None,
     "byo-yomi": None,
@@ -41,6 +53,21 @@ OVERTIMES = {
 def test_overtime(text: str) -> None:
     expected = OVERTIMES[text]
     assert parse_overtime(text) == (Overtime(*expected) if expected else None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("overtime", "minutes"),
+    [
+        ("14 days + 1 day per move and 10 extra periods", 14 * 1440),
+        ("Fischer time: 3 days and 5 hours with 2 days extra per move", 3 * 1440 + 300),
+        ("7 hours without byoyomi", 420),
+        ("1 day per 5 stones", None),
+        ("5x30 byo-yomi", None),
+        ("", None),
+    ],
+)
+def test_main_time_before_an_overtime(overtime: str, minutes: float | None) -> None:
+    assert parse_main_before(overtime) == minutes
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 OTHER_FORMATS = {
-    "catalogue@1": "games of a corpus, one row each, in Parquet",
+    "catalogue@2": "games of a corpus, one row each, in Parquet",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",
     "tygem@1": "games of TYGEM as lines of moves, with the index beside them",
     "kifu-net@1": "a trained network with its metadata and the games it has seen, in safetensors",

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from kifu.config import Line, NamedConfig, check_config, config_names, config_text, load_config, parse_board
+from kifu.corpus.schema import OVERTIME_COLUMNS
 from kifu.errors import DropReason
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.records import tygem
 from kifu.records.games import GameArrays, ParseWarning
-from kifu.records.times import parse_overtime, thinking_seconds
+from kifu.records.times import Overtime, OvertimeKind, thinking_seconds
 
 _FOLDER, _KIND = "cleaning", "set of cleaning rules"
 
@@ -192,16 +192,17 @@ def _violations(
     if not rules.programs:
         yield DropReason.PROGRAM, _mask(batch["black_program"]) | _mask(batch["white_program"])
     if rules.min_seconds is not None:
-        times = zip(batch["main_minutes"].to_pylist(), batch["format"].to_pylist(), batch["overtime"].to_pylist())
-        yield DropReason.BLITZ, np.array([_seconds(*each) for each in times], float) < rules.min_seconds
+        times = zip(*(batch[name].to_pylist() for name in ("main_minutes", *OVERTIME_COLUMNS)))
+        yield DropReason.BLITZ, np.array([_thinking_seconds(*each) for each in times], float) < rules.min_seconds
 
 
 @lru_cache(1 << 16)
-def _seconds(minutes: float | None, record_format: str, overtime: str | None) -> float:
-    """Return a player's thinking time in seconds, NaN if unknown."""
-    if overtime is not None and record_format == "tygem":
-        overtime = tygem.parse_overtime(overtime)
-    seconds = thinking_seconds(minutes, parse_overtime(overtime) if overtime is not None else None)
+def _thinking_seconds(
+    minutes: float | None, kind: OvertimeKind | None, count: int | None, period: float | None
+) -> float:
+    """Return a player's thinking time in seconds, NaN if unknown; the last three arguments are OVERTIME_COLUMNS."""
+    overtime = None if kind is None or count is None or period is None else Overtime(kind, count, period)
+    seconds = thinking_seconds(minutes, overtime)
     return nan if seconds is None else seconds
 
 

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.schema import OVERTIME_COLUMNS, SCHEMA
 from kifu.point import BLACK, WHITE
 from kifu.records import olf, tygem
 from kifu.records.meta import Rank, Result, is_recognized, parse_komi
 from kifu.records.programs import Programs
-from kifu.records.times import parse_date, parse_minutes
+from kifu.records.times import parse_date, parse_main_before, parse_minutes, parse_overtime
 
 TEXT_COLUMNS = {
     "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",
@@ -107,12 +107,24 @@ def _tygem_time(text: str) -> tuple[float | None, bool]:
     return minutes, minutes is not None
 
 
-_RANK, _RESULT, _KOMI, _DATE, _TIME = range(5)
+@_cached
+def _sgf_overtime(text: str) -> tuple[float | None, str | None, int | None, float | None, bool]:
+    overtime, minutes = parse_overtime(text), parse_main_before(text)
+    if overtime is None:
+        return minutes, None, None, None, is_recognized("overtime", text)
+    return minutes, overtime.kind, overtime.count, overtime.seconds, True
+
+
+def _tygem_overtime(text: str) -> tuple[float | None, str | None, int | None, float | None, bool]:
+    return _sgf_overtime(tygem.parse_overtime(text) or text)
+
+
+_RANK, _RESULT, _KOMI, _DATE, _TIME, _OVERTIME = range(6)
 # By format; those that are not listed spell their text fields as SGF does.
 _PARSERS: Mapping[str, tuple[Parser, ...]] = {
-    "sgf": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _sgf_time),
-    "olf": (_olf_rank, _olf_result, _olf_komi, _olf_date, _olf_time),
-    "tygem": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _tygem_time),
+    "sgf": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _sgf_time, _sgf_overtime),
+    "olf": (_olf_rank, _olf_result, _olf_komi, _olf_date, _olf_time, _sgf_overtime),
+    "tygem": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _tygem_time, _tygem_overtime),
 }
 
 PARSED_COLUMNS: Mapping[str, tuple[int, tuple[str, ...]]] = {
@@ -122,8 +134,9 @@ PARSED_COLUMNS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "komi_text": (_KOMI, ("komi",)),
     "date_text": (_DATE, ("date", "year")),
     "time_text": (_TIME, ("main_minutes",)),
+    "overtime": (_OVERTIME, ("main_minutes", *OVERTIME_COLUMNS)),
 }
-"""By text column, the kind of parser and the typed columns that it fills."""
+"""By text column, the kind of parser and the typed columns that it fills, where an earlier one has no value."""
 
 
 def _parsers(record_format: str) -> tuple[Parser, ...]:
@@ -179,7 +192,8 @@ def _parse_column(
     distinct = encoded.dictionary.to_pylist()
     *values, complete = zip(*map(parser, distinct)) if distinct else [()] * (len(targets) + 1)
     for column, value in zip(targets, values):
-        columns[column] = pa.array(value, SCHEMA.field(column).type).take(encoded.indices)
+        parsed = pa.array(value, SCHEMA.field(column).type).take(encoded.indices)
+        columns[column] = pc.coalesce(columns[column], parsed) if column in columns else parsed
     if not all(complete):
         counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(encoded.indices).to_pylist()}
         unparsed[name] = Counter({distinct[k]: counts[k] for k, parsed in enumerate(complete) if not parsed})

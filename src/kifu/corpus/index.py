@@ -85,7 +85,7 @@ class Index(BaseModel):
 
     model_config = STRICT
 
-    catalogue: Literal[1] = 1
+    catalogue: Literal[2] = 2
     kifu: str
     clean: dict[str, Any]
     compacted: Count = 0

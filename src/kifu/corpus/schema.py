@@ -21,7 +21,7 @@ from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE
 from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
 
-VERSION = 1
+VERSION = 2
 """Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""
 
 POINTS = pa.list_(pa.field("element", pa.uint16(), nullable=False))
@@ -83,6 +83,9 @@ SCHEMA = pa.schema(
         _field("main_minutes", pa.float32(), True),
         _field("time_text", pa.string(), True),
         _field("overtime", pa.string(), True),
+        _field("overtime_kind", pa.string(), True),  # byo-yomi, canadian, fischer, simple; null if none or unknown
+        _field("overtime_count", pa.int32(), True),  # periods, or moves of a Canadian period
+        _field("overtime_seconds", pa.float32(), True),  # of a period, or per move
         # moves
         _field("to_play", pa.uint8()),  # PL: 1 black, 2 white, 0 unknown
         _field("setup", POINTS),  # point | 0x8000 white | 0x4000 emptied
@@ -106,6 +109,8 @@ _LIMITS = {
     "date": (date(1, 1, 1), date(9999, 12, 31)),
     **dict.fromkeys(("entry", "index", "n_moves", "n_legal"), (0, 2**31 - 1)),
     "to_play": (0, 2),
+    "overtime_count": (1, 2**31 - 1),
+    "overtime_seconds": (0, _MAX_NUMBER),
 }
 """Smallest and largest allowed value of columns whose type has others, too; NaN is not allowed."""
 
@@ -120,6 +125,9 @@ READER_REASONS = (
 
 PLAYED_COLUMNS = ("width", "height", "setup", "setup_ply", "root_setup", "moves")
 """The columns that `move_arrays` needs."""
+
+OVERTIME_COLUMNS = ("overtime_kind", "overtime_count", "overtime_seconds")
+"""The fields of `kifu.records.times.Overtime`; null without an overtime, or for one that could not be parsed."""
 
 GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "drop")
 """The columns that `game_arrays` needs."""

@@ -20,10 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.schema import map_distinct, to_numpy
-from kifu.records import tygem
+from kifu.corpus.schema import OVERTIME_COLUMNS, map_distinct, to_numpy
 from kifu.records.meta import is_recognized
-from kifu.records.times import parse_overtime
 
 Source: TypeAlias = Literal["katago", "ogs", "kgs", "fox", "tygem", "gogod", "go4go"]
 """Sources of games, in KataGo's order. Use the most similar one for other sources."""
@@ -31,6 +29,7 @@ Source: TypeAlias = Literal["katago", "ogs", "kgs", "fox", "tygem", "gogod", "go
 META_COLUMNS = (
     "width", "height", "black_rank", "white_rank", "black_rating", "white_rating", "black_pro", "white_pro",
     "black_program", "white_program", "format", "date", "date_text", "year", "time_text", "main_minutes", "overtime",
+    *OVERTIME_COLUMNS,
 )  # fmt: skip
 """The columns of the catalogue that `metadata_rows` reads."""
 
@@ -47,7 +46,7 @@ _KINDS = {"simple": _SIMPLE, "byo-yomi": _BYO_YOMI, "canadian": _CANADIAN, "fisc
 _DAY = 86_400
 _MAX_MAIN, _MAX_PERIOD, _MAX_COUNT = 3 * _DAY, _DAY, 50
 _INVALID_COUNT, _INVALID_SECONDS = 1000, 10**8
-"""KataGo takes larger overtimes for mistakes."""
+"""KataGo takes more periods, and longer ones, for mistakes."""
 
 _TITLES = ("meijin", "kisei", "judan", "holder", "challenger", "oza", "tianyuan")
 """Titles that stand for ranks in collections of professional games."""
@@ -166,18 +165,13 @@ def _clock(batch: pa.RecordBatch, source: Source) -> _Clock:
     if source in ("gogod", "go4go"):
         return _limited(np.full(len(batch), _UNKNOWN), np.zeros(len(batch)), np.zeros((len(batch), 3)))
     main = np.round(60.0 * to_numpy(pc.fill_null(batch["main_minutes"], float("nan"))).astype(np.float64), 1)
-    overtime = map_distinct(batch["overtime"], _overtime, np.float64).reshape(-1, 4)
-    is_tygem = map_distinct(batch["format"], lambda name: name == "tygem", np.bool_)
-    if is_tygem.any():  # its 30/3 does not mean 30 moves in 3 seconds
-        tygem_overtime = map_distinct(batch["overtime"], _tygem_overtime, np.float64)
-        overtime = np.where(is_tygem[:, None], tygem_overtime, overtime)
-    overtime_kind = overtime[:, 0].astype(np.int64)
+    overtime_kind, overtime = _overtime(batch)
     no_time = to_numpy(batch["time_text"].is_null()) & np.isnan(main)
     kind = np.where(np.isnan(main), _UNKNOWN, overtime_kind)
     kind[(overtime_kind == _NONE) & (main > 0)] = _ABSOLUTE
     if source in ("ogs", "kgs"):  # always record the time control
         kind[(overtime_kind == _NONE) & no_time] = _NONE
-    return _limited(kind, main, overtime[:, 1:])
+    return _limited(kind, main, overtime)
 
 
 def _limited(kind: npt.NDArray[np.int64], main: npt.NDArray[np.float64], overtime: npt.NDArray[np.float64]) -> _Clock:
@@ -188,19 +182,16 @@ def _limited(kind: npt.NDArray[np.int64], main: npt.NDArray[np.float64], overtim
     return _Clock(kind, np.where(limited, main, 0.0), overtime[:, 0], counts[:, 0], counts[:, 1])
 
 
-def _overtime(text: str | None) -> tuple[float, float, int, int]:
-    """Return the kind (_NONE without overtime), seconds of a period, periods, moves."""
-    over = parse_overtime(text) if text is not None else None
-    if over is None:
-        return (_NONE if text is None or is_recognized("overtime", text) else _UNKNOWN), 0.0, 0, 0
-    if over.count > _INVALID_COUNT or over.seconds > _INVALID_SECONDS:
-        return _UNKNOWN, 0.0, 0, 0
-    periods, moves = over.count * (over.kind == "byo-yomi"), over.count * (over.kind == "canadian")
-    return _KINDS[over.kind], over.seconds_per_move, periods, moves
-
-
-def _tygem_overtime(text: str | None) -> tuple[float, float, int, int]:
-    return _overtime(text if text is None else tygem.parse_overtime(text) or text)
+def _overtime(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the kinds, [G], _NONE without overtime; and period seconds, periods, moves, [G, 3]."""
+    none = map_distinct(batch["overtime"], lambda text: text is None or is_recognized("overtime", text), np.bool_)
+    kind = map_distinct(batch["overtime_kind"], lambda name: _KINDS.get(name or "", _UNKNOWN), np.int64)
+    kind[(kind == _UNKNOWN) & none] = _NONE
+    count = to_numpy(pc.fill_null(batch["overtime_count"], 1)).astype(np.int64)
+    seconds = np.round(to_numpy(pc.fill_null(batch["overtime_seconds"], 0)).astype(np.float64), 3)
+    kind[(count > _INVALID_COUNT) | (seconds >= _INVALID_SECONDS)] = _UNKNOWN
+    periods, moves = count * (kind == _BYO_YOMI), count * (kind == _CANADIAN)
+    return kind, np.stack([seconds / np.maximum(moves, 1), periods, moves], 1)
 
 
 def _days(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -277,7 +277,9 @@ _NO_VALUE_OF: dict[Subject, str] = {
     "komi": "no|no komi",
     "date": r"0000([-/.]00([-/.]00)?)?|1970-0?1-0?1|[?]{4}([-/.][?]{2}){0,2}|undated|no date|date unknown",
     "time": "no|no limit|no time|no time limit|unlimited|untimed",
-    "overtime": "0|no|no limit|no overtime|no time limit|unlimited|absolute|sudden death",
+    "overtime": (
+        r"0|no|no limit|no overtime|no time limit|unlimited|absolute|sudden death|[\w: ]{0,60}\bwithout byo-?yomi"
+    ),
 }
 
 

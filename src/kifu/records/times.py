@@ -79,15 +79,29 @@ class Overtime:
 _AMOUNT = rf"{_NUMBER}\s*{_UNIT}?"
 _COUNT = r"(?P<count>[1-9]\d{0,4})"
 _PERIODS = r"(?:byo[-\s]?yomi|byo|japanese|periods?|秒読み|读秒|讀秒|초읽기)"
+_SPAN = r"(?P<span>\d{1,4}[^+/*]{0,40}?)"
 _FORMS: tuple[tuple[OvertimeKind, str], ...] = (
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:[x*\xd7]|times|periods? of)\s*{_AMOUNT}\s*{_PERIODS}?"),
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_AMOUNT}\s*[x*\xd7]?\s*{_COUNT}\s*(?:回|회|次)\s*{_PERIODS}?"),
+    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_NUMBER}\s*{_UNIT}\s*[x*\xd7]\s*{_COUNT}\s*(?:回|회|次|times|periods?)?"),
+    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:回|회|次|periods?)\s*(?:of)?\s*{_AMOUNT}"),
     ("byo-yomi", rf"{_AMOUNT}\s*(?:(?:per|a|/)\s*move|{_PERIODS})"),
     ("canadian", rf"(?:canadian[\s:]*)?{_COUNT}\s*(?:stones?|moves?)?\s*(?:/|in|per)\s*{_AMOUNT}\s*(?:canadian)?"),
     ("fischer", rf"(?:fischer[\s:]*\+?|\+)\s*{_AMOUNT}\s*(?:(?:per|a|/)\s*move)?"),
     ("fischer", rf"{_AMOUNT}\s*fischer"),
     ("simple", rf"{_AMOUNT}\s*simple"),
+    # DGS; its games last for months.
+    ("byo-yomi", rf"{_SPAN}\s*per move and {_COUNT} extra periods"),
+    ("byo-yomi", rf"{_SPAN}\s*/\s*{_COUNT} periods japanese byoyomi"),
+    ("canadian", rf"{_SPAN}\s*(?:per|/)\s*{_COUNT} stones(?: canadian byoyomi)?"),
+    ("fischer", rf"with {_SPAN} extra per move"),
 )
+_MAIN_BEFORE = re.compile(
+    r"(?:[a-z ]{1,20}:\s*)?(?P<main>\d{1,4} (?:days?|hours?)(?: and \d{1,2} hours?)?)\s+(?:\+\s*|(?=with))",
+    re.IGNORECASE,
+)
+"""The main time that DGS writes before an overtime, behind the name of its kind in some versions."""
+
 _OVERTIMES = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FORMS)
 
 
@@ -100,11 +114,24 @@ def parse_overtime(text: str) -> Overtime | None:
         None for any other text; also for a number alone, whose meaning is unclear.
     """
     text = normalize(text)
+    if main := _MAIN_BEFORE.match(text):
+        text = text[main.end() :]
     for kind, form in _OVERTIMES:
         if match := form.fullmatch(text):
-            count, seconds = match.groupdict().get("count"), _seconds(match)
-            return Overtime(kind, int(count or 1), seconds) if seconds else None
+            parts = match.groupdict()
+            seconds = 60 * (parse_minutes(parts["span"]) or 0) if "span" in parts else _seconds(match)
+            return Overtime(kind, int(parts.get("count") or 1), seconds) if seconds else None
     return None
+
+
+def parse_main_before(overtime: str) -> float | None:
+    """Parse the main time that DGS writes in its overtime: "14 days + 1 day per move and 10 extra periods".
+
+    Returns:
+        Minutes; None for any other text.
+    """
+    match = _MAIN_BEFORE.match(normalize(overtime))
+    return parse_minutes(match["main"]) if match else None
 
 
 _MOVES = 120

@@ -76,7 +76,7 @@ def cut(path: Path) -> None:
 
 BAD_SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda at: None, "at: No such file or directory"),
-    "empty folder": (Path.mkdir, "at: no .sgf files and no archives in this directory"),
+    "empty folder": (Path.mkdir, "at: no game records and no archives in this directory"),
     "no archive": (lambda at: at.write_text("nothing here"), "at: neither an archive nor a game record"),
     "empty file": (Path.touch, "at: the file is empty"),
     "cut off": (lambda at: cut(archive(at, records(40))), ".tar.gz: the compressed data ends too early"),

@@ -390,7 +390,7 @@ def test_what_was_built_before_stays(tmp_path):
 def test_no_archives(tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "into").mkdir()
-    refused(tmp_path, "no .sgf files and no archives in this directory")
+    refused(tmp_path, "no game records and no archives in this directory")
     (tmp_path / "source" / "game.sgf").write_bytes(record(0))
     refused(tmp_path, "no archive among the sources is named as KGS does, like KGS-2006-19-10388-.tar.gz")
     with pytest.raises(SourceError, match="no archive among the sources"):

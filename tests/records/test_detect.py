@@ -191,7 +191,7 @@ def test_lines_before_damage_are_delivered(tmp_path: Path) -> None:
 def test_large_archive_members_are_split(tmp_path: Path) -> None:
     lines = some_lines(2, OLF_LINE, 2_000)
     with tarfile.open(tmp_path / "in.tar", "w") as archive:
-        for name, data in (("a.sgf", SGF_RECORD), ("b.olf", lines), ("c", TYGEM_LINE), ("d.txt", SGF_RECORD)):
+        for name, data in (("a.sgf", SGF_RECORD), ("b.olf", lines), ("c", TYGEM_LINE), ("d.txt", b"?")):
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
@@ -219,9 +219,9 @@ def test_line_files_in_a_directory_are_separate_containers(tmp_path: Path) -> No
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     found = containers(tmp_path)
-    assert found == [tmp_path, *(tmp_path / name for name in ("9x9/score/a.olf", "b.OLF.gz", "k.index"))]
+    assert found == [tmp_path, *(tmp_path / name for name in ("2016-07", "9x9/score/a.olf", "b.OLF.gz", "k.index"))]
     formats = [parsed.format for block in read_blocks(found) for parsed in parse_block(block, None)]
-    assert formats == ["sgf", "olf", "olf"]
+    assert formats == ["sgf", "tygem", "olf", "olf"]
 
 
 def test_games_of_lines_as_sgf(tmp_path: Path) -> None:

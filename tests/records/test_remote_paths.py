@@ -79,7 +79,7 @@ def tarred(members: dict[str, bytes], mode: str) -> bytes:
     return file.getvalue()
 
 
-MANY = {f"{k}.sgf": noise(k, 700) for k in range(60)} | {"big.sgf": noise(99, 20_000), "README.txt": noise(98, 9000)}
+MANY = {f"{k}.sgf": noise(k, 700) for k in range(60)} | {"big.sgf": noise(99, 20_000), "README.pdf": noise(98, 9000)}
 
 TREE = {
     "a.zip": zipped(MANY),
@@ -95,7 +95,7 @@ TREE = {
     "b/packed.sgf.gz": gzip.compress(SGF * 300),
     "b/broken.sgf.gz": gzip.compress(noise(6, 3000))[:-20],
     "b/._a.sgf": noise(2, 100),
-    "notes.txt": b"nothing",
+    "notes.pdf": b"nothing",
 }
 
 
@@ -282,8 +282,8 @@ def test_failures_are_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> Non
     assert fault("http://127.0.0.1:9/a.zip") == "http://127.0.0.1:9/a.zip: Connection refused"
     assert fault("memory://nothing/here") == "memory://nothing/here: no such file or folder"
     assert fault("nosuch://host/a") == "nosuch://host/a: Protocol not known: nosuch"
-    fsspec.filesystem("memory").pipe("/few/notes.txt", b"nothing")
-    assert "memory://few: no .sgf files and no archives" in fault("memory://few")
+    fsspec.filesystem("memory").pipe("/few/notes.pdf", b"nothing")
+    assert "memory://few: no game records and no archives" in fault("memory://few")
     monkeypatch.setitem(sys.modules, "fsspec", None)
     assert "pip install 'kifu[cluster]'" in fault("s3://bucket/a.zip")
 

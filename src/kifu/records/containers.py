@@ -12,7 +12,6 @@ import contextlib
 import logging
 import math
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -28,7 +27,7 @@ from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
 from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
-from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_record_name
+from kifu.records.detect import LINE_FORMATS, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
 from kifu.records.directory import COMPRESSIONS, describe_left_out, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
 from kifu.records.paths import AnyPath, LocalFile, Paths, Remote, as_list, as_path, open_file
@@ -36,11 +35,11 @@ from kifu.records.splitting import BLOCK_BYTES, skip_leading_comments, split_blo
 
 _log = logging.getLogger(__name__)
 
-_RECORD_START = re.compile(rb"\(\s*;")
-_JUNK_LIMIT = 64 << 10  # bytes within which a record must start in a file of any other name
-
 _ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
-_NOT_ZIP = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".sgf", b".olf")
+_SUPPORTED = (
+    "directories, .zip, .tar, .gz, .bz2, .xz, .sgf, .sgfs, .gib, .ngf, .ugf, .ugi, .olf, TYGEM lines, OGS .json"
+)
+_NOT_ZIP = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".7z", b".sgf", b".sgfs", b".olf", b".jsonl")
 
 
 def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, first: int = 0) -> Iterator[RecordBlock]:
@@ -48,14 +47,17 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
 
     A container is one of these:
 
-    - A directory tree: its loose records, which are the files named .sgf, ignoring case, and those with .gz, .bz2 or
-      .xz after it, numbered in the byte order of their paths. Archives and .olf files in the tree are separate
-      containers, which `containers` finds.
-    - A .zip or .tar (also in .gz, .bz2 or .xz): the members named .sgf or .olf, ignoring case, or without an extension.
-      Other members and directories are skipped but count in `RecordBlock.member`.
-    - A single file (also in .gz, .bz2 or .xz) if it is named .sgf or .olf, if a record starts in its first 64 KiB, or
-      if it begins with a line of OLF or TYGEM. Lines come in several blocks, cut between lines, with one
-      `RecordBlock.member`. A TYGEM index contains no records, see `kifu.records.tygem.load_index`.
+    - A directory tree: its loose records, also in .gz, .bz2 or .xz, numbered in the byte order of their paths. A loose
+      record is a file named .sgf, .sgfs, .gib, .ngf, .ugf or .ugi, ignoring case; or a file named .json or .txt, or
+      without an extension, whose content is a record. Archives and files of lines in the tree are separate containers,
+      which `containers` finds.
+    - A .zip or .tar (also in .gz, .bz2 or .xz): the members with such names, and .olf and .jsonl. Other members and
+      directories are skipped but count in `RecordBlock.member`.
+    - A single file of any name (also in .gz, .bz2 or .xz) whose content is a record, or which has a name that only
+      records have. Lines come in several blocks, cut between lines, with one `RecordBlock.member`. A TYGEM index
+      contains no records, see `kifu.records.tygem.load_index`.
+
+    What is not read counts in `RecordBlock.left_out`, apart from the files that `containers` leaves out.
 
     A member over 256 MiB becomes an empty row with `DropReason.TOO_LARGE`; one that the archive or the file system
     cannot deliver, with `DropReason.UNREADABLE`. An archive without records gives no block.
@@ -108,7 +110,7 @@ def find_containers(source: AnyPath) -> Containers:
     """Find the containers of a file or directory, and log what is left out of a directory.
 
     A file stays as it is. A directory becomes itself, if there are loose records in its tree, followed by each archive,
-    .olf file and TYGEM index in the tree, in the byte order of their paths. Symbolic links are followed, see
+    file of lines and TYGEM index in the tree, in the byte order of their paths. Symbolic links are followed, see
     `kifu.records.directory.list_directory`.
 
     Raises:
@@ -119,7 +121,7 @@ def find_containers(source: AnyPath) -> Containers:
     tree = list_directory(source)
     note = describe_left_out(tree.left_out) if tree.left_out else ""
     if not tree.records and not tree.archives:
-        message = f"{source}: no .sgf files and no archives in this directory, nor .olf files"
+        message = f"{source}: no game records and no archives in this directory"
         raise SourceError(f"{message}; {note}" if note else message)
     if note:
         _log.info("%s: %s", printable(source), printable(note))
@@ -145,9 +147,10 @@ def _file_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int, 
     head = file.read(4)
     file.seek(0)
     if head in _ZIP_MAGIC:
-        yield from zip_blocks(str(path), _any_position(file), block_bytes, first=first)
+        found = zip_blocks(str(path), _any_position(file), block_bytes, first=first)
     else:
-        yield from islice(_stream_blocks(path, file, block_bytes), first, None)
+        found = islice(_stream_blocks(path, file, block_bytes), first, None)
+    yield from map(keep_records, found)
 
 
 def _any_position(file: LocalFile | RemoteFile) -> ZipFile:
@@ -169,10 +172,10 @@ def _stream_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int
         yield from tar_blocks(str(path), stream, data, filled, block_bytes)
     elif filled and name.lower().endswith(b".zip"):  # with other bytes before the archive, or truncated
         yield from zip_blocks(str(path), _any_position(file), block_bytes)
-    elif (kind := _detect_file(name, data, filled)) in LINE_FORMATS:
+    elif (kind := _detect_file(name, data, filled)) in LINE_FORMATS and is_recognized(name, data[:filled]):
         yield from line_blocks(str(path), name, kind, stream, data, filled)
     elif kind != TYGEM_INDEX:
-        yield _single_record(path, name, kind, stream, data, filled)
+        yield _single_record(path, name, stream, data, filled)
 
 
 def _detect_file(name: bytes, data: Bytes, filled: int) -> int:
@@ -187,17 +190,15 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
     return status == 1 or (status == 0 and name.lower().endswith((b".tar", b".tgz", b".tbz", b".tbz2", b".txz")))
 
 
-def _single_record(path: AnyPath, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> RecordBlock:
+def _single_record(path: AnyPath, name: bytes, stream: Stream, data: Bytes, filled: int) -> RecordBlock:
     """Return a block with the single record that a file contains."""
     content = read_whole(stream, data, filled)
     if stream.damage:
         raise SourceError(f"{path}: {stream.damage}")
-    if kind == SGF and not is_record_name(name):
+    if not is_recognized(name, data[:filled] if content is None else content):
         if filled == 0:
             raise SourceError(f"{path}: the file is empty")
-        if not _RECORD_START.search(data[: min(filled, _JUNK_LIMIT)].data):
-            kinds = "directories, .zip, .tar, .gz, .bz2, .xz, .sgf, .olf and TYGEM lines"
-            raise SourceError(f"{path}: neither an archive nor a game record in a supported format ({kinds})")
+        raise SourceError(f"{path}: neither an archive nor a game record in a supported format ({_SUPPORTED})")
     if content is None:
         return make_block(str(path), np.empty(0, np.uint8), [0], [0], [name], [DropReason.TOO_LARGE])
     return make_block(str(path), content, [len(content)], [0], [name], [DropReason.KEPT])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +13,7 @@ import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._tokens import (
+    COLON,
     HASH,
     LEFT,
     LINE_FEED,
@@ -17,6 +22,7 @@ from kifu.records._tokens import (
     SEMICOLON,
     SPACE,
     Int,
+    byte,
     end_of_line,
     is_digit,
     is_letter,
@@ -32,6 +38,8 @@ _QUOTE, _BACKSLASH, _LEFT_BRACE, _RIGHT_BRACE = ord('"'), ord("\\"), ord("{"), o
 _SLASH, _DOT, _UNDERSCORE = 0x2F, 0x2E, 0x5F
 _LOWER = 0x20
 
+_EXTENSION = re.compile(rb".((\.[\w+-]{1,12})?\.(gz|bz2|xz)|\.[\w+-]{1,12})\Z", re.DOTALL)
+
 _LONGEST_SECTION, _NGF_HEADER = 64, 4096
 """Bytes in which the name of a section of UGF ends, and in which the first move of NGF begins."""
 
@@ -41,16 +49,53 @@ LINE_FORMATS = (OLF, TYGEM, OGS_LINES)
 """The formats with one game per line, whose files may be divided between lines."""
 
 
+_KINDS = {
+    "sgf": SGF, "sgfs": SGF, "gib": GIB, "ngf": NGF, "ugf": UGF, "ugi": UGF, "olf": OLF, "jsonl": OGS_LINES,
+    "json": OGS, "txt": SGF,
+}  # fmt: skip
+"""The extensions of records, and the format that each stands for if the first bytes cannot tell."""
+
+_LINE_EXTENSIONS = (b"olf", b"jsonl")
+_DOUBTFUL_EXTENSIONS = (b"jsonl", b"json", b"txt")
+"""Extensions that other files have as well; as with names without an extension, the content decides."""
+
+_NO_EXTENSION, _OTHER = -1, -2
+_LONGEST_EXTENSION = 7  # whose letters fit an int64
+_EXTENSIONS = [extension.encode() for extension in _KINDS]
+_KEYS = tuple(int.from_bytes(extension, "big") for extension in _EXTENSIONS)
+_KIND_OF = tuple(_KINDS.values())
+_DOUBTFUL = tuple(extension in _DOUBTFUL_EXTENSIONS for extension in _EXTENSIONS)
+
+_JUNK_LIMIT = 64 << 10
+"""Bytes within which a record must begin in a file or member of a doubtful name."""
+
+
+@inline_kernel
+def _is_text(data: Bytes, i: Int, stop: Int, text: bytes) -> bool:
+    """Return whether `text` stands at `i`."""
+    if stop - i < len(text):
+        return False
+    for k in range(len(text)):
+        if data[i + k] != text[k]:
+            return False
+    return True
+
+
 @inline_kernel
 def _base(names: Bytes, begin: int, end: int) -> int:
-    """Return where the last part of the name names[begin:end] begins; `end` for an AppleDouble file.
+    """Return where the last part of the name names[begin:end] begins; `end` for files that only macOS reads.
 
-    AppleDouble files (._game.sgf, which macOS adds to its archives) are never records.
+    These are AppleDouble files (._game.sgf, __MACOSX/game.sgf), which macOS adds to its archives.
     """
     base = end
     while base > begin and names[base - 1] != _SLASH:
         base -= 1
-    return end if end - base >= 2 and names[base] == _DOT and names[base + 1] == _UNDERSCORE else base
+    if end - base >= 2 and names[base] == _DOT and names[base + 1] == _UNDERSCORE:
+        return end
+    for i in range(begin, base):
+        if names[i] == _UNDERSCORE and (i == begin or names[i - 1] == _SLASH) and _is_text(names, i, end, b"__MACOSX/"):
+            return end
+    return base
 
 
 @inline_kernel
@@ -66,32 +111,40 @@ def has_extension(names: Bytes, begin: int, end: int, extension: bytes) -> bool:
 
 
 @inline_kernel
-def _kind_by_name(names: Bytes, begin: int, end: int) -> int:
-    """Return the format that the extension of a name stands for; SGF for any other."""
-    if has_extension(names, begin, end, b"olf"):
-        return OLF
-    if has_extension(names, begin, end, b"gib"):
-        return GIB
-    if has_extension(names, begin, end, b"ngf"):
-        return NGF
-    if has_extension(names, begin, end, b"ugf") or has_extension(names, begin, end, b"ugi"):
-        return UGF
-    if has_extension(names, begin, end, b"jsonl"):
-        return OGS_LINES
-    return OGS if has_extension(names, begin, end, b"json") else SGF
+def _extension_index(names: Bytes, begin: int, end: int) -> int:
+    """Return the index of a name's extension in _KEYS, ignoring case; _NO_EXTENSION or _OTHER."""
+    base = _base(names, begin, end)
+    if base == end:
+        return _OTHER
+    dot = end - 1
+    while dot >= base and names[dot] != _DOT:
+        dot -= 1
+    if dot < base:
+        return _NO_EXTENSION
+    if end - dot - 1 > _LONGEST_EXTENSION:
+        return _OTHER
+    key = 0
+    for i in range(dot + 1, end):
+        c = byte(names, i)
+        key = key * 256 + (c + _LOWER if 65 <= c <= 90 else c)
+    for k in range(len(_KEYS)):
+        if key == _KEYS[k]:
+            return k
+    return _OTHER
+
+
+@inline_kernel
+def _without_compression(names: Bytes, begin: int, end: int) -> int:
+    """Return the end of a name without a final .gz, .bz2 or .xz."""
+    if has_extension(names, begin, end, b"gz") or has_extension(names, begin, end, b"xz"):
+        return end - 3
+    return end - 4 if has_extension(names, begin, end, b"bz2") else end
 
 
 @inline_kernel
 def is_record_member(names: Bytes, begin: int, end: int) -> bool:
-    """Return whether the name names[begin:end] of an archive member is that of a record or a file of records.
-
-    That is so if the last part of the name ends in .sgf or .olf, ignoring case, or has no extension.
-    """
-    base = _base(names, begin, end)
-    for i in range(base, end):
-        if names[i] == _DOT:
-            return has_extension(names, base, end, b"sgf") or has_extension(names, base, end, b"olf")
-    return base < end
+    """Return whether an archive member may be a record or a file of records by its name, as `is_record_name` does."""
+    return _extension_index(names, begin, end) != _OTHER
 
 
 @inline_kernel
@@ -100,23 +153,49 @@ def is_index_member(names: Bytes, begin: int, end: int) -> bool:
     return has_extension(names, _base(names, begin, end), end, b"index")
 
 
+def is_system_name(name: bytes) -> bool:
+    """Return whether only macOS reads a file: AppleDouble files, also in __MACOSX."""
+    directory, _, base = name.rpartition(b"/")
+    return base.startswith(b"._") or (b"__MACOSX" in directory and b"__MACOSX" in directory.split(b"/"))
+
+
+def _extension(name: bytes) -> bytes | None:
+    """Return the extension of a file in lower case, b"" without one; None if only macOS reads the file."""
+    if is_system_name(name):
+        return None
+    base = name.rpartition(b"/")[2]
+    return base.rpartition(b".")[2].lower() if b"." in base else b""
+
+
 def is_record_name(name: bytes) -> bool:
-    """Return whether a file is a record by its name: .sgf, ignoring case, and not an AppleDouble file."""
-    return _name_ends(name, b".sgf")
+    """Return whether a file or an archive member may be a record, or a file of records, by its name.
+
+    That is so if it ends in one of the extensions of records, ignoring case, or has no extension. Those that
+    `is_doubtful_name` names are records only if `is_recognized` finds that in their content.
+    """
+    extension = _extension(name)
+    return extension == b"" or extension in _EXTENSIONS
 
 
-def is_olf_name(name: bytes) -> bool:
-    """Return whether a file is one of OLF lines by its name."""
-    return _name_ends(name, b".olf")
+def is_doubtful_name(name: bytes) -> bool:
+    """Return whether other files have such a name as well: .txt, .json, .jsonl, or no extension."""
+    extension = _extension(name)
+    return extension == b"" or extension in _DOUBTFUL_EXTENSIONS
+
+
+def has_no_extension(name: bytes) -> bool:
+    """Return whether a file has no extension."""
+    return _extension(name) == b""
+
+
+def is_line_name(name: bytes) -> bool:
+    """Return whether a file has one game per line by its name, and thus any size: .olf or .jsonl."""
+    return _extension(name) in _LINE_EXTENSIONS
 
 
 def is_index_name(name: bytes) -> bool:
     """Return whether a file is a TYGEM index by its name."""
-    return _name_ends(name, b".index")
-
-
-def _name_ends(name: bytes, extension: bytes) -> bool:
-    return name.lower().endswith(extension) and not name.rpartition(b"/")[2].startswith(b"._")
+    return _extension(name) == b"index"
 
 
 @inline_kernel
@@ -154,6 +233,41 @@ def _json_kind(data: Bytes, i: Int, stop: Int) -> Int:
                 return OGS_LINES
         i += 1
     return OGS
+
+
+@inline_kernel
+def _is_ogs(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether a JSON object has a game of OGS: "moves", a list or text, or "gamedata", an object.
+
+    These are looked for among the keys of the objects that are not within another one. An object that begins a line
+    is not, so that a damaged line hides no later one.
+    """
+    depth = 0
+    while i < stop:
+        c = data[i]
+        if c == _QUOTE:
+            first = i + 1
+            i = first
+            while i < stop and data[i] != _QUOTE and data[i] != LINE_FEED:
+                i += 2 if data[i] == _BACKSLASH else 1
+            after = skip_space(data, i + 1, stop)
+            if depth == 1 and after < stop and data[after] == COLON:
+                after = skip_space(data, after + 1, stop)
+                value = data[after] if after < stop else SPACE
+                if _is_text(data, first, i, b"moves") and i - first == 5 and value in (LEFT, _QUOTE):
+                    return True
+                if _is_text(data, first, i, b"gamedata") and i - first == 8 and value == _LEFT_BRACE:
+                    return True
+            if i < stop and data[i] == LINE_FEED:
+                i -= 1
+        elif c == _LEFT_BRACE:
+            depth += 1
+        elif c == _RIGHT_BRACE:
+            depth -= 1
+        elif c == LINE_FEED and i + 1 < stop and data[i + 1] == _LEFT_BRACE:
+            depth = 0
+        i += 1
+    return False
 
 
 @inline_kernel
@@ -214,6 +328,60 @@ def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
     return TYGEM if after == stop or data[after] == SEMICOLON or data[after] == LINE_FEED else otherwise
 
 
+@inline_kernel
+def _begins_node(data: Bytes, i: Int, stop: Int) -> Any:
+    """Return whether a property or another node of SGF follows the ; before `i`."""
+    i = skip_space(data, i, stop)
+    first = i
+    while i < stop and is_letter(data[i]):
+        i += 1
+    i = skip_space(data, i, stop) if i > first else i
+    return i < stop and data[i] == (LEFT if i > first else SEMICOLON)
+
+
+@inline_kernel
+def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether SGF begins within the text: with a property or two nodes, as ( and ; also stand in prose."""
+    i = skip_space(data, skip_bom(data, i, stop), stop)
+    if i < stop and data[i] == SEMICOLON and _begins_node(data, i + 1, stop):
+        return True
+    while i < stop:
+        if data[i] == OPEN:
+            after = skip_space(data, i + 1, stop)
+            if after < stop and data[after] == SEMICOLON and _begins_node(data, after + 1, stop):
+                return True
+        i += 1
+    return False
+
+
+@inline_kernel
+def _has_text(data: Bytes, i: Int, stop: Int, text: bytes) -> bool:
+    while i < stop:
+        if data[i] == text[0] and _is_text(data, i, stop, text):
+            return True
+        i += 1
+    return False
+
+
+@inline_kernel
+def _is_record(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether a member of a doubtful name is a record.
+
+    Notes, settings and logs begin like some formats: with a section, a backslash, a parenthesis, or a date.
+    """
+    kind = detect_text(data, i, stop, _OTHER)
+    head = min(stop, i + _JUNK_LIMIT)
+    if kind in (OGS, OGS_LINES):
+        return _is_ogs(data, i, stop)
+    if kind == OLF:
+        return _has_text(data, i, head, b" h-")
+    if kind == UGF:
+        return _has_text(data, i, head, b"[Data]")
+    if kind == GIB:
+        return _has_text(data, i, head, b"\\HS") or _has_text(data, i, head, b"\\GS")
+    return kind in (TYGEM, NGF) or _has_sgf(data, i, head)
+
+
 @kernel
 def detect_members(
     data: Bytes,
@@ -236,13 +404,94 @@ def detect_members(
         kind: [K] uint8, filled in.
     """
     for k in range(len(start)):
-        kind[k] = detect_text(data, start[k], stop[k], _kind_by_name(names, name_offset[k], name_offset[k + 1]))
+        end = _without_compression(names, name_offset[k], name_offset[k + 1])
+        extension = _extension_index(names, name_offset[k], end)
+        kind[k] = detect_text(data, start[k], stop[k], _KIND_OF[extension] if extension >= 0 else SGF)
 
 
 def detect(block: RecordBlock) -> npt.NDArray[np.uint8]:
-    """Return the format of each member of a block: [K] uint8, one of SGF, OLF, TYGEM and TYGEM_INDEX."""
+    """Return the format of each member of a block: [K] uint8, one of the constants above."""
     if block.kind is not None:
         return np.full(len(block), block.kind, np.uint8)
     kind = np.empty(len(block), np.uint8)
     detect_members(block.data, block.start, block.stop, block.names, block.name_offset, kind)
     return kind
+
+
+@kernel
+def _find_others(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    drop: npt.NDArray[np.uint8],
+    names: Bytes,
+    name_offset: npt.NDArray[np.int64],
+    doubtful_only: bool,
+    is_other: npt.NDArray[np.bool_],
+) -> None:
+    """Find the members that are no records by their names and contents.
+
+    Args:
+        data: [N] uint8, the members.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        drop: [K] uint8; members with a reason are not judged.
+        names: uint8, the members' names.
+        name_offset: [K + 1] int64, start and end of each name.
+        doubtful_only: Trust the names that are not doubtful, also those that no record has.
+        is_other: [K] bool, filled in.
+    """
+    for k in range(len(start)):
+        end = _without_compression(names, name_offset[k], name_offset[k + 1])
+        extension = _extension_index(names, name_offset[k], end)
+        if extension >= 0:
+            judged = _DOUBTFUL[extension]
+        else:
+            judged = extension == _NO_EXTENSION or not doubtful_only
+        is_other[k] = judged and drop[k] == 0 and not _is_record(data, start[k], stop[k])
+
+
+def is_recognized(name: bytes, data: Bytes) -> bool:
+    """Return whether a file is a record by its first bytes, or by a name that only records have."""
+    length = np.array([0, len(data)], np.int64)
+    names = np.frombuffer(name, np.uint8)
+    is_other = np.empty(1, np.bool_)
+    offset = np.array([0, len(names)], np.int64)
+    _find_others(data, length[:1], length[1:], np.zeros(1, np.uint8), names, offset, False, is_other)
+    return not is_other[0]
+
+
+def keep_records(block: RecordBlock) -> RecordBlock:
+    """Return a block without the members whose doubtful names and contents are not those of records.
+
+    They count in `RecordBlock.left_out`. A member that could not be read stays, as it may be a record.
+    """
+    is_other = np.empty(len(block), np.bool_)
+    _find_others(block.data, block.start, block.stop, block.drop, block.names, block.name_offset, True, is_other)
+    if block.kind is not None or not is_other.any():
+        return block
+    at, keep = block.name_offset, ~is_other
+    left_out = (block.names[at[k] : at[k + 1]].tobytes() for k in np.flatnonzero(is_other))
+    return replace(
+        block,
+        start=block.start[keep],
+        stop=block.stop[keep],
+        member=block.member[keep],
+        names=block.names[np.repeat(keep, np.diff(at))],
+        name_offset=np.cumsum(np.append(0, np.diff(at)[keep])),
+        drop=block.drop[keep],
+        left_out=block.left_out + count_kinds(left_out),
+    )
+
+
+def left_out_kind(name: bytes) -> str:
+    """Return the kind by which a file or member that is not read is counted: its extension, mostly."""
+    if is_system_name(name):
+        return "AppleDouble"
+    extension = _EXTENSION.search(name.rpartition(b"/")[2].lower())
+    return extension[1].decode("ascii") if extension else "without an extension"
+
+
+def count_kinds(names: Iterable[bytes]) -> Counter[str]:
+    """Return the number of files or members that are not read, by `left_out_kind`."""
+    return Counter(map(left_out_kind, names))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -21,17 +22,31 @@ from kifu.files import require_regular
 from kifu.records._store import CHANGED
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
-from kifu.records.detect import is_index_name, is_olf_name, is_record_name
+from kifu.records._tokens import LINE_LIMIT
+from kifu.records.detect import (
+    LINE_FORMATS,
+    detect,
+    has_no_extension,
+    is_doubtful_name,
+    is_index_name,
+    is_line_name,
+    is_recognized,
+    is_record_name,
+    is_system_name,
+    keep_records,
+    left_out_kind,
+)
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
 from kifu.records.paths import AnyPath, Remote, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
-_ARCHIVES = (b".zip", b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".tar.gz", b".tar.bz2", b".tar.xz")
+_ARCHIVES = (b".zip", b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".tar.gz", b".tar.bz2", b".tar.xz", b".7z")
+_VOLUME = re.compile(rb"\.7z\.(\d{3,})\Z", re.IGNORECASE)
 _INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes
+_HEAD = 4 << 10  # bytes that tell whether a file without an extension has a game on each line
 _REQUESTS = 16  # records fetched from remote storage at a time
 _SHOWN_KINDS = 5
 _SPECIAL = "special"
-_EXTENSION = re.compile(rb".((\.[\w+-]{1,12})?\.(gz|bz2|xz)|\.[\w+-]{1,12})\Z", re.DOTALL)
 _EMPTY: Bytes = np.empty(0, np.uint8)
 
 
@@ -76,7 +91,8 @@ class DirectoryTree:
 
     Attributes:
         records: The loose records.
-        archives: Separate containers: archives, line files (.olf) and TYGEM indexes (.index).
+        archives: Separate containers: archives, files of lines (.olf, .jsonl, and those without an extension that begin
+            with a line of a game) and TYGEM indexes (.index).
         left_out: Number of all other files by kind: by extension, or links to files that the tree has already.
     """
 
@@ -86,9 +102,10 @@ class DirectoryTree:
 
 
 def list_directory(root: AnyPath) -> DirectoryTree:
-    """List a directory tree by names alone.
+    """List a directory tree by names.
 
-    Only .gz, .bz2 and .xz files whose names do not reveal their contents are opened.
+    Files whose names do not reveal whether they are separate containers are opened, and their first bytes read: those
+    without an extension, .jsonl, and .gz, .bz2 and .xz with another name before it.
 
     Symbolic links are followed, but not to a file or directory that the tree already has, by itself or by an earlier
     link. A linked file has the name and the place of its link.
@@ -120,23 +137,17 @@ def _sort_files(
     records: list[bytes] = []
     archives: list[AnyPath] = []
     for name in names:
-        if is_record_name(strip_compression(name)):
+        kind = _kind_by_name(name)
+        if kind is _Kind.DOUBTFUL:
+            kind = _kind_by_content(name, at(name))
+        if kind is _Kind.RECORD:
             records.append(name)
-        elif (is_archive := _is_archive_name(name)) or (is_archive is None and _is_compressed_tar(at(name))):
+        elif kind is _Kind.CONTAINER:
             archives.append(at(name))
-        else:
-            left_out[_kind(name)] += 1
+        elif kind is _Kind.OTHER:
+            left_out[left_out_kind(name)] += 1
     remote = [path for path in map(at, records) if isinstance(path, Remote)]
     return DirectoryTree(LooseRecords(root, 0, records, remote), archives, left_out)
-
-
-def _kind(name: bytes) -> str:
-    """Return the extension of a file that is neither a record nor an archive."""
-    base = name.rpartition(b"/")[2].lower()
-    if base.startswith(b"._"):
-        return "AppleDouble"
-    extension = _EXTENSION.search(base)
-    return extension[1].decode("ascii") if extension else "without an extension"
 
 
 def describe_left_out(left_out: Counter[str]) -> str:
@@ -236,29 +247,52 @@ def strip_compression(name: bytes) -> bytes:
 
 def _is_readable_name(name: bytes) -> bool:
     """Return whether a file may be a record or an archive by its name."""
-    return is_record_name(strip_compression(name)) or _is_archive_name(name) is not False
+    return _kind_by_name(name) is not _Kind.OTHER
 
 
-def _is_archive_name(name: bytes) -> bool | None:
-    """Return whether a file is a separate container by its name; None if the name does not reveal it."""
-    if name.rpartition(b"/")[2].startswith(b"._"):
-        return False
+class _Kind(Enum):
+    """The use of a file in a directory tree.
+
+    VOLUME is a part of a multi-volume archive that is read with the first one. DOUBTFUL depends on the content.
+    """
+
+    RECORD, CONTAINER, VOLUME, DOUBTFUL, OTHER = range(5)
+
+
+def _kind_by_name(name: bytes) -> _Kind:
     plain = strip_compression(name)
-    if name.lower().endswith(_ARCHIVES) or is_olf_name(plain) or is_index_name(plain):
-        return True
-    return None if name.lower().endswith(COMPRESSIONS) and not is_record_name(plain) else False
+    if is_system_name(name):
+        return _Kind.OTHER
+    if name.lower().endswith(_ARCHIVES) or is_index_name(plain):
+        return _Kind.CONTAINER
+    if volume := _VOLUME.search(name):
+        return _Kind.CONTAINER if int(volume[1]) == 1 else _Kind.VOLUME
+    if is_line_name(plain):
+        return _Kind.DOUBTFUL if is_doubtful_name(plain) else _Kind.CONTAINER
+    if is_record_name(plain):
+        return _Kind.DOUBTFUL if has_no_extension(plain) else _Kind.RECORD
+    return _Kind.DOUBTFUL if plain != name else _Kind.OTHER
 
 
-def _is_compressed_tar(path: AnyPath) -> bool:
-    """Return whether a compressed file is a tar, or is damaged, which is reported when it is read."""
+def _kind_by_content(name: bytes, path: AnyPath) -> _Kind:
+    """Return the use of a doubtful file. A damaged one is a container, as reading it reports the damage."""
+    plain = strip_compression(name)
     try:
         with open_file(path) as file:
-            stream, _ = open_stream(file)
-            head = np.zeros(HEADER, np.uint8)
-            stream.fill(head.data)
+            stream, compression = open_stream(file)
+            head = np.empty(LINE_LIMIT if is_line_name(plain) else _HEAD, np.uint8)
+            head = head[: stream.fill(head.data)]
     except OSError:
-        return True
-    return bool(stream.damage) or header_status(head, 0) == 1
+        return _Kind.CONTAINER
+    if compression and (stream.damage or (len(head) >= HEADER and header_status(head, 0) == 1)):
+        return _Kind.CONTAINER
+    if not is_record_name(plain):
+        return _Kind.OTHER
+    recognized = is_recognized(plain, head)
+    if is_line_name(plain):
+        return _Kind.CONTAINER if recognized else _Kind.OTHER
+    block = make_block("", head, [len(head)], [0], [plain], [DropReason.KEPT])
+    return _Kind.CONTAINER if recognized and detect(block)[0] in LINE_FORMATS else _Kind.RECORD
 
 
 def directory_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
@@ -269,12 +303,14 @@ def directory_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
     """
     records = list_directory(root).records
     if not records:
-        raise SourceError(f"{root}: no .sgf files in this directory")
+        raise SourceError(f"{root}: no game records in this directory")
     return record_blocks(records, block_bytes)
 
 
 def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[RecordBlock]:
     """Yield loose records, several to a block. A record that cannot be read becomes an empty row.
+
+    Files of doubtful names that are no records count in `RecordBlock.left_out`.
 
     There must be at least one.
 
@@ -298,7 +334,7 @@ def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[RecordBlo
 
 def _block(records: LooseRecords, data: Bytes, stops: list[int], drops: list[int]) -> RecordBlock:
     members = list(range(records.first, records.first + len(records)))
-    return make_block(str(records.root), data, stops, members, records.names, drops)
+    return keep_records(make_block(str(records.root), data, stops, members, records.names, drops))
 
 
 def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:

@@ -6,8 +6,9 @@ A container yields `RecordBlock`s: the bytes of several members in one buffer. A
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
 from typing import NamedTuple
 
@@ -68,6 +69,8 @@ class RecordBlock:
         first_line: Number of lines of the first member in earlier blocks; 0 unless the member is a file of lines.
         kind: The format of all members, one of the constants of `kifu.records.detect`; None if not detected yet.
         piece: If the only member is a piece of an SGF member, which one; else None.
+        left_out: Number of entries of the container, among those since the block before, that are not read, by kind,
+            see `kifu.records.detect.left_out_kind`. A block that counts some may have no members.
     """
 
     source: str
@@ -81,6 +84,7 @@ class RecordBlock:
     first_line: int = 0
     kind: int | None = None
     piece: MemberPiece | None = None
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -91,7 +95,7 @@ class RecordBlock:
         return utf8_name(raw)
 
     def part(self, first: int, last: int) -> RecordBlock:
-        """Return a block of members `first` to `last` - 1. Nothing but offsets is copied."""
+        """Return a block of members `first` to `last` - 1, without `left_out`. Nothing but offsets is copied."""
         at = self.name_offset[first : last + 1]
         return replace(
             self,
@@ -102,6 +106,7 @@ class RecordBlock:
             name_offset=at - at[0],
             drop=self.drop[first:last],
             first_line=self.first_line if first == 0 else 0,
+            left_out=Counter(),
         )
 
 
@@ -294,9 +299,9 @@ def concat(parts: Sequence[GameArrays]) -> GameArrays:
     `start`, `stop` and `block_index` still refer to the block of each part.
     """
     columns = {
-        field.name: np.concatenate([getattr(_NO_GAMES, field.name)] + [getattr(part, field.name) for part in parts])
-        for field in fields(GameArrays)
-        if field.name not in ("move_offset", "setup_offset")
+        column.name: np.concatenate([getattr(_NO_GAMES, column.name)] + [getattr(part, column.name) for part in parts])
+        for column in fields(GameArrays)
+        if column.name not in ("move_offset", "setup_offset")
     }
     return GameArrays(
         **columns,

@@ -32,6 +32,8 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
         block: The block to parse.
         index: The TYGEM index of the sources, see `kifu.records.tygem`; None without one.
     """
+    if not len(block):
+        return
     formats = {kind: each for each in RECORD_FORMATS.values() for kind in each.kinds}
     kinds = detect(block)
     cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]

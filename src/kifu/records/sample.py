@@ -23,7 +23,7 @@ from kifu.records.detect import is_index_name
 from kifu.records.directory import list_directory, strip_compression
 from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath, open_file
-from kifu.records.splitting import split_block
+from kifu.records.splitting import split_blocks
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of records in one block of a sample, at most."""
@@ -90,7 +90,7 @@ def read_sample(path: AnyPath, max_bytes: int) -> RecordsSample:
     if path.is_dir():
         records = len(list_directory(path).records)
         sampled = list(_take(blocks(path, block_bytes=block_bytes), max_bytes))
-        share = sum(map(len, sampled)) / max(records, 1)
+        share = sum(len(block) + block.left_out.total() for block in sampled) / max(records, 1)
         return RecordsSample(sampled, share, (perf_counter() - began) / share)
     if is_index_name(strip_compression(os.fsencode(path.name))):
         return RecordsSample([], 1.0, 0.0)
@@ -128,7 +128,7 @@ def _sample_zip(path: AnyPath, max_bytes: int, block_bytes: int, count: int) -> 
 def _thin_out(sampled: list[RecordBlock], max_bytes: int, block_bytes: int) -> tuple[list[RecordBlock], float]:
     """Reduce large members to evenly spaced parts; return them and the share that is left."""
     size = sum(len(whole.data) for whole in sampled)
-    parts = [part for whole in sampled for part in split_block(whole, block_bytes)]
+    parts = [part for part in split_blocks(sampled, block_bytes) if len(part)]
     if size <= 2 * max_bytes or len(parts) == len(sampled):
         return sampled, 1.0
     step = -(-size // max_bytes)

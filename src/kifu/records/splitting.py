@@ -5,6 +5,7 @@ The games, their numbers and their rows do not depend on the division.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -41,9 +42,15 @@ _G, _M, _F, _LOWER, _A, _Z = ord("G"), ord("M"), ord("F"), 0x20, ord("a"), ord("
 
 
 def split_blocks(blocks: Iterable[RecordBlock], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
-    """Yield the same members, with large blocks split, see `split_block`."""
+    """Yield the same members, with large blocks split, see `split_block`.
+
+    What is left out of a block comes before it, in a block without members.
+    """
     for block in blocks:
-        yield from split_block(block, block_bytes)
+        if block.left_out:
+            yield replace(block.part(0, 0), left_out=block.left_out)
+        if len(block):
+            yield from split_block(block if not block.left_out else replace(block, left_out=Counter()), block_bytes)
 
 
 def split_block(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:

@@ -56,6 +56,8 @@ GAMES = rows(
     komi=[6.5, None, -100.0],
     komi_text=["6.50", None, "-100.00"],
     black=["柯洁", None, "a"],
+    move_seconds=[[1.5, None, 0.0], None, None],
+    evaluations=[None, None, [{"win": 0.25, "loss": 0.75, "score": -3.5, "visits": 600}]],
 )
 
 

@@ -34,7 +34,7 @@ from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
 from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.corpus.ingest import ingest
 from kifu.corpus.rows import rows_from_catalogue
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.schema import EVALUATION, EVALUATIONS, MOVE_COLUMNS, SCHEMA
 from kifu.corpus.splits import load_split
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.formats import open_writer
@@ -180,7 +180,13 @@ def extreme_catalogue(draw: random.Random) -> bytes:
 
 def extreme(draw: random.Random, field: pa.Field, count: int) -> pa.Array:
     """Return extreme values of a column; null where that is allowed."""
-    if pa.types.is_list(field.type):
+    if field.name in MOVE_COLUMNS:
+        kinds = [str(kind) for kind in ([part.type for part in EVALUATION] if field.type == EVALUATIONS else ["float"])]
+        picked = [
+            [[draw.choice(EXTREMES[kind]) for kind in kinds] for _ in range(draw.choice((1, 3)))] for _ in range(count)
+        ]
+        values = [[dict(zip(EVALUATION.names, each)) if len(kinds) > 1 else each[0] for each in row] for row in picked]
+    elif pa.types.is_list(field.type):
         values = [draw.choices(EXTREMES["uint16"], k=draw.choice((0, 1, 2, 3, 400))) for _ in range(count)]
     else:
         values = [draw.choice(EXTREMES[str(field.type)]) for _ in range(count)]

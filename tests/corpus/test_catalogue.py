@@ -18,7 +18,7 @@ from catalogues import GAMES, rows, table, write_catalogue
 from kifu.corpus.catalogue import CatalogueWriter, is_catalogue, open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.rows import rows_from_catalogue
-from kifu.corpus.schema import SCHEMA, game_arrays, list_to_numpy
+from kifu.corpus.schema import EVALUATIONS, SCHEMA, SECONDS, game_arrays, list_to_numpy
 from kifu.errors import DropReason, FormatError, KifuError, OutputError
 from kifu.records.games import NO_HANDICAP, ParseWarning
 
@@ -244,6 +244,7 @@ def test_card_documents_each_column_and_its_type() -> None:
     for names, kind in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", card.partition("\n## ")[0], re.MULTILINE):
         documented |= dict.fromkeys(re.findall(r"\w+", names), kind.strip().replace("\\", ""))
     short = {"list<element: uint16 not null>": "list<uint16>", "date32[day]": "date32", "float": "float32"}
+    short |= {str(SECONDS): "list<float32>", str(EVALUATIONS): "list<struct>"}
 
     def kind_of(field: pa.Field) -> str:
         return short.get(str(field.type), str(field.type)) + ("?" if field.nullable else "")

@@ -18,7 +18,7 @@ from catalogues import rows
 from commands import run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.query import query
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.schema import EVALUATION, EVALUATIONS, SCHEMA, SECONDS
 from kifu.corpus.stats import stats
 from kifu.describe import describe_catalogue, describe_position, find_game
 from kifu.errors import FormatError, KifuError
@@ -43,6 +43,13 @@ def extremes(kind: pa.DataType) -> list[Any]:
         return [limits.min, limits.max, -1 if limits.min < 0 else 26]
     if pa.types.is_string(kind):
         return ["", "\0", "x" * 100_000, "é\n\x1b[2J\u202e", "99999999999999999999", "1e400", "nan"]
+    if kind == EVALUATIONS:
+        parts = [extremes(field.type) for field in EVALUATION]
+        element: dict[str, Any] = {"win": 0.5, "loss": 0.5, "score": 1.0, "visits": 1}
+        changed = [element | {name: value} for name, values in zip(element, parts) for value in [None, *values]]
+        return [[None] * 3, [element] * 2, [element] * 4, *([element, each, None] for each in changed)]
+    if kind == SECONDS:
+        return [[value, 1.0, None] for value in extremes(pa.float32())] + [[1.0] * 2, [1.0] * 4]
     return [[65535] * 3, [0] * 70_000, [361] * 400, [0x7FFF], []] if pa.types.is_list(kind) else []
 
 
@@ -95,6 +102,25 @@ def test_readers_take_extreme_values_or_raise_errors_of_one_line(tmp_path: Path,
         ("overtime_count", 0, "column overtime_count must be within 1 to 2147483647, got 0"),
         ("overtime_seconds", -1.0, "column overtime_seconds must be within 0 to 1e+18, got -1"),
         ("to_play", 3, "column to_play must be within 0 to 2, got 3"),
+        ("move_seconds", [1.0, -1.0, None], "column move_seconds must be within 0 to 1e+18, got -1"),
+        ("move_seconds", [1.0, math.nan, None], "column move_seconds must be within 0 to 1e+18, got nan"),
+        ("move_seconds", [1.0], "move_seconds of a row must have one element for each of its moves"),
+        ("evaluations", [None], "evaluations of a row must have one element for each of its moves"),
+        (
+            "evaluations",
+            [{"win": 0, "loss": 2, "score": 0, "visits": 0}, None, None],
+            "column loss must be within 0 to 1, got 2",
+        ),
+        (
+            "evaluations",
+            [{"win": 0, "loss": 1, "score": 0, "visits": -1}, None, None],
+            "column visits must be within 0 to 2147483647, got -1",
+        ),
+        (
+            "evaluations",
+            [{"win": 0, "loss": 1, "score": 0}, None, None],
+            "column evaluations must not contain nulls in visits",
+        ),
     ],
 )
 def test_values_out_of_range_are_named(tmp_path: Path, name: str, value: Any, expected_text: str) -> None:
@@ -102,7 +128,10 @@ def test_values_out_of_range_are_named(tmp_path: Path, name: str, value: Any, ex
     with pytest.raises(FormatError) as raised:
         list(open_catalogue(path).batches())
     assert str(raised.value).startswith(f"{path}: {expected_text}")
-    with query("FROM games", path) as answer, pytest.raises(FormatError, match="must be within"):
+    with (
+        query("FROM games", path) as answer,
+        pytest.raises(FormatError, match=r"must be within|must have one|must not contain"),
+    ):
         answer.write(tmp_path / "copy.parquet")
 
 

@@ -28,7 +28,7 @@ from commands import Done, finish, on_terminal, run, start
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.query import query
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.schema import POINTS, SCHEMA
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
 from kifu.files import hash_file
 from marks import slow
@@ -405,7 +405,7 @@ def test_polars_duckdb_and_pandas_open_a_catalogue(small: Path) -> None:
     expected = read_table(small).to_pylist()
     p = polars.read_parquet(small)
     assert p.to_dicts() == expected
-    assert {str(p.schema[f.name]) for f in SCHEMA if pa.types.is_list(f.type)} == {"List(UInt16)"}
+    assert {str(p.schema[f.name]) for f in SCHEMA if f.type == POINTS} == {"List(UInt16)"}
     assert (p.schema["id"], p.schema["date"], p.schema["komi"]) == (polars.UInt64, polars.Date, polars.Float32)
     with duckdb.connect() as connection:
         relation = connection.read_parquet(str(small))

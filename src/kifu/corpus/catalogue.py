@@ -43,7 +43,7 @@ class CatalogueWriter(TableWriter):
             OutputError: If the file cannot be written.
         """
         plain = {*_SPLIT, *_DELTAS}
-        columns = [field.name + (".list.element" if pa.types.is_list(field.type) else "") for field in SCHEMA]
+        columns = [name for field in SCHEMA for name in _parquet_names(field)]
         super().__init__(
             path,
             SCHEMA.with_metadata({VERSION_KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")}),
@@ -59,6 +59,14 @@ class CatalogueWriter(TableWriter):
             metadata: The catalogue's origin as JSON values, later available as `Catalogue.metadata`.
         """
         super().finish({"kifu.about": metadata})
+
+
+def _parquet_names(field: pa.Field) -> list[str]:
+    """Return the names of the Parquet columns that hold a column."""
+    if not pa.types.is_list(field.type):
+        return [str(field.name)]
+    element, name = field.type.value_type, f"{field.name}.list.element"
+    return [f"{name}.{part.name}" for part in element] if pa.types.is_struct(element) else [name]
 
 
 @dataclass(frozen=True, slots=True)

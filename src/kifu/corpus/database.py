@@ -27,7 +27,7 @@ import pyarrow as pa
 from fsspec import AbstractFileSystem
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.schema import POINTS, SCHEMA
+from kifu.corpus.schema import EVALUATIONS, POINTS, SCHEMA, SECONDS
 from kifu.errors import FormatError, RecipeError, first_line
 from kifu.files import open_regular, utf8_name
 from kifu.records.paths import Paths, as_list
@@ -57,7 +57,8 @@ _TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row"
 _TYPES = {
     pa.bool_(): "BOOLEAN", pa.uint8(): "UTINYINT", pa.uint16(): "USMALLINT", pa.uint64(): "UBIGINT",
     pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.float32(): "FLOAT", pa.date32(): "DATE",
-    pa.string(): "VARCHAR", POINTS: "USMALLINT[]",
+    pa.string(): "VARCHAR", POINTS: "USMALLINT[]", SECONDS: "FLOAT[]",
+    EVALUATIONS: "STRUCT(win FLOAT, loss FLOAT, score FLOAT, visits INTEGER)[]",
 }  # fmt: skip
 
 

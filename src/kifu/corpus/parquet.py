@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kifu.atomic_io import AtomicFile
-from kifu.corpus.schema import SCHEMA, VERSION, check_limits
+from kifu.corpus.schema import SCHEMA, VERSION, check_limits, check_move_columns
 from kifu.errors import FormatError, OutputError, first_line
 from kifu.files import require_regular
 
@@ -192,11 +192,17 @@ def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
     """Return the size of the lists and texts of each row, [G] int64."""
     size = np.zeros(len(table), np.int64)
     for column in table.columns:
-        if pa.types.is_list(column.type) and pa.types.is_primitive(column.type.value_type):
-            size += pc.list_value_length(column).fill_null(0).to_numpy() * (column.type.value_type.bit_width // 8)
+        if pa.types.is_list(column.type):
+            size += pc.list_value_length(column).fill_null(0).to_numpy() * _element_bytes(column.type.value_type)
         elif pa.types.is_string(column.type):
             size += pc.binary_length(column).fill_null(0).to_numpy()
     return size
+
+
+def _element_bytes(kind: pa.DataType) -> int:
+    """Return the size of a list's elements, 0 if it varies."""
+    kinds = [field.type for field in kind] if pa.types.is_struct(kind) else [kind]
+    return sum(each.bit_width // 8 for each in kinds if pa.types.is_primitive(each))
 
 
 def open_file(path: Path) -> pq.ParquetFile:
@@ -270,7 +276,8 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
                 column = column.cast(field.type)
             except pa.ArrowException as error:
                 raise FormatError(f"{path}: column {field.name}: {first_line(error)}") from None
-        null_elements = pc.any(column.flatten().is_null()).as_py() if pa.types.is_list(field.type) else False
+        may_be_null = not pa.types.is_list(field.type) or field.type.value_field.nullable
+        null_elements = False if may_be_null else pc.any(column.flatten().is_null()).as_py()
         if null_elements or (column.null_count and not field.nullable):
             raise FormatError(f"{path}: column {field.name} must not contain nulls")
         try:
@@ -278,4 +285,9 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
         except FormatError as error:
             raise FormatError(f"{path}: column {error}") from None
         columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    checked = pa.RecordBatch.from_arrays(columns, schema=schema)
+    try:
+        check_move_columns(checked)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+    return checked

@@ -14,7 +14,20 @@ from blake3 import blake3
 from kifu.corpus.cleaning import CleaningRules, apply_rules
 from kifu.corpus.fields import TEXT_COLUMNS, UnparsedTexts, parse_fields
 from kifu.corpus.hashes import hash_games, hash_rows
-from kifu.corpus.schema import POINTS, READER_REASONS, SCHEMA, drop_names, game_arrays, warnings_to_text, with_drop
+from kifu.corpus.schema import (
+    EVALUATION,
+    EVALUATIONS,
+    MOVE_COLUMNS,
+    POINTS,
+    READER_REASONS,
+    SCHEMA,
+    SECONDS,
+    drop_names,
+    game_arrays,
+    move_lists,
+    warnings_to_text,
+    with_drop,
+)
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
@@ -88,7 +101,7 @@ def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.R
 def _recorded_columns(
     parsed: ParsedBlock, archive: str, programs: Programs
 ) -> tuple[dict[str, pa.Array], UnparsedTexts]:
-    """Return the columns for location, text, parsed text and territory, and the texts that could not be parsed."""
+    """Return location, text, parsed text, territory and figures of moves, and the texts that could not be parsed."""
     games, block = parsed.games, parsed.block
     decoded = decode(parsed)
     text = {column: decoded.text[field] for field, column in TEXT_COLUMNS.items()}
@@ -106,6 +119,8 @@ def _recorded_columns(
         "format": pa.repeat(parsed.format, size),
         "encoding": decoded.encoding,
         "territory": _territory(parsed),
+        "move_seconds": _move_seconds(parsed),
+        "evaluations": _evaluations(parsed),
     }
     return location | text | typed, unparsed
 
@@ -139,7 +154,9 @@ def _rows(
     illegal, legal = replay_all(games, Rules.named(rules.rules))
     illegal[games.drop != DropReason.KEPT] = DropReason.KEPT
     if rules.illegal == "cut":
-        games = _cut(games, illegal, legal)
+        recorded, games = games, _cut(games, illegal, legal)
+        if games is not recorded:
+            columns = columns | {name: _cut_lists(columns[name], recorded, games) for name in MOVE_COLUMNS}
         detail = {}
         illegal[:] = DropReason.KEPT
     else:
@@ -200,6 +217,17 @@ def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[n
     )
 
 
+def _cut_lists(column: pa.ListArray, recorded: GameArrays, cut: GameArrays) -> pa.ListArray:
+    """Cut the lists of one of MOVE_COLUMNS as the games were cut."""
+    if column.null_count == len(column):
+        return column
+    has_list = column.is_valid().to_numpy(zero_copy_only=False)
+    before, after = (np.where(has_list, np.diff(games.move_offset), 0) for games in (recorded, cut))
+    starts = np.cumsum(before) - before
+    keep = np.arange(before.sum()) - np.repeat(starts, before) < np.repeat(after, before)
+    return move_lists(column.flatten().filter(pa.array(keep)), np.append(0, np.cumsum(after)), column.type)
+
+
 def _illegal_move(games: GameArrays, g: int, ply: int) -> str:
     """Describe the illegal move of game g."""
     width, height = int(games.width[g]), int(games.height[g])
@@ -240,6 +268,25 @@ def _territory(parsed: ParsedBlock) -> pa.ListArray:
     missing = np.diff(parsed.territory_offset) <= 0
     offsets = pa.array(parsed.territory_offset.astype(np.int32))
     return pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=POINTS, mask=pa.array(missing))
+
+
+def _move_seconds(parsed: ParsedBlock) -> pa.ListArray:
+    """Return column `move_seconds`; times that are negative or not finite are unknown."""
+    if parsed.seconds is None:
+        return pa.nulls(len(parsed.games), SECONDS)
+    unknown = ~(np.isfinite(parsed.seconds) & (parsed.seconds >= 0))
+    return move_lists(pa.array(parsed.seconds, mask=unknown), parsed.games.move_offset, SECONDS)
+
+
+def _evaluations(parsed: ParsedBlock) -> pa.ListArray:
+    """Return column `evaluations`."""
+    if parsed.evaluations is None:
+        return pa.nulls(len(parsed.games), EVALUATIONS)
+    unknown = np.isnan(parsed.evaluations.sum(axis=1))
+    values = np.where(unknown[:, None], np.float32(0), parsed.evaluations)
+    fields = [pa.array(values[:, k].astype(field.type.to_pandas_dtype())) for k, field in enumerate(EVALUATION)]
+    elements = pa.StructArray.from_arrays(fields, fields=list(EVALUATION), mask=pa.array(unknown))
+    return move_lists(elements, parsed.games.move_offset, EVALUATIONS)
 
 
 def _repairs(warnings: npt.NDArray[np.uint32]) -> pa.Array:

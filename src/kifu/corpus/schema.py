@@ -26,6 +26,13 @@ VERSION = 2
 
 POINTS = pa.list_(pa.field("element", pa.uint16(), nullable=False))
 
+SECONDS = pa.list_(pa.field("element", pa.float32()))
+
+EVALUATION = pa.struct({"win": pa.float32(), "loss": pa.float32(), "score": pa.float32(), "visits": pa.int32()})
+"""The fields of an element of EVALUATIONS, which is null as a whole or has no nulls."""
+
+EVALUATIONS = pa.list_(pa.field("element", EVALUATION))
+
 
 def _field(name: str, kind: pa.DataType, nullable: bool = False) -> pa.Field:
     return pa.field(name, kind, nullable=nullable)
@@ -95,13 +102,20 @@ SCHEMA = pa.schema(
         _field("n_moves", pa.int32()),  # moves in the record; more than len(moves) if the game was cut
         _field("n_legal", pa.int32()),  # number of legal moves before the first illegal one
         _field("territory", POINTS, True),  # point | 0x8000 white, ascending
+        _field("move_seconds", SECONDS, True),  # time used for each move; null elements where unknown
+        _field("evaluations", EVALUATIONS, True),  # White's view before each move; null elements for moves without
         # parsing and cleaning
         _field("repairs", pa.string(), True),  # names of `ParseWarning`, joined by commas
         _field("drop", pa.string(), True),  # name of the `DropReason` in lower case; null if kept
         _field("drop_detail", pa.string(), True),
     ]
 )
-"""Missing text is null, never empty. Lists are never null, except `territory` where the record has none."""
+"""Missing text is null, never empty. Lists are never null, except `territory`, `move_seconds` and `evaluations` where
+the record has none.
+"""
+
+MOVE_COLUMNS = ("move_seconds", "evaluations")
+"""Columns with one element for each move, or null."""
 
 _MAX_NUMBER = 1e18
 _LIMITS = {
@@ -111,8 +125,13 @@ _LIMITS = {
     "to_play": (0, 2),
     "overtime_count": (1, 2**31 - 1),
     "overtime_seconds": (0, _MAX_NUMBER),
+    "move_seconds": (0, _MAX_NUMBER),
+    "win": (0, 1),
+    "loss": (0, 1),
+    "score": (-_MAX_NUMBER, _MAX_NUMBER),
+    "visits": (0, 2**31 - 1),
 }
-"""Smallest and largest allowed value of columns whose type has others, too; NaN is not allowed."""
+"""Smallest and largest allowed value of columns, elements and fields whose type has others, too; NaN is not allowed."""
 
 READER_REASONS = (
     DropReason.NO_RECORD,
@@ -140,8 +159,17 @@ def check_limits(name: str, column: pa.Array) -> None:
         name: A column of SCHEMA.
         column: Its values, in SCHEMA's type.
     """
+    if name == "evaluations":
+        elements = column.flatten()
+        for field, values in zip(EVALUATION.names, elements.flatten()):
+            if values.null_count > elements.null_count:
+                raise FormatError(f"{name} must not contain nulls in {field}")
+            check_limits(field, values)
+        return
     if name not in _LIMITS:
         return
+    if pa.types.is_list(column.type):
+        column = column.flatten()
     low, high = (pa.scalar(limit, column.type) for limit in _LIMITS[name])
     allowed = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))  # False for NaN
     if pc.all(allowed).as_py() is False:  # nulls are ignored
@@ -214,6 +242,44 @@ def list_to_numpy(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray
 def to_numpy(column: pa.Array) -> npt.NDArray[Any]:
     """Return a numeric column without nulls as an array that shares Arrow's memory where possible."""
     return writable_view(column.to_numpy(zero_copy_only=False))
+
+
+def check_move_columns(batch: pa.RecordBatch) -> None:
+    """Raise FormatError if a list of MOVE_COLUMNS is not as long as the row's moves. Only present columns count."""
+    for name in MOVE_COLUMNS:
+        if name in batch.schema.names and "moves" in batch.schema.names:
+            lengths, moves = (pc.list_value_length(batch.column(each)) for each in (name, "moves"))
+            if pc.any(pc.not_equal(lengths, moves)).as_py():  # nulls are ignored
+                raise FormatError(f"{name} of a row must have one element for each of its moves")
+
+
+def move_lists(values: pa.Array, offsets: npt.NDArray[np.int64], kind: pa.ListType) -> pa.ListArray:
+    """Return one of MOVE_COLUMNS: lists of one element for each move, null if all elements of a game are null.
+
+    Args:
+        values: [M] elements.
+        offsets: [G + 1]. The elements of game g are values[offsets[g]:offsets[g + 1]].
+        kind: SECONDS or EVALUATIONS.
+    """
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    known = np.diff(np.append(0, np.cumsum(valid))[offsets]) > 0
+    lengths = np.diff(offsets)
+    if not known.all():
+        values = values.filter(pa.array(np.repeat(known, lengths)))
+    ends = np.append(0, np.cumsum(np.where(known, lengths, 0))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), values, type=kind, mask=pa.array(~known))
+
+
+def move_seconds_array(column: pa.Array) -> npt.NDArray[np.float32]:
+    """Return the elements of column `move_seconds`, [M]; NaN for null."""
+    values: npt.NDArray[np.float32] = to_numpy(column.flatten().fill_null(float("nan")))
+    return values
+
+
+def evaluations_array(column: pa.Array) -> npt.NDArray[np.float32]:
+    """Return the elements of column `evaluations`, [M, 4] in the order of EVALUATION; NaN for null."""
+    fields = [values.cast(pa.float32(), safe=False) for values in column.flatten().flatten()]
+    return np.stack([to_numpy(values.fill_null(float("nan"))) for values in fields], axis=1)
 
 
 def map_distinct(column: pa.Array, function: Callable[[str | None], Any], dtype: type[np.generic]) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from kifu.point import symmetries
 Symmetry = npt.NDArray[np.uint8]
 Sizes = npt.NDArray[np.int64]
 
-_INVARIANT = ("to_play", "result", "ranks", "komi", "globals")
+_INVARIANT = ("to_play", "result", "ranks", "komi", "seconds", "evaluation", "globals")
 """Labels that no symmetry changes."""
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.schema import map_distinct, to_numpy
+from kifu.corpus.schema import evaluations_array, map_distinct, move_seconds_array, to_numpy
 from kifu.datasets.examples import LabelSpec
 from kifu.errors import RecipeError
 from kifu.go.replay import (
@@ -43,14 +43,14 @@ MAX_NEXT = 50
 ENCODED_LABELS = ("move", "globals")
 """Labels that encoders write together with the planes."""
 
-_COLUMNS = {"result": ("winner",), "komi": ("komi",), "ranks": RATING_COLUMNS, "ownership": ("territory",)}
-
-LABEL_COLUMNS = tuple(chain.from_iterable(_COLUMNS.values()))
-"""Columns of the catalogue that labels need, besides the games themselves."""
+_COLUMNS = {
+    "result": ("winner",), "komi": ("komi",), "ranks": RATING_COLUMNS, "ownership": ("territory",),
+    "seconds": ("move_seconds",), "evaluation": ("evaluations",),
+}  # fmt: skip
 
 
 def label_columns(labels: Iterable[LabelSpec]) -> tuple[str, ...]:
-    """Return those of LABEL_COLUMNS that some labels need."""
+    """Return the columns of the catalogue that some labels need, besides the games themselves."""
     return tuple(chain.from_iterable(_COLUMNS.get(label.name, ()) for label in labels))
 
 
@@ -124,6 +124,38 @@ def _komi(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]
     return at.column("komi")[at.game]
 
 
+def _seconds(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    return _of_next_moves(at, "move_seconds", move_seconds_array)
+
+
+def _evaluation(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """[B, 4] the mover's share of wins and of losses, the mover's lead, and the visits."""
+    white = _of_next_moves(at, "evaluations", evaluations_array)
+    black = white[:, [1, 0, 2, 3]] * np.array([1, 1, -1, 1], np.float32)
+    return np.where(at.white_to_play[:, None], white, black)
+
+
+def _of_next_moves(
+    at: LabelPositions, name: str, elements: Callable[[pa.Array], npt.NDArray[np.float32]]
+) -> npt.NDArray[np.float32]:
+    """Return the elements of a column of lists that belong to the next moves, [B, ...]; NaN for null.
+
+    Args:
+        at: The positions.
+        name: One of `kifu.corpus.schema.MOVE_COLUMNS`.
+        elements: Returns the elements of all lists of the column.
+    """
+    rows, row = np.unique(at.game, return_inverse=True)
+    column = at.batch[name].take(pa.array(rows))
+    values = elements(column)
+    known = column.is_valid().to_numpy(zero_copy_only=False)[row]
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    index = (np.cumsum(lengths) - lengths)[row] + at.ply
+    found = np.full((len(row), *values.shape[1:]), np.nan, np.float32)
+    found[known] = values[index[known]]
+    return found
+
+
 def _ownership(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
     """[B, points] from the final board; the record's territory decides dead stones and empty points."""
     rows = np.flatnonzero(at.batch["territory"].is_valid().to_numpy(zero_copy_only=False))
@@ -171,6 +203,8 @@ _COMPUTE: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]
     "ownership": _ownership,
     "ranks": _ranks,
     "komi": _komi,
+    "seconds": _seconds,
+    "evaluation": _evaluation,
 }
 
 LABELS = {
@@ -183,6 +217,9 @@ LABELS = {
     f"{UNKNOWN} where the record tells no territory",
     "ranks": "ratings of the mover and of the opponent: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40; NaN unknown",
     "komi": "as the record has it; NaN unknown",
+    "seconds": "seconds that the mover used for the next move; NaN unknown",
+    "evaluation": "of a search before the next move: the mover's share of wins, share of losses and lead in points, "
+    "and the number of visits; NaN unknown",
     "globals": f"what KataGo's nets are given beside the planes of {KATAGO22.name}, see its card",
     "ply": "how many moves, passes too, come before the position",
 }
@@ -202,6 +239,8 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         LabelSpec("ownership", "int8", (width * height,), LABELS["ownership"]),
         LabelSpec("ranks", "float32", (2,), LABELS["ranks"]),
         LabelSpec("komi", "float32", (), LABELS["komi"]),
+        LabelSpec("seconds", "float32", (), LABELS["seconds"]),
+        LabelSpec("evaluation", "float32", (4,), LABELS["evaluation"]),
         LabelSpec("globals", "float32", (len(KATAGO22.inputs),), LABELS["globals"]),
     )
     for label in labels:

@@ -21,14 +21,13 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_code, list_to_numpy, map_distinct, to_numpy
-from kifu.datasets.labels import LABEL_COLUMNS
+from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_code, map_distinct, to_numpy
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError
 from kifu.records.paths import as_path
 
-COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))
-"""The columns of the catalogue that a loader may need."""
+COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))
+"""The columns of the catalogue that planes, and labels of the moves, may need."""
 
 _FILTER_COLUMNS = ("width", "height", "n_legal", "drop")
 """Columns that decide which games are used."""
@@ -112,46 +111,67 @@ def _kept_games(path: Path, board: tuple[int, int], pad: bool, columns: Sequence
 
 
 class _ColumnWriter:
-    """Writes a column of the catalogue to temporary files."""
+    """Writes a column of the catalogue, or the elements of one, to temporary files."""
 
     def __init__(self, field: pa.Field, files: ExitStack) -> None:
         """Create the files; `files` closes them, which the mapped arrays survive. Raises OutputError."""
-        self._type = value_type = field.type
+        kind = field.type
         self._rows = self._end = 0
         self._valid = _BufferFile(np.bool_, files) if field.nullable else None
         self._ends: _BufferFile | None = None
-        if pa.types.is_list(value_type) or pa.types.is_string(value_type):
-            is_list = pa.types.is_list(value_type)
-            self._type = pa.large_list(value_type.value_field) if is_list else pa.large_string()
+        self._values: _BufferFile | None = None
+        self._parts: list[_ColumnWriter] = []
+        if pa.types.is_list(kind) or pa.types.is_string(kind):
             self._ends = _BufferFile(np.int64, files)
             self._ends.append(np.zeros(1, np.int64))
-            value_type = value_type.value_type if is_list else pa.uint8()
-        self._values = _BufferFile(value_type.to_pandas_dtype(), files)
+        if pa.types.is_list(kind):
+            self._parts, kind = [_ColumnWriter(kind.value_field, files)], pa.large_list(kind.value_field)
+        elif pa.types.is_struct(kind):
+            self._parts = [_ColumnWriter(part, files) for part in kind]
+        else:
+            text = pa.types.is_string(kind)
+            self._values = _BufferFile(np.uint8 if text else kind.to_pandas_dtype(), files)
+            kind = pa.large_string() if text else kind
+        self._type = kind
 
     def append(self, column: pa.Array) -> None:
         """Append rows. Raises OutputError."""
         self._rows += len(column)
         if self._valid is not None:
             self._valid.append(to_numpy(column.is_valid()))
-        if self._ends is None:
+        if self._ends is not None:
+            values, offsets = _list_values(column)
+            self._ends.append(offsets[1:] + self._end)
+            self._end += int(offsets[-1])
+            if self._values is None:
+                self._parts[0].append(values)
+            else:
+                self._values.append(to_numpy(values))
+        elif self._values is not None:
             self._values.append(to_numpy(column.fill_null(pa.scalar(0).cast(column.type))))
-            return
-        values, offsets = list_to_numpy(_as_lists(column))
-        self._ends.append(offsets[1:] + self._end)
-        self._end += int(offsets[-1])
-        self._values.append(values)
+        else:
+            for part, values in zip(self._parts, column.flatten()):
+                part.append(values)
 
     def array(self) -> pa.Array:
         """Return all rows. Raises OutputError."""
         buffers = [None if self._valid is None else _pack_bits(self._valid.map())]
-        values = self._values.map()
-        if self._ends is None:
+        if self._ends is not None:
+            buffers.append(pa.py_buffer(self._ends.map()))
+        if self._values is not None:
+            values = self._values.map()
             buffers.append(_pack_bits(values) if pa.types.is_boolean(self._type) else pa.py_buffer(values))
-            return pa.Array.from_buffers(self._type, self._rows, buffers)
-        buffers.append(pa.py_buffer(self._ends.map()))
-        if pa.types.is_large_string(self._type):
-            return pa.Array.from_buffers(self._type, self._rows, [*buffers, pa.py_buffer(values)])
-        return pa.Array.from_buffers(self._type, self._rows, buffers, children=[pa.array(values)])
+        children = [part.array() for part in self._parts] or None
+        return pa.Array.from_buffers(self._type, self._rows, buffers, children=children)
+
+
+def _list_values(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return the elements of a column of lists, or the bytes of one of strings, and their offsets [G + 1]."""
+    lists = _as_lists(column)
+    if not len(lists):
+        return lists.values.slice(0, 0), np.zeros(1, np.int64)
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return lists.values.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
 
 
 def _as_lists(column: pa.Array) -> pa.Array:

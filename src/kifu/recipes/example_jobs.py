@@ -16,7 +16,7 @@ from kifu.corpus.hashes import Hashes
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.formats import find_writer
-from kifu.datasets.labels import LABEL_COLUMNS, LabelPositions, label_values
+from kifu.datasets.labels import LabelPositions, label_columns, label_values
 from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
 from kifu.datasets.writer import Writer
 from kifu.errors import DropReason
@@ -39,7 +39,8 @@ _GAMES = 512
 _DRAW_SALT = np.uint64(0x6B69667564726177)
 """Makes the hash for drawing positions independent of the one for sorting them."""
 
-_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")))
+_COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")
+"""Columns that all examples need."""
 
 
 class _Selected(NamedTuple):
@@ -98,9 +99,12 @@ class ExampleChunk(NamedTuple):
 class _ExampleJob(CatalogueRowsJob[R]):
     """Base of jobs that select positions."""
 
-    columns = _COLUMNS
-
     recipe: ExamplesRecipe
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the job needs."""
+        return (*_COLUMNS, *label_columns(self.layout.labels))
 
     @cached_property
     def renderer(self) -> Renderer:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -471,8 +471,10 @@ class SetJob(Job[Shard, Item, R]):
 class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
     """Base of jobs on slices of rows of catalogues."""
 
-    columns: ClassVar[Iterable[str]]
-    """Columns that the job needs, besides those of the split. They may repeat."""
+    @property
+    @abstractmethod
+    def columns(self) -> Iterable[str]:
+        """Columns that the job needs, besides those of the split. They may repeat."""
 
     @property
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kifu.records import detect, olf, sgf, tygem
+from kifu.records import detect, gib, olf, sgf, tygem
 from kifu.records.games import ParsedBlock, RecordBlock
 from kifu.registry import Registry
 
@@ -47,6 +47,7 @@ RECORD_FORMATS: Registry[RecordFormat] = Registry(
         "sgf": RecordFormat((detect.SGF,), lambda block, index: sgf.read_block(block)),
         "olf": RecordFormat((detect.OLF,), lambda block, index: olf.read_olf(block), olf.to_sgf_properties),
         "tygem": RecordFormat((detect.TYGEM,), tygem.read_tygem, tygem.to_sgf_properties),
+        "gib": RecordFormat((detect.GIB,), lambda block, index: gib.read_gib(block)),
     },
 )
 """Record formats by name, which is `ParsedBlock.format` and the column `format` of a catalogue."""

@@ -159,7 +159,8 @@ def _score(text: str, codec: str) -> float:
     return sum(_commonness(char, codec) for char in chars) / len(chars)
 
 
-def _decodes(text: bytes, codec: str) -> bool:
+def decodes(text: bytes, codec: str) -> bool:
+    """Return whether the whole text is valid in a charset, given Python's name of its codec."""
     try:
         text.decode(codec)
     except UnicodeDecodeError:
@@ -178,9 +179,9 @@ def detect_codec(text: bytes) -> str:
 
     Never fails: text that fits no character set is read as UTF-8 with replacement characters.
     """
-    if _decodes(text, "utf_8"):
+    if decodes(text, "utf_8"):
         return "utf_8"
-    scores = {codec: _score(text.decode(codec), codec) for codec in _CANDIDATES if _decodes(text, codec)}
+    scores = {codec: _score(text.decode(codec), codec) for codec in _CANDIDATES if decodes(text, codec)}
     best = max(scores, key=scores.__getitem__, default="utf_8")
     score = scores.get(best, -1)
     # Three-byte characters, which other charsets hardly ever produce, indicate UTF-8 even if as many bytes are damaged.
@@ -222,7 +223,7 @@ def choose_codec(ca: bytes | None, text: bytes) -> str:
         ca: The value of CA; None if it is missing.
         text: All values of the record, joined.
     """
-    if text.isascii() or (keeps_utf8(ca) and _decodes(text, "utf_8")):
+    if text.isascii() or (keeps_utf8(ca) and decodes(text, "utf_8")):
         return "utf_8"
     codec = codec_named(ca) if ca else None
     return codec if codec and _mostly_decodes(text, codec) else detect_codec(text)

@@ -1,0 +1,299 @@
+r"""GIB, the records of Tygem, eWeiqi and the Tom client: a header of named values, and a line for each move.
+
+    \HS
+    \[GAMEBLACKNAME=osun (13K)\]
+    \[GAMEINFOMAIN=GBKIND:0,GTIME:300-15-3,GRLT:0,ZIPSU:785,GONGJE:65,LINE:19\]
+    \HE
+    \GS
+    INI 0 1 0 &4
+    STO 0 2 1 15 3
+    \GE
+
+The format was never published. docs/formats/gib.md describes what is read and how disputed points are decided;
+docs/leniency.md lists what the reader tolerates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import DropReason
+from kifu.point import MAX_SIZE
+from kifu.records import _gib
+from kifu.records.assemble import SingleGame, assemble
+from kifu.records.games import FIELD_LIMIT, NO_HANDICAP, Bytes, ParsedBlock, ParseWarning, RecordBlock
+from kifu.records.meta import Rank, Result
+from kifu.records.text import choose_codec, decodes
+from kifu.records.times import parse_date
+
+_SIZE = 19
+
+
+def read_gib(block: RecordBlock) -> ParsedBlock:
+    r"""Read every game of a block. Never fails: unreadable members give rows with their `DropReason`.
+
+    Each \HS at the start of a line begins a game. Its moves are the lines STO and SKI between \GS and \GE, its handicap
+    stones those of the line INI. Time is linear in the bytes; memory is bounded by a few times the bytes: a game of
+    more than 65,535 moves is `DropReason.TOO_LARGE`, and so is the rest of a member that has more games than its
+    bytes / 256 + 16. The first 64 KiB of a header are read.
+    """
+    length = int(np.sum(block.stop - block.start))
+    capacity = length // _gib.BYTES_PER_GAME + (_gib.GAMES_ALWAYS + 1) * len(block)
+    rows = np.empty((capacity, _gib.COLUMNS), np.int64)
+    rows = rows[: _gib.find_games(block.data, block.start, block.stop, block.drop, rows)]
+    headers = [_read_header(block.data[row[_gib.START] : row[_gib.HEADER_STOP]], row[_gib.DROP]) for row in rows]
+    size = np.array([header.size for header in headers], np.int64)
+    rows[(rows[:, _gib.DROP] == DropReason.KEPT) & ((size < 1) | (size > MAX_SIZE)), _gib.DROP] = DropReason.BAD_SIZE
+    handicap = np.array([header.handicap for header in headers], np.int64)
+    moves, offset = np.empty(length // 4 + 1, np.uint16), np.empty(len(rows) + 1, np.int64)
+    _gib.read_moves(block.data, rows, size, handicap, moves, offset)
+    member = rows[:, _gib.MEMBER]
+    index = np.arange(len(rows)) - np.searchsorted(member, member)
+    games = [
+        _to_game(row, g, stones, moves[begin:end], header)
+        for row, g, stones, begin, end, header in zip(
+            rows.tolist(), index.tolist(), handicap.tolist(), offset[:-1].tolist(), offset[1:].tolist(), headers
+        )
+    ]
+    return assemble("gib", block, games)
+
+
+def _setup(stones: Iterable[tuple[int, int]]) -> npt.NDArray[np.uint16]:
+    return np.array([y * _SIZE + x for x, y in stones], np.uint16)
+
+
+_CORNERS = [(3, 15), (15, 3), (3, 3), (15, 15)]
+_CENTRE, _LEFT_AND_RIGHT, _TOP_AND_BOTTOM = [(9, 9)], [(3, 9), (15, 9)], [(9, 3), (9, 15)]
+_SIX, _EIGHT = _CORNERS + _LEFT_AND_RIGHT, _CORNERS + _LEFT_AND_RIGHT + _TOP_AND_BOTTOM
+_NO_STONES = _setup([])
+_SETUP = {
+    2: _setup(_CORNERS[:2]),
+    3: _setup(_CORNERS[:3]),
+    4: _setup(_CORNERS),
+    5: _setup(_CORNERS + _CENTRE),
+    6: _setup(_SIX),
+    7: _setup(_SIX + _CENTRE),
+    8: _setup(_EIGHT),
+    9: _setup(_EIGHT + _CENTRE),
+}
+"""Black's stones on 19 x 19 by handicap."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The values of a header.
+
+    Attributes:
+        size: Side of the board.
+        handicap: Number of stones, or NO_HANDICAP.
+        fields: See `SingleGame`.
+        codec: See `SingleGame`.
+    """
+
+    size: int
+    handicap: int
+    fields: dict[str, str]
+    codec: str
+
+
+_NO_HEADER = _Header(0, NO_HANDICAP, {}, "utf_8")
+
+
+def _to_game(row: list[int], index: int, handicap: int, moves: npt.NDArray[np.uint16], header: _Header) -> SingleGame:
+    """Return a game, given its row of `_gib.find_games` and its handicap by header and lines."""
+    size, warnings = header.size, row[_gib.WARNINGS]
+    is_kept = row[_gib.DROP] == DropReason.KEPT
+    if handicap > _gib.MOST_STONES:
+        handicap, warnings = NO_HANDICAP, warnings | ParseWarning.HANDICAP_TEXT
+    elif handicap == 1:
+        warnings |= ParseWarning.HANDICAP_ONE
+    return SingleGame(
+        member=row[_gib.MEMBER],
+        start=row[_gib.START],
+        stop=row[_gib.STOP],
+        index=index,
+        width=size if is_kept else 0,
+        height=size if is_kept else 0,
+        moves=moves,
+        setup=_SETUP.get(handicap, _NO_STONES) if is_kept and size == _SIZE else _NO_STONES,
+        handicap=handicap if is_kept else NO_HANDICAP,
+        fields=header.fields,
+        codec=header.codec,
+        warnings=warnings if is_kept else 0,
+        drop=DropReason(row[_gib.DROP]),
+    )
+
+
+_KIND = re.compile(rb"\\\[GIBOKIND=\s{0,9}(\w{1,9})", re.ASCII)
+_CHARSETS = {b"korea": b"euc-kr", b"china": b"gb18030", b"taiwan": b"big5", b"global": b"utf-8"}
+_THREE_BYTES = re.compile(rb"[\xe0-\xef][\x80-\xbf]{2}")
+
+
+def _choose_codec(header: bytes) -> str:
+    """Return Python's codec for a header: by GIBOKIND, else detected.
+
+    Valid UTF-8 with characters of three bytes is UTF-8 under any GIBOKIND: other text is not valid by chance.
+    """
+    kind = _KIND.search(header)
+    charset = _CHARSETS.get(kind[1].lower()) if kind else None
+    if charset and _THREE_BYTES.search(header) and decodes(header, "utf_8"):
+        charset = None
+    return choose_codec(charset, header)
+
+
+_SECTIONS = ("GAMEINFOMAIN", "GAMEINFOSUB", "WUSERINFO", "BUSERINFO")
+_INFO = re.compile(r"(?:^|,)\s*([A-Z]{2,8}):(.*?)(?=,\s*[A-Z]{2,8}:|$)", re.DOTALL)
+_TAG = re.compile(
+    r"(?:^|,)\s*(?:([SRDGWZTC])(?=-?\d)|([ILMNABJK]):)(.*?)(?=,\s*(?:[SRDGWZTC]-?\d|[ILMNABJK]:)|$)", re.DOTALL
+)
+
+
+def _read_header(header: Bytes, drop: int) -> _Header:
+    """Read the text of a header, [H] uint8, of a game that the scanner has dropped for the reason `drop`, or not."""
+    if drop != DropReason.KEPT:
+        return _NO_HEADER
+    raw = header[:FIELD_LIMIT].tobytes()
+    codec = _choose_codec(raw)
+    values = _read_values(raw.decode(codec, "replace"))
+    size, handicap = (_number(values.get(key, "")) for key in ("LINE", "R"))
+    return _Header(
+        size=_SIZE if size is None else size,
+        handicap=NO_HANDICAP if handicap is None or handicap < 0 else handicap,
+        fields={name: text for name, text in _text_fields(values).items() if text},
+        codec=codec,
+    )
+
+
+def _read_values(text: str) -> dict[str, str]:
+    r"""Return the values of a header: those of \[KEY=value\], and those within its compound values by their own keys.
+
+    The first of several values with one key is used.
+    """
+    values: dict[str, str] = {}
+    for piece in text.split("\\[")[1:]:
+        key, _, rest = piece.partition("=")
+        value, end, _ = rest.partition("\\]")
+        if end:
+            values.setdefault(key, re.sub("[\0-\x1f]+", " ", value).strip())
+    for section in _SECTIONS:
+        for key, value in _INFO.findall(values.get(section, "")):
+            values.setdefault(key, value.strip())
+    for number, name, value in _TAG.findall(values.get("GAMETAG", "")):
+        values.setdefault(number or name, value.strip())
+    return values
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch("-?[0-9]{1,5}", text) else None
+
+
+def _first(values: Mapping[str, str], *keys: str) -> str:
+    """Return the first value that is not empty."""
+    return next((values[key] for key in keys if values.get(key)), "")
+
+
+def _first_number(values: Mapping[str, str], *keys: str) -> int | None:
+    """Return the first value that is a whole number."""
+    return next((number for key in keys if (number := _number(values.get(key, ""))) is not None), None)
+
+
+def _text_fields(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the text fields in SGF's spelling; unknown spellings are kept."""
+    time, overtime = _time(values)
+    return {
+        "black": _name(values, "GAMEBLACKNAME", "GAMEBLACKNICK", "BID", "M", "BNICK", "B"),
+        "white": _name(values, "GAMEWHITENAME", "GAMEWHITENICK", "WID", "I", "WNICK", "A"),
+        "black_rank": _rank(values, "GAMEBLACKNAME", "BLV", "N", "GAMEBLACKLEVEL"),
+        "white_rank": _rank(values, "GAMEWHITENAME", "WLV", "L", "GAMEWHITELEVEL"),
+        "result": _result(values),
+        "komi": _komi(values),
+        "date": _date(values),
+        "time": time,
+        "overtime": overtime,
+        "place": _first(values, "GAMEPLACE", "GPLC"),
+        "title": _first(values, "GAMENAME", "GNAME"),
+    }
+
+
+_RANK_AFTER_NAME = re.compile(r"[(\uff08]([^()\uff08\uff09]{1,20})[)\uff09]$")
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    """Return the name and the rank of "osun (13K)"; only a name if there is no rank."""
+    match = _RANK_AFTER_NAME.search(text)
+    return (text[: match.start()].rstrip(), match[1]) if match and Rank.parse(match[1]) else (text, "")
+
+
+def _name(values: Mapping[str, str], name: str, *others: str) -> str:
+    """Return a player's name; ids and nicknames may be bytes read as UTF-16, so those that are always clean go first."""
+    return _split_name(values.get(name, ""))[0] or _first(values, *others)
+
+
+def _rank(values: Mapping[str, str], name: str, *codes: str) -> str:
+    """Return a player's rank as recorded after the name, or else by its code: 0 is 18k, 18 is 1d, 27 is 1p."""
+    if rank := _split_name(values.get(name, ""))[1]:
+        return rank
+    level = _first_number(values, *codes)
+    if level is None or not 0 <= level < 36:
+        return ""
+    return f"{18 - level}k" if level < 18 else f"{level - 17}d" if level < 27 else f"{level - 26}p"
+
+
+_RESULTS = {3: "B+R", 4: "W+R", 5: "B+F", 6: "W+F", 7: "B+T", 8: "W+T", 255: ""}
+
+
+def _result(values: Mapping[str, str]) -> str:
+    """Return the result by its code, or by the server's words if the code is missing or unknown."""
+    code = _first_number(values, "GRLT", "W")
+    if code in (0, 1):
+        margin = _first_number(values, "ZIPSU", "GAMEZIPSU", "Z") or 0
+        return f"{'W' if code else 'B'}+" + (f"{margin / 10:g}" if margin > 0 else "")
+    if code in _RESULTS:
+        return _RESULTS[code]
+    words = values.get("GAMERESULT", "")
+    result = Result.parse(words)
+    return words if result == Result() else str(result)
+
+
+def _komi(values: Mapping[str, str]) -> str:
+    tenths = _first_number(values, "GONGJE", "GAMEGONGJE", "G")
+    if tenths is None:
+        return ""
+    return f"{tenths / 10:g}" if abs(tenths) < 1000 else f"{tenths / 10:.1f}"  # KM[100] would be read as hundredths
+
+
+def _date(values: Mapping[str, str]) -> str:
+    texts = [text for key in ("GAMEDATE", "GDATE", "C") if (text := values.get(key))]
+    dates = (parse_date(text.replace(":", "-")) for text in texts)
+    days = (date.first.isoformat() for date in dates if date and date.first)
+    return next(days, texts[0] if texts else "")
+
+
+_TIMES = tuple(
+    (keys, re.compile(form, re.IGNORECASE))
+    for keys, form in (
+        (("GTIME",), r"(?P<main>[0-9]{1,7})-(?P<length>[0-9]{1,5})-(?P<periods>[0-9]{1,5})"),
+        (("T",), r"(?P<length>[0-9]{1,5})-(?P<periods>[0-9]{1,5})-(?P<main>[0-9]{1,7})"),
+        (
+            ("GAMETIME", "GTIME"),
+            r"[^0-9]*(?P<minutes>[0-9]{1,5})\s*(?:min|分|분)[^0-9]*"
+            r"(?:(?P<length>[0-9]{1,5})\s*(?:sec|秒|초)[^0-9]*(?P<periods>[0-9]{1,5})[^0-9]*)?",
+        ),
+    )
+)
+
+
+def _time(values: Mapping[str, str]) -> tuple[str, str]:
+    """Return the main time in seconds and the overtime; unknown words are the main time."""
+    for keys, form in _TIMES:
+        if match := form.fullmatch(_first(values, *keys)):
+            parts = {name: int(number or 0) for name, number in match.groupdict().items()}
+            main = parts.get("main", 60 * parts.get("minutes", 0))
+            has_overtime = parts["length"] > 0 and parts["periods"] > 0
+            return str(main), f"{parts['periods']}x{parts['length']} byo-yomi" if has_overtime else ""
+    return _first(values, "GAMETIME", "GTIME"), ""

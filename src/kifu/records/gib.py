@@ -146,6 +146,7 @@ def _choose_codec(header: bytes) -> str:
     return choose_codec(charset, header)
 
 
+_CONTROLS = re.compile("[\0-\x1f]+")
 _SECTIONS = ("GAMEINFOMAIN", "GAMEINFOSUB", "WUSERINFO", "BUSERINFO")
 _INFO = re.compile(r"(?:^|,)\s*([A-Z]{2,8}):(.*?)(?=,\s*[A-Z]{2,8}:|$)", re.DOTALL)
 _TAG = re.compile(
@@ -175,11 +176,11 @@ def _read_values(text: str) -> dict[str, str]:
     The first of several values with one key is used.
     """
     values: dict[str, str] = {}
-    for piece in text.split("\\[")[1:]:
+    for piece in _CONTROLS.sub(" ", text).split("\\[")[1:]:
         key, _, rest = piece.partition("=")
         value, end, _ = rest.partition("\\]")
         if end:
-            values.setdefault(key, re.sub("[\0-\x1f]+", " ", value).strip())
+            values.setdefault(key, value.strip())
     for section in _SECTIONS:
         for key, value in _INFO.findall(values.get(section, "")):
             values.setdefault(key, value.strip())

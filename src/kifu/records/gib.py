@@ -231,7 +231,7 @@ def _split_name(text: str) -> tuple[str, str]:
 
 
 def _name(values: Mapping[str, str], name: str, *others: str) -> str:
-    """Return a player's name. Ids and nicknames may be bytes read as UTF-16, so they come after what is always clean."""
+    """Return a player's name. Ids and nicknames may be bytes read as UTF-16, so they come after clean values."""
     return _split_name(values.get(name, ""))[0] or _first(values, *others)
 
 

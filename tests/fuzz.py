@@ -21,6 +21,7 @@ from pathlib import Path
 import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
 import fuzz_files as files
 from fuzz_gib import GIB
+from fuzz_ngf import NGF
 from fuzz_olf import OLF
 from fuzz_sgf import SGF
 from fuzz_tygem import TYGEM
@@ -32,6 +33,7 @@ MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "olf": lambda _: OLF,
     "tygem": lambda _: TYGEM,
     "gib": lambda _: GIB,
+    "ngf": lambda _: NGF,
     **{kind: functools.partial(files.container_fuzzer, kind) for kind in ("zip", "tar", "compressed")},
     "catalogue": files.catalogue_fuzzer,
     "catalogue-folder": files.catalogue_folder_fuzzer,

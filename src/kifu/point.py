@@ -108,6 +108,32 @@ def to_bottom_row(move: int, width: int, height: int | None = None) -> int:
     return (height - 1 - y) * width + x
 
 
+def max_handicap(width: int, height: int) -> int:
+    """Return the largest fixed handicap on a board of that size: 0, 4 or 9 (GTP 2, section 4.1.1)."""
+    if min(width, height) < 7:
+        return 0
+    return 9 if width % 2 and height % 2 and min(width, height) >= 9 else 4
+
+
+def fixed_handicap(stones: int, width: int, height: int) -> list[int]:
+    """Return the points of a fixed handicap of 2 to `max_handicap` stones (GTP 2, section 4.1.1).
+
+    Two stones take opposite corners and three omit the lower right one. From five on, an odd stone takes the centre;
+    six adds the left and right sides, eight the upper and lower ones.
+    """
+
+    def lines(size: int) -> tuple[int, int, int]:
+        edge = 2 if size < 13 else 3
+        return edge, size // 2, size - 1 - edge
+
+    (left, middle_x, right), (top, middle_y, bottom) = lines(width), lines(height)
+    points = [(left, bottom), (right, top), (left, top), (right, bottom)]
+    points += [(left, middle_y), (right, middle_y), (middle_x, bottom), (middle_x, top)]
+    if stones >= 5 and stones % 2:
+        points.insert(stones - 1, (middle_x, middle_y))
+    return [y * width + x for x, y in points[:stones]]
+
+
 @functools.cache
 def symmetries(width: int, height: int) -> npt.NDArray[np.int16]:
     """Return the eight symmetries of a board as tables of moves.

@@ -10,6 +10,7 @@ OTHER_FORMATS = {
     "catalogue@2": "games of a corpus, one row each, in Parquet",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",
     "tygem@1": "games of TYGEM as lines of moves, with the index beside them",
+    "ngf@1": "games of WBaduk and Cyberoro",
     "kifu-net@1": "a trained network with its metadata and the games it has seen, in safetensors",
 }
 """Formats besides those of data sets, with a one-line description of each."""

@@ -17,8 +17,8 @@ from kifu.go.rules import Rules
 from kifu.play.analysis import dboard, info_line, policy_gfx
 from kifu.play.arguments import Arguments, GtpError
 from kifu.play.player import RESIGN, Player, PolicyValue
-from kifu.play.session import CHINESE, GameSession, fixed_handicap, max_handicap
-from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
+from kifu.play.session import CHINESE, GameSession
+from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, to_gtp
 from kifu.records.game import read_sgf
 
 _MAX_RECORD_BYTES = 4 << 20

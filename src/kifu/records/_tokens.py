@@ -159,7 +159,7 @@ LINE_LIMIT = 1 << 20
 
 MOST_ID_DIGITS = 18  # the most that an int64 holds
 
-TAB, LINE_FEED, HASH, DASH = 9, 10, ord("#"), ord("-")
+TAB, LINE_FEED, CARRIAGE_RETURN, HASH, DASH = 9, 10, 13, ord("#"), ord("-")
 _BOM = tuple(b"\xef\xbb\xbf")
 _ZERO = 48
 
@@ -173,6 +173,14 @@ def is_digit(c: Int) -> Any:
 def end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
     r"""Return the position of the \n that ends the line at `i`, or `stop`."""
     while i < stop and data[i] != LINE_FEED:
+        i += 1
+    return i
+
+
+@inline_kernel
+def end_of_any_line(data: Bytes, i: Int, stop: Int) -> Int:
+    r"""Return the position of the \n or \r that ends the line at `i`, or `stop`."""
+    while i < stop and data[i] != LINE_FEED and data[i] != CARRIAGE_RETURN:
         i += 1
     return i
 

@@ -124,11 +124,14 @@ _OTHER_SIDE = re.compile("black|white|黑|黒|흑|白|백", re.IGNORECASE)
 _WON = re.compile("win|won|胜|勝|승", re.IGNORECASE)
 _LOST = re.compile("los[et]|resign|forfeit[se]|负|負|败|敗|패|认输|認輸|投了|弃权|棄權|기권", re.IGNORECASE)
 _CAUSES: tuple[tuple[ResultKind, re.Pattern[str]], ...] = (
-    ("resign", re.compile(r"^\+\s*r(?:es)?\b|resign|中盘|中盤|中押|投了|认输|認輸|불계", re.IGNORECASE)),
-    ("time", re.compile(r"^\+\s*t\b|time|超时|超時|时间|時間|時間切れ|시간", re.IGNORECASE)),
+    ("resign", re.compile(r"^\+\s*r(?:es)?\b|\bresi|中盘|中盤|中押|投了|认输|認輸|불계|不计|不計", re.IGNORECASE)),
+    ("time", re.compile(r"^\+\s*t\b|time|超时|超時|逾时|逾時|时间|時間|時間切れ|시간", re.IGNORECASE)),
     (
         "forfeit",
-        re.compile(r"^\+\s*f\b|forfeit|offline|弃权|棄權|棄権|犯规|犯規|反则|反則|断线|斷線|반칙|기권", re.IGNORECASE),
+        re.compile(
+            r"^\+\s*f\b|forfeit|offline|disconnect|弃权|棄權|棄権|犯规|犯規|反则|反則|断线|斷線|掉线|掉線|失格|반칙|기권|접속|실격",
+            re.IGNORECASE,
+        ),
     ),
 )
 # Only the winner: bare; by the referee's decision, or by agreement of two programs (both from the UEC Cup).
@@ -137,8 +140,10 @@ _MARGIN = re.compile(
     r"(?P<whole>\d+(?:[.,]\d+)?(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
     r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?[子目집]?"
 )
-_DRAW = re.compile(r"0(\.0*)?|draw(n|\s+by\b.*)?|d\+j?|jigo|tie|和棋?|平局|持碁|持棋|무승부|빅", re.IGNORECASE)
-_VOID = re.compile(r"void|no result|annulled|cancell?ed|無勝負|无胜负|无效|無効|무효", re.IGNORECASE)
+_DRAW = re.compile(
+    r"0(\.0*)?|draw(n|\s+by\b.*)?|d\+j?|jigo|tie|和棋?|平局|持碁|持棋|ジゴ|무승부|비김|빅", re.IGNORECASE
+)
+_VOID = re.compile(r"void|no result|annulled|cancell?ed|無勝負|无胜负|无效|無効|勝負なし|무효", re.IGNORECASE)
 _UNFINISHED = re.compile(
     r"|\?+|-+|none|unknown|n/a|u|unf|unfinished|(left|not)? ?(unfinished|finished|played out)|suspended|adjourned"
     r"|打ち?掛け?|封棋|未完|未[终終]局|不明",
@@ -188,7 +193,7 @@ class Result:
 
 def _parse_result(text: str) -> tuple[Result, bool]:
     """Return the result, and whether the whole text was recognized; "?" and "unfinished" are recognized as unknown."""
-    text = normalize(text)
+    text = normalize(text).rstrip("! ")
     if _DRAW.fullmatch(text):
         return Result(how="draw"), True
     if _VOID.fullmatch(text):
@@ -260,6 +265,11 @@ def parse_komi(text: str) -> float | None:
             return None
         komi = points
     return komi + 0.0 if abs(komi) < 1000 else None
+
+
+def komi_text(komi: float) -> str:
+    """Return a komi as SGF spells it: a whole number of 100 or more would be in hundredths, so it gets decimals."""
+    return f"{komi:.12g}" if abs(komi) < 100 else f"{komi:.2f}"
 
 
 Subject: TypeAlias = Literal["rank", "result", "komi", "date", "time", "overtime"]

@@ -15,7 +15,7 @@ import numpy as np
 from kifu.point import BLACK, WHITE
 from kifu.records import _olf as o
 from kifu.records.games import FIELDS, GameArrays, ParsedBlock, RecordBlock, TextFields
-from kifu.records.meta import Rank, Result
+from kifu.records.meta import Rank, Result, komi_text
 
 if TYPE_CHECKING:
     pass
@@ -167,8 +167,7 @@ def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
         "PW": parse_name(texts["white"]) or None,
         "WR": _rank_text(texts["white_rank"]),
         "RE": None if result == Result() else str(result),
-        # A whole number of 100 or more would be read as Fox's hundredths.
-        "KM": None if komi is None else f"{komi:.12g}" if abs(komi) < 100 else f"{komi:.2f}",
+        "KM": None if komi is None else komi_text(komi),
         "DT": parse_date(texts["date"]),
         "TM": None if minutes is None else f"{minutes * 60:.12g}",
     }

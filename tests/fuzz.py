@@ -22,6 +22,7 @@ import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
 import fuzz_files as files
 from fuzz_gib import GIB
 from fuzz_ngf import NGF
+from fuzz_ogs import OGS, OGS_LINES
 from fuzz_olf import OLF
 from fuzz_sgf import SGF
 from fuzz_tygem import TYGEM
@@ -31,6 +32,8 @@ from kifu.datasets.formats import FORMATS
 MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "sgf": lambda _: SGF,
     "olf": lambda _: OLF,
+    "ogs": lambda _: OGS,
+    "ogs-lines": lambda _: OGS_LINES,
     "tygem": lambda _: TYGEM,
     "gib": lambda _: GIB,
     "ngf": lambda _: NGF,

@@ -95,7 +95,7 @@ def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]
         format=record_format,
         block=block,
         games=arrays,
-        text_fields=_text_fields(games),
+        text_fields=text_fields([game.fields for game in games]),
         index=np.array([game.index for game in games], np.int32),
         territory=_NO_POINTS,
         territory_offset=np.zeros(len(games) + 1, np.int64),
@@ -108,8 +108,9 @@ def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 
-def _text_fields(games: Sequence[SingleGame]) -> TextFields:
-    texts = [game.fields.get(name, "").encode("utf-8", "replace") for name in FIELDS for game in games]
+def text_fields(games: Sequence[Mapping[str, str]]) -> TextFields:
+    """Return the text fields of games, given their non-empty texts by name."""
+    texts = [game.get(name, "").encode("utf-8", "replace") for name in FIELDS for game in games]
     ends = _offsets([len(text) for text in texts])
     data = np.frombuffer(bytearray(b"".join(texts)), np.uint8)
     return TextFields(data, ends[:-1].reshape(len(FIELDS), -1).copy(), ends[1:].reshape(len(FIELDS), -1).copy())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kifu.records import detect, gib, ngf, olf, sgf, tygem
+from kifu.records import detect, gib, ngf, ogs, olf, sgf, tygem
 from kifu.records.games import ParsedBlock, RecordBlock
 from kifu.registry import Registry
 
@@ -46,6 +46,7 @@ RECORD_FORMATS: Registry[RecordFormat] = Registry(
     {
         "sgf": RecordFormat((detect.SGF,), lambda block, index: sgf.read_block(block)),
         "olf": RecordFormat((detect.OLF,), lambda block, index: olf.read_olf(block), olf.to_sgf_properties),
+        "ogs": RecordFormat((detect.OGS, detect.OGS_LINES), lambda block, index: ogs.read_ogs(block)),
         "tygem": RecordFormat((detect.TYGEM,), tygem.read_tygem, tygem.to_sgf_properties),
         "gib": RecordFormat((detect.GIB,), lambda block, index: gib.read_gib(block)),
         "ngf": RecordFormat((detect.NGF,), lambda block, index: ngf.read_ngf(block)),

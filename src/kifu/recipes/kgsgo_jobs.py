@@ -90,6 +90,8 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
     for block in split_blocks(blocks(path)):
         if block.piece is not None and block.piece.first_game > 0:
             continue  # only the first game of a member is used
+        if not len(block):
+            continue  # it only counts what is left out
         games = scan(block)
         parts.append(games)
         names.append(block.names)

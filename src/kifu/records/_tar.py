@@ -16,7 +16,15 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._streams import Stream, rest_is_zero
-from kifu.records.detect import is_record_member
+from kifu.records.detect import (
+    OTHER,
+    OTHER_BYTES,
+    OTHER_LINK,
+    OTHER_SPECIAL,
+    count_listed,
+    is_record_member,
+    list_other,
+)
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
 HEADER = 512
@@ -29,7 +37,7 @@ _META_HEADERS = 8
 _MAP_LIMIT = 1 << 16  # bytes of the map of a sparse member
 _SIZE_LIMIT = 1 << 55  # no file is as large, and sums of two such sizes still fit an int64
 
-_REGULAR, _OLD_REGULAR, _CONTIGUOUS, _DIRECTORY, _LINK = 0x30, 0x00, 0x37, 0x35, 0x31
+_REGULAR, _OLD_REGULAR, _CONTIGUOUS, _DIRECTORY, _LINK, _SYMBOLIC = 0x30, 0x00, 0x37, 0x35, 0x31, 0x32
 _GNU_NAME, _GNU_LINK, _GNU_SPARSE = 0x4C, 0x4B, 0x53
 _PAX, _SOLARIS_PAX, _PAX_GLOBAL = 0x78, 0x58, 0x67
 
@@ -38,7 +46,7 @@ _UNREADABLE, _TOO_LARGE = int(DropReason.UNREADABLE), int(DropReason.TOO_LARGE)
 # Return values of _walk.
 _MORE, _END, _DAMAGED = 0, 1, 2
 # Indexes into its state.
-_POSITION, _ORDINAL, _ROWS, _NAME_BYTES, _NEED = 0, 1, 2, 3, 4
+_POSITION, _ORDINAL, _ROWS, _NAME_BYTES, _NEED, _OTHERS = 0, 1, 2, 3, 4, 5
 # Indexes into the metadata that _pax_records collects.
 _PATH_BEGIN, _PATH_END, _SIZE, _SPARSE = 0, 1, 2, 3
 
@@ -205,7 +213,10 @@ def _after_sparse_map(data: Bytes, head: int, filled: int) -> int:
 
 
 class _Rows(NamedTuple):
-    """Fields of a `RecordBlock`, to be filled: a row per 512 bytes of data, and as many bytes of names as of data."""
+    """Fields of a `RecordBlock` and the list of `list_other`, to be filled.
+
+    They hold a row and an entry per 512 bytes of data, and as many bytes of names as of data.
+    """
 
     start: npt.NDArray[np.int64]
     stop: npt.NDArray[np.int64]
@@ -213,6 +224,7 @@ class _Rows(NamedTuple):
     drop: npt.NDArray[np.uint8]
     names: Bytes
     name_offset: npt.NDArray[np.int64]
+    others: Bytes
 
 
 @kernel
@@ -228,7 +240,7 @@ def _walk(
     Args:
         data: [N] uint8, the buffer.
         filled: Bytes in it.
-        state: [5] int64. On _DAMAGED, state[_POSITION] is the bad header. On _MORE, it is the start of the first
+        state: [6] int64. On _DAMAGED, state[_POSITION] is the bad header. On _MORE, it is the start of the first
             incomplete entry, which may lie behind the data, and state[_NEED] the number of bytes from there that are
             needed.
         metadata: [4] int64, scratch space for the metadata of one member.
@@ -237,9 +249,10 @@ def _walk(
     Returns:
         _MORE, _END at the end mark, or _DAMAGED.
     """
-    names = out.names
+    names, others = out.names, out.others
     rows = 0
     name_end = 0
+    others_end = 0
     status = _MORE
     while True:
         entry = state[_POSITION]
@@ -268,7 +281,8 @@ def _walk(
             kind = _DIRECTORY  # V7 tar has no type flag for directories
         if _LINK <= kind < _CONTIGUOUS:
             size = 0  # links, devices and directories have no content, regardless of the size in the header
-        if kind in (_REGULAR, _OLD_REGULAR, _CONTIGUOUS, _GNU_SPARSE) and is_record_member(names, name_end, name_stop):
+        is_file = kind in (_REGULAR, _OLD_REGULAR, _CONTIGUOUS, _GNU_SPARSE)
+        if is_file and is_record_member(names, name_end, name_stop):
             reason = 0
             if kind == _GNU_SPARSE or metadata[_SPARSE] == 1:
                 reason = _UNREADABLE
@@ -285,10 +299,14 @@ def _walk(
             name_end = name_stop
             rows += 1
             out.name_offset[rows] = name_end
+        elif kind != _DIRECTORY:
+            reason = OTHER if is_file else OTHER_LINK if kind in (_LINK, _SYMBOLIC) else OTHER_SPECIAL
+            others_end = list_other(names, name_end, name_stop, reason, others, others_end)
         state[_ORDINAL] += 1
         state[_POSITION] = begin + (size + HEADER - 1) // HEADER * HEADER
     state[_ROWS] = rows
     state[_NAME_BYTES] = name_end
+    state[_OTHERS] = others_end
     return status
 
 
@@ -302,6 +320,7 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
         drop=np.empty(max_rows, np.uint8),
         names=np.empty(len(data), np.uint8),
         name_offset=np.zeros(max_rows + 1, np.int64),
+        others=np.empty(max_rows * OTHER_BYTES, np.uint8),
     )
     status = _walk(data, filled, state, np.empty(4, np.int64), out)
     rows, name_bytes = int(state[_ROWS]), int(state[_NAME_BYTES])
@@ -316,12 +335,13 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
             names=out.names[:name_bytes].copy(),  # so that the large buffer can be freed
             name_offset=out.name_offset[: rows + 1],
             drop=out.drop[:rows],
+            left_out=count_listed(out.others[: state[_OTHERS]]),
         ),
     )
 
 
 def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_bytes: int) -> Iterator[RecordBlock]:
-    """Yield the records of a tar.
+    """Yield the records of a tar; all other members but directories count in `RecordBlock.left_out`.
 
     Each buffer of `block_bytes` (or the size of one member) is one block, without a copy; the entry that its end cuts
     is moved to the start of the next.
@@ -337,11 +357,11 @@ def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_byte
         SourceError: After all complete records, if the archive is damaged, lacks its end mark, as truncated files do,
             or goes on after it, as one whose middle is zero bytes.
     """
-    state = np.zeros(5, np.int64)
+    state = np.zeros(6, np.int64)
     offset = 0  # of data[0] in the tar
     while True:
         status, block = _walk_block(source, data, filled, state)
-        if len(block):
+        if len(block) or block.left_out:
             yield block
         at = int(state[_POSITION])
         if status == _END:

@@ -7,6 +7,7 @@ and inflating a small record. For 100,000 records it is 0.9 s instead of 0.02 s,
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,12 +21,21 @@ from isal import isal_zlib
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._streams import inflate_into
-from kifu.records.detect import is_index_member, is_record_member
+from kifu.records.detect import (
+    OTHER,
+    OTHER_BYTES,
+    OTHER_LINK,
+    count_listed,
+    is_index_member,
+    is_record_member,
+    list_other,
+)
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
 _DIRECTORY_AT_ONCE = 2 << 20  # bytes; an entry has at most 196,651
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call, about one block of game records
 _NAMES_AT_ONCE = 1 << 20  # bytes of their names
+_OTHERS_AT_ONCE = 1 << 20  # bytes of the list of members that are not read
 _LONGEST_NAME = 0xFFFF
 _SIZE_LIMIT = 1 << 62  # no file is larger, so a larger zip64 field is damaged
 
@@ -39,6 +49,7 @@ _CENTRAL_HEADER, _LOCAL_HEADER = 46, 30
 _USUAL_HEADER, _LONGEST_HEADER = 4 << 10, _LOCAL_HEADER + 2 * 0xFFFF
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED = 0x01 | 0x40
+_SLASH = 0x2F
 _LARGE = 1 << 20  # bytes of a member; below it, inflating with a single call is faster
 
 # isal's type stubs declare it as an instance.
@@ -49,7 +60,7 @@ _UNREADABLE, _TOO_LARGE = int(DropReason.UNREADABLE), int(DropReason.TOO_LARGE)
 # Return values of _list_records.
 _MORE, _END, _DAMAGED, _OVERLAP = 0, 1, 2, 3
 # Indexes into its state.
-_POSITION, _ORDINAL, _ROWS, _TAKEN = 0, 1, 2, 3
+_POSITION, _ORDINAL, _ROWS, _TAKEN, _OTHERS = 0, 1, 2, 3, 4
 # Columns of its table.
 _BEGIN, _PACKED, _SIZE, _CRC, _METHOD = 0, 1, 2, 3, 4
 
@@ -107,13 +118,14 @@ def _refuse(flags: int, local: int, row: npt.NDArray[np.int64], length: int) -> 
 
 
 class _Rows(NamedTuple):
-    """The columns above, and fields of a `RecordBlock`, to be filled."""
+    """The columns above, fields of a `RecordBlock`, and the list of `list_other`, to be filled."""
 
     table: npt.NDArray[np.int64]
     member: npt.NDArray[np.int32]
     drop: npt.NDArray[np.uint8]
     names: Bytes
     name_offset: npt.NDArray[np.int64]
+    others: Bytes
 
 
 @kernel
@@ -133,22 +145,24 @@ def _list_records(
         is_last: The directory ends with this part.
         base: Number to add to every offset in the archive.
         length: Bytes of the archive.
-        state: [4] int64: position in the part, ordinal of the next entry, rows listed, bytes taken by the members so
-            far.
+        state: [5] int64: position in the part, ordinal of the next entry, rows listed, bytes taken by the members so
+            far, bytes of the list of other members.
         indexes: List the TYGEM indexes instead of the records.
         out: The rows, filled. _BEGIN is the position of the member's own header, which is not read.
 
     Returns:
         _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP (the members are larger than the file).
     """
-    names = out.names
+    names, others = out.names, out.others
     rows = 0
     name_end = 0
+    others_end = 0
     end = len(data)
     status = _END if is_last else _MORE
     while state[_POSITION] < end:
         at = state[_POSITION]
-        if rows == len(out.table) or name_end + _LONGEST_NAME > len(names):
+        full = rows == len(out.table) or name_end + _LONGEST_NAME > len(names)
+        if full or others_end + OTHER_BYTES > len(others):
             status = _MORE
             break
         if at + _CENTRAL_HEADER > end and not is_last:
@@ -172,10 +186,11 @@ def _list_records(
             name_stop += 1
         # Made on Unix (3) or macOS (19), with the mode of a symbolic link.
         is_link = data[at + 5] in (3, 19) and data[at + 41] >> 4 == 0xA
-        wanted = (
-            is_index_member(names, name_end, name_stop) if indexes else is_record_member(names, name_end, name_stop)
-        )
-        if wanted and not is_link:
+        is_index = is_index_member(names, name_end, name_stop)
+        wanted = is_index if indexes else is_record_member(names, name_end, name_stop)
+        if is_link or not (wanted or is_index or (name_stop > name_end and names[name_stop - 1] == _SLASH)):
+            others_end = list_other(names, name_end, name_stop, OTHER_LINK if is_link else OTHER, others, others_end)
+        elif wanted:
             row = out.table[rows]
             row[_METHOD] = _integer(data, at + 10, 2)
             row[_CRC] = _integer(data, at + 16, 4)
@@ -199,6 +214,7 @@ def _list_records(
         state[_ORDINAL] += 1
         state[_POSITION] = after
     state[_ROWS] = rows
+    state[_OTHERS] = others_end
     return status
 
 
@@ -319,6 +335,7 @@ class _Run:
         table: [K, 5] int64, see the columns above.
         member, drop, names, name_offset: As in `RecordBlock`.
         ends: [K + 1] int64. Start and end of each member in the block, if all of them can be read.
+        left_out: As in `RecordBlock`.
     """
 
     table: npt.NDArray[np.int64]
@@ -327,31 +344,37 @@ class _Run:
     names: Bytes
     name_offset: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
+    left_out: Counter[str]
 
 
 def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
     """Yield the members of each block, by the directory alone; raises what `zip_blocks` does."""
     directory = _find_directory(source, file)
-    position, state = directory.begin, np.zeros(4, np.int64)
+    position, state, left_out = directory.begin, np.zeros(5, np.int64), Counter[str]()
     status = _MORE
     while status == _MORE:
-        table, member, drop, names, name_offset = listed = _Rows(
+        table, member, drop, names, name_offset, others = listed = _Rows(
             table=np.empty((_ROWS_AT_ONCE, 5), np.int64),
             member=np.empty(_ROWS_AT_ONCE, np.int32),
             drop=np.empty(_ROWS_AT_ONCE, np.uint8),
             names=np.empty(_NAMES_AT_ONCE + _LONGEST_NAME, np.uint8),
             name_offset=np.zeros(_ROWS_AT_ONCE + 1, np.int64),
+            others=np.empty(_OTHERS_AT_ONCE, np.uint8),
         )
         stop = min(position + _DIRECTORY_AT_ONCE, directory.end)
         state[_POSITION] = 0
         part, is_last = _read(file, position, stop), stop == directory.end
         status = _list_records(part, is_last, directory.base, file.size, state, indexes, listed)
         position += int(state[_POSITION])
+        left_out += Counter() if indexes else count_listed(others[: state[_OTHERS]])
         rows_of_kind = table[: state[_ROWS]]
         for rows in _portions(rows_of_kind[:, [_SIZE, _PACKED]].max(1), block_bytes):
             at = name_offset[rows.start : rows.stop + 1]
             ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(table[rows, _SIZE])])
-            yield _Run(table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends)
+            yield _Run(table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends, left_out)
+            left_out = Counter()
+    if left_out:
+        yield _Run(table[:0], member[:0], drop[:0], names[:0], name_offset[:1], np.zeros(1, np.int64), left_out)
     if status == _DAMAGED:
         raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {position}")
     if status == _OVERLAP:
@@ -409,6 +432,8 @@ def zip_blocks(
 ) -> Iterator[RecordBlock]:
     """Yield the records of a zip, or its TYGEM indexes, in the order of its central directory.
 
+    Links and members whose names are not those of records or indexes count in `RecordBlock.left_out`.
+
     Nothing is mapped into memory: access to a mapping of a file that another process truncates would end this one.
     Members that are encrypted, compressed otherwise than stored or deflated, or do not match their checksum become
     empty rows with `DropReason.UNREADABLE`.
@@ -436,6 +461,7 @@ def zip_blocks(
             names=run.names,
             name_offset=run.name_offset,
             drop=run.drop,
+            left_out=run.left_out,
         )
         _read_members(block, data.data, run.table)
         yield block

@@ -66,6 +66,13 @@ _KEYS = tuple(int.from_bytes(extension, "big") for extension in _EXTENSIONS)
 _KIND_OF = tuple(_KINDS.values())
 _DOUBTFUL = tuple(extension in _DOUBTFUL_EXTENSIONS for extension in _EXTENSIONS)
 
+OTHER_BYTES = 32
+"""Maximum bytes of an entry of `list_other`."""
+
+OTHER, OTHER_LINK, OTHER_SPECIAL, _SYSTEM = (ord(c) for c in "olsm")
+_REASONS = {b"l": "link", b"s": "special", b"m": "AppleDouble"}
+_LONGEST_KIND = 13  # bytes of an extension with its dot, see _EXTENSION
+
 _JUNK_LIMIT = 64 << 10
 """Bytes within which a record must begin in a file or member of a doubtful name."""
 
@@ -111,14 +118,29 @@ def has_extension(names: Bytes, begin: int, end: int, extension: bytes) -> bool:
 
 
 @inline_kernel
+def _without_compression(names: Bytes, begin: int, end: int) -> int:
+    """Return the end of a name without a final .gz, .bz2 or .xz."""
+    if has_extension(names, begin, end, b"gz") or has_extension(names, begin, end, b"xz"):
+        return end - 3
+    return end - 4 if has_extension(names, begin, end, b"bz2") else end
+
+
+@inline_kernel
+def _last_dot(names: Bytes, begin: int, end: int) -> int:
+    """Return the position of the last dot of a name, or `begin` - 1."""
+    dot = end - 1
+    while dot >= begin and names[dot] != _DOT:
+        dot -= 1
+    return dot
+
+
+@inline_kernel
 def _extension_index(names: Bytes, begin: int, end: int) -> int:
     """Return the index of a name's extension in _KEYS, ignoring case; _NO_EXTENSION or _OTHER."""
     base = _base(names, begin, end)
     if base == end:
         return _OTHER
-    dot = end - 1
-    while dot >= base and names[dot] != _DOT:
-        dot -= 1
+    dot = _last_dot(names, base, end)
     if dot < base:
         return _NO_EXTENSION
     if end - dot - 1 > _LONGEST_EXTENSION:
@@ -134,17 +156,48 @@ def _extension_index(names: Bytes, begin: int, end: int) -> int:
 
 
 @inline_kernel
-def _without_compression(names: Bytes, begin: int, end: int) -> int:
-    """Return the end of a name without a final .gz, .bz2 or .xz."""
-    if has_extension(names, begin, end, b"gz") or has_extension(names, begin, end, b"xz"):
-        return end - 3
-    return end - 4 if has_extension(names, begin, end, b"bz2") else end
-
-
-@inline_kernel
 def is_record_member(names: Bytes, begin: int, end: int) -> bool:
     """Return whether an archive member may be a record or a file of records by its name, as `is_record_name` does."""
     return _extension_index(names, begin, end) != _OTHER
+
+
+@inline_kernel
+def list_other(names: Bytes, begin: int, end: int, reason: int, others: Bytes, at: int) -> int:
+    """Append a member that is not read to a list, from which `count_listed` counts them by kind.
+
+    Args:
+        names: uint8, with its name in names[begin:end].
+        begin: Start of the name.
+        end: End of the name.
+        reason: OTHER, OTHER_LINK or OTHER_SPECIAL.
+        others: uint8, the list, with room for OTHER_BYTES more.
+        at: End of the list.
+
+    Returns:
+        The new end of the list.
+    """
+    others[at] = reason
+    others[at + 1] = 0
+    if reason != OTHER:
+        return at + 2
+    base = _base(names, begin, end)
+    if base == end:
+        others[at] = _SYSTEM
+        return at + 2
+    dot = _last_dot(names, base, end)
+    if dot > base and _without_compression(names, base, end) == dot:
+        inner = _last_dot(names, base, dot)
+        dot = inner if inner > base and dot - inner <= _LONGEST_KIND else dot
+    if dot <= base or end - dot > OTHER_BYTES - 2:
+        return at + 2
+    at += 1
+    for i in range(dot, end):
+        if names[i] == 0:
+            break
+        others[at] = names[i]
+        at += 1
+    others[at] = 0
+    return at + 1
 
 
 @inline_kernel
@@ -495,3 +548,11 @@ def left_out_kind(name: bytes) -> str:
 def count_kinds(names: Iterable[bytes]) -> Counter[str]:
     """Return the number of files or members that are not read, by `left_out_kind`."""
     return Counter(map(left_out_kind, names))
+
+
+def count_listed(others: Bytes) -> Counter[str]:
+    """Return the number of members in a list of `list_other`, by `left_out_kind`."""
+    counts = Counter[str]()
+    for entry, count in Counter(others.tobytes().split(b"\0")[:-1]).items():
+        counts[_REASONS.get(entry) or left_out_kind(entry)] += count
+    return counts

@@ -9,10 +9,11 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -59,7 +60,7 @@ class ConvertReport(Report):
         failures: By the name of the `ExportFailure`, games that the format cannot represent.
         drops: By the name of the `DropReason`, games whose record could not be read.
         bytes: Size of the file.
-        left_out: Number of files of the sources' folders that are neither records nor archives, by kind.
+        left_out: Number of files and of members of archives that are not read, by kind.
     """
 
     read: int = 0
@@ -83,6 +84,8 @@ class _Converted(NamedTuple):
     read: int
     failures: Counter[str]
     drops: Counter[str]
+    container: str = ""
+    left_out: Mapping[str, int] = MappingProxyType({})
 
 
 def convert(
@@ -118,12 +121,13 @@ def convert(
     index = load_index([source.path for source in found if source.catalogue is None])
 
     def convert_item(item: IngestItem) -> _Converted:
-        if isinstance(item.content, pa.RecordBatch):
-            return _convert_rows([item.content], text_format)
-        parsed = parse_block(item.content, index)
-        return _convert_rows([recorded_rows(each, item.name, programs) for each in parsed], text_format)
+        block = item.content
+        if isinstance(block, pa.RecordBatch):
+            return _convert_rows([block], text_format)
+        batches = [recorded_rows(each, item.name, programs) for each in parse_block(block, index)]
+        return _convert_rows(batches, text_format)._replace(container=block.source, left_out=block.left_out)
 
-    report = ConvertReport(left_out=count_left_out(found))
+    report, left_out = ConvertReport(), count_left_out(found)
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
             for part in executor.map(convert_item, read_items(found)):
@@ -132,9 +136,11 @@ def convert(
                 report.written += part.read - part.failures.total() - part.drops.total()
                 report.failures += part.failures
                 report.drops += part.drops
+                left_out.add(part.container, part.read, part.left_out)
                 bar.advance(part.read)
         output.commit()
-        report.bytes = output.size
+    report.bytes, report.left_out = output.size, left_out.total()
+    left_out.log()
     return report
 
 

@@ -327,8 +327,8 @@ class _Sample:
 
         def rows() -> Iterator[Rows]:
             for (k, _), made in zip(items, executor.map(job.process, [item for _, item in items])):
-                part.extend(np.full(len(each.drop), k) for each in made)
-                yield from made
+                part.extend(np.full(len(each.drop), k) for each in made.rows)
+                yield from made.rows
 
         began = perf_counter()
         with ThreadExecutor(threads) as executor, CatalogueWriter(self.path) as writer:

@@ -387,7 +387,8 @@ def test_rows_are_serialized_without_loss(mix: list[Path], tmp_path: Path) -> No
     back = list(read_results(tmp_path / "a"))
     assert len(back) == len(made) > len(mix)
     details = 0
-    for was, now in zip(chain(*made), chain(*back), strict=True):
+    assert [(item.container, item.left_out) for item in back] == [(item.container, item.left_out) for item in made]
+    for was, now in zip(chain(*(item.rows for item in made)), chain(*(item.rows for item in back)), strict=True):
         assert (now.detail, now.unparsed) == (was.detail, was.unparsed)
         assert all(type(texts) is type(was.unparsed[column]) for column, texts in now.unparsed.items())
         assert now.drop.tolist() == was.drop.tolist()

@@ -23,11 +23,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import kifu
 from kifu.errors import DropReason, SourceError
 from kifu.records import _streams
 from kifu.records.containers import blocks, containers, find_containers
-from kifu.records.directory import describe_left_out
 from kifu.records.games import RecordBlock
+from kifu.records.left_out import describe_left_out
 from kifu.records.paths import LocalFile
 from record_samples import END, SGF, TAIL, one_member_zip, pax_entry, small_archives, tar_entry
 
@@ -596,11 +597,15 @@ def test_files_that_are_left_out_of_a_directory_are_counted(tree: Path, caplog: 
     }
     read_later = sum((block.left_out for block in blocks(tree)), Counter())
     assert read_later == {".txt": 1, ".json": 1, ".gz": 1, "without an extension": 1}
+    assert len(list(kifu.read(tree))) == len(TREE_ROWS) + 4
     (message,) = caplog.messages
-    assert message == f"{tree}: {describe_left_out(left_out)}"
+    assert message == f"{tree}: {describe_left_out(left_out + read_later)}"
     counts = Counter({".pdf": 2000, ".tar.old": 3, ".gz": 2, "special": 1, ".a": 1, ".b": 1})
     line = "left out: 2,008 files (2,000 .pdf, 3 .tar.old, 2 .gz, 1 special, 1 .a, ...)"
     assert describe_left_out(counts) == line
+    assert describe_left_out(counts + Counter({".zip": 1})) == line.replace("2,008", "2,009").replace(
+        " ...", " 1 .zip, ..."
+    )
     (tree / "pdf").mkdir()
     put(tree, "pdf/a.PDF", b"")
     with pytest.raises(SourceError, match=r"no archives .*; left out: 1 file \(1 \.pdf\)$"):

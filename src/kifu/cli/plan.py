@@ -44,9 +44,11 @@ class Plan(Report):
     @classmethod
     def of_sources(cls, sources: Sequence[str], writes: Sequence[Path], cost: Estimate | None = None) -> Plan:
         """Return a plan that reads sources. Raises SourceError, FormatError, OutputError."""
-        from kifu.corpus.sources import find_sources
+        from kifu.corpus.sources import count_left_out, find_sources
 
-        return cls.of([source.path for source in find_sources(sources)], writes, cost)
+        found = find_sources(sources)
+        count_left_out(found).log_listed()
+        return cls.of([source.path for source in found], writes, cost)
 
     @classmethod
     def of_catalogues(cls, catalogues: Sequence[str | Path], writes: Sequence[Path]) -> Plan:

@@ -59,13 +59,18 @@ class Partition(BaseModel):
 
 
 class SourceInfo(BaseModel):
-    """A source as `kifu.corpus.sources.hash_sources` describes it; a folder of loose records has no size and hash."""
+    """A source as `kifu.corpus.sources.hash_sources` describes it; a folder of loose records has no size and hash.
+
+    Attributes:
+        left_out: Number of its files or members that were not read, by kind; None if there are none.
+    """
 
     model_config = STRICT
 
     name: str
     bytes: Count | None = None
     blake3: Hash | None = None
+    left_out: dict[str, Count] | None = None
 
 
 class Index(BaseModel):

@@ -28,6 +28,7 @@ from kifu.corpus.sources import (
     ShardReader,
     Source,
     SourceShard,
+    add_left_out,
     count_left_out,
     find_sources,
     hash_sources,
@@ -37,6 +38,7 @@ from kifu.corpus.sources import (
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.records.left_out import LeftOut
 from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
 from kifu.records.programs import known_programs
@@ -60,7 +62,7 @@ class IngestReport(Report):
         drops: Number of dropped games by the name of the `DropReason`.
         unparsed: By text column, the texts that could not be parsed, with their counts.
         bytes: Size of the catalogue.
-        left_out: Number of files of the sources' folders that are neither records nor archives, by kind.
+        left_out: Number of files and of members of archives that are not read, by kind.
     """
 
     read: int = 0
@@ -114,6 +116,21 @@ class IngestItem:
     content: Content
 
 
+@dataclass(frozen=True, slots=True)
+class IngestedItem:
+    """The rows of an item.
+
+    Attributes:
+        rows: The rows, by runs of one format.
+        container: The path of the container; "" for rows of a catalogue.
+        left_out: See `RecordBlock.left_out`.
+    """
+
+    rows: list[Rows]
+    container: str = ""
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
 def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
     """Read all sources in order.
 
@@ -127,7 +144,7 @@ def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
             yield IngestItem(shard.name, content)
 
 
-class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
+class IngestJob(Job[SourceShard, IngestItem, IngestedItem]):
     """Turns shards of sources into rows of a catalogue, with all rules applied except those on duplicates."""
 
     def __init__(self, rules: CleaningRules, index: TygemIndex | None) -> None:
@@ -159,12 +176,14 @@ class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
         for content in self._reader.read(shard.shard):
             yield IngestItem(shard.name, content)
 
-    def process(self, item: IngestItem) -> list[Rows]:
+    def process(self, item: IngestItem) -> IngestedItem:
         """Parse, replay and clean the games of an item."""
-        if isinstance(item.content, pa.RecordBatch):
-            return [rows_from_catalogue(item.content, self._rules)]
-        parsed = parse_block(item.content, self._index)
-        return [rows_from_parsed(each, item.name, self._rules, self._programs) for each in parsed]
+        block = item.content
+        if isinstance(block, pa.RecordBatch):
+            return IngestedItem([rows_from_catalogue(block, self._rules)])
+        parsed = parse_block(block, self._index)
+        rows = [rows_from_parsed(each, item.name, self._rules, self._programs) for each in parsed]
+        return IngestedItem(rows, block.source, block.left_out)
 
 
 def ingest(
@@ -200,10 +219,10 @@ def ingest(
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     found = sources.sources if isinstance(sources, HashedSources) else find_sources(sources)
     job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
-    report = IngestReport(left_out=count_left_out(found))
+    report, left_out = IngestReport(), count_left_out(found)
     with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
         infos = sources.hashes if isinstance(sources, HashedSources) else hash_sources(found, executor)
-        rows = _count_unparsed(executor.run(job, source_shards(found, infos)), report)
+        rows = _count(executor.run(job, source_shards(found, infos)), report, left_out)
         # On errors, too, the hidden files must be removed before the lock on `path` is released.
         with CatalogueWriter(path) as writer, closing(mark_duplicates(rows, rules, executor, path)) as batches:
             for batch in batches:
@@ -212,8 +231,10 @@ def ingest(
                 bar.advance(len(batch))
             require_unchanged(found)
             counts = {"read": report.read, "kept": report.kept, "drops": dict(sorted(report.drops.items()))}
+            infos = add_left_out(found, infos, left_out)
             writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | counts)
-    report.bytes = writer.size
+    report.bytes, report.left_out = writer.size, left_out.total()
+    left_out.log()
     return report
 
 
@@ -239,10 +260,14 @@ def mark_duplicates(
     return _mark_same_games(batches, games_file, executor) if rules.duplicates == "games" else batches
 
 
-def _count_unparsed(results: Iterable[list[Rows]], report: IngestReport) -> Generator[Rows]:
-    for rows in chain.from_iterable(results):
-        report.add_unparsed(rows.unparsed)
-        yield rows
+def _count(results: Iterable[IngestedItem], report: IngestReport, left_out: LeftOut) -> Generator[Rows]:
+    """Yield the rows, and count unparsed texts and what is left out."""
+    for item in results:
+        if item.container:
+            left_out.add(item.container, len(item.rows), item.left_out)
+        for rows in item.rows:
+            report.add_unparsed(rows.unparsed)
+            yield rows
 
 
 def _mark_equal_rows(rows: Iterator[Rows], hidden: Path) -> Generator[pa.RecordBatch]:

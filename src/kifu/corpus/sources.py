@@ -28,6 +28,7 @@ from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import RecordBlock
+from kifu.records.left_out import LeftOut
 from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below
 from kifu.records.splitting import BLOCK_BYTES, split_blocks
 
@@ -55,6 +56,7 @@ class Source:
         path: Where it is.
         name: The value of column `archive`.
         catalogue: The open catalogue, None for containers.
+        source: The path of the source that it is, or lies in.
         left_out: For the first container of a folder, the number of files of the folder that are left out, by kind.
         version: See `kifu.records.paths.file_version`; None if this is not a local file.
     """
@@ -62,6 +64,7 @@ class Source:
     path: AnyPath
     name: str
     catalogue: Catalogue | None
+    source: str = ""
     left_out: Counter[str] = field(default_factory=Counter)
     version: tuple[int, ...] | None = None
 
@@ -159,17 +162,21 @@ def find_sources(sources: Paths) -> list[Source]:
         if path.name.lower().endswith(".parquet") if isinstance(path, Remote) else is_catalogue(path):
             found.append(Source(path, utf8_name(path.name), open_catalogue(path)))
             continue
-        paths, left_out = find_containers(path)
+        _, paths, left_out = find_containers(path)
         for container in paths:
-            found.append(Source(container, utf8_name(name_below(path, container)), None, left_out))
+            found.append(Source(container, utf8_name(name_below(path, container)), None, str(path), left_out))
             left_out = Counter()
     names = Counter(source.name for source in found)
     return [replace(s, name=utf8_name(str(s.path))) if names[s.name] > 1 else s for s in found]
 
 
-def count_left_out(sources: Iterable[Source]) -> Counter[str]:
-    """Return the number of files that are left out of the sources' folders, by kind."""
-    return sum((source.left_out for source in sources), Counter())
+def count_left_out(sources: Iterable[Source]) -> LeftOut:
+    """Return counts of the files that are left out of the sources' folders, to be extended as they are read."""
+    left_out = LeftOut()
+    for source in sources:
+        if source.catalogue is None:
+            left_out.expect(str(source.path), source.source, source.left_out)
+    return left_out
 
 
 def read(sources: Paths) -> Iterator[Game]:
@@ -177,6 +184,7 @@ def read(sources: Paths) -> Iterator[Game]:
 
     Every member of a container gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and
     TYGEM, and every row of a catalogue. The metadata of TYGEM games comes from the index files among adjacent sources.
+    At the end, one line for each source is logged that counts the files and members that were not read.
 
     Args:
         sources: One or several paths or URLs.
@@ -185,13 +193,16 @@ def read(sources: Paths) -> Iterator[Game]:
         SourceError: If a source does not exist or cannot be read.
         FormatError: If a catalogue is damaged.
     """
-    for is_container, group in groupby(find_sources(sources), key=lambda source: source.catalogue is None):
+    found = find_sources(sources)
+    left_out = count_left_out(found)
+    for is_container, group in groupby(found, key=lambda source: source.catalogue is None):
         if is_container:
-            yield from games_in([source.path for source in group])
+            yield from games_in([source.path for source in group], left_out)
         else:
             for source in group:
                 assert source.catalogue is not None
                 yield from source.catalogue.games()
+    left_out.log()
 
 
 def source_shards(sources: Iterable[Source], infos: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceShard]:
@@ -323,6 +334,12 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str
     found = list(sources)
     infos = executor.run(_HashJob(), [source.path for source in found])
     return [{"name": source.name} | info for source, info in zip(found, list(infos))]
+
+
+def add_left_out(sources: Iterable[Source], infos: Iterable[dict[str, Any]], left_out: LeftOut) -> list[dict[str, Any]]:
+    """Return the result of `hash_sources` with the key left_out, for sources of which something is left out."""
+    counts = (left_out.of_container(str(source.path)) for source in sources)
+    return [info | ({"left_out": count} if count else {}) for info, count in zip(infos, counts)]
 
 
 class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):

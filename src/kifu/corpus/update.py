@@ -43,6 +43,7 @@ from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.files import utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
+from kifu.records.left_out import LeftOut
 from kifu.records.paths import Paths
 from kifu.records.tygem import load_index
 from kifu.report import Report
@@ -114,9 +115,13 @@ def append(
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
         before = _index_for(folder, rules.model_dump(mode="json"))
-        report = AppendReport(left_out=count_left_out(found))
+        report, left_out = AppendReport(), count_left_out(found)
         new = list(_new_sources(found, executor, before, report))
+        for known in {str(source.path) for source in found} - {str(source.path) for source, _ in new}:
+            left_out.add(known, 1, {})  # its games were read before
         if not new:
+            report.left_out = left_out.total()
+            left_out.log()
             return report
         infos = (*before.sources, *(info for _, info in new))
         listed = [info.model_dump() for info in infos]
@@ -129,11 +134,20 @@ def append(
                 names = staged.pop().names if shard.continues else ()
                 staged.append(StagedRows((*names, result.name), shard.directory, (shard.source,)))
                 report.add_unparsed(result.unparsed)
+                source, _ = new[shard.source - len(before.sources)]
+                left_out.add(str(source.path), result.rows, result.left_out)
                 bar.advance(result.rows)
             require_unchanged(found)
-            index = before.model_copy(update={"sources": infos})
+            index = before.model_copy(update={"sources": (*before.sources, *_with_left_out(new, left_out))})
             write_partitions(folder, staging, staged, index, executor, report, replace=False)
+    report.left_out = left_out.total()
+    left_out.log()
     return report
+
+
+def _with_left_out(new: Iterable[tuple[Source, SourceInfo]], left_out: LeftOut) -> Iterator[SourceInfo]:
+    for source, info in new:
+        yield info.model_copy(update={"left_out": left_out.of_container(str(source.path)) or None})
 
 
 def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
@@ -212,6 +226,7 @@ class _StagedShard(NamedTuple):
     name: str
     rows: int
     unparsed: UnparsedTexts
+    left_out: Counter[str]
 
 
 class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
@@ -232,12 +247,14 @@ class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
         report = IngestReport()
         with CatalogueWriter(self._staging / name) as writer:
             for content in ShardReader().read(item.shard):  # a new reader: threads read several shards at a time
-                for rows in self._ingest_job.process(IngestItem(item.name, content)):
+                ingested = self._ingest_job.process(IngestItem(item.name, content))
+                report.left_out += ingested.left_out
+                for rows in ingested.rows:
                     writer.write(rows.batch(rows.drop))
                     report.add_unparsed(rows.unparsed)
                     report.read += len(rows.drop)
             writer.commit({})
-        return _StagedShard(name, report.read, report.unparsed)
+        return _StagedShard(name, report.read, report.unparsed, report.left_out)
 
 
 @dataclass(frozen=True, slots=True)

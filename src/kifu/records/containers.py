@@ -9,7 +9,6 @@ bounded by a few times the size of a block or of the largest member, whatever th
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import stat
@@ -21,19 +20,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kifu.errors import DropReason, SourceError, printable
+from kifu.errors import DropReason, SourceError
 from kifu.records._remote import RemoteFile
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
 from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
-from kifu.records.directory import COMPRESSIONS, describe_left_out, directory_blocks, list_directory, strip_compression
+from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
+from kifu.records.left_out import LeftOut, describe_left_out
 from kifu.records.paths import AnyPath, LocalFile, Paths, Remote, as_list, as_path, open_file
 from kifu.records.splitting import BLOCK_BYTES, skip_leading_comments, split_blocks
-
-_log = logging.getLogger(__name__)
 
 _ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 _SUPPORTED = (
@@ -98,16 +96,25 @@ class Containers(NamedTuple):
     """The containers of a source.
 
     Attributes:
+        source: The source.
         paths: The paths.
         left_out: Number of all other files of a directory by kind, see `kifu.records.directory.DirectoryTree`.
     """
 
+    source: AnyPath
     paths: list[AnyPath]
     left_out: Counter[str]
 
+    def announce(self, left_out: LeftOut) -> None:
+        """Announce the containers; the first one stands for the directory."""
+        counts = self.left_out
+        for path in self.paths:
+            left_out.expect(str(path), str(self.source), counts)
+            counts = Counter()
+
 
 def find_containers(source: AnyPath) -> Containers:
-    """Find the containers of a file or directory, and log what is left out of a directory.
+    """Find the containers of a file or directory.
 
     A file stays as it is. A directory becomes itself, if there are loose records in its tree, followed by each archive,
     file of lines and TYGEM index in the tree, in the byte order of their paths. Symbolic links are followed, see
@@ -117,15 +124,12 @@ def find_containers(source: AnyPath) -> Containers:
         SourceError: If the source does not exist, or is a directory without any.
     """
     if not _is_directory(source):
-        return Containers([source], Counter())
+        return Containers(source, [source], Counter())
     tree = list_directory(source)
-    note = describe_left_out(tree.left_out) if tree.left_out else ""
     if not tree.records and not tree.archives:
-        message = f"{source}: no game records and no archives in this directory"
-        raise SourceError(f"{message}; {note}" if note else message)
-    if note:
-        _log.info("%s: %s", printable(source), printable(note))
-    return Containers([source, *tree.archives] if tree.records else tree.archives, tree.left_out)
+        note = f"; {describe_left_out(tree.left_out)}" if tree.left_out else ""
+        raise SourceError(f"{source}: no game records and no archives in this directory{note}")
+    return Containers(source, [source, *tree.archives] if tree.records else tree.archives, tree.left_out)
 
 
 def _is_directory(path: AnyPath) -> bool:

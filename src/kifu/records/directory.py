@@ -45,7 +45,6 @@ _VOLUME = re.compile(rb"\.7z\.(\d{3,})\Z", re.IGNORECASE)
 _INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes
 _HEAD = 4 << 10  # bytes that tell whether a file without an extension has a game on each line
 _REQUESTS = 16  # records fetched from remote storage at a time
-_SHOWN_KINDS = 5
 _SPECIAL = "special"
 _EMPTY: Bytes = np.empty(0, np.uint8)
 
@@ -148,14 +147,6 @@ def _sort_files(
             left_out[left_out_kind(name)] += 1
     remote = [path for path in map(at, records) if isinstance(path, Remote)]
     return DirectoryTree(LooseRecords(root, 0, records, remote), archives, left_out)
-
-
-def describe_left_out(left_out: Counter[str]) -> str:
-    """Return one line, such as "left out: 4 files (3 .pdf, 1 with a broken link)"."""
-    kinds = [f"{count:,} {kind}" for kind, count in left_out.most_common(_SHOWN_KINDS)]
-    more = ["..."] if len(left_out) > _SHOWN_KINDS else []
-    files = left_out.total()
-    return f"left out: {files:,} file{'s' * (files != 1)} ({', '.join(kinds + more)})"
 
 
 def _walk(top: bytes) -> tuple[list[bytes], Counter[str]]:

@@ -18,6 +18,7 @@ from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, chec
 from kifu.records.containers import read_blocks
 from kifu.records.formats import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, MoveArrays, ParsedBlock, ParseWarning
+from kifu.records.left_out import LeftOut
 from kifu.records.meta import Rank, Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
@@ -305,14 +306,15 @@ def _games_of(parsed: ParsedBlock) -> Iterator[Game]:
     return (game_at(parsed, g) for g in range(len(parsed.games)))
 
 
-def games_in(containers: Sequence[AnyPath]) -> Iterator[Game]:
-    """Yield the games of containers, in order, read on demand.
+def games_in(containers: Sequence[AnyPath], left_out: LeftOut) -> Iterator[Game]:
+    """Yield the games of containers, in order, read on demand, and count what is left out of them.
 
     Every member gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and TYGEM. The
     metadata of TYGEM games comes from the index files among the containers.
     """
     index = load_index(containers)
     for block in read_blocks(containers):
+        left_out.add(block.source, len(block), block.left_out)
         for parsed in parse_block(block, index):
             yield from _games_of(parsed)
 

@@ -13,11 +13,12 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.records.containers import containers, read_blocks
+from kifu.records.containers import find_containers, read_blocks
 from kifu.records.detect import TYGEM_INDEX, detect
 from kifu.records.formats import RECORD_FORMATS
 from kifu.records.games import GameArrays, ParsedBlock, ParseWarning, RecordBlock
-from kifu.records.paths import Paths
+from kifu.records.left_out import LeftOut
+from kifu.records.paths import Paths, as_list, as_path
 from kifu.records.tygem import TygemIndex, load_index
 
 _MAX_LISTED = 20
@@ -57,6 +58,7 @@ class SourceSummary:
         warnings: Games by the name of the `ParseWarning`.
         sizes: Kept games by board size, such as "19 x 19".
         dropped: The first dropped games: (container, member, reason, number of moves that could be played).
+        left_out: Number of files and members that are not read, by kind.
     """
 
     read: int = 0
@@ -67,6 +69,7 @@ class SourceSummary:
     warnings: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
     dropped: list[tuple[str, str, DropReason, int]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def add(self, games: GameArrays, rules: Rules, jobs: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Count some games.
@@ -89,6 +92,14 @@ class SourceSummary:
             self.sizes[f"{width} x {height}"] += int(n)
         return drop, ply
 
+    def add_parsed(self, parsed: ParsedBlock, rules: Rules, jobs: int) -> None:
+        """Count the games of a block, and list those that are dropped."""
+        block, games = parsed.block, parsed.games
+        self.bytes += int((block.stop - block.start).sum())
+        drop, ply = self.add(games, rules, jobs)
+        for g in np.flatnonzero(drop)[: _MAX_LISTED - len(self.dropped)]:
+            self.dropped.append((block.source, block.name(int(games.block_index[g])), DropReason(drop[g]), int(ply[g])))
+
 
 def summarize(sources: Paths, rules: Rules = RECORD_RULES, jobs: int = 1) -> SourceSummary:
     """Read and replay every game of the sources.
@@ -96,15 +107,16 @@ def summarize(sources: Paths, rules: Rules = RECORD_RULES, jobs: int = 1) -> Sou
     Raises:
         SourceError: As `kifu.read` does.
     """
-    summary = SourceSummary()
-    paths = containers(sources)
+    summary, left_out = SourceSummary(), LeftOut()
+    found = [find_containers(as_path(source)) for source in as_list(sources)]
+    for each in found:
+        each.announce(left_out)
+    paths = [path for each in found for path in each.paths]
     index = load_index(paths)
-    for parsed in (parsed for block in read_blocks(paths) for parsed in parse_block(block, index)):
-        block, games = parsed.block, parsed.games
-        summary.bytes += int((block.stop - block.start).sum())
-        drop, ply = summary.add(games, rules, jobs)
-        for g in np.flatnonzero(drop)[: _MAX_LISTED - len(summary.dropped)]:
-            summary.dropped.append(
-                (block.source, block.name(int(games.block_index[g])), DropReason(drop[g]), int(ply[g]))
-            )
+    for block in read_blocks(paths):
+        left_out.add(block.source, len(block), block.left_out)
+        for parsed in parse_block(block, index):
+            summary.add_parsed(parsed, rules, jobs)
+    left_out.log()
+    summary.left_out = left_out.total()
     return summary

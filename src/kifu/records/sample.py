@@ -157,7 +157,7 @@ def _sample_head(path: AnyPath, max_bytes: int) -> RecordsSample:
                 began = perf_counter()
                 sampled = _blocks_of(head, path.name, len(head) < size)
                 share = len(head) / size
-                if sampled or share >= 1:
+                if any(map(len, sampled)) or share >= 1:
                     return RecordsSample(sampled, share, (perf_counter() - began) / share)
                 if len(head) >= _MAX_HEAD or len(head) < max_bytes:
                     raise SourceError(f"{path}: no game record in its first {len(head):,} bytes")

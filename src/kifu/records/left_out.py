@@ -1,4 +1,4 @@
-"""Counts of the files and members that are not read, by source: nobody should train on half a collection unawares."""
+"""Counts of the files and members that are not read, by source, so that missing games are noticed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe_left_out(left_out: Mapping[str, int]) -> str:
 
 
 class LeftOut:
-    """What is not read of sources, by container."""
+    """Counts of the files and members that are not read, by container."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}

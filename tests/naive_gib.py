@@ -53,7 +53,7 @@ def texts_of(parsed: ParsedBlock, g: int = 0) -> dict[str, str]:
 
 
 def read_member(data: bytes) -> list[NaiveGame]:
-    most = 16 + len(data) // 256
+    most = 64 + len(data) // 1024
     lines = re.split(rb"[\r\n]", data.removeprefix(b"\xef\xbb\xbf"))
     groups: list[list[bytes]] = []
     junk = False

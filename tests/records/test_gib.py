@@ -100,9 +100,9 @@ TRAPS: dict[str, tuple[bytes, list[NaiveGame]]] = {
     "many-moves": (record(*["SKI"] * 65_535), kept(*[PASS, PASS | W] * 32_767, PASS)),
     "too-many-moves": (record(*["SKI"] * 65_536), dropped(DropReason.TOO_LARGE)),
     "too-many-games": (
-        b"\\HS\n" * 17,
+        b"\\HS\n" * 66,
         kept(handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED)
-        + kept(handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED | ParseWarning.LATER_GAME) * 15
+        + kept(handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED | ParseWarning.LATER_GAME) * 63
         + dropped(DropReason.TOO_LARGE),
     ),
 }  # fmt: skip

@@ -18,8 +18,11 @@ from kifu.records.games import Bytes, ParseWarning
 # The columns of a row of `find_games`: the member, the game's text, the end of its header, its lines of moves, ...
 MEMBER, START, STOP, HEADER_STOP, LINES, LINES_STOP, WARNINGS, DROP, COLUMNS = range(9)
 
-GAMES_ALWAYS, BYTES_PER_GAME = 16, 256
-"""A member may have this many games plus one for each 256 bytes; the rest is one more row, `TOO_LARGE`."""
+_GAMES_ALWAYS, _BYTES_PER_GAME = 64, 1024
+"""A member may have this many games plus one for each kibibyte; the rest is one more row, `TOO_LARGE`."""
+
+_SHORTEST_GAME = 4
+"""Bytes: the mark of a header, and a line break."""
 
 MOST_STONES = 9
 """The largest handicap whose stones are known."""
@@ -89,7 +92,7 @@ def _continue_game(row: npt.NDArray[np.int64], mark: int, at: Int, end: Int, sto
 def _find_in_member(data: Bytes, start: Int, stop: Int, member: Int, rows: npt.NDArray[np.int64], first: Int) -> Int:
     """Find the games of one member, whose rows begin at `first`; return the end of its rows."""
     count = first
-    most = GAMES_ALWAYS + (stop - start) // BYTES_PER_GAME
+    most = _GAMES_ALWAYS + (stop - start) // _BYTES_PER_GAME
     junk = 0
     i = skip_bom(data, start, stop)
     while i < stop:
@@ -113,6 +116,13 @@ def _find_in_member(data: Bytes, start: Int, stop: Int, member: Int, rows: npt.N
     return count
 
 
+def most_rows(start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> int:
+    """Return the most rows that `find_games` needs for members data[start:stop]."""
+    size = stop - start
+    games = np.minimum(_GAMES_ALWAYS + size // _BYTES_PER_GAME, size // _SHORTEST_GAME + 1)
+    return int(np.sum(games + 1))
+
+
 @kernel
 def find_games(
     data: Bytes,
@@ -128,7 +138,7 @@ def find_games(
         start: [K] int64, start of each member.
         stop: [K] int64, end of each member.
         drop: [K] uint8, `DropReason` of each member.
-        rows: [.., COLUMNS] int64, filled; large enough for the limits on games.
+        rows: [`most_rows`, COLUMNS] int64, filled.
 
     Returns:
         The number of rows.

@@ -40,16 +40,15 @@ def read_gib(block: RecordBlock) -> ParsedBlock:
     Each \HS at the start of a line begins a game. Its moves are the lines STO and SKI between \GS and \GE, its handicap
     stones those of the line INI. Time is linear in the bytes; memory is bounded by a few times the bytes: a game of
     more than 65,535 moves is `DropReason.TOO_LARGE`, and so is the rest of a member that has more games than its
-    bytes / 256 + 16. The first 64 KiB of a header are read.
+    bytes / 1,024 + 64. The first 64 KiB of a header are read.
     """
-    length = int(np.sum(block.stop - block.start))
-    capacity = length // _gib.BYTES_PER_GAME + (_gib.GAMES_ALWAYS + 1) * len(block)
-    rows = np.empty((capacity, _gib.COLUMNS), np.int64)
+    rows = np.empty((_gib.most_rows(block.start, block.stop), _gib.COLUMNS), np.int64)
     rows = rows[: _gib.find_games(block.data, block.start, block.stop, block.drop, rows)]
     headers = [_read_header(block.data[row[_gib.START] : row[_gib.HEADER_STOP]], row[_gib.DROP]) for row in rows]
     size = np.array([header.size for header in headers], np.int64)
     rows[(rows[:, _gib.DROP] == DropReason.KEPT) & ((size < 1) | (size > MAX_SIZE)), _gib.DROP] = DropReason.BAD_SIZE
     handicap = np.array([header.handicap for header in headers], np.int64)
+    length = int(np.sum(block.stop - block.start))
     moves, offset = np.empty(length // 4 + 1, np.uint16), np.empty(len(rows) + 1, np.int64)
     _gib.read_moves(block.data, rows, size, handicap, moves, offset)
     member = rows[:, _gib.MEMBER]

@@ -9,9 +9,7 @@ the rest, of which the text fields are made. docs/formats/ogs.md describes the f
 
 from __future__ import annotations
 
-import datetime
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -23,14 +21,15 @@ import orjson
 
 from kifu.errors import DropReason
 from kifu.point import BLACK, MAX_SIZE, WHITE
-from kifu.records import _json as j
+from kifu.records import _ogs as o
+from kifu.records._json import DEEPEST
 from kifu.records._nodes import MAX_POINTS
+from kifu.records._ogs_fields import SIDES, JsonObject, as_dict, as_number, as_text, text_fields_of
 from kifu.records._scan import BYTES_PER_GAME
 from kifu.records.assemble import text_fields
 from kifu.records.decode import decode
 from kifu.records.detect import OGS_LINES, detect
 from kifu.records.games import (
-    FIELD_LIMIT,
     FIELDS,
     NO_HANDICAP,
     TO_PLAY_UNSET,
@@ -42,7 +41,6 @@ from kifu.records.games import (
 )
 from kifu.records.sgf import as_block, read_block
 
-_Object = Mapping[str, Any]
 _Offsets = npt.NDArray[np.int64]
 
 _LETTERS = {19: "djp", 13: "dgj", 9: "ceg"}
@@ -56,25 +54,7 @@ _OLD_STARS = {2: "08", 3: "028"}
 
 _FREE_RULES = ("chinese", "ing", "nz")
 _FIXED_RULES = ("japanese", "korean", "aga")
-_KOMI = {"chinese": 7.5, "aga": 7.5, "japanese": 6.5, "korean": 6.5, "ing": 7.5, "nz": 7.0}
-"""Komi of objects without "komi"; with a handicap only its fraction counts."""
-
-_SIDES = {"black": "B+", "white": "W+"}
-_ENDINGS = {"resignation": "R", "timeout": "T", "disconnection": "F", "abandonment": "F"}
-_POINTS = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) points?")
 _CHARSET = re.compile(r"(?<![A-Za-z])CA\s*\[[^\]\\]{0,64}\]")
-_CLOCKS = {
-    "byoyomi": ("main_time", "periods", "period_time", "{}x{} byo-yomi"),
-    "canadian": ("main_time", "stones_per_period", "period_time", "{}/{} Canadian"),
-    "fischer": ("initial_time", "time_increment", "{} fischer"),
-    "simple": ("", "per_move", "{} simple"),
-    "absolute": ("total_time", ""),
-}
-"""By system of time, the names of the main time and of the numbers of the overtime, and the overtime in SGF."""
-
-_EPOCH = datetime.date(1970, 1, 1).toordinal()
-_DAY, _LAST_DAY = 86_400, 80_000
-_TOP_DAN, _TOP_KYU, _PRO_RANKS, _PRO_OFFSET = 10, 30, range(37, 46), 1000
 
 
 class _Header(NamedTuple):
@@ -120,8 +100,8 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     """
     has_lines = (detect(block) == OGS_LINES).astype(np.uint8)
     length = int(np.sum(block.stop - block.start))
-    rows = np.empty((length // BYTES_PER_GAME + (j.GAMES_ALWAYS + 1) * len(block), j.OBJECT_COLUMNS), np.int64)
-    rows = rows[: j.find_objects(block.data, block.start, block.stop, block.drop, has_lines, rows)]
+    rows = np.empty((length // BYTES_PER_GAME + (o.GAMES_ALWAYS + 1) * len(block), o.OBJECT_COLUMNS), np.int64)
+    rows = rows[: o.find_objects(block.data, block.start, block.stop, block.drop, has_lines, rows)]
     data = block.data.data
     headers = [_read_object(data, row) for row in rows.tolist()]
     played = _read_moves(block, rows, headers)
@@ -129,7 +109,7 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     uploaded = [g for g, header in enumerate(headers) if header.sgf is not None]
     if uploaded:
         played = _with_uploaded(played, uploaded, [headers[g].sgf or "" for g in uploaded], texts)
-    line = rows[:, j.LINE].astype(np.int32)
+    line = rows[:, o.LINE].astype(np.int32)
     line[played.games.block_index == 0] += block.first_line
     return ParsedBlock(
         format="ogs",
@@ -162,44 +142,44 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
     """
     text = bytearray()
     inputs = [_moves_input(row, header, text) for row, header in zip(rows.tolist(), headers)]
-    table = np.zeros((len(rows), j.GAME_COLUMNS), np.int64)
-    table[:, : j.STATUS] = inputs
-    is_array = table[:, j.KIND] == j.ARRAY
-    capacity = int(np.sum(table[is_array, j.END] - table[is_array, j.BEGIN])) // 5 + len(text) // 2 + len(rows) + 1
-    out = j.MovesOut(
+    table = np.zeros((len(rows), o.GAME_COLUMNS), np.int64)
+    table[:, : o.STATUS] = inputs
+    is_array = table[:, o.KIND] == o.ARRAY
+    capacity = int(np.sum(table[is_array, o.END] - table[is_array, o.BEGIN])) // 5 + len(text) // 2 + len(rows) + 1
+    out = o.MovesOut(
         moves=np.empty(capacity, np.uint16),
         seconds=np.empty(capacity, np.float32),
         setup=np.empty(len(text) // 2 + len(rows) + 1, np.uint16),
         setup_ply=np.empty(len(text) // 2 + len(rows) + 1, np.uint16),
         seen=np.zeros(MAX_POINTS, np.int64),
-        stack=np.empty(j.DEEPEST, np.int64),
+        stack=np.empty(DEEPEST, np.int64),
     )
-    j.read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
+    o.read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
     found = np.array([header.drop for header in headers], np.uint8)
-    drop = np.where(found != DropReason.KEPT, found, table[:, j.STATUS]).astype(np.uint8)
+    drop = np.where(found != DropReason.KEPT, found, table[:, o.STATUS]).astype(np.uint8)
     kept = drop == DropReason.KEPT
-    moves, setup = (int(table[-1, column]) if len(table) else 0 for column in (j.MOVE_END, j.SETUP_END))
+    moves, setup = (int(table[-1, column]) if len(table) else 0 for column in (o.MOVE_END, o.SETUP_END))
     first = np.array([header.first for header in headers], np.uint8)
     handicap = np.array([header.handicap for header in headers], np.int16)
-    warnings = np.array([header.warnings for header in headers], np.int64) | table[:, j.WARNINGS]
-    member = rows[:, j.MEMBER]
+    warnings = np.array([header.warnings for header in headers], np.int64) | table[:, o.WARNINGS]
+    member = rows[:, o.MEMBER]
     games = GameArrays(
-        width=(table[:, j.WIDTH] * kept).astype(np.uint8),
-        height=(table[:, j.HEIGHT] * kept).astype(np.uint8),
+        width=(table[:, o.WIDTH] * kept).astype(np.uint8),
+        height=(table[:, o.HEIGHT] * kept).astype(np.uint8),
         moves=out.moves[:moves].copy(),
-        move_offset=np.concatenate(([0], table[:, j.MOVE_END])),
+        move_offset=np.concatenate(([0], table[:, o.MOVE_END])),
         setup=out.setup[:setup].copy(),
         setup_ply=out.setup_ply[:setup].copy(),
-        setup_offset=np.concatenate(([0], table[:, j.SETUP_END])),
-        root_setup=table[:, j.ROOT_SETUP].astype(np.uint16),
+        setup_offset=np.concatenate(([0], table[:, o.SETUP_END])),
+        root_setup=table[:, o.ROOT_SETUP].astype(np.uint16),
         to_play=np.where(kept & (first == WHITE), WHITE, TO_PLAY_UNSET).astype(np.uint8),
         handicap=np.where(kept, handicap, NO_HANDICAP).astype(np.int16),
         warnings=np.where(kept, warnings, 0).astype(np.uint32),
         drop=drop,
         member=block.member[member],
         block_index=member.astype(np.int32),
-        start=rows[:, j.START].copy(),
-        stop=rows[:, j.STOP].copy(),
+        start=rows[:, o.START].copy(),
+        stop=rows[:, o.STOP].copy(),
     )
     return _Played(games, out.seconds[:moves].copy())
 
@@ -207,11 +187,11 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
 def _moves_input(row: Sequence[int], header: _Header, text: bytearray) -> tuple[int, ...]:
     """Return the input columns of `_json.read_moves` for an object, and append its letters to the text."""
     if header.drop or header.sgf is not None:
-        return (j.NOTHING,) + (0,) * (j.STATUS - 1)
+        return (o.NOTHING,) + (0,) * (o.STATUS - 1)
     if header.letters is None:
-        kind, (begin, end) = j.ARRAY, _array_of_moves(row)
+        kind, (begin, end) = o.ARRAY, _array_of_moves(row)
     else:
-        kind, begin = j.LETTERS, len(text)
+        kind, begin = o.LETTERS, len(text)
         text += header.letters.encode("utf-8", "replace")
         end = len(text)
     black = len(text)
@@ -224,10 +204,10 @@ def _moves_input(row: Sequence[int], header: _Header, text: bytearray) -> tuple[
 
 def _read_object(data: memoryview, row: Sequence[int]) -> _Header:
     """Read an object without the array of its moves."""
-    if row[j.DROP]:
-        return _DROPPED[DropReason(row[j.DROP])]
+    if row[o.DROP]:
+        return _DROPPED[DropReason(row[o.DROP])]
     begin, end = _array_of_moves(row)
-    start, stop = row[j.START], row[j.STOP]
+    start, stop = row[o.START], row[o.STOP]
     try:
         value = _parse(b"".join((data[start:begin], b"[]", data[end:stop])) if end else data[start:stop].tobytes())
     except (ValueError, RecursionError):
@@ -244,7 +224,7 @@ def _read_object(data: memoryview, row: Sequence[int]) -> _Header:
         return _Header(sgf=sgf)
     if moves is None or (isinstance(sgf, int) and sgf == 0):
         return _DROPPED[DropReason.NO_RECORD]
-    is_array = moves == [] and end and (row[j.INNER_STOP] == 0) == (owner is value)
+    is_array = moves == [] and end and (row[o.INNER_STOP] == 0) == (owner is value)
     if not is_array and not isinstance(moves, str):
         return _DROPPED[DropReason.UNREADABLE]
     return _read_game(game, None if is_array else moves)
@@ -252,7 +232,7 @@ def _read_object(data: memoryview, row: Sequence[int]) -> _Header:
 
 def _array_of_moves(row: Sequence[int]) -> tuple[int, int]:
     """Return the start and end of the array of moves of an object; 0 if it has none."""
-    inner, outer = (row[j.INNER_START], row[j.INNER_STOP]), (row[j.OUTER_START], row[j.OUTER_STOP])
+    inner, outer = (row[o.INNER_START], row[o.INNER_STOP]), (row[o.OUTER_START], row[o.OUTER_STOP])
     return inner if inner[1] else outer
 
 
@@ -264,34 +244,34 @@ def _parse(text: bytes) -> Any:
         return json.loads(text.decode("utf-8", "replace"))
 
 
-def _merge(game: _Object, outer: _Object) -> _Object:
+def _merge(game: JsonObject, outer: JsonObject) -> JsonObject:
     """Return the game with what only the object around it states."""
     merged = {**outer, **{name: value for name, value in game.items() if value is not None or name not in outer}}
-    inside, around = _dict(game.get("players")), _dict(outer.get("players"))
-    merged["players"] = {side: {**_dict(around.get(side)), **_dict(inside.get(side))} for side in _SIDES}
+    inside, around = as_dict(game.get("players")), as_dict(outer.get("players"))
+    merged["players"] = {side: {**as_dict(around.get(side)), **as_dict(inside.get(side))} for side in SIDES}
     return merged
 
 
-def _read_game(game: _Object, letters: str | None) -> _Header:
+def _read_game(game: JsonObject, letters: str | None) -> _Header:
     """Return the header of a game, whose moves are in an array unless they are given as letters."""
     get = game.get
     width, height = _size(get("width")), _size(get("height"))
     if not width or not height:
         return _DROPPED[DropReason.BAD_SIZE]
     warnings = 0 if "width" in game else int(ParseWarning.SIZE_MISSING)
-    count = _number(get("handicap"))
+    count = as_number(get("handicap"))
     handicap = NO_HANDICAP if count is None or count != int(count) or not 0 <= count < -NO_HANDICAP else int(count)
     if handicap == NO_HANDICAP and get("handicap") is not None:
         warnings |= ParseWarning.HANDICAP_TEXT
     elif handicap == 1:
         warnings |= ParseWarning.HANDICAP_ONE
-    rules = _text(get("rules"))
+    rules = as_text(get("rules"))
     white_first = get("initial_player") == "white"
     free = _is_free(game, rules)
     black = white = ""
     if "initial_state" in game:
-        state = _dict(game["initial_state"])
-        black, white = _text(state.get("black")), _text(state.get("white"))
+        state = as_dict(game["initial_state"])
+        black, white = as_text(state.get("black")), as_text(state.get("white"))
     elif handicap > 0 and not free and (stars := _fixed_stones(width, height, handicap, "ogs_import" in game)):
         black, white_first = stars, True
     else:
@@ -306,11 +286,19 @@ def _read_game(game: _Object, letters: str | None) -> _Header:
         black=black,
         white=white,
         warnings=warnings,
-        texts=_texts(game, rules, handicap),
+        texts=text_fields_of(game, rules, handicap),
     )
 
 
-def _is_free(game: _Object, rules: str) -> bool:
+def _size(value: object) -> int:
+    """Return a number of columns or rows, 19 if it is missing; 0 if it is not within 1 to 25."""
+    if value is None:
+        return 19
+    number = as_number(value)
+    return int(number) if number is not None and number == int(number) and 1 <= number <= MAX_SIZE else 0
+
+
+def _is_free(game: JsonObject, rules: str) -> bool:
     """Return whether Black places handicap stones as moves."""
     free = game.get("free_handicap_placement")
     if isinstance(free, bool):
@@ -325,140 +313,6 @@ def _fixed_stones(width: int, height: int, handicap: int, is_old: bool) -> str:
     stars = _OLD_STARS.get(handicap) if is_old else None
     stars = stars or _STARS.get(handicap, "")
     return "".join(letters[int(star) % 3] + letters[int(star) // 3] for star in stars) if letters else ""
-
-
-def _texts(game: _Object, rules: str, handicap: int) -> dict[str, str]:
-    """Return the text fields in SGF's spelling."""
-    players = _dict(game.get("players"))
-    black, white = (_dict(players.get(side)) for side in _SIDES)
-    main_time, overtime = _clock(game)
-    texts = {
-        "black": _text(black.get("username")) or _text(black.get("name")),
-        "white": _text(white.get("username")) or _text(white.get("name")),
-        "black_rank": _rank(black),
-        "white_rank": _rank(white),
-        "result": _result(game, black, white),
-        "komi": _komi(game, rules, handicap),
-        "date": _date(game),
-        "time": main_time,
-        "overtime": overtime,
-        "rules": rules,
-        "title": _text(game.get("game_name")),
-    }
-    return {name: text for name, text in texts.items() if text}
-
-
-def _dict(value: object) -> _Object:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) and len(value) <= FIELD_LIMIT else ""
-
-
-def _number(value: object) -> float | None:
-    """Return a finite number, which may be written as text; else None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = float(value[:32] if isinstance(value, str) else value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _size(value: object) -> int:
-    """Return a number of columns or rows, 19 if it is missing; 0 if it is not within 1 to 25."""
-    if value is None:
-        return 19
-    number = _number(value)
-    return int(number) if number is not None and number == int(number) and 1 <= number <= MAX_SIZE else 0
-
-
-def _spell(number: float | None) -> str:
-    return "" if number is None else f"{number:.12g}"
-
-
-def _rank(player: _Object) -> str:
-    """Return "3k", "2d" or "1p" for OGS's number: 30 is 1 dan, and 37 is 1 dan of professionals."""
-    number = _number(player.get("rank"))
-    if number is None:
-        number = _number(player.get("ranking"))
-    if number is None or not 0 <= number < 2 * _PRO_OFFSET:
-        return ""
-    is_professional = player.get("professional") or player.get("pro") or number >= _PRO_OFFSET
-    rank = int(number % _PRO_OFFSET)
-    if is_professional and rank in _PRO_RANKS:
-        return f"{rank - _PRO_RANKS.start + 1}p"
-    if number < _TOP_KYU:
-        return f"{math.ceil(_TOP_KYU - number)}k"
-    return f"{min(math.floor(number - _TOP_KYU + 1), _TOP_DAN)}d"
-
-
-def _komi(game: _Object, rules: str, handicap: int) -> str:
-    if "komi" in game:
-        return _spell(_number(game["komi"]))
-    komi = _KOMI.get((rules or "japanese").lower())
-    return _spell(komi if komi is None or handicap <= 0 else komi % 1)
-
-
-def _date(game: _Object) -> str:
-    """Return the day on which a game began, in UTC."""
-    seconds = _number(game.get("start_time"))
-    if seconds is not None and 0 < seconds < _DAY * _LAST_DAY:
-        return datetime.date.fromordinal(_EPOCH + int(seconds) // _DAY).isoformat()
-    try:
-        started = datetime.datetime.fromisoformat(_text(game.get("started")))
-        return started.astimezone(datetime.UTC).date().isoformat()
-    except (ValueError, OverflowError):
-        return ""
-
-
-def _clock(game: _Object) -> tuple[str, str]:
-    """Return main time and overtime."""
-    control = _dict(game.get("time_control"))
-    if not control and isinstance(parameters := game.get("time_control_parameters"), str):
-        try:
-            control = _dict(orjson.loads(parameters.encode("utf-8", "replace")))
-        except ValueError:
-            return "", ""
-    system = control.get("system") or control.get("time_control")
-    if not isinstance(system, str) or system not in _CLOCKS:
-        return "", ""
-    main, *overtime, form = _CLOCKS[system]
-    values = [_spell(_number(control.get(name))) for name in overtime]
-    main_time = _spell(_number(control.get(main))) if main else "0" * all(values)
-    return main_time, form.format(*values) if overtime and all(values) else ""
-
-
-def _result(game: _Object, black: _Object, white: _Object) -> str:
-    """Return RE; "" for a game that is not finished."""
-    if _text(game.get("phase")) not in ("", "finished"):
-        return ""
-    outcome = _text(game.get("outcome")).strip().lower()
-    if game.get("annulled") is True or outcome.startswith("cancel"):
-        return "Void"
-    winner = _winner(game, black, white)
-    points = _POINTS.fullmatch(outcome)
-    margin = _spell(float(points[1])) if points else ""
-    if winner == "tie" or (winner == "" and margin == "0"):
-        return "0"
-    if winner not in _SIDES:
-        return ""
-    return _SIDES[winner] + (_ENDINGS.get(outcome, "") if margin in ("", "0") else margin)
-
-
-def _winner(game: _Object, black: _Object, white: _Object) -> str:
-    """Return "black", "white" or "tie"; "" if unknown."""
-    winner = game.get("winner")
-    if isinstance(winner, str):
-        return winner.lower()
-    if isinstance(winner, int) and not isinstance(winner, bool) and winner > 0:
-        for side, player in zip(_SIDES, (black, white)):
-            if winner in (game.get(f"{side}_player_id"), player.get("id"), game.get(side)):
-                return side
-    lost = [game.get(f"{side}_lost") is True for side in _SIDES]
-    return "" if lost[0] == lost[1] else "white" if lost[0] else "black"
 
 
 def _with_uploaded(

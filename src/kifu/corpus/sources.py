@@ -22,14 +22,15 @@ from blake3 import blake3
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.files import hash_file, utf8_name
+from kifu.files import hash_bytes, utf8_name
+from kifu.records._sevenzip import open_volumes, volume_paths
 from kifu.records._store import CHANGED
 from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import RecordBlock
 from kifu.records.left_out import LeftOut
-from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below
+from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below, open_file
 from kifu.records.splitting import BLOCK_BYTES, split_blocks
 
 _SMALL_BYTES = 8 << 20
@@ -76,7 +77,7 @@ class Source:
 def _version(path: AnyPath) -> tuple[int, ...] | None:
     with suppress(OSError):
         if isinstance(path, Path) and path.is_file():
-            return file_version(path.stat())
+            return tuple(part for volume in volume_paths(path) for part in file_version(Path(volume).stat()))
     return None
 
 
@@ -234,7 +235,7 @@ def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
     try:
         is_folder = path.is_dir()
         loose = list(_loose_shards(list_directory(path).records)) if is_folder else []
-        small = is_folder or path.stat().st_size < _SMALL_BYTES
+        small = is_folder or sum(volume.stat().st_size for volume in volume_paths(path)) < _SMALL_BYTES
     except OSError:
         loose, small = [], True
     if loose:
@@ -351,7 +352,7 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     def shard_fingerprint(self, shard: AnyPath) -> Any:
         """Return path, size and times: a change within a nanosecond that keeps the size goes unnoticed."""
         try:
-            return [str(shard), etag(shard)]
+            return [str(shard), *map(etag, volume_paths(shard))]
         except OSError as error:
             raise SourceError(f"{shard}: {error.strerror}") from None
 
@@ -361,7 +362,8 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
                 return (
                     {"blake3": open_catalogue(item).digest()} if isinstance(item, Path) and is_catalogue(item) else {}
                 )
-            return {"bytes": item.stat().st_size, "blake3": hash_file(item)}
+            with open_file(item) as file, open_volumes(item, file) as volumes:
+                return {"bytes": volumes.size, "blake3": hash_bytes(volumes.readinto).hexdigest()}
         except OSError as error:
             raise SourceError(f"{item}: {error.strerror}") from None
 

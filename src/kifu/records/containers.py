@@ -22,6 +22,7 @@ import numpy as np
 
 from kifu.errors import DropReason, SourceError
 from kifu.records._remote import RemoteFile
+from kifu.records._sevenzip import MAGIC, count_sevenzip_blocks, open_volumes, sevenzip_blocks
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
@@ -148,13 +149,22 @@ def _is_directory(path: AnyPath) -> bool:
 
 
 def _file_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
-    head = file.read(4)
+    head = file.read(len(MAGIC))
     file.seek(0)
-    if head in _ZIP_MAGIC:
+    if head[:4] in _ZIP_MAGIC:
         found = zip_blocks(str(path), _any_position(file), block_bytes, first=first)
+    elif head == MAGIC:
+        found = _sevenzip_blocks(path, file, block_bytes, first)
     else:
         found = islice(_stream_blocks(path, file, block_bytes), first, None)
     yield from map(keep_records, found)
+
+
+def _sevenzip_blocks(
+    path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int, first: int
+) -> Iterator[RecordBlock]:
+    with open_volumes(path, file) as volumes:
+        yield from sevenzip_blocks(str(path), volumes, block_bytes, first=first)
 
 
 def _any_position(file: LocalFile | RemoteFile) -> ZipFile:
@@ -220,8 +230,12 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
         if _is_directory(path):
             return 1, False
         with open_file(path) as file:
-            if file.read(4) in _ZIP_MAGIC:
+            head = file.read(len(MAGIC))
+            if head[:4] in _ZIP_MAGIC:
                 return count_zip_blocks(_any_position(file), block_bytes), True
+            if head == MAGIC:
+                with open_volumes(path, file) as volumes:
+                    return count_sevenzip_blocks(volumes, block_bytes), False
             file.seek(0)
             stream, compression = open_stream(file)
             data = np.empty(max(block_bytes, HEADER), np.uint8)

@@ -68,7 +68,7 @@ def split_block(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
     if (counts[:, :2].sum(0) <= limits[:2]).all() and (len(block) == 0 or counts[:, 2].max() <= block_bytes):
         yield block
         return
-    for first, last in _groups(counts, limits):
+    for first, last in groups(counts, limits):
         part = block.part(first, last)
         if last - first > 1 or (counts[first] <= limits).all():
             yield part
@@ -80,7 +80,7 @@ def split_block(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
             yield part
 
 
-def _groups(counts: npt.NDArray[np.int64], limits: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def groups(counts: npt.NDArray[np.int64], limits: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows whose sums are within the limits, or of one row. counts: [K, C]; limits: [C]."""
     ends = np.concatenate([np.zeros((1, counts.shape[1]), np.int64), np.cumsum(counts, axis=0)])
     first = 0

@@ -37,7 +37,7 @@ MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "tygem": lambda _: TYGEM,
     "gib": lambda _: GIB,
     "ngf": lambda _: NGF,
-    **{kind: functools.partial(files.container_fuzzer, kind) for kind in ("zip", "tar", "compressed")},
+    **{kind: functools.partial(files.container_fuzzer, kind) for kind in ("zip", "tar", "7z", "compressed")},
     "catalogue": files.catalogue_fuzzer,
     "catalogue-folder": files.catalogue_folder_fuzzer,
     **{name.partition("@")[0]: functools.partial(files.dataset_fuzzer, name) for name in FORMATS},

@@ -11,6 +11,7 @@ import lzma
 import random
 import re
 import shutil
+import struct
 import zipfile
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import kifu
+import sevenzips
 from catalogues import GAMES, table, write_catalogue
 from evaluators import reported, scripted_engine
 from example_sets import layout_for, random_batch
@@ -44,7 +46,7 @@ from kifu.recipes.kgs_index import parse_index
 from kifu.recipes.schema import load_recipe, load_training, recipe_names
 from naive_dat import random_file
 from nets import tiny_net
-from record_samples import OLF_LINE, TAIL, TYGEM_LINE, one_member_zip, small_archives, tar_entry
+from record_samples import OLF_LINE, SGF, TAIL, TYGEM_LINE, one_member_zip, small_archives, tar_entry
 
 Files = dict[str, bytes]
 
@@ -111,8 +113,22 @@ COMPRESSIONS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 RECORD_NAMES = ("a.sgf", "b.olf", "c.index", "d", "tygem.txt")
 
 
+def damaged_sevenzip(draw: random.Random, name: str, record: bytes) -> bytes:
+    """Return a 7z archive with a damaged header or content, but with the right checksum of its header."""
+    data = sevenzips.made(
+        [(name, record), ("b.sgf", SGF)], draw.choice(list(sevenzips.codecs().values())), plain_header=True
+    )
+    (begin,) = struct.unpack_from("<Q", data, 12)
+    content, header = data[32 : 32 + begin], data[32 + begin :]
+    if draw.random() < 0.2:
+        content = mutant(draw, content)
+    if draw.random() < 0.8:
+        header = mutant(draw, header)
+    return sevenzips.encoded(header) if draw.random() < 0.2 else sevenzips.packed_with(header, content)
+
+
 def container_fuzzer(kind: str, folder: Path) -> Fuzzer:
-    """Return the fuzzer of archives of a kind ("zip", "tar", "compressed"), of which some members are damaged, too."""
+    """Return the fuzzer of archives of a kind (zip, tar, 7z, compressed), of which some members are damaged, too."""
 
     def make(draw: random.Random) -> Files:
         name = draw.choice(RECORD_NAMES)
@@ -123,6 +139,8 @@ def container_fuzzer(kind: str, folder: Path) -> Fuzzer:
             changes = ((draw.randrange(512), draw.randbytes(draw.randint(1, 8))),) if draw.random() < 0.5 else ()
             data, path = tar_entry(name.encode(), record, draw.choice((b"0", b"x", b"g", b"L", b"5")), changes), "a.tar"
             data += TAIL
+        elif kind == "7z":
+            data, path = damaged_sevenzip(draw, name, record), "a.7z"
         else:
             suffix = draw.choice(list(COMPRESSIONS))
             archive = draw.choice((small_archives()["tar"], record))

@@ -22,12 +22,18 @@ Member = tuple[str, bytes | None]
 """Name and content; None for a directory."""
 
 
-def made(members: Iterable[tuple[str, bytes]], filters: Sequence[dict[str, Any]] | None = None, **options: Any) -> bytes:
-    """Return an archive by py7zr."""
+def made(
+    members: Iterable[tuple[str, bytes]],
+    filters: Sequence[dict[str, Any]] | None = None,
+    *,
+    plain_header: bool = False,
+    **options: Any,
+) -> bytes:
+    """Return an archive by py7zr. Its header is packed unless `plain_header` is set."""
     target = io.BytesIO()
     with py7zr.SevenZipFile(target, "w", filters=filters, **options) as archive:
-        if options.get("header_encryption"):
-            archive.set_encrypted_header(True)
+        archive.set_encoded_header_mode(not plain_header)
+        archive.set_encrypted_header(options.get("header_encryption", False))
         for name, data in members:
             archive.writestr(data, name)
     return target.getvalue()

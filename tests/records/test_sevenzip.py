@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ from kifu.execution.executor import ThreadExecutor
 from kifu.files import hash_file
 from kifu.records import _sevenzip
 from kifu.records.containers import blocks, count_blocks, find_containers
-from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath, as_path
+from marks import slow
 from sevenzips import (
     COPY,
     LZMA2,
@@ -67,13 +68,12 @@ def put(folder: Path, data: bytes, name: str = "games.7z") -> Path:
 
 
 def refusal(path: Path) -> str:
-    """Return the error of reading, without the path; "" if there is none."""
-    try:
+    """Return the error of reading, without the path."""
+    with pytest.raises(SourceError) as raised:
         read(path)
-    except SourceError as error:
-        assert str(error).isprintable()
-        return str(error).removeprefix(f"{path}: ")
-    return ""
+    message = str(raised.value)
+    assert message.isprintable()
+    return message.removeprefix(f"{path}: ")
 
 
 @pytest.mark.parametrize("name", ["Pro2.7z", "made-lzma1-x86.7z"])
@@ -91,7 +91,7 @@ def test_samples_match_their_references(shared: Path, name: str) -> None:
     assert digest.hexdigest() == reference["sha256_of_name0digest_in_order"]
     games = list(kifu.read(shared / "data/formats/7z" / name))
     assert len(games) == len(rows)
-    assert all(game.drop is None and len(game.moves) for game in games)
+    assert all(not game.drop and len(game.moves) for game in games)
 
 
 METHODS = ["lzma", "lzma2", "bcj+lzma", "bcj+lzma2", "delta+lzma2", "ppmd", "bzip2", "bcj+bzip2", "deflate", "zstd"]
@@ -104,6 +104,17 @@ def test_all_methods(tmp_path: Path, method: str) -> None:
     expected = [(k, name, data, 0) for k, (name, data) in enumerate(members + GAMES)]
     assert read(path) == expected
     assert read(path, 5000) == expected
+
+
+def test_damaged_ppmd_is_an_error(tmp_path: Path) -> None:
+    """Its decoder crashes on some damaged data, so it runs in a process of its own."""
+    data = made(GAMES, codecs()["ppmd"], plain_header=True)
+    for seed in range(4):
+        draw = random.Random(seed)
+        damaged = bytearray(data)
+        for at in draw.choices(range(40, 1000), k=3):
+            damaged[at] ^= draw.randrange(1, 256)
+        assert refusal(put(tmp_path, bytes(damaged))).startswith("the 7z is damaged")
 
 
 def test_each_method_is_tested() -> None:
@@ -146,7 +157,15 @@ def test_archives_without_records(tmp_path: Path) -> None:
 
 
 def test_names_are_never_paths(tmp_path: Path) -> None:
-    names = ["../../x.sgf", "/etc/x.sgf", "C:\\x.sgf", "a/../a.sgf", "\u56f2\u7881.sgf", "\ud800.sgf", "x" * 70_000 + ".sgf"]
+    names = [
+        "../../x.sgf",
+        "/etc/x.sgf",
+        "C:\\x.sgf",
+        "a/../a.sgf",
+        "\u56f2\u7881.sgf",
+        "\ud800.sgf",
+        "x" * 70_000 + ".sgf",
+    ]
     path = put(tmp_path, handmade([(name, SGF) for name in [*names, "same.sgf", "same.sgf"]]))
     found = [row[1] for row in read(path)]
     assert found[:3] == ["../../x.sgf", "/etc/x.sgf", "C:/x.sgf"]
@@ -207,24 +226,22 @@ def test_truncated_archives_are_refused(tmp_path: Path) -> None:
 
 def test_damage_is_one_line(tmp_path: Path) -> None:
     data = made(GAMES[:2])
-    for at in range(6, len(data)):
-        message = refusal(put(tmp_path, data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]))
-        assert message.startswith(("the 7z is ", "version 85 of 7z ")) or at == 7, at  # byte 7: the minor version
+    expected = read(put(tmp_path, data))
+    refused = 0
+    for at in range(8, len(data)):  # after the minor version
+        path = put(tmp_path, data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+        try:
+            assert read(path) == expected  # the end mark of LZMA2 is not needed
+        except SourceError as error:
+            refused += str(error).startswith(f"{path}: the 7z is damaged")
+    assert refused > len(data) - 40
+    assert refusal(put(tmp_path, data[:6] + b"\1" + data[7:])) == "version 1 of 7z is not supported"
     plain = handmade(GAMES[:3])
     at = plain.index(GAMES[1][1])
     path = put(tmp_path, plain[:at] + b"x" + plain[at + 1 :])
-    found = [block.name(k) for block in _until_damage(path) for k in range(len(block))]
-    assert found == ["games/000.sgf"]
+    (block,) = islice(blocks(path), 1)
+    assert [block.name(k) for k in range(len(block))] == ["games/000.sgf"]
     assert refusal(path) == "the 7z is damaged: games/001.sgf does not match its checksum"
-
-
-def _until_damage(path: Path) -> list[RecordBlock]:
-    """Return the blocks before the damage."""
-    found = []
-    with pytest.raises(SourceError):
-        for block in blocks(path):
-            found.append(block)
-    return found
 
 
 HUGE = 1 << 60
@@ -248,17 +265,20 @@ def bombs() -> dict[str, tuple[bytes, str]]:
         "folders": (packed_with(b"\1\4\7\x0b" + number(HUGE)), "the number 1,152,921,504,606,846,976"),
         "streams": (packed_with(b"\1\4\6\0" + number(1 << 22) + b"\x09"), "its header is cut off"),
         "members of a folder": (
-            packed_with(b"\1\4" + streams([0], [(COPY, 0, [])])[:-4] + b"\x0d" + number(HUGE) + b"\0\0\0"),
+            packed_with(b"\1\4" + streams([0], [(COPY, 0, [])])[:-4] + number(HUGE) + b"\0\0\0"),
             "more than 8,388,608 members",
         ),
-        "dictionary": (packed(lzma2, 1 << 40, [1 << 40]), "requires 4,095 MiB of memory, the limit is 512 MiB"),
+        "dictionary": (
+            packed(lzma2, 1 << 40, [9, (1 << 40) - 9]),
+            "requires 4,096 MiB of memory, the limit is 512 MiB",
+        ),
         "model": (packed(ppmd, 100, [100]), "requires 4,095 MiB of memory, the limit is 512 MiB"),
         "header": (
             packed_with(b"\x17" + streams([9], [(LZMA2 + b"\x18", HUGE, [HUGE])]), bytes(9)),
             "the header of the 7z has 1,152,921,504,606,846,976 bytes, the limit is 67,108,864",
         ),
-        "member": (packed(LZMA2 + b"\x18", 2 << 20, [1 << 20, 1 << 20], zeros), "ends too early"),
-        "large member": (packed(LZMA2 + b"\x18", HUGE + 9, [HUGE, 9], zeros), "ends too early"),
+        "member": (packed(LZMA2 + b"\x18", 2 << 20, [1 << 20, 1 << 20], zeros), "cannot be unpacked"),
+        "large member": (packed(LZMA2 + b"\x18", HUGE + 9, [HUGE, 9], zeros), "cannot be unpacked"),
         "header in itself": (packed_with(b"\x17" * 40), "an entry of type 23 in place of"),
     }
 
@@ -270,8 +290,8 @@ def test_claims_are_checked(tmp_path: Path, name: str) -> None:
 
 
 def test_zeros_are_fed_to_ppmd_for_a_bounded_time(tmp_path: Path) -> None:
-    """Its decoder goes on with zeros once the data ends."""
-    content = made([("a.sgf", SGF)], codecs()["ppmd"])
+    """Its decoder is given zeros once the data ends."""
+    content = made([("a.sgf", SGF)], codecs()["ppmd"], plain_header=True)
     packed = content[32 : content.index(b"\1\4\6")]
     coder = PPMD + struct.pack("<BL", 6, 1 << 20)
     described = streams([len(packed)], [(coder, 1 << 40, [1 << 28, (1 << 40) - (1 << 28)])])
@@ -305,7 +325,7 @@ def peak_of(path: Path, small: Path) -> tuple[int, int]:
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("method", ["lzma2", "bcj+lzma", "bzip2", "deflate", "zstd", "ppmd"])
+@pytest.mark.parametrize("method", ["zstd", *slow("lzma2", "bcj+lzma", "bzip2", "deflate", "ppmd")])
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path, method: str) -> None:
     small = put(tmp_path, made(GAMES, codecs()[method]), "small.7z")
     piece = bytes(8 << 20)
@@ -315,6 +335,7 @@ def test_memory_does_not_grow_with_the_archive(tmp_path: Path, method: str) -> N
     assert grown < 80
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 def test_memory_for_many_members(tmp_path: Path) -> None:
     """A small archive, whose header unpacks to 12 MB."""
@@ -347,14 +368,14 @@ def test_every_command_reads_7z(tmp_path: Path) -> None:
     folder.mkdir()
     put(folder, path.read_bytes())
     (folder / "loose.sgf").write_bytes(SGF)
-    assert [game.member for game in kifu.read(folder)][:2] == ["loose.sgf", "games/000.sgf"]
+    assert [game.name for game in kifu.read(folder)][:2] == ["loose.sgf", "games/000.sgf"]
 
 
 def test_without_py7zr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path, made(GAMES))
     monkeypatch.setitem(sys.modules, "py7zr.compressor", None)
     done = run("ingest", path, "-o", tmp_path / "games.parquet")
-    assert (done.code, done.err) == (2, ["kifu: py7zr is required: pip install 'kifu[7z]'"])
+    assert (done.code, done.err[-1:]) == (2, ["kifu: py7zr is required: pip install 'kifu[7z]'"])
 
 
 def test_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,15 +388,14 @@ def test_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         parts = volumes(made(GAMES), count)
         (path, *_) = [put(tmp_path, part, f"{count}.7z.{k + 1:03}") for k, part in enumerate(parts)]
         shards = list(sources.archive_shards(path))
-        assert len(shards) == 8
+        assert len(shards) == 5
         reader = sources.ShardReader()
         found = [[block.name(k) for block in reader.read(shard) for k in range(len(block))] for shard in shards]
-        assert sum(found, []) == [name for name, _ in GAMES]
-        middle = [block.name(k) for block in sources.ShardReader().read(shards[4]) for k in range(len(block))]
-        assert middle == found[4] != []
+        assert [*chain(*found)] == [name for name, _ in GAMES]
+        middle = [block.name(k) for block in sources.ShardReader().read(shards[2]) for k in range(len(block))]
+        assert middle == found[2] != []
 
 
-@pytest.mark.network
 def test_remote(tmp_path: Path) -> None:
     data = made(GAMES)
     expected = read(put(tmp_path, data))

@@ -2,7 +2,8 @@
 
 py7zr brings the decoders. Its own extraction is not used: it keeps the packed bytes of a whole archive in memory, and
 refuses archives with names that would be unsafe as paths. Here a decoder is fed only as it needs input, so that memory
-is bounded by the block, by `DECODER_LIMIT` and by the limits on headers. No thread is started.
+is bounded by the block, by `DECODER_LIMIT` and by the limits on headers. No thread is started; PPMd
+runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +25,7 @@ from isal import isal_zlib
 from kifu.errors import DropReason, SourceError, first_line, missing_extras, printable
 from kifu.files import utf8_name
 from kifu.kernel import kernel
+from kifu.records._ppmd import PpmdProcess
 from kifu.records._remote import RemoteFile
 from kifu.records._sevenzip_header import (
     ENCODED_HEADER,
@@ -38,7 +40,7 @@ from kifu.records._sevenzip_header import (
     read_streams,
 )
 from kifu.records._store import StoreError
-from kifu.records.detect import count_kinds, is_record_member
+from kifu.records.detect import LINK, count_kinds, is_record_member
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
 from kifu.records.paths import AnyPath, LocalFile, as_path, open_file
 from kifu.records.splitting import groups
@@ -102,6 +104,12 @@ class _FolderStream:
         self._buffer = self._piece = memoryview(b"")
         self.position = 0
 
+    def close(self) -> None:
+        """End the process of the decoder, if it has one."""
+        for decoder in self._decoder.chain:
+            if isinstance(decoder, PpmdProcess):
+                decoder.close()
+
     def read_into(self, view: memoryview) -> None:
         """Fill a buffer. Raises SevenZipError."""
         filled = 0
@@ -118,7 +126,7 @@ class _FolderStream:
     def _unpack(self, limit: int) -> memoryview:
         """Return the next bytes, at most `limit`."""
         while not self._piece:
-            # More than the rest would make decoders without an end mark go on with what they have left.
+            # More than the rest would make decoders without an end mark invent bytes.
             size = min(_PIECE, self._size - self._unpacked)
             try:
                 piece = self._decoder.decompress(self, size)
@@ -129,7 +137,7 @@ class _FolderStream:
             self._piece = memoryview(piece)
             self._unpacked += len(piece)
             self._is_full = len(piece) > max(size - _HELD_BACK, 0)
-            if not self._left and not self._is_full:
+            if not self._left and not self._is_full and not (piece and self._is_bounded):
                 self._empty_feeds += 1
             if self._empty_feeds > _EMPTY_FEEDS:
                 raise damaged("the packed data of a member ends too early")
@@ -170,9 +178,10 @@ def _make_decoder(folder: Folder, sizes: Sequence[int], packed: int) -> Any:
     if memory > DECODER_LIMIT:
         limit = DECODER_LIMIT >> 20
         raise SevenZipError(f"unpacking the 7z requires {memory >> 20:,} MiB of memory, the limit is {limit:,} MiB")
+    ppmd = [k for k, coder in enumerate(folder.coders) if coder.method == _PPMD]
     coders = [
         {
-            "method": coder.method,
+            "method": _COPY if coder.method == _PPMD else coder.method,
             "properties": coder.properties,
             "numinstreams": coder.inputs,
             "numoutstreams": coder.outputs,
@@ -180,12 +189,17 @@ def _make_decoder(folder: Folder, sizes: Sequence[int], packed: int) -> Any:
         for coder in folder.coders
     ]
     try:
-        return SevenZipDecompressor(coders, packed, list(sizes), None)
+        decoder = SevenZipDecompressor(coders, packed, list(sizes), None)
     except MemoryError:
         raise
-    except Exception as error:  # the errors of all decoders, and asserts
+    except Exception:  # the errors of all decoders, and asserts
+        decoder = None
+    if decoder is None or ppmd not in ([], [0]):
         methods = ", ".join(coder.method.hex() for coder in folder.coders)
-        raise SevenZipError(f"the 7z uses compression methods that are not supported ({methods})") from error
+        raise SevenZipError(f"the 7z uses compression methods that are not supported ({methods})")
+    if ppmd:
+        decoder.chain[0] = PpmdProcess(folder.coders[0].properties or b"")
+    return decoder
 
 
 def _is_encrypted(folder: Folder) -> bool:
@@ -238,7 +252,8 @@ def _unpack_header(file: SevenZipFile, header: Bytes) -> Bytes:
     if size > HEADER_LIMIT:
         raise SevenZipError(f"the header of the 7z has {size:,} bytes, the limit is {HEADER_LIMIT:,}")
     unpacked = np.empty(size, np.uint8)
-    _FolderStream(file, streams, 0).read_into(unpacked.data)
+    with closing(_FolderStream(file, streams, 0)) as stream:
+        stream.read_into(unpacked.data)
     if streams.member_checksum[0] not in (-1, isal_zlib.crc32(unpacked)):
         raise damaged("its header does not match its checksum")
     return unpacked
@@ -259,7 +274,7 @@ class _Records(NamedTuple):
         member: [R] int64. The ordinals of the records.
         size: [R] int64. Their sizes, 0 for those that are too large.
         is_large: [R] bool. Those that are too large.
-        others: The ordinals of all other files.
+        others: The ordinals of all other files, and of links.
         blocks: The first record of each block, and the number after its last. If there are only other files, a block
             without records counts them.
     """
@@ -278,7 +293,7 @@ def _find_records(file: SevenZipFile, block_bytes: int) -> _Records | None:
         return None
     is_record = listing.is_file.copy()
     _are_records(listing.names, listing.name_begin, is_record)
-    member, others = np.flatnonzero(is_record), np.flatnonzero(listing.is_file & ~is_record)
+    member, others = np.flatnonzero(is_record), np.flatnonzero((listing.is_file & ~is_record) | listing.is_link)
     sizes = np.append(listing.streams.members[:, 2], 0)[listing.stream[member]]
     is_large = sizes > MEMBER_LIMIT
     sizes[is_large] = 0
@@ -307,13 +322,13 @@ def sevenzip_blocks(source: str, file: SevenZipFile, block_bytes: int, *, first:
         raise SourceError(f"{source}: {error}") from None
     if records is None:
         return
-    reader = _Reader(file, records)
-    for begin, stop in records.blocks[first:]:
-        block, reason = reader.read_block(source, begin, stop)
-        if len(block) or block.left_out:
-            yield block
-        if reason:
-            raise SourceError(f"{source}: {reason}")
+    with closing(_Reader(file, records)) as reader:
+        for begin, stop in records.blocks[first:]:
+            block, reason = reader.read_block(source, begin, stop)
+            if len(block) or block.left_out:
+                yield block
+            if reason:
+                raise SourceError(f"{source}: {reason}")
 
 
 def count_sevenzip_blocks(file: SevenZipFile, block_bytes: int) -> int:
@@ -331,6 +346,11 @@ class _Reader:
         self._file, self._records = file, records
         self._folder = -1
         self._stream: _FolderStream | None = None
+
+    def close(self) -> None:
+        """Close the current folder."""
+        if self._stream is not None:
+            self._stream.close()
 
     def read_block(self, source: str, begin: int, stop: int) -> tuple[RecordBlock, str]:
         """Return records `begin` to `stop` - 1, or those of them before the first damage, and its reason."""
@@ -356,7 +376,9 @@ class _Reader:
         first = records.member[begin] if begin else 0
         last = records.member[stop] if stop < len(records.member) else len(records.listing.is_file)
         at = np.searchsorted(records.others, [first, last])
-        return count_kinds(records.listing.name(k) for k in records.others[at[0] : at[1]].tolist())
+        others, is_link = records.others[at[0] : at[1]], records.listing.is_link
+        kinds = count_kinds(records.listing.name(k) for k in others[~is_link[others]].tolist())
+        return kinds + Counter({LINK: int(is_link[others].sum())})
 
     def _read_record(self, k: int, target: Bytes) -> None:
         """Fill in the content of a record. Raises SevenZipError."""
@@ -366,6 +388,8 @@ class _Reader:
         row = int(listing.stream[self._records.member[k]])
         folder, begin, _ = streams.members[row].tolist()
         if self._stream is None or self._folder != folder:
+            self.close()
+            self._stream = None
             self._folder, self._stream = folder, _FolderStream(self._file, streams, folder)
         self._stream.skip_to(begin)
         self._stream.read_into(target.data)

@@ -361,6 +361,7 @@ class Listing:
         names: UTF-8, each name ends with a NUL.
         name_begin: [K + 1] int64. The name of member k is names[name_begin[k]:name_begin[k + 1] - 1].
         is_file: [K] bool. False for directories and symbolic links.
+        is_link: [K] bool. Symbolic links.
         stream: [K] int64. Row in `Streams.members`, -1 if the member is empty.
     """
 
@@ -368,6 +369,7 @@ class Listing:
     names: Bytes
     name_begin: npt.NDArray[np.int64]
     is_file: npt.NDArray[np.bool_]
+    is_link: npt.NDArray[np.bool_]
     stream: npt.NDArray[np.int64]
 
     def name(self, k: int) -> bytes:
@@ -400,7 +402,7 @@ def _listing(streams: Streams, count: int, properties: dict[int, Cursor]) -> Lis
     is_empty = properties[_EMPTY_STREAMS].bits(count) if _EMPTY_STREAMS in properties else np.zeros(count, np.bool_)
     if count - int(is_empty.sum()) != len(streams.members):
         raise damaged(f"its header has {count - is_empty.sum():,} members for {len(streams.members):,} contents")
-    is_file = ~is_empty
+    is_file, is_link = ~is_empty, np.zeros(count, np.bool_)
     if _EMPTY_FILES in properties:
         is_file[is_empty] = properties[_EMPTY_FILES].bits(int(is_empty.sum()))
     if _ATTRIBUTES in properties:
@@ -409,8 +411,8 @@ def _listing(streams: Streams, count: int, properties: dict[int, Cursor]) -> Lis
         cursor.require(cursor.number(), 0)  # not in another stream
         attributes = np.zeros(count, np.uint32)
         attributes[is_defined] = cursor.take(4 * int(is_defined.sum())).view("<u4")
-        is_file &= ((attributes & _UNIX_MODE) == 0) | (attributes >> 28 != _LINK_MODE)
-    return Listing(streams, names, name_begin, is_file, np.where(is_empty, -1, np.cumsum(~is_empty) - 1))
+        is_link = ((attributes & _UNIX_MODE) != 0) & (attributes >> 28 == _LINK_MODE)
+    return Listing(streams, names, name_begin, is_file & ~is_link, is_link, np.where(is_empty, -1, np.cumsum(~is_empty) - 1))
 
 
 def _read_names(count: int, properties: dict[int, Cursor]) -> tuple[Bytes, npt.NDArray[np.int64]]:

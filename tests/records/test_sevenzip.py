@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import Counter
 from itertools import chain, islice
 from pathlib import Path
 
@@ -143,6 +144,8 @@ def test_members_that_are_not_records_count(tmp_path: Path, solid: bool) -> None
     path = put(tmp_path, handmade(members, solid=solid))
     for block_bytes in (1, 100, 1 << 20):
         assert read(path, block_bytes) == expected
+        left_out = sum((block.left_out for block in blocks(path, block_bytes=block_bytes)), Counter())
+        assert left_out == {".md": 2, "AppleDouble": 1}
         count = count_blocks(path, block_bytes=block_bytes)
         assert count == (len(list(blocks(path, block_bytes=block_bytes))), False)
         for first in range(count[0] + 2):
@@ -154,6 +157,8 @@ def test_archives_without_records(tmp_path: Path) -> None:
     for data in (packed_with(b""), handmade([]), handmade([("a", None), ("b.sgf", None)]), made([])):
         assert read(put(tmp_path, data)) == []
     assert count_blocks(put(tmp_path, made([]))) == (0, False)
+    (block,) = blocks(put(tmp_path, handmade([("README.md", b"text")])))
+    assert (len(block), block.left_out) == (0, {".md": 1})
 
 
 def test_names_are_never_paths(tmp_path: Path) -> None:
@@ -181,6 +186,7 @@ def test_links_are_left_out(tmp_path: Path) -> None:
     attributes = struct.pack("<2L", 0o120777 << 16 | 0x8000, 0o100644 << 16 | 0x8000)
     path = put(tmp_path, handmade([("link.sgf", b"a.sgf"), ("a.sgf", SGF)], more=entry(0x15, b"\1\0" + attributes)))
     assert read(path) == [(1, "a.sgf", SGF, 0)]
+    assert [block.left_out for block in blocks(path)] == [{"link": 1}]
     some = entry(0x15, b"\0\x40\0" + attributes[:4])  # of the second member only
     assert [row[1] for row in read(put(tmp_path, handmade([("a.sgf", SGF), ("b.sgf", SGF)], more=some)))] == ["a.sgf"]
 

@@ -412,7 +412,9 @@ def _listing(streams: Streams, count: int, properties: dict[int, Cursor]) -> Lis
         attributes = np.zeros(count, np.uint32)
         attributes[is_defined] = cursor.take(4 * int(is_defined.sum())).view("<u4")
         is_link = ((attributes & _UNIX_MODE) != 0) & (attributes >> 28 == _LINK_MODE)
-    return Listing(streams, names, name_begin, is_file & ~is_link, is_link, np.where(is_empty, -1, np.cumsum(~is_empty) - 1))
+    return Listing(
+        streams, names, name_begin, is_file & ~is_link, is_link, np.where(is_empty, -1, np.cumsum(~is_empty) - 1)
+    )
 
 
 def _read_names(count: int, properties: dict[int, Cursor]) -> tuple[Bytes, npt.NDArray[np.int64]]:

@@ -70,7 +70,8 @@ OTHER_BYTES = 32
 """Maximum bytes of an entry of `list_other`."""
 
 OTHER, OTHER_LINK, OTHER_SPECIAL, _SYSTEM = (ord(c) for c in "olsm")
-_REASONS = {b"l": "link", b"s": "special", b"m": "AppleDouble"}
+LINK = "link"
+_REASONS = {b"l": LINK, b"s": "special", b"m": "AppleDouble"}
 _LONGEST_KIND = 13  # bytes of an extension with its dot, see _EXTENSION
 
 _JUNK_LIMIT = 64 << 10

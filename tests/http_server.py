@@ -24,6 +24,7 @@ class Request:
     path: str
     range: str | None
     headers: dict[str, str]
+    client: object
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -32,7 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         site = self.server.site
-        site.requests.append(Request(self.path, self.headers["Range"], dict(self.headers)))
+        site.requests.append(Request(self.path, self.headers["Range"], dict(self.headers), self.client_address))
         body = site.files.get(self.path)
         fault = next(site.faults.get(self.path, iter(())), None)
         if fault:
@@ -70,10 +71,14 @@ Fault = Callable[[_Handler, bytes], None]
 
 @dataclass
 class Site:
-    """A running server. files: body by path. faults: replacements of the next responses for a path."""
+    """A running server.
+
+    files: body by path. versions: ETag or Last-Modified by path. faults: replacements of the next responses for a path.
+    """
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     faults: dict[str, Iterator[Fault]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     sent: int = 0
@@ -114,12 +119,16 @@ def serving(server: ThreadingTCPServer, closing: threading.Event) -> Iterator[No
 
 def serve(handler: _Handler, body: bytes) -> None:
     """Respond correctly."""
-    match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "")
+    version = handler.server.site.versions.get(handler.path, "")
+    is_wanted = handler.headers["If-Range"] in (None, version)
+    match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "") if is_wanted else None
     begin = int(match[1]) if match else 0
     if begin and begin >= len(body):
         handler.start(416, {"Content-Range": f"bytes */{len(body)}", "Content-Length": 0})
         return
     headers: dict[str, object] = {"Content-Length": len(body) - begin}
+    if version:
+        headers["ETag" if version.endswith('"') else "Last-Modified"] = version
     if match:
         headers["Content-Range"] = f"bytes {begin}-{len(body) - 1}/{len(body)}"
     handler.start(206 if match else 200, headers)
@@ -150,6 +159,8 @@ def half_then(end: Callable[[_Handler, bytes], None]) -> Fault:
         match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "")
         begin = int(match[1]) if match else 0
         headers: dict[str, object] = {"Content-Length": len(body) - begin}
+        if version := handler.server.site.versions.get(handler.path):
+            headers["ETag"] = version
         if match:
             headers["Content-Range"] = f"bytes {begin}-{len(body) - 1}/{len(body)}"
         handler.start(206 if match else 200, headers)

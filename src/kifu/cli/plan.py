@@ -14,6 +14,7 @@ from kifu.errors import OutputError, join_lines
 from kifu.report import Report
 
 if TYPE_CHECKING:
+    from kifu.cli.collections import TransferSize
     from kifu.estimate import Estimate
 
 _SHOWN = 10
@@ -32,10 +33,10 @@ class Plan(Report):
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    estimate: Estimate | None = None
+    estimate: Estimate | TransferSize | None = None
 
     @classmethod
-    def of(cls, reads: Sequence[object], writes: Sequence[Path], cost: Estimate | None = None) -> Plan:
+    def of(cls, reads: Sequence[object], writes: Sequence[Path], cost: Estimate | TransferSize | None = None) -> Plan:
         """Return a plan. Raises OutputError if an output cannot be written."""
         for path in writes:
             _check_writable(path)

@@ -9,48 +9,55 @@ import typer
 
 from kifu.cli.app import Outcome, command, progress
 from kifu.cli.options import Container, DryRun, GameNumber, Jobs, Move, Output, Picture, Sources
-from kifu.errors import printable
+from kifu.errors import RecipeError, printable
 
 _PANEL = "Records"
 
 
-@command(_PANEL, "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run")
+@command(_PANEL, "kifu fetch", "kifu fetch sample -o sample", "kifu fetch sample -o sample --dry-run")
 def fetch(
     collection: Annotated[
-        str,
-        typer.Argument(metavar="COLLECTION", help="kgs: the archives of u-go.net; sample: the bundled archive."),
-    ],
-    output: Annotated[
-        Path | None, Output(help="Folder for the archives.", show_default="the collection's name")
+        str | None,
+        typer.Argument(
+            metavar="COLLECTION",
+            help="A collection, such as kgs, ogs or fox, or sample, the bundled archive.",
+            show_default="lists all",
+        ),
     ] = None,
-    years: Annotated[
-        str | None, typer.Option(metavar="YEARS", help="Years, such as 2001-2014 or 2006,2016-2018.")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Names of files or of their folders, such as 9d, or patterns: '[1-9]d'."),
     ] = None,
-    index: Annotated[str | None, typer.Option(metavar="URL|FILE", help="The index page of the archives.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of parallel downloads.")] = 4,
+    output: Annotated[Path | None, Output(help="Folder for the files.", show_default="the collection's name")] = None,
+    dates: Annotated[
+        str | None,
+        typer.Option(metavar="DATES", help="Dates of the files, such as 2001-2014,2016-03,2020-12-08..2021-01-31."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Fetch all files of the collection.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the files with their sizes; fetch nothing.")] = False,
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="URL|FILE", help="The index of the files.", show_default="the publisher's"),
+    ] = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Download game archives, or write the bundled sample.
+    """Download files of a published collection, or write the bundled sample.
 
-    Downloads are verified and can be resumed.
+    Downloads are verified and can be resumed. Without a collection, all collections are listed.
     """
-    from kifu.cli.plan import Plan
-    from kifu.fetch import KGS_INDEX, fetch_kgs, fetch_sample, parse_years
-    from kifu.registry import unknown
+    from kifu.cli import collections
+    from kifu.fetch import COLLECTIONS, FileChoice, parse_dates
 
-    if collection not in ("kgs", "sample"):
-        raise unknown("collection", collection, ("kgs", "sample"))
-    output = output or Path(collection)
-    if collection == "sample":
-        report = fetch_sample(output, dry_run=dry_run)
-    else:
-        wanted = None if years is None else parse_years(years)
-        report = fetch_kgs(
-            output, years=wanted, index=index or KGS_INDEX, jobs=jobs, dry_run=dry_run, progress=progress
+    choice = FileChoice(names or (), () if dates is None else parse_dates(dates))
+    if collection is None:
+        return collections.list_all()
+    if listing and collection != "sample":
+        return collections.list_one(collection, choice, index)
+    if collection in COLLECTIONS and not choice and not everything:
+        raise RecipeError(
+            f"no files of {collection} are chosen; give names, --dates or --all, see kifu fetch {collection} --list"
         )
-    if dry_run:
-        return Plan.of(report.present, [output / name for name in report.fetched]).outcome()
-    return Outcome.of_output(output, report)
+    return collections.fetch(collection, output or Path(collection), choice, index, dry_run=dry_run or listing)
 
 
 @command(_PANEL, "kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", kernels=True)

@@ -1,11 +1,26 @@
-"""Downloads of the KGS archives, from their index page into a folder. The only package that connects to the internet.
+"""Downloads of published collections into a folder. The only package that connects to the internet.
 
-Each archive is received into NAME.part, checked to its end, and only then renamed. What has its final name is never
+Each file is received into NAME.part, checked to its end, and only then renamed. What has its final name is never
 fetched again, and a .part file is resumed, within a run and in later ones. What servers send is not trusted: sizes are
-bounded, and only the strict form of an archive's name becomes part of a path.
+bounded, and only plain names of the collection's form become part of a path.
 """
 
-from kifu.fetch.kgs import KGS_INDEX, FetchError, FetchReport, fetch_kgs, fetch_sample, parse_years
+from kifu.fetch._listing import ListedFile
+from kifu.fetch.choice import FileChoice, parse_dates
+from kifu.fetch.collections import COLLECTIONS, Collection
+from kifu.fetch.fetching import FetchError, FetchReport, fetch, fetch_sample, list_files
 from kifu.retry import RetryPolicy
 
-__all__ = ["KGS_INDEX", "FetchError", "FetchReport", "RetryPolicy", "fetch_kgs", "fetch_sample", "parse_years"]
+__all__ = [
+    "COLLECTIONS",
+    "Collection",
+    "FetchError",
+    "FetchReport",
+    "FileChoice",
+    "ListedFile",
+    "RetryPolicy",
+    "fetch",
+    "fetch_sample",
+    "list_files",
+    "parse_dates",
+]

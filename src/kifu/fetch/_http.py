@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
+from importlib.metadata import version
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -43,18 +43,17 @@ class RetryableError(DownloadError):
         self.delay = delay
 
 
-class CancelledError(Exception):
-    """The run has been cancelled; the reason is reported elsewhere."""
+class BusyError(DownloadError):
+    """The server asks for a longer delay than the policy allows, so no other file is requested either."""
 
 
 class Client:
-    """An HTTP client for several threads, until `stop` is set."""
+    """An HTTP client with one connection for each server, for one thread."""
 
-    def __init__(self, policy: RetryPolicy, connections: int) -> None:
-        """Create a client with a number of connections for each proxy."""
+    def __init__(self, policy: RetryPolicy) -> None:
+        """Create a client."""
         self.policy = policy
-        self.stop = threading.Event()
-        self._connections = connections
+        self._agent = f"kifu/{version('kifu')}"
         self._pools: dict[str, urllib3.PoolManager] = {}
 
     def retry(self, attempt: Callable[[], T], report: Callable[[str], None]) -> T:
@@ -66,28 +65,31 @@ class Client:
 
         Raises:
             DownloadError: the failure that cannot be retried, or the last one.
-            CancelledError: `stop` was set while waiting.
+            BusyError: the server asks for a longer delay than the policy allows.
         """
 
         def wait(error: Exception, number: int) -> None:
-            asked = error.delay if isinstance(error, RetryableError) else None
-            delay = self.policy.delay(number) if asked is None else min(asked, self.policy.max_delay_s)
+            delay = error.delay if isinstance(error, RetryableError) else None
+            if delay is None:
+                delay = self.policy.delay(number)
+            if delay > self.policy.max_delay_s:
+                raise BusyError(f"{error} and asks to wait {delay:,.0f} s; fetch the rest then") from None
             report(f"{error}; try {number + 1} of {self.policy.attempts} in {delay:g} s")
-            if self.stop.wait(delay):
-                raise CancelledError from None
+            time.sleep(delay)
 
         try:
             return retry(attempt, self.policy, lambda error: isinstance(error, RetryableError), wait)
         except RetryableError as error:
             raise DownloadError(f"{error} (tried {self.policy.attempts} times)") from None
 
-    def open(self, base: str, link: str, start: int) -> urllib3.BaseHTTPResponse:
+    def open(self, base: str, link: str, start: int = 0, validator: str = "") -> urllib3.BaseHTTPResponse:
         """Request the bytes of a file from `start` on.
 
         Args:
             base: address that the link may be relative to.
             link: address of the file.
             start: first byte.
+            validator: ETag or date of the version whose first bytes are there; another version is sent from byte 0.
 
         Returns:
             A response with status 200, 206 or 416, whose body has not been read.
@@ -97,7 +99,7 @@ class Client:
         """
         for _ in range(1 + _MAX_REDIRECTS):
             base = _next_url(base, link)
-            response = self._request(base, start)
+            response = self._request(base, start, validator)
             link = response.get_redirect_location() or ""
             if not link:
                 return _accept(response)
@@ -110,8 +112,6 @@ class Client:
         since, size = time.monotonic(), 0
         with Watchdog(2 * window, getattr(response, "guarded", None)) as watchdog:
             while True:
-                if self.stop.is_set():
-                    raise CancelledError
                 failure = None
                 try:
                     chunk = response.read1(_CHUNK_BYTES)  # read() would wait for all of it
@@ -130,16 +130,18 @@ class Client:
                     watchdog.extend(2 * window)
                 yield chunk
 
-    def _request(self, url: str, start: int) -> urllib3.BaseHTTPResponse:
+    def _request(self, url: str, start: int, validator: str) -> urllib3.BaseHTTPResponse:
         # `open` follows redirections: urllib3 would read the whole body of each into memory first.
         policy = self.policy
+        headers = {"User-Agent": self._agent, "Accept-Encoding": "identity"}
+        if start:
+            headers |= {"Range": f"bytes={start}-"} | ({"If-Range": validator} if validator else {})
         with Watchdog(policy.connect_timeout_s + policy.read_timeout_s) as watchdog:
             try:
                 response = self._pool(url).request(
                     "GET",
                     url,
-                    headers={"User-Agent": "kifu", "Accept-Encoding": "identity"}
-                    | ({"Range": f"bytes={start}-"} if start else {}),
+                    headers=headers,
                     timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s),
                     retries=False,
                     redirect=False,
@@ -163,7 +165,7 @@ class Client:
         proxy = urllib.request.getproxies().get(address.scheme, "")
         if urllib.request.proxy_bypass(address.hostname or ""):
             proxy = ""
-        return self._pools.setdefault(proxy, _new_pool(proxy, self._connections))
+        return self._pools.setdefault(proxy, _new_pool(proxy))
 
     def _failure(self, error: BaseException) -> DownloadError:
         """Translate an error of urllib3."""
@@ -188,13 +190,13 @@ class Client:
         return RetryableError(f"{type(error).__name__}: {error}")
 
 
-def _new_pool(proxy: str, connections: int) -> urllib3.PoolManager:
+def _new_pool(proxy: str) -> urllib3.PoolManager:
     if not proxy:
-        manager = urllib3.PoolManager(maxsize=connections)
+        manager = urllib3.PoolManager()
     else:
         login = urllib3.util.parse_url(proxy).auth
         headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
-        manager = urllib3.ProxyManager(proxy, maxsize=connections, proxy_headers=headers)
+        manager = urllib3.ProxyManager(proxy, proxy_headers=headers)
     manager.pool_classes_by_scheme = POOLS
     return manager
 

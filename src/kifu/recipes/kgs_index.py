@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
+from html import unescape
 
 from kifu.errors import SourceError
 from kifu.files import read_small
@@ -27,9 +27,9 @@ _SHORT_KINDS = {"tgz": "tar.gz", "tbz2": "tar.bz2"}
 _NAME = re.compile(
     r"(KGS-([0-9]{4})(?:_(0[1-9]|1[0-2]))?-([1-9][0-9]?)-([0-9]{1,7})-)\.(zip|tar\.gz|tar\.bz2|tgz|tbz2)"
 )
-# HTMLParser alone takes quadratic time on some pages (see CPython issue 135462), so it is only given one
-# start tag of an anchor at a time, of limited length.
+# Python's HTMLParser takes quadratic time on some pages (see CPython issue 135462), and 30 us for an anchor.
 _ANCHOR = re.compile(r"<a\s[^<>]{1,1000}>", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""\s([^\s"'=<>/]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +77,6 @@ def _match(path: str) -> tuple[Archive, str] | None:
     return archive, _SHORT_KINDS.get(kind, kind)
 
 
-class _Hrefs(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found += [value for name, value in attrs if name == "href" and value]
-
-
 def _without_comments(page: str) -> str:
     kept, at = [], 0
     while (begin := page.find("<!--", at)) >= 0:
@@ -97,12 +88,22 @@ def _without_comments(page: str) -> str:
     return "".join([*kept, page[at:]])
 
 
-def _links(page: str) -> list[str]:
-    parser = _Hrefs()
-    for tag in _ANCHOR.findall(_without_comments(page)):
-        parser.feed(tag)
-        parser.reset()
-    return parser.found
+def find_links(page: str) -> list[tuple[str, str, str]]:
+    """Return the href of each anchor of an HTML page, and the texts between it and its neighbours."""
+    page = _without_comments(page)
+    tags = list(_ANCHOR.finditer(page))
+    begins = [0, *(tag.end() for tag in tags)]
+    ends = [*(tag.start() for tag in tags), len(page)]
+    texts = [page[begin:end] for begin, end in zip(begins, ends)]
+    return [(href, before, after) for tag, before, after in zip(tags, texts, texts[1:]) if (href := _href(tag[0]))]
+
+
+def _href(tag: str) -> str:
+    """Return the first href of a tag that is not empty, or ""."""
+    for name, *values in _ATTRIBUTE.findall(tag):
+        if name.lower() == "href" and any(values):
+            return unescape("".join(values)).strip()
+    return ""
 
 
 def parse_index(page: bytes) -> list[Archive]:
@@ -116,7 +117,7 @@ def parse_index(page: bytes) -> list[Archive]:
     if len(page) > PAGE_LIMIT:
         raise SourceError(f"the index page has more than {PAGE_LIMIT:,} bytes")
     links: dict[Archive, dict[str, str]] = {}
-    for href in _links(page.decode("utf-8", "replace")):
+    for href, _, _ in find_links(page.decode("utf-8", "replace")):
         found = _match(href)
         if found:
             archive, kind = found

@@ -1,0 +1,115 @@
+"""The work of `kifu fetch`: the collections, their files, and downloads."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kifu.cli.app import Outcome, progress
+from kifu.cli.plan import Plan
+from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
+from kifu.fetch import fetch as fetch_files
+from kifu.progress import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class TransferSize:
+    """The amount of data to download.
+
+    Attributes:
+        known: bytes, as far as the index lists them.
+        unknown: number of files whose size the index does not list.
+        present: number of files that are there already.
+    """
+
+    known: int
+    unknown: int
+    present: int = 0
+
+    def __str__(self) -> str:
+        """Return the line of a dry run."""
+        there = f"; there already: {_count(self.present)}" if self.present else ""
+        return f"to download: {self.text()}{there}"
+
+    def text(self) -> str:
+        """Return the bytes, and the files of unknown size."""
+        parts = [format_bytes(self.known)] if self.known or not self.unknown else []
+        parts += [f"{_count(self.unknown)} of unknown size"] if self.unknown else []
+        return " and ".join(parts)
+
+
+def _count(files: int) -> str:
+    return f"{files:,} file{'' if files == 1 else 's'}"
+
+
+def list_all() -> Outcome:
+    """Return the outcome of `kifu fetch`: the table of collections."""
+    from kifu.tables import cell, make_table
+
+    def show() -> None:
+        table = make_table(*((name, "left") for name in ("name", "contents", "size", "format", "publisher")))
+        for each in COLLECTIONS.values():
+            table.add_row(*map(cell, (each.name, each.title, each.size, each.format, each.publisher)))
+        table.add_row("sample", "the bundled archive", "320 games", "SGF in tar.gz", "kifu")
+        _print(
+            table,
+            "",
+            "kifu fetch NAME --list lists the files of a collection.",
+            "docs/collections.md gives the publishers' terms of use, and what to cite.",
+        )
+
+    return Outcome(show, list(COLLECTIONS.values()))
+
+
+def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
+    """Return the outcome of --list: the chosen files of a collection."""
+    files = list_files(collection, choice, index=index, progress=progress)
+
+    def show() -> None:
+        from kifu.tables import cell, make_table
+
+        dated = any(file.date for file in files)
+        foldered = len({file.folder for file in files}) > 1
+        columns = [
+            ("name", "left"),
+            ("size", "right"),
+            *([("date", "left")] * dated),
+            *([("folder", "left")] * foldered),
+        ]
+        table = make_table(*columns)
+        for file in files:
+            size = "" if file.size is None else format_bytes(file.size)
+            table.add_row(*map(cell, [file.name, size, *([file.date] * dated), *([file.folder] * foldered)]))
+        _print(table, "", _total(files))
+
+    return Outcome(show, files)
+
+
+def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, *, dry_run: bool) -> Outcome:
+    """Return the outcome of a download, or of its dry run."""
+    if collection == "sample":
+        report = fetch_sample(output, dry_run=dry_run)
+    else:
+        report = fetch_files(collection, output, choice, index=index, dry_run=dry_run, progress=progress)
+    if dry_run:
+        size = TransferSize(report.size, report.unknown, len(report.present))
+        reads = [] if collection == "sample" else [index or COLLECTIONS[collection].index]
+        return Plan.of(reads, [output / name for name in report.fetched], size).outcome()
+    text = f"{report}\nnext: kifu ingest {shlex.quote(str(output))} -o games.parquet"
+    return Outcome.of_output(output, text, report)
+
+
+def _total(files: list[ListedFile]) -> str:
+    size = TransferSize(sum(file.size or 0 for file in files), sum(file.size is None for file in files))
+    return f"{_count(len(files))}, {size.text()}"
+
+
+def _print(table: Table, *lines: str) -> None:
+    from kifu.tables import make_console, print_lines
+
+    print_lines(make_console(), table, *lines)

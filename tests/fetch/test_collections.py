@@ -1,0 +1,337 @@
+"""Each collection from a local server that imitates its publisher's layout."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_archive_check import POINTER, seven_zip
+
+import http_server as web
+from http_server import Site, tar_gz, zipped
+from kifu.errors import RecipeError, SourceError
+from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, fetch, fetching, list_files
+from kifu.fetch._listing import FILE_LIMIT, LISTING_LIMIT, parse_listing
+
+QUICK = RetryPolicy(2.0, 0.3, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
+TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))
+JSON_GZ = gzip.compress(b'{"game_id": 1, "moves": []}\n' * 99)
+SGF_XZ = lzma.compress(b"(;GM[1]SZ[19];B[pd])\n" * 99)
+TREE = "/repos/x/y/git/trees/HEAD"
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(fetching, "_PAUSE_S", 0.0)
+    with web.site() as site:
+        yield site
+
+
+def volumes(name: str, count: int) -> dict[str, bytes]:
+    """Return the volumes of a .7z by path."""
+    whole = seven_zip(random.Random(name).randbytes(2000))
+    size = len(whole) // count + 1
+    return {f"{name}.{number + 1:03d}": whole[number * size :][:size] for number in range(count)}
+
+
+FOX = {"LICENSE.txt": b"GPL", "9d/9d.7z": seven_zip(), "Pro/Pro.7z": seven_zip(b"pro"), **volumes("1d/1d.7z", 3)}
+YENW = {
+    "README.md": b"Contents",
+    "AI/FineArt/a b.SGF": b"(;)",
+    "Professional/pro1940-1999.zip": zipped(),
+    "Professional/pro2000+.zip": zipped(),
+    "TYGEM/Converter.py": b"import sys",
+    "TYGEM/Kifu/2005-11.zip": zipped(),
+    "TYGEM/Kifu/2006-01.zip": zipped(),
+    "TYGEM/index/Kifu2005.zip": zipped(),
+    "TYGEM/index/deepmind.index": b"1",
+    "Tom/Kifu.index": b"1\t2003.09.25",
+    "Tom/kifu/2003-09": b"1\t;B[pd];W[dp]",
+    "Tom/kifu/2003-10": b"2\t;B[pd];W[dp]",
+}
+
+
+def publish_tree(site: Site, files: dict[str, bytes], pretended: dict[str, bytes] | None = None) -> str:
+    """Serve files and the JSON of a GitHub tree that lists them; return its address."""
+    entries: list[object] = [{"path": "9d", "mode": "040000", "type": "tree", "sha": "0" * 40}]
+    for path, body in (files | (pretended or {})).items():
+        sha = hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
+        entries.append({"path": path, "mode": "100644", "type": "blob", "sha": sha, "size": len(body), "url": "x"})
+    for path, body in files.items():
+        site.files["/repos/x/y/git/trees/" + path.replace("+", "%2B").replace(" ", "%20")] = body
+    site.files[TREE] = json.dumps({"sha": "0" * 40, "url": "x", "tree": entries, "truncated": False}).encode()
+    return site.url + TREE
+
+
+def publish_page(site: Site, folder: str, files: dict[str, bytes], line: str) -> str:
+    """Serve files and an index page with a line of this form for each; return its address."""
+    for name, body in files.items():
+        site.files[f"{folder}/{name}"] = body
+    lines = (line.format(name=name, size=len(body), kilo=len(body) / 1024) for name, body in files.items())
+    page = f"<html><body><a href='/'>up</a> <a href='http://elsewhere.invalid/x.zip'>x</a>\n{''.join(lines)}"
+    site.files[f"{folder}/index.html"] = page.encode()
+    return f"{site.url}{folder}/index.html"
+
+
+TREE_H = '├── [{kilo:4.1f}K]&nbsp;&nbsp;<a href="./{name}">{name}</a><br>\n'
+NGINX = '<a href="{name}">{name}</a>                  12-Jan-2025 10:11      {size}\n'
+APACHE = (
+    '<tr><td><a href="{name}">{name}</a></td><td align="right">2025-01-12 10:11  </td>'
+    '<td align="right">{kilo:.1f}K</td></tr>\n'
+)
+PROSE = '<li><a href="{name}">{name}</a> ({kilo:.1f} KB), games</li>\n'
+PLAIN = '<li><a href="{name}">{name}</a></li>\n'
+OGS = {
+    "sample-1k.json.gz": JSON_GZ,
+    "ogs_games_2013_to_2025-05.json.gz": JSON_GZ,
+    "ogs_games_2013_to_2025-05/sgfs-by-date.tar.gz": tar_gz("ogs"),
+    "how-it-works.html": b"x",
+}
+DAYS = {f"2025-07-{day:02d}sgfs.tar.bz2": TAR_BZ2 for day in range(1, 6)}
+RATINGS = {f"2025-07-{day:02d}rating.tar.bz2": TAR_BZ2 for day in range(1, 3)}
+RUN = {"b6c96-s175395328-d26788732.zip": zipped(), "README.txt": b"x"}
+LEELA = {"all.sgf.xz": SGF_XZ, "all_match.sgf.xz": SGF_XZ, "train.bin": b"x"}
+
+
+@pytest.mark.parametrize(
+    ("collection", "files", "line", "fetched"),
+    [
+        ("ogs", OGS, PROSE, ["sample-1k.json.gz", "ogs_games_2013_to_2025-05.json.gz", "sgfs-by-date.tar.gz"]),
+        ("katago-kata1", DAYS | RATINGS, TREE_H, list(DAYS)),
+        ("katago-ratings", DAYS | RATINGS, TREE_H, list(RATINGS)),
+        ("katago-g170", RUN, TREE_H, list(RUN)[:1]),
+        ("katago-g104", RUN, APACHE, list(RUN)[:1]),
+        ("katago-g65", RUN, PLAIN, list(RUN)[:1]),
+        ("leela-zero", LEELA, NGINX, list(LEELA)[:2]),
+        ("fox", FOX, "", ["9d.7z", "Pro.7z", "1d.7z.001", "1d.7z.002", "1d.7z.003"]),
+        ("professional", YENW, "", ["pro1940-1999.zip", "pro2000+.zip"]),
+        ("tygem", YENW, "", ["2005-11.zip", "2006-01.zip", "Kifu2005.zip"]),
+        ("tom", YENW, "", ["Kifu.index", "2003-09", "2003-10"]),
+    ],
+)
+def test_collections(
+    site: Site, tmp_path: Path, collection: str, files: dict[str, bytes], line: str, fetched: list[str]
+) -> None:
+    index = publish_page(site, "/data", files, line) if line else publish_tree(site, files)
+    listed = list_files(collection, index=index, policy=QUICK)
+    assert [file.name for file in listed] == fetched
+    report = fetch(collection, tmp_path / "new", FileChoice(), index=index, policy=QUICK)
+    assert (report.fetched, report.present) == (fetched, [])
+    by_name = {path.rpartition("/")[2]: body for path, body in files.items()}
+    for file in listed:
+        body = by_name[file.name]
+        assert (tmp_path / "new" / file.name).read_bytes() == body
+        if file.exact:
+            assert file.size == len(body)
+        elif line != PLAIN:
+            assert file.size == pytest.approx(len(body), abs=60)
+        assert bool(file.checksum) == (not line)
+    assert len(list((tmp_path / "new").iterdir())) == len(fetched)
+    again = fetch(collection, tmp_path / "new", FileChoice(), index=index, policy=QUICK)
+    assert (again.fetched, again.present, again.received) == ([], fetched, 0)
+
+
+def test_a_choice(site: Site, tmp_path: Path) -> None:
+    index = publish_tree(site, FOX)
+    report = fetch("fox", tmp_path, FileChoice(["1d", "pro"]), index=index, policy=QUICK, dry_run=True)
+    assert report.fetched == ["Pro.7z", "1d.7z.001", "1d.7z.002", "1d.7z.003"]
+    assert report.size == sum(len(body) for path, body in FOX.items() if path.startswith(("1d", "Pro")))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(RecipeError, match="unknown collection 'foxes'; did you mean 'fox'"):
+        fetch("foxes", tmp_path, FileChoice())
+
+
+def test_github(site: Site) -> None:
+    """Files are at the host of raw files, of the same repository and version."""
+    page = site.files[publish_tree(site, YENW).removeprefix(site.url)]
+    base = "https://api.github.com/repos/yenw/computer-go-dataset/git/trees/HEAD?recursive=1"
+    links = [file.link for file in parse_listing(page, base, COLLECTIONS["professional"])[0]]
+    raw = "https://raw.githubusercontent.com/yenw/computer-go-dataset/HEAD/Professional"
+    assert links == [f"{raw}/pro1940-1999.zip", f"{raw}/pro2000%2B.zip"]
+    for name in ("fox", "tygem", "tom", "professional"):
+        assert COLLECTIONS[name].index.startswith("https://api.github.com/repos/")
+
+
+def test_every_collection_is_complete() -> None:
+    for name, each in COLLECTIONS.items():
+        assert name == each.name
+        assert each.index.startswith("https://")
+        assert set(re.compile(each.pattern).groupindex) <= {"year", "month", "day"}
+        assert all(each.to_dict()[key] for key in ("title", "publisher", "format", "size", "terms"))
+
+
+# What is received is not what is listed
+
+
+def test_a_wrong_size(site: Site, tmp_path: Path) -> None:
+    index = publish_tree(site, FOX)
+    site.files["/repos/x/y/git/trees/9d/9d.7z"] += b"x"
+    with pytest.raises(FetchError, match=r"9d.7z: the server has 186 bytes, but the index lists 185$"):
+        fetch("fox", tmp_path, FileChoice(["9d"]), index=index, policy=QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["1d.7z.002", "2003-09"])
+def test_a_wrong_checksum(site: Site, tmp_path: Path, name: str) -> None:
+    index = publish_tree(site, FOX | YENW)
+    path = next(path for path in site.files if path.endswith(name))
+    site.files[path] = site.files[path][:-1] + b"\0"
+    with pytest.raises(FetchError, match=f"{name}: it differs from the checksum that the publisher gives$"):
+        fetch("tom" if name == "2003-09" else "fox", tmp_path, FileChoice([name]), index=index, policy=QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pointer_instead_of_the_file(site: Site, tmp_path: Path) -> None:
+    index = publish_tree(site, {"9d/9d.7z": POINTER})
+    message = (
+        "9d.7z: a Git LFS pointer, not the file itself; get the file with 'git lfs pull' in a clone of the repository"
+    )
+    with pytest.raises(FetchError, match=re.escape(message)):
+        fetch("fox", tmp_path, FileChoice(["9d"]), index=index, policy=QUICK)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["SHA256SUMS", "sha256sum.txt"])
+def test_sums_beside_the_files(site: Site, tmp_path: Path, name: str) -> None:
+    lines = [f"{hashlib.sha256(SGF_XZ).hexdigest()}  all.sgf.xz", f"{'0' * 64} *./all_match.sgf.xz", "nonsense"]
+    index = publish_page(site, "/zero", LEELA | {name: "\n".join(lines).encode()}, NGINX)
+    with pytest.raises(FetchError, match=r"1 of 2 files .*: all_match.sgf.xz: it differs from the checksum") as raised:
+        fetch("leela-zero", tmp_path, FileChoice(), index=index, policy=QUICK)
+    assert raised.value.report.fetched == ["all.sgf.xz"]
+    site.files[f"/zero/{name}"] = b""
+    assert fetch("leela-zero", tmp_path, FileChoice(), index=index, policy=QUICK).fetched == ["all_match.sgf.xz"]
+
+
+def test_a_volume_is_resumed_and_verified_as_a_whole(site: Site, tmp_path: Path) -> None:
+    index, path = publish_tree(site, FOX), "/repos/x/y/git/trees/1d/1d.7z.002"
+    (tmp_path / "1d.7z.002.part").write_bytes(b"another version"[:10])
+    fetch("fox", tmp_path, FileChoice(["1d"]), index=index, policy=QUICK)
+    assert (tmp_path / "1d.7z.002").read_bytes() == FOX["1d/1d.7z.002"]
+    assert site.ranges(path) == ["bytes=10-", None]
+
+
+def test_a_redirection_to_another_host_is_followed(site: Site, tmp_path: Path) -> None:
+    """Publishers move large files to other hosts; all checks remain, and the login stays behind."""
+    index = publish_tree(site, FOX).replace("://", "://user:word@")
+    with web.site() as other:
+        other.files["/9d.7z"] = FOX["9d/9d.7z"]
+        site.always("/repos/x/y/git/trees/9d/9d.7z", web.status(302, Location=f"{other.url}/9d.7z"))
+        fetch("fox", tmp_path, FileChoice(["9d"]), index=index, policy=QUICK)
+        assert "authorization" not in {name.lower() for name in other.requests[0].headers}
+    assert (tmp_path / "9d.7z").read_bytes() == FOX["9d/9d.7z"]
+
+
+# Indexes that are not what they should be
+
+SHA = "0" * 40
+ENTRY = {"path": "9d/9d.7z", "mode": "100644", "type": "blob", "sha": SHA, "size": 185}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": "../9d.7z"}, {"path": "/9d.7z"}, {"path": "//host/9d.7z"}, {"path": "9d/../../9d.7z"}, {"path": ".7z"},
+        {"path": "9d/-9d.7z"}, {"path": "9d\\9d.7z"}, {"path": "9d/9d.7z\0"}, {"path": "9d/9d.7z\n"}, {"path": 9},
+        {"path": "x" * 200 + ".7z"}, {"path": "x/" * 300 + "9d.7z"}, {"path": "9d/9d.exe"}, {"path": "\uff19d.7z"},
+        {"type": "tree"}, {"mode": "120000"}, {"sha": "x" * 40}, {"sha": None}, {"size": -1}, {"size": True},
+        {"size": "185"}, {"size": 1 << 60}, {"size": None},
+    ],
+)  # fmt: skip
+def test_entries_of_a_tree_that_are_no_files(site: Site, change: dict[str, object]) -> None:
+    site.files[TREE] = json.dumps({"tree": [ENTRY | change, 7, None, []], "truncated": False}).encode()
+    with pytest.raises(SourceError, match=r"the index lists no file of fox$"):
+        list_files("fox", index=site.url + TREE, policy=QUICK)
+    site.files[TREE] = json.dumps({"tree": [ENTRY | change, ENTRY], "truncated": False}).encode()
+    assert [file.name for file in list_files("fox", index=site.url + TREE, policy=QUICK)] == ["9d.7z"]
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        (b"{", "is not the JSON of a GitHub tree"),
+        (b"[]", "is not the JSON of a GitHub tree"),
+        (b"[" * 1_000_000, "is not the JSON of a GitHub tree"),
+        (b'{"message": "API rate limit exceeded"}', "is not the JSON of a GitHub tree"),
+        (b'{"tree": ' + b"9" * 5000 + b"}", "is not the JSON of a GitHub tree"),
+        (b'{"tree": 7}', "is not the complete JSON of a GitHub tree"),
+        (json.dumps({"tree": [ENTRY], "truncated": True}).encode(), "is not the complete JSON of a GitHub tree"),
+        (b"\xff\xfe{", "lists no file of fox"),
+        (b"{" + b" " * LISTING_LIMIT, "has more than the 16,777,216 bytes allowed"),
+    ],
+)
+def test_indexes_that_are_no_trees(site: Site, page: bytes, reason: str) -> None:
+    site.files[TREE] = page
+    with pytest.raises(SourceError, match=f"{reason}$") as raised:
+        list_files("fox", index=site.url + TREE, policy=QUICK)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "href",
+    [
+        "../all.sgf.xz", "/all.sgf.xz", "http://elsewhere.invalid/zero/all.sgf.xz",
+        "//elsewhere.invalid/zero/all.sgf.xz",
+        "%2e%2e/all.sgf.xz", "..%2Fall.sgf.xz", "x/../../all.sgf.xz", "a b.sgf.xz", ".sgf.xz", "all.sgf.xz/",
+        "file:///zero/all.sgf.xz", "javascript:all.sgf.xz", "\\all.sgf.xz", "http://[/all.sgf.xz",
+        "http://u:p@elsewhere.invalid/zero/all.sgf.xz", "http://127.0.0.1:1/zero/all.sgf.xz",
+    ],
+)  # fmt: skip
+def test_links_that_do_not_lead_below_the_index(site: Site, href: str) -> None:
+    site.files["/zero/"] = f'<a href="{href}">'.encode()
+    with pytest.raises(SourceError, match=r"the index lists no file of leela-zero$"):
+        list_files("leela-zero", index=f"{site.url}/zero/", policy=QUICK)
+
+
+def test_links_to_a_further_host(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with web.site() as other:
+        other.files["/files/all.sgf.xz"] = SGF_XZ
+        site.files["/zero/"] = f'<a href="{other.url}/files/all.sgf.xz"><a href="{other.url}/x/y.sgf.xz">'.encode()
+        listed = replace(COLLECTIONS["leela-zero"], hosts=(f"{other.url}/files/",))
+        monkeypatch.setitem(COLLECTIONS, "leela-zero", listed)
+        report = fetch("leela-zero", tmp_path, FileChoice(), index=f"{site.url}/zero/", policy=QUICK)
+    assert report.fetched == ["all.sgf.xz"]
+
+
+def test_a_hundred_thousand_links(site: Site) -> None:
+    """They are bounded in number and time; a page with as many other links is read."""
+    links = b"".join(b'<a href="%d.html">x</a>\n' % number for number in range(100_000))
+    site.files["/zero/"] = links + b'<a href="all.sgf.xz">'
+    assert len(list_files("leela-zero", index=f"{site.url}/zero/", policy=QUICK)) == 1
+    site.files["/zero/"] = links.replace(b".html", b".sgf.xz")
+    with pytest.raises(SourceError, match=f"the index lists more than {FILE_LIMIT:,} files$"):
+        list_files("leela-zero", index=f"{site.url}/zero/", policy=QUICK)
+
+
+def test_the_first_of_several_files_with_one_name_counts(site: Site) -> None:
+    site.files["/ogs/"] = b'<a href="2025/all.tar.gz"><a href="2021/all.tar.gz">'
+    (file,) = list_files("ogs", index=f"{site.url}/ogs/", policy=QUICK)
+    assert (file.folder, file.name) == ("2025", "all.tar.gz")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (web.status(404), "the server answered 404"),
+        (web.status(500), "the server answered 500 .*tried 3 times"),
+        (web.status(429, Retry_After=900), r"429 \(Too Many Requests\) and asks to wait 900 s"),
+        (web.status(403), "the server answered 403"),
+        (web.half_then(web.stall), "nothing came for 0.3 s"),
+        (web.endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x"), "fewer than 1,000 bytes a second came"),
+    ],
+)
+def test_an_index_that_cannot_be_had(site: Site, fault: web.Fault, reason: str) -> None:
+    publish_tree(site, FOX)
+    site.always(TREE, fault)
+    with pytest.raises(SourceError, match=f"^the index {site.url}{TREE}: .*{reason}"):
+        list_files("fox", index=site.url + TREE, policy=QUICK)

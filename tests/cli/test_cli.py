@@ -287,9 +287,10 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
         ("convert KGS -o GARBAGE/x.sgf --dry-run", ["cannot write", "Not a directory"]),
         ("planes ../planes/seven", ["'../planes/seven'"]),
         ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
-        ("fetch ogs", ["'ogs'", "available: kgs, sample"]),
-        ("fetch kgs --years 20-x", ["'20-x'", "2001-2014"]),
-        ("fetch kgs --index missing.html --output OUT", ["missing.html", "No such file"]),
+        ("fetch foxes", ["unknown collection 'foxes'; did you mean 'fox'? available: sample, kgs, ogs, fox,"]),
+        ("fetch ogs", ["no files of ogs are chosen; give names, --dates or --all, see kifu fetch ogs --list"]),
+        ("fetch kgs --dates 20-x", ["'20-x'", "2001-2014"]),
+        ("fetch kgs --all --index missing.html --output OUT", ["missing.html", "No such file"]),
         ("build nix KGS --output OUT", ["'nix'", "kgsgo-v1"]),
         ("build kgsgo-v2 missing --output OUT", ["missing", "No such file"]),
         ("build kgsgo-v2 EMPTY --output OUT", ["EMPTY", "no game records and no archives"]),
@@ -341,7 +342,7 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
         ("show x --game 0", "'--game'"),
         ("show x --move -1", "'--move'"),
         ("inspect x --row one", "'--row'"),
-        ("fetch kgs --jobs many", "'--jobs'"),
+        ("fetch kgs --jobs 2", "unknown option --jobs"),
     ],
 )
 def test_wrong_usage_names_the_option(arguments: str, reported: str) -> None:
@@ -483,7 +484,7 @@ def test_dry_runs_list_inputs_and_outputs_and_write_nothing(kgs: Path, tmp_path:
 def test_the_sample_is_fetched_once(tmp_path: Path) -> None:
     done = run("fetch", "sample", "-o", tmp_path / "sample")
     assert (tmp_path / "sample" / kifu.sample_path().name).read_bytes() == kifu.sample_path().read_bytes()
-    assert done.out.startswith(f"{tmp_path / 'sample'}: 1 archive fetched")
-    assert run("fetch", "sample", "-o", tmp_path / "sample").out.endswith(
-        "0 archives fetched (0 bytes), 1 there already\n"
-    )
+    assert done.out.startswith(f"{tmp_path / 'sample'}: 1 file fetched")
+    first, second = run("fetch", "sample", "-o", tmp_path / "sample").out.splitlines()
+    assert first.endswith("0 files fetched (0 bytes), 1 there already")
+    assert second == f"next: kifu ingest {tmp_path / 'sample'} -o games.parquet"

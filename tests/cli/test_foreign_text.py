@@ -105,7 +105,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in tables.items():
         (folder / f"{name}{PATH}.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
     (folder / f"{EVIL}.csv").write_text(f'file\n"{EVIL}"\n')
-    (folder / "index.html").write_text(f'<html><a href="{EVIL}/KGS-2001-19-2298-.tar.gz">x</a></html>')
+    (folder / "index.html").write_text(
+        f'<html><a href="{EVIL}/KGS-2001-19-2298-.tar.gz">x</a><a href="KGS-2002-19-1-.tar.gz"></html>'
+    )
     return folder
 
 
@@ -487,9 +489,10 @@ def convert(world: Path, out: Path) -> Iterator[Arguments]:
 def fetch(world: Path, out: Path) -> Iterator[Arguments]:
     yield ["sample", "-o", f"{{out}}/{PATH}"]
     yield ["sample", "-o", f"{{out}}/{PATH}", "--dry-run"]
-    for more in (["--dry-run"], ["--years", EVIL]):
+    for more in (["--all", "--dry-run"], ["--list"], ["--dates", EVIL], [EVIL], ["--list", EVIL]):
         yield ["kgs", "-o", f"{{out}}/{EVIL}", "--index", world / "index.html", *more]
-    yield ["kgs", "-o", f"{{out}}/{EVIL}", "--index", f"ftp://{EVIL}"]
+    yield ["kgs", "--all", "-o", f"{{out}}/{EVIL}", "--index", f"ftp://{EVIL}"]
+    yield [EVIL]
 
 
 @case

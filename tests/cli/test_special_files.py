@@ -34,7 +34,7 @@ COMMANDS = [
     "evaluate small {any}",
     "predict small {any}",
     "match small small -o {out}/match --openings {parquet}",
-    "fetch kgs --index {any} -o {out}/kgs",
+    "fetch kgs --all --index {any} -o {out}/kgs",
 ]
 
 

@@ -8,25 +8,17 @@ import hashlib
 import lzma
 import random
 import re
-import struct
-import zlib
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from collection_sites import POINTER, seven_zip
 from http_server import tar_gz, zipped
 from kifu.fetch import _check
 
 TAR = gzip.decompress(tar_gz("check"))
 LIMIT = 4 << 30
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-
-
-def seven_zip(packed: bytes = b"packed games" * 9, members: bytes = b"list of members" * 3) -> bytes:
-    """Return a file with the header of a .7z; the check does not look into the list of members."""
-    start = struct.pack("<QQI", len(packed), len(members), zlib.crc32(members))
-    return b"7z\xbc\xaf\x27\x1c\0\4" + struct.pack("<I", zlib.crc32(start)) + start + packed + members
 
 
 WHOLE = {

@@ -7,16 +7,27 @@ import gzip
 import hashlib
 import json
 import lzma
-import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_archive_check import POINTER, seven_zip
 
 import http_server as web
+from collection_sites import (
+    APACHE,
+    FOX,
+    NGINX,
+    PLAIN,
+    POINTER,
+    PROSE,
+    TREE,
+    TREE_H,
+    YENW,
+    publish_page,
+    publish_tree,
+)
 from http_server import Site, tar_gz, zipped
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, fetch, fetching, list_files
@@ -26,7 +37,6 @@ QUICK = RetryPolicy(2.0, 0.3, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
 TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))
 JSON_GZ = gzip.compress(b'{"game_id": 1, "moves": []}\n' * 99)
 SGF_XZ = lzma.compress(b"(;GM[1]SZ[19];B[pd])\n" * 99)
-TREE = "/repos/x/y/git/trees/HEAD"
 
 
 @pytest.fixture
@@ -38,60 +48,6 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         yield site
 
 
-def volumes(name: str, count: int) -> dict[str, bytes]:
-    """Return the volumes of a .7z by path."""
-    whole = seven_zip(random.Random(name).randbytes(2000))
-    size = len(whole) // count + 1
-    return {f"{name}.{number + 1:03d}": whole[number * size :][:size] for number in range(count)}
-
-
-FOX = {"LICENSE.txt": b"GPL", "9d/9d.7z": seven_zip(), "Pro/Pro.7z": seven_zip(b"pro"), **volumes("1d/1d.7z", 3)}
-YENW = {
-    "README.md": b"Contents",
-    "AI/FineArt/a b.SGF": b"(;)",
-    "Professional/pro1940-1999.zip": zipped(),
-    "Professional/pro2000+.zip": zipped(),
-    "TYGEM/Converter.py": b"import sys",
-    "TYGEM/Kifu/2005-11.zip": zipped(),
-    "TYGEM/Kifu/2006-01.zip": zipped(),
-    "TYGEM/index/Kifu2005.zip": zipped(),
-    "TYGEM/index/deepmind.index": b"1",
-    "Tom/Kifu.index": b"1\t2003.09.25",
-    "Tom/kifu/2003-09": b"1\t;B[pd];W[dp]",
-    "Tom/kifu/2003-10": b"2\t;B[pd];W[dp]",
-}
-
-
-def publish_tree(site: Site, files: dict[str, bytes], pretended: dict[str, bytes] | None = None) -> str:
-    """Serve files and the JSON of a GitHub tree that lists them; return its address."""
-    entries: list[object] = [{"path": "9d", "mode": "040000", "type": "tree", "sha": "0" * 40}]
-    for path, body in (files | (pretended or {})).items():
-        sha = hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
-        entries.append({"path": path, "mode": "100644", "type": "blob", "sha": sha, "size": len(body), "url": "x"})
-    for path, body in files.items():
-        site.files["/repos/x/y/git/trees/" + path.replace("+", "%2B").replace(" ", "%20")] = body
-    site.files[TREE] = json.dumps({"sha": "0" * 40, "url": "x", "tree": entries, "truncated": False}).encode()
-    return site.url + TREE
-
-
-def publish_page(site: Site, folder: str, files: dict[str, bytes], line: str) -> str:
-    """Serve files and an index page with a line of this form for each; return its address."""
-    for name, body in files.items():
-        site.files[f"{folder}/{name}"] = body
-    lines = (line.format(name=name, size=len(body), kilo=len(body) / 1024) for name, body in files.items())
-    page = f"<html><body><a href='/'>up</a> <a href='http://elsewhere.invalid/x.zip'>x</a>\n{''.join(lines)}"
-    site.files[f"{folder}/index.html"] = page.encode()
-    return f"{site.url}{folder}/index.html"
-
-
-TREE_H = '├── [{kilo:4.1f}K]&nbsp;&nbsp;<a href="./{name}">{name}</a><br>\n'
-NGINX = '<a href="{name}">{name}</a>                  12-Jan-2025 10:11      {size}\n'
-APACHE = (
-    '<tr><td><a href="{name}">{name}</a></td><td align="right">2025-01-12 10:11  </td>'
-    '<td align="right">{kilo:.1f}K</td></tr>\n'
-)
-PROSE = '<li><a href="{name}">{name}</a> ({kilo:.1f} KB), games</li>\n'
-PLAIN = '<li><a href="{name}">{name}</a></li>\n'
 OGS = {
     "sample-1k.json.gz": JSON_GZ,
     "ogs_games_2013_to_2025-05.json.gz": JSON_GZ,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kifu.cli.app import Outcome, progress
 from kifu.cli.plan import Plan
+from kifu.errors import printable
 from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
 from kifu.fetch import fetch as fetch_files
 from kifu.progress import format_bytes
@@ -100,13 +101,13 @@ def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, 
         size = TransferSize(report.size, report.unknown, len(report.present))
         reads = [] if collection == "sample" else [index or COLLECTIONS[collection].index]
         return Plan.of(reads, [output / name for name in report.fetched], size).outcome()
-    text = f"{report}\nnext: kifu ingest {shlex.quote(str(output))} -o games.parquet"
+    text = f"{report}\nnext: kifu ingest {printable(shlex.quote(str(output)))} -o games.parquet"
     return Outcome.of_output(output, text, report)
 
 
 def _total(files: list[ListedFile]) -> str:
     size = TransferSize(sum(file.size or 0 for file in files), sum(file.size is None for file in files))
-    return f"{_count(len(files))}, {size.text()}"
+    return size.text() if size.unknown == len(files) else f"{_count(len(files))}, {size.text()}"
 
 
 def _print(table: Table, *lines: str) -> None:

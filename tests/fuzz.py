@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
+import fuzz_fetch
 import fuzz_files as files
 from fuzz_gib import GIB
 from fuzz_ngf import NGF
@@ -45,6 +46,8 @@ MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "run": files.run_fuzzer,
     "config": files.config_fuzzer,
     "index-page": files.index_page_fuzzer,
+    "collection-index": fuzz_fetch.listing_fuzzer,
+    "download": fuzz_fetch.download_fuzzer,
     "gtp": files.gtp_fuzzer,
 }
 """Functions that make the fuzzer of each format, given an empty folder."""

@@ -45,6 +45,7 @@ def test_files_are_listed(site: Site) -> None:
         ["name", "size", "folder"], ["9d.7z", "185", "bytes", "9d"], ["Pro.7z", "80", "bytes", "Pro"],
         ["1d.7z.001", "693", "bytes", "1d"], ["1d.7z.002", "693", "bytes", "1d"], ["1d.7z.003", "691", "bytes", "1d"],
         [], ["5", "files,", "2.3", "kB"],
+        ["publisher:", "featurecat;", "terms", "of", "use:", "GPL-3.0", "(LICENSE.txt)"],
     ]  # fmt: skip
     listed = json.loads(run("fetch", "fox", "pro", "--list", "--index", index, "--json", "-").out)
     assert [(each["name"], each["size"], each["checksum"][:4]) for each in listed] == [("Pro.7z", 80, "git:")]
@@ -55,7 +56,7 @@ def test_files_of_unknown_size_and_with_dates_are_listed(site: Site) -> None:
     index = publish_page(site, "/days", days, PLAIN)
     lines = run("fetch", "katago-kata1", "--dates", "2025-07-02..2026", "--list", "--index", index).out.splitlines()
     assert [line.split() for line in lines[:2]] == [["name", "size", "date"], ["2025-07-02sgfs.tar.bz2", "2025-07-02"]]
-    assert lines[-1] == "2 files of unknown size"
+    assert lines[-2] == "2 files of unknown size"
 
 
 def test_a_dry_run_gives_the_size(site: Site, tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ import hashlib
 import json
 import lzma
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import fuzz_fetch
 import http_server as web
 from collection_sites import (
     APACHE,
@@ -28,6 +29,7 @@ from collection_sites import (
     publish_page,
     publish_tree,
 )
+from fuzzing import Fuzzer, try_all
 from http_server import Site, tar_gz, zipped
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, fetch, fetching, list_files
@@ -119,12 +121,18 @@ def test_github(site: Site) -> None:
         assert COLLECTIONS[name].index.startswith("https://api.github.com/repos/")
 
 
-def test_every_collection_is_complete() -> None:
+def test_every_collection_is_complete_and_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/collections.md").read_text()
+    assert all(f"| `{name}` |" in page for name in COLLECTIONS)
+    rows = page.partition("## Publishers")[2].splitlines()
     for name, each in COLLECTIONS.items():
         assert name == each.name
         assert each.index.startswith("https://")
         assert set(re.compile(each.pattern).groupindex) <= {"year", "month", "day"}
         assert all(each.to_dict()[key] for key in ("title", "publisher", "format", "size", "terms"))
+        row = next(line for line in rows if f"`{name}`" in line)
+        address = each.index if "api.github" not in each.index else "https://github.com/" + each.index.split("/")[4]
+        assert all(text in row for text in (each.publisher, each.terms, address)), name
 
 
 # What is received is not what is listed
@@ -291,3 +299,9 @@ def test_an_index_that_cannot_be_had(site: Site, fault: web.Fault, reason: str) 
     site.always(TREE, fault)
     with pytest.raises(SourceError, match=f"^the index {site.url}{TREE}: .*{reason}"):
         list_files("fox", index=site.url + TREE, policy=QUICK)
+
+
+@pytest.mark.parametrize("make", [fuzz_fetch.listing_fuzzer, fuzz_fetch.download_fuzzer])
+def test_damaged_indexes_and_files_are_read_or_refused(tmp_path: Path, make: Callable[[Path], Fuzzer]) -> None:
+    tried = try_all(make(tmp_path), 0.3, 1, tmp_path / "input")
+    assert 0 < tried.refused < tried.inputs

@@ -61,7 +61,7 @@ def list_all() -> Outcome:
             table,
             "",
             "kifu fetch NAME --list lists the files of a collection.",
-            "docs/collections.md gives the publishers' terms of use, and what to cite.",
+            "docs/collections.md gives their addresses, terms of use, and what to cite.",
         )
 
     return Outcome(show, list(COLLECTIONS.values()))
@@ -86,7 +86,8 @@ def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
         for file in files:
             size = "" if file.size is None else format_bytes(file.size)
             table.add_row(*map(cell, [file.name, size, *([file.date] * dated), *([file.folder] * foldered)]))
-        _print(table, "", _total(files))
+        published = COLLECTIONS[collection]
+        _print(table, "", _total(files), f"publisher: {published.publisher}; terms of use: {published.terms}")
 
     return Outcome(show, files)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kifu.cli.app import Outcome, progress
-from kifu.cli.plan import Plan
+from kifu.cli.plan import Plan, TransferSize, count_files
 from kifu.errors import printable
 from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
 from kifu.fetch import fetch as fetch_files
@@ -16,36 +15,6 @@ from kifu.progress import format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-@dataclass(frozen=True)
-class TransferSize:
-    """The amount of data to download.
-
-    Attributes:
-        known: bytes, as far as the index lists them.
-        unknown: number of files whose size the index does not list.
-        present: number of files that are there already.
-    """
-
-    known: int
-    unknown: int
-    present: int = 0
-
-    def __str__(self) -> str:
-        """Return the line of a dry run."""
-        there = f"; there already: {_count(self.present)}" if self.present else ""
-        return f"to download: {self.text()}{there}"
-
-    def text(self) -> str:
-        """Return the bytes, and the files of unknown size."""
-        parts = [format_bytes(self.known)] if self.known or not self.unknown else []
-        parts += [f"{_count(self.unknown)} of unknown size"] if self.unknown else []
-        return " and ".join(parts)
-
-
-def _count(files: int) -> str:
-    return f"{files:,} file{'' if files == 1 else 's'}"
 
 
 def list_all() -> Outcome:
@@ -108,7 +77,7 @@ def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, 
 
 def _total(files: list[ListedFile]) -> str:
     size = TransferSize(sum(file.size or 0 for file in files), sum(file.size is None for file in files))
-    return size.text() if size.unknown == len(files) else f"{_count(len(files))}, {size.text()}"
+    return size.text() if size.unknown == len(files) else f"{count_files(len(files))}, {size.text()}"
 
 
 def _print(table: Table, *lines: str) -> None:

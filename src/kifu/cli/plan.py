@@ -11,14 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 from kifu.cli.app import Outcome
 from kifu.errors import OutputError, join_lines
+from kifu.progress import format_bytes
 from kifu.report import Report
 
 if TYPE_CHECKING:
-    from kifu.cli.collections import TransferSize
     from kifu.estimate import Estimate
 
 _SHOWN = 10
 """Number of inputs or outputs that are listed as text."""
+
+
+@dataclass(frozen=True)
+class TransferSize:
+    """The amount of data to download.
+
+    Attributes:
+        known: bytes, as far as the index lists them.
+        unknown: number of files whose size the index does not list.
+        present: number of files that are there already.
+    """
+
+    known: int
+    unknown: int
+    present: int = 0
+
+    def __str__(self) -> str:
+        """Return the line of a dry run."""
+        there = f"; there already: {count_files(self.present)}" if self.present else ""
+        return f"to download: {self.text()}{there}"
+
+    def text(self) -> str:
+        """Return the bytes, and the files of unknown size."""
+        parts = [format_bytes(self.known)] if self.known or not self.unknown else []
+        parts += [f"{count_files(self.unknown)} of unknown size"] if self.unknown else []
+        return " and ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -79,6 +105,11 @@ class Plan(Report):
     def outcome(self) -> Outcome:
         """Return the outcome of a command that was given --dry-run."""
         return Outcome(str(self), self)
+
+
+def count_files(files: int) -> str:
+    """Return a number of files as text: "1 file"."""
+    return f"{files:,} file{'' if files == 1 else 's'}"
 
 
 def _list_paths(verb: str, paths: Sequence[str]) -> list[str]:

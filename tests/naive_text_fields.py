@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pyarrow as pa
 
+import naive_figures
 from kifu.point import WHITE_BIT
 from kifu.records._fields import NAMES as SGF_NAMES
 from kifu.records.decode import Decoded, decode
@@ -24,8 +28,10 @@ def nodes_of(record: bytes) -> list[list[tuple[bytes, list[bytes]]]]:
 def text_fields(record: bytes) -> dict[str, bytes]:
     """Return the first value in the root of each field that has one."""
     root = nodes_of(record)[0]
-    found = {field: [v for name, values in root if name == NAMES[field].encode() for v in values] for field in FIELDS}
-    return {field: values[0] for field, values in found.items() if values}
+    found = {field: [v for n, values in root if n == name.encode() for v in values] for field, name in NAMES.items()}
+    fields = {field: values[0] for field, values in found.items() if values}
+    kind = naive_figures.game_type(root)
+    return fields if kind is None else fields | {"game_type": kind}
 
 
 def territory(record: bytes, width: int, height: int) -> list[int]:
@@ -62,6 +68,8 @@ def compare_text_fields(block: RecordBlock) -> ParsedBlock:
         record = block.data[games.start[g] : games.stop[g]].tobytes()
         found = text_fields_of(parsed, g)
         assert found == {field: value for field, value in text_fields(record).items() if value}
+        compare_figures(parsed, g, record)
+        found.pop("game_type", None)
         properties = root_properties(record)
         assert found == {
             field: properties[name][0] for field, name in zip(FIELDS, SGF_NAMES) if properties.get(name, (b"",))[0]
@@ -71,8 +79,27 @@ def compare_text_fields(block: RecordBlock) -> ParsedBlock:
     return parsed
 
 
+def compare_figures(parsed: ParsedBlock, g: int, record: bytes) -> None:
+    """Compare seconds and evaluations of game g with the naive ones."""
+    moves = slice(parsed.games.move_offset[g], parsed.games.move_offset[g + 1])
+    nodes, count = nodes_of(record), moves.stop - moves.start
+    wants_clocks = b"BL[" in record or b"WL[" in record
+    expected = naive_figures.seconds(nodes)[:count] if wants_clocks else [math.nan] * count
+    if parsed.seconds is not None:
+        np.testing.assert_array_equal(parsed.seconds[moves], np.array(expected, np.float32))
+    else:
+        assert parsed.games.drop[g] or not wants_clocks
+    is_katago = naive_figures.game_type(nodes[0]) is not None
+    figures = naive_figures.evaluations(nodes)[:count] if is_katago else [[math.nan] * 4] * count
+    if parsed.evaluations is not None:
+        np.testing.assert_array_equal(parsed.evaluations[moves], np.array(figures, np.float32).reshape(count, 4))
+    else:
+        assert parsed.games.drop[g] or not is_katago
+
+
 TEXT_PIECES = [
     *PIECES,
+    *naive_figures.FIGURE_PIECES,
     *(b"PB[Ann]", b"PW[\xe6\x9f\xaf]", b"PlayerBlack[b]", b"RE", b"re[0]", b"KM[]", b"CA", b"P1B[x]", b"PBW[x]"),
     *(b"TB[aa]", b"TW[aa:bb]", b"TB[]", b"TB", b"TW[", b";TW[bb][ab]", b"tb[aa]", b"TB [aa]", b"TW[zz]"),
 ]
@@ -84,6 +111,8 @@ def compare_text(parsed: ParsedBlock) -> Decoded:
     assert list(decoded.text) == [field for field in FIELDS if field != "charset"]
     for field, strings in decoded.text.items():
         strings.validate(full=True)
+        if field == "game_type":  # not a property of its own
+            continue
         assert strings.type == pa.string()
         assert strings.to_pylist() == [text(game, field) for game in games]
     assert decoded.encoding.to_pylist() == [game.codec for game in games]

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from catalogues import write_catalogue
+from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
+from kifu.corpus.export import rows_to_sgf
 from kifu.corpus.rows import Rows, recorded_rows, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import SCHEMA
 from kifu.records.games import ParsedBlock
@@ -91,3 +92,31 @@ def test_rows_without_them_take_no_space(tmp_path: Path) -> None:
     sizes = {group.column(k).path_in_schema: group.column(k).total_compressed_size for k in range(group.num_columns)}
     assert group.num_columns == len(SCHEMA) + 3  # four fields of evaluations
     assert all(size < 100 for name, size in sizes.items() if name.startswith(("move_seconds", "evaluations")))
+
+
+def test_written_evaluations_have_the_same_values() -> None:
+    """Values with more decimals than KataGo writes, and visits that float32 cannot represent."""
+    draw = np.random.default_rng(5)
+    elements = [
+        None if draw.random() < 0.2
+        else {"win": float(np.float32(draw.random())), "loss": draw.integers(0, 101) / 100,
+              "score": float(np.float32(draw.normal(0, 30))), "visits": int(draw.integers(0, 10**9))}
+        for _ in range(60)
+    ]  # fmt: skip
+    made = rows(
+        moves=[[0, 1 | 0x8000, 361] * 20, [72], [72]], evaluations=[elements, None, None],
+        game_type=["fork", "normal", None], setup=[[], [5], []], setup_ply=[[], [1], []],
+    )  # fmt: skip
+    records, failure = rows_to_sgf(made)
+    assert not failure.any()
+    assert b"C[startTurnIdx=1,gtype=normal]" in records[1]
+    assert b"C[" not in records[2]
+    again = recorded_rows(read_block(as_block(records)), "a.zip", known_programs())
+    for name in ("moves", "game_type"):
+        assert again[name].equals(made[name])
+    found = again["evaluations"].to_pylist()
+    assert found[1:] == [None, None]
+    np.testing.assert_array_equal(*(
+        [[np.nan] * 4 if each is None else [np.float32(value) for value in each.values()] for each in figures]
+        for figures in (found[0], elements)
+    ))  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.fields import TEXT_COLUMNS
-from kifu.corpus.schema import READER_REASONS, game_arrays
+from kifu.corpus.schema import READER_REASONS, evaluations_array, game_arrays
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records.formats import RECORD_FORMATS, name_properties
@@ -51,7 +52,8 @@ def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint
 
     Unreadable records and points beyond the board cannot be written. Parsing a written record restores moves, setup and
     text, except: the spelling of moves that are no points, the order of a node's setup stones of different colours,
-    moves that were cut, and the spelling of other formats' text.
+    moves that were cut, and the spelling of other formats' text. Evaluations and game_type are written as KataGo does;
+    times used are not, as they do not determine clocks.
 
     Args:
         batch: Rows with all columns.
@@ -64,8 +66,15 @@ def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint
     territory, offset = territory_arrays(batch)
     failure = _export_failures(games, territory, offset)
     records = []
-    for (game, properties), failed, begin, end in zip(_games(batch, games), failure, offset, offset[1:]):
-        record = b"" if failed else write_record(game, text_properties(game.handicap, properties))
+    rows = zip(
+        _games(batch, games), _comments(batch), batch.column("game_type").to_pylist(), failure, offset, offset[1:]
+    )
+    for (game, properties), comments, game_type, failed, begin, end in rows:
+        if comments or game_type:
+            first = next((ply for ply, comment in enumerate(comments) if comment), len(game))
+            kind = f",gtype={game_type}" if game_type else ""
+            properties = {**properties, "C": f"startTurnIdx={first}{kind}"}
+        record = b"" if failed else write_record(game, text_properties(game.handicap, properties), comments)
         records.append(_with_territory(record, game, territory[begin:end]) if begin < end and record else record)
     return records, failure
 
@@ -113,6 +122,30 @@ def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
     texts = {field: row[column] or "" for field, column in TEXT_COLUMNS.items()}
     record_format = RECORD_FORMATS.get(row["format"] or "sgf")
     return name_properties(texts) if record_format is None else record_format.to_sgf_properties(texts)
+
+
+def _comments(batch: pa.RecordBatch) -> Iterator[list[bytes]]:
+    """Yield the comments of each row's moves, b"" for those without evaluation; [] for rows without evaluations."""
+    column = batch.column("evaluations")
+    win, loss, score = evaluations_array(column)[:, :3].T
+    known = ~np.isnan(win)
+    no_result = np.round(np.maximum(1 - win - loss, 0), 2)
+    shares = (_decimals(values[known], 2) for values in (win, loss, no_result))
+    visited = column.flatten().flatten()[-1].drop_null().to_pylist()  # exact, unlike float32
+    texts = map("C[{} {} {} {} v={}]".format, *shares, _decimals(score[known], 1), visited)
+    found = (next(texts).encode() if is_known else b"" for is_known in known.tolist())
+    for length in pc.fill_null(pc.list_value_length(column), 0).to_pylist():
+        yield list(islice(found, length))
+
+
+def _decimals(values: npt.NDArray[np.float32], digits: int) -> list[str]:
+    """Return numbers with this number of decimals, or as many as are needed to read the same value."""
+    texts = np.char.mod(f"%.{digits}f", values)
+    exact = texts.astype(np.float32) == values
+    return [
+        text if same else np.format_float_positional(value)
+        for text, same, value in zip(texts.tolist(), exact.tolist(), values)
+    ]
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:

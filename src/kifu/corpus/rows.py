@@ -118,6 +118,7 @@ def _recorded_columns(
         "index": pa.array(parsed.index),
         "format": pa.repeat(parsed.format, size),
         "encoding": decoded.encoding,
+        "game_type": decoded.text["game_type"],
         "territory": _territory(parsed),
         "move_seconds": _move_seconds(parsed),
         "evaluations": _evaluations(parsed),

@@ -81,6 +81,7 @@ SCHEMA = pa.schema(
         _field("round", pa.string(), True),
         _field("place", pa.string(), True),
         _field("title", pa.string(), True),
+        _field("game_type", pa.string(), True),  # gtype of KataGo's games, such as normal, fork or handicap
         # result
         _field("winner", pa.string(), True),  # black, white, draw; null if void or unknown
         _field("margin", pa.float32(), True),  # points, where ending is score

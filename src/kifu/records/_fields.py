@@ -34,13 +34,13 @@ from kifu.records._tokens import (
     read_name,
     skip_space,
 )
-from kifu.records.games import FIELD_LIMIT, Bytes
+from kifu.records.games import FIELD_LIMIT, FIELDS, Bytes
 from kifu.records.text import SINGLE, Charsets
 
 Spans = npt.NDArray[np.int64]
 
 NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
-"""SGF's names of `kifu.records.games.FIELDS`."""
+"""SGF's names of `kifu.records.games.FIELDS`, except game_type, which is a part of C."""
 
 _NO_FIELD = 255
 _FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name minus that of AA
@@ -48,6 +48,11 @@ _FIRST_KEY = name_key("AA")
 _FIELD[[name_key(name) - _FIRST_KEY for name in NAMES]] = np.arange(len(NAMES))
 _TB, _TW = name_key("TB"), name_key("TW")
 _LETTER_T = ord("T")
+
+NAME_C = ord("C")
+_COMMA = ord(",")
+_GAME_TYPE = FIELDS.index("game_type")
+_START, _TYPE = tuple(b"startTurnIdx="), tuple(b"gtype=")
 
 # Flags for the bytes of a value.
 BLANK = 1  # empty or white space only
@@ -120,11 +125,43 @@ def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
     return count
 
 
+@inline_kernel
+def find_text(data: Bytes, i: Int, stop: Int, text: tuple[int, ...]) -> Int:
+    """Return the position after the first occurrence of a text in data[i:stop], or -1."""
+    for k in range(i, stop - len(text) + 1):
+        j = 0
+        while j < len(text) and data[k + j] == text[j]:
+            j += 1
+        if j == len(text):
+            return k + j
+    return -1
+
+
+@inline_kernel
+def find_game_type(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
+    """Locate the value of gtype in a root comment of KataGo.
+
+    Returns:
+        (start, end), equal without gtype; (0, 0) for a comment that has no startTurnIdx.
+    """
+    if find_text(data, i, stop, _START) < 0:
+        return 0, 0
+    at = find_text(data, i, stop, _TYPE)
+    if at < 0:
+        return i, i
+    end = at
+    while end < stop and data[end] > SPACE and data[end] != _COMMA:
+        end += 1
+    return at, end
+
+
 @kernel
 def find_text_fields(
     data: Bytes, start: Spans, stop: Spans, charsets: Charsets, field_start: Spans, field_stop: Spans
 ) -> None:
     """Locate the first value of each of `NAMES` in the roots of games; one larger than `FIELD_LIMIT` is empty.
+
+    Field game_type is located by `find_game_type`; its start is 0 only for games that are not KataGo's.
 
     Args:
         data: [N] uint8.
@@ -147,6 +184,8 @@ def find_text_fields(
                 field = np.int64(_FIELD[key - _FIRST_KEY])
                 if field != _NO_FIELD and field_start[field, g] == 0:
                     field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
+            elif key == NAME_C and field_start[_GAME_TYPE, g] == 0:
+                field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
             if key == NAME_CA and not has_charset:
                 has_charset = True
                 charset = find_charset(data, i, end, charsets)

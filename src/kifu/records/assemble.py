@@ -39,7 +39,7 @@ class SingleGame:
         setup: [S] uint16, the stones of the root, see `GameArrays.setup`.
         to_play: BLACK, WHITE or TO_PLAY_UNSET.
         handicap: Number of stones, or NO_HANDICAP.
-        fields: Non-empty texts by name, of `FIELDS` except charset, periods and period_seconds, in SGF's spelling.
+        fields: Non-empty texts by name, of `FIELDS` up to title, in SGF's spelling.
         codec: Python's name of the codec that decoded them.
         seconds: [M] float32, see `ParsedBlock.seconds`.
         warnings: What the reader tolerated, as bits of `ParseWarning`.

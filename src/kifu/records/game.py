@@ -363,12 +363,13 @@ def write_sgf(game: Game) -> bytes:
     return write_record(game, plain_properties(game.properties, game.codec))
 
 
-def write_record(game: Game, properties: Mapping[str, Sequence[str]]) -> bytes:
+def write_record(game: Game, properties: Mapping[str, Sequence[str]], comments: Sequence[bytes] = ()) -> bytes:
     """Return the record that `write_sgf` writes, with other root properties.
 
     Args:
         game: The game.
         properties: name -> values in canonical form, as from `plain_properties` and `text_properties`.
+        comments: For each move, further properties of its node; empty if no move has any.
     """
     parts = [format_root(game.width, game.height, properties)]
     if game.to_play:
@@ -377,10 +378,10 @@ def write_record(game: Game, properties: Mapping[str, Sequence[str]]) -> bytes:
     done = 0
     later, later_ply = game.setup[game.root_setup :], game.setup_ply[game.root_setup :]
     for ply in np.unique(later_ply).tolist():
-        parts.append(_move_nodes(game.moves[done:ply], game))
+        parts.append(_move_nodes(game.moves[done:ply], game, comments[done:ply]))
         parts.append(b";" + _stones(later[later_ply == ply], game) + b"\n")
         done = ply
-    parts.append(_move_nodes(game.moves[done:], game) + b")\n")
+    parts.append(_move_nodes(game.moves[done:], game, comments[done:]) + b")\n")
     return b"".join(parts)
 
 
@@ -394,8 +395,8 @@ def _stones(setup: npt.NDArray[np.uint16], game: Game) -> bytes:
     return text.encode()
 
 
-def _move_nodes(moves: npt.NDArray[np.uint16], game: Game) -> bytes:
-    r"""Return ;B[xy]\n for each move."""
+def _move_nodes(moves: npt.NDArray[np.uint16], game: Game, comments: Sequence[bytes]) -> bytes:
+    r"""Return ;B[xy]\n for each move, with its comment before the \n."""
     points = (moves & POINT_MASK).astype(np.int64)
     y, x = np.divmod(points, game.width)
     off = points > game.width * game.height
@@ -406,4 +407,5 @@ def _move_nodes(moves: npt.NDArray[np.uint16], game: Game) -> bytes:
     text[:, 4] = _LETTERS[y]
     kept = np.ones(text.shape, bool)
     kept[points == game.width * game.height, 3:5] = False
-    return text[kept].tobytes()
+    nodes = text[kept].tobytes()
+    return b"".join(map(b"%b%b\n".__mod__, zip(nodes.splitlines(), comments))) if comments else nodes

@@ -33,10 +33,10 @@ FIELD_LIMIT = 64 << 10
 
 FIELDS = (
     "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
-    "round", "place", "title", "charset", "periods", "period_seconds",
+    "round", "place", "title", "charset", "periods", "period_seconds", "game_type",
 )  # fmt: skip
-"""Text fields of a game: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order, and TC
-and TT, in which Fox writes its overtime.
+"""Text fields of a game: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order, TC and
+TT, in which Fox writes its overtime, and gtype of KataGo's comment on the root.
 """
 
 

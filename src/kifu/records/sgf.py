@@ -6,9 +6,11 @@ parser tolerates. Source: https://www.red-bean.com/sgf/ (FF[4] and the earlier v
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import TypeVar
 
@@ -20,6 +22,17 @@ from kifu.kernel import writable_view
 from kifu.point import POINT_MASK
 from kifu.records import _nodes as n
 from kifu.records._fields import TerritoryInput, collect_territory, find_territory, find_text_fields, root_values
+from kifu.records._figures import (
+    ABSOLUTE,
+    BYO_YOMI,
+    CANADIAN,
+    CLOCKS,
+    EVALUATIONS,
+    UNKNOWN_OVERTIME,
+    FigureInput,
+    collect_figures,
+    find_clocks,
+)
 from kifu.records._scan import FULL, scan_members
 from kifu.records.games import (
     FIELD_LIMIT,
@@ -33,6 +46,7 @@ from kifu.records.games import (
     make_block,
 )
 from kifu.records.text import canonical_value, charsets, choose_codec, escape
+from kifu.records.times import parse_minutes, parse_overtime
 
 _MAX_ROOT_VALUES = 65_536
 
@@ -149,19 +163,23 @@ def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
 
 
 def read_block(block: RecordBlock) -> ParsedBlock:
-    """Parse every game of a block: `scan`, `read_text_fields` and `read_territory` in one."""
+    """Parse every game of a block: `scan`, `read_text_fields`, `read_territory` and `read_figures` in one."""
     games = scan(block)
+    text_fields = read_text_fields(block, games)
     territory, territory_offset = read_territory(block, games)
+    seconds, evaluations = read_figures(block, games, text_fields)
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
     before = 0 if block.piece is None else block.piece.first_game
     return ParsedBlock(
         format="sgf",
         block=block,
         games=games,
-        text_fields=read_text_fields(block, games),
+        text_fields=text_fields,
         index=(np.arange(len(games)) - first + before).astype(np.int32),
         territory=territory,
         territory_offset=territory_offset,
+        seconds=seconds,
+        evaluations=evaluations,
     )
 
 
@@ -203,6 +221,67 @@ def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[n
     )
     collect_territory(block.data, source, charsets(), offset, territory)
     return territory[: offset[-1]].copy(), offset
+
+
+def read_figures(
+    block: RecordBlock, games: GameArrays, text_fields: TextFields
+) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]:
+    """Read the figures of moves: seconds from BL, WL, OB and OW (docs/clocks.md), evaluations from KataGo's comments.
+
+    Only games with "BL[" or "WL[" in their text, or with KataGo's comment on the root, are read.
+
+    Returns:
+        (seconds [M], evaluations [M, 4]), see `ParsedBlock`.
+    """
+    wanted = np.where(text_fields.start[FIELDS.index("game_type")] > 0, np.uint8(EVALUATIONS), np.uint8(0))
+    find_clocks(block.data, games.start, games.stop, wanted)
+    wanted[games.drop != DropReason.KEPT] = 0
+    limits = np.zeros((len(games), 4))
+    rows = [FIELDS.index(name) for name in ("time", "overtime", "periods", "period_seconds")]
+    for g in np.flatnonzero(wanted & CLOCKS).tolist():
+        spans = zip(text_fields.start[rows, g].tolist(), text_fields.stop[rows, g].tolist())
+        limits[g] = _time_limits(*(block.data[start:stop].tobytes() for start, stop in spans))
+    has_clocks, has_evaluations = (bool((wanted & figure).any()) for figure in (CLOCKS, EVALUATIONS))
+    seconds = np.full(len(games.moves) if has_clocks else 0, np.nan, np.float32)
+    evaluations = np.full((len(games.moves) if has_evaluations else 0, 4), np.nan, np.float32)
+    source = FigureInput(
+        start=games.start,
+        stop=games.stop,
+        move_offset=games.move_offset,
+        wanted=wanted,
+        main=limits[:, 0].copy(),
+        kind=limits[:, 1].astype(np.uint8),
+        limit=limits[:, 2].astype(np.int64),
+        period=limits[:, 3].copy(),
+        clock=np.empty((2, 2)),
+        state=np.empty((2, 3)),
+        node=np.empty(3, np.int64),
+    )
+    if wanted.any():
+        collect_figures(block.data, source, charsets(), seconds, evaluations)
+    return seconds if has_clocks else None, evaluations if has_evaluations else None
+
+
+@lru_cache(maxsize=4096)
+def _time_limits(time: bytes, overtime: bytes, periods: bytes, period_seconds: bytes) -> tuple[float, int, int, float]:
+    """Return (seconds of main time or NaN, kind of overtime, its count, length of a period in seconds).
+
+    Args:
+        time: TM.
+        overtime: OT.
+        periods: TC of Fox.
+        period_seconds: TT of Fox.
+    """
+    minutes = parse_minutes(time.decode("utf-8", "replace"))
+    main = math.nan if minutes is None else 60 * minutes
+    text = overtime.decode("utf-8", "replace").strip()
+    if not text and periods.strip(b"0 "):
+        text = f"{periods.decode('utf-8', 'replace')}x{period_seconds.decode('utf-8', 'replace')}"
+    limit = parse_overtime(text)
+    if limit is None:
+        return main, UNKNOWN_OVERTIME if text else ABSOLUTE, 0, 0.0
+    kind = {"byo-yomi": BYO_YOMI, "canadian": CANADIAN}.get(limit.kind, UNKNOWN_OVERTIME)
+    return main, kind, limit.count, limit.seconds
 
 
 def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:

@@ -155,15 +155,26 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
         stack=np.empty(DEEPEST, np.int64),
     )
     o.read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
+    return _Played(_to_games(block, rows, headers, table, out), out.seconds[: table[-1, o.MOVE_END]].copy())
+
+
+def _to_games(
+    block: RecordBlock,
+    rows: npt.NDArray[np.int64],
+    headers: Sequence[_Header],
+    table: npt.NDArray[np.int64],
+    out: o.MovesOut,
+) -> GameArrays:
+    """Return the games of the objects, given the output of `_ogs.read_moves`: [G, GAME_COLUMNS] and arrays."""
     found = np.array([header.drop for header in headers], np.uint8)
     drop = np.where(found != DropReason.KEPT, found, table[:, o.STATUS]).astype(np.uint8)
     kept = drop == DropReason.KEPT
-    moves, setup = (int(table[-1, column]) if len(table) else 0 for column in (o.MOVE_END, o.SETUP_END))
+    moves, setup = table[-1, o.MOVE_END], table[-1, o.SETUP_END]
     first = np.array([header.first for header in headers], np.uint8)
     handicap = np.array([header.handicap for header in headers], np.int16)
     warnings = np.array([header.warnings for header in headers], np.int64) | table[:, o.WARNINGS]
     member = rows[:, o.MEMBER]
-    games = GameArrays(
+    return GameArrays(
         width=(table[:, o.WIDTH] * kept).astype(np.uint8),
         height=(table[:, o.HEIGHT] * kept).astype(np.uint8),
         moves=out.moves[:moves].copy(),
@@ -181,11 +192,10 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
         start=rows[:, o.START].copy(),
         stop=rows[:, o.STOP].copy(),
     )
-    return _Played(games, out.seconds[:moves].copy())
 
 
 def _moves_input(row: Sequence[int], header: _Header, text: bytearray) -> tuple[int, ...]:
-    """Return the input columns of `_json.read_moves` for an object, and append its letters to the text."""
+    """Return the input columns of `_ogs.read_moves` for an object, and append its letters to the text."""
     if header.drop or header.sgf is not None:
         return (o.NOTHING,) + (0,) * (o.STATUS - 1)
     if header.letters is None:
@@ -210,21 +220,23 @@ def _read_object(data: memoryview, row: Sequence[int]) -> _Header:
     start, stop = row[o.START], row[o.STOP]
     try:
         value = _parse(b"".join((data[start:begin], b"[]", data[end:stop])) if end else data[start:stop].tobytes())
+        if not isinstance(value, dict):
+            return _DROPPED[DropReason.NO_RECORD]
+        game = value.get("gamedata")
+        inner = game if isinstance(game, dict) else value
+        owner = inner if "moves" in inner else value
+        moves = owner.get("moves")
+        is_array = moves == [] and end > 0 and (row[o.INNER_STOP] == 0) == (owner is value)
+        if end and not is_array:
+            _parse(data[begin:end].tobytes())  # not the moves of the game, so nothing else reads it
     except (ValueError, RecursionError):
         return _DROPPED[DropReason.UNREADABLE]
-    if not isinstance(value, dict):
-        return _DROPPED[DropReason.NO_RECORD]
-    game = value.get("gamedata")
-    inner = game if isinstance(game, dict) else value
-    owner = inner if "moves" in inner else value
-    moves = owner.get("moves")
     game = value if inner is value else _merge(inner, value)
     sgf = game.get("original_sgf")
     if isinstance(sgf, str) and sgf:
         return _Header(sgf=sgf)
     if moves is None or (isinstance(sgf, int) and sgf == 0):
         return _DROPPED[DropReason.NO_RECORD]
-    is_array = moves == [] and end and (row[o.INNER_STOP] == 0) == (owner is value)
     if not is_array and not isinstance(moves, str):
         return _DROPPED[DropReason.UNREADABLE]
     return _read_game(game, None if is_array else moves)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
+import orjson
 from figures import Figure, at_least, at_most
+from made_ogs import write_dump
 from processes import KIFU, peak
 from throughput import inflate, write
 from timing import Task, cores, in_turns, one_core
@@ -19,10 +22,12 @@ from kifu.corpus.export import rows_to_olf
 from kifu.corpus.hashes import hash_games
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays
-from kifu.records.containers import blocks
+from kifu.records.containers import blocks, read_blocks
+from kifu.records.ogs import read_ogs
 from kifu.records.olf import read_olf
 
 _TIMES = 10
+_OGS_GAMES = 20_000
 
 
 def _archives(corpus: Corpus) -> tuple[Path, ...]:
@@ -91,6 +96,30 @@ def olf(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     return [
         at_least(f"OLF read ({count:,} games, {size:,} bytes), one core", count / read.best, "games/s", 100_000, read),
         at_least("OLF written, one core", count / written.best, "games/s", 50_000, written),
+    ]
+
+
+def ogs(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Compare reading OGS lines in memory with orjson, and time ingesting them."""
+    dump, path = folder / "ogs.jsonl.gz", folder / "ogs.parquet"
+    write_dump(dump, _archives(corpus), _OGS_GAMES)
+    in_memory = list(read_blocks([dump]))
+    lines = gzip.decompress(dump.read_bytes()).splitlines()
+    with one_core():
+        low, read, ingested = in_turns(
+            rounds,
+            Task(lambda: [orjson.loads(line) for line in lines]),
+            Task(lambda: [read_ogs(block) for block in in_memory]),
+            Task(lambda: ingest(dump, path, jobs=1), path.unlink),
+        )
+    dump.unlink()
+    size = sum(map(len, lines))
+    return [
+        Figure(
+            f"floor: orjson.loads of {len(lines):,} OGS lines, {size:,} bytes", len(lines) / low.best, "games/s", low
+        ),
+        at_least("OGS JSON lines read, one core", len(lines) / read.best, "games/s", 10_000, read),
+        at_least("ingest of OGS JSON lines, one core", len(lines) / ingested.best, "games/s", 10_000, ingested),
     ]
 
 

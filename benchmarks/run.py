@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from figures import Figure, table
-from ingesting import catalogue, catalogue_memory, duplicates, olf
+from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf
 from kata import katago
 from learning import genmove, learning
 from loader import loader
@@ -38,6 +38,7 @@ _BENCHMARKS = {
     "catalogue": catalogue,
     "duplicates": duplicates,
     "olf": olf,
+    "ogs": ogs,
     "catalogue-memory": catalogue_memory,
     "loader": loader,
     "shuffling": shuffling,

@@ -21,7 +21,7 @@ _INVARIANT = ("to_play", "result", "ranks", "komi", "seconds", "evaluation", "gl
 
 def check_augmentable(layout: Layout) -> None:
     """Raise RecipeError if it is unknown how a symmetry changes one of the labels."""
-    shapes = {"move": (), "ownership": (layout.pass_label,)}
+    shapes = {"move": (), "ownership": (layout.pass_label,), "policy": (layout.pass_label + 1,)}
     for label in layout.labels:
         known = len(label.shape) == 1 if is_next(label.name) else shapes.get(label.name) == label.shape
         if not (known or label.name in _INVARIANT):
@@ -49,6 +49,10 @@ def augment_labels(
             augmented[name] = augment_points(values, symmetry[:, None], width[:, None], height[:, None], layout)
         elif name == "ownership":
             augmented[name] = _augment_maps(values, symmetry, width, height, layout)
+        elif name == "policy":  # of the whole board: data sets with smaller ones have no such label
+            augmented[name] = np.empty_like(values)
+            table = symmetries(layout.width, layout.height).astype(np.int64)
+            _augment_values(values[:, None], symmetry, table, augmented[name][:, None])
     return augmented
 
 

@@ -27,7 +27,8 @@ class Format:
     Attributes:
         name: Full name with its version, as recipes and manifests write it.
         title: One-line description.
-        recipe_kind: Kind of the recipes that write it: "kgsgo", "examples" or "katago".
+        recipe_kind: Kind of the recipes that write it: "kgsgo", "examples" or "katago"; "" for formats of training
+            chunks, which kifu only reads (`kifu.datasets.chunks`).
         reader: The `Dataset` class, as "module:class"; imported when it is used.
         writer: The `Writer` class likewise; "" for formats that only their own kind of recipe writes.
         inspect: A function "module:name" that returns the lines of `kifu inspect` for an open data set;
@@ -135,6 +136,28 @@ _FORMATS = (
         labels=True,
         needs_move=True,
     ),
+    Format(
+        name="lz-chunks@1",
+        title="Leela Zero's training chunks, versions 1 and 2; read only",
+        recipe_kind="",
+        reader="kifu.datasets.lz_chunks:LzChunks",
+        inspect="kifu.datasets.chunks:inspect_chunks",
+        plane_set="lz18@1",
+        passes=True,
+        labels=True,
+        needs_move=True,
+    ),
+    Format(
+        name="minigo@1",
+        title="minigo's training examples, TFRecord compressed by zlib; read only",
+        recipe_kind="",
+        reader="kifu.datasets.minigo:Minigo",
+        inspect="kifu.datasets.chunks:inspect_chunks",
+        plane_set="agz17-minigo@1",
+        passes=True,
+        labels=True,
+        needs_move=True,
+    ),
 )
 
 FORMATS: Registry[Format] = Registry("format", {each.name: each for each in _FORMATS})
@@ -212,7 +235,9 @@ def detect_format(path: Path) -> Format | None:
         return FORMATS.get(read_index(path).format)
     try:
         if not path.is_file():
-            return FORMATS["katago-npz@1"] if path.is_dir() and any(path.glob("*.npz")) else None
+            if path.is_dir() and any(path.glob("*.npz")):
+                return FORMATS["katago-npz@1"]
+            return detect_chunks(path)
         with open_regular(path) as file:
             head = file.read(8)
     except OSError as error:
@@ -225,7 +250,25 @@ def detect_format(path: Path) -> Format | None:
         from kifu.datasets.parquet import is_examples
 
         return FORMATS["parquet@1"] if is_examples(path) else None
-    return detect_dat(head)
+    return detect_dat(head) or detect_chunks(path)
+
+
+def detect_chunks(path: Path) -> Format | None:
+    """Return the format of a file, or of the first file that is not empty of a folder or pattern, if it is a chunk.
+
+    Raises:
+        SourceError: A folder cannot be read.
+    """
+    from kifu.datasets.chunk_reader import chunk_files, read_head  # loads numpy, see `detect_format`
+
+    head = next(filter(None, map(read_head, chunk_files(path))), b"")
+    if not head:
+        return None
+    from kifu.datasets.lz_chunks import is_lz_chunk
+    from kifu.datasets.minigo import is_minigo
+
+    name = "lz-chunks@1" if is_lz_chunk(head) else "minigo@1" if is_minigo(head) else None
+    return None if name is None else FORMATS[name]
 
 
 def detect_dat(head: bytes) -> Format | None:
@@ -241,7 +284,8 @@ def open(path: str | os.PathLike[str]) -> Dataset:
     Everything that can be checked without reading all planes is checked; a dat1 or dat2 file is checked in full.
 
     Args:
-        path: A file, or the directory of a data set that consists of several files.
+        path: A file, or the directory of a data set that consists of several files; of training chunks also a pattern
+            such as `chunks/*.gz`.
 
     Returns:
         The data set; a `Dat` for dat1 and dat2 files.

@@ -234,6 +234,22 @@ def _hash_dat2(ws: _Workspace, data: Any, hashes: Any, stones: Any) -> None:
         hashes[row], stones[row] = _record_hash(ws)
 
 
+@kernel
+def _hash_stones(ws: _Workspace, sides: Any, hashes: Any, stones: Any) -> None:
+    """Fill hashes [n] uint64 and stones [n] uint16 of boards, sides [n, points] uint8: 1 own stones, 2 others."""
+    for row in range(sides.shape[0]):
+        for k in range(8):
+            ws.hashes[0, k] = ws.empty[k]
+        count = 0
+        for p in range(sides.shape[1]):
+            side = sides[row, p]
+            if side != 0:
+                count += 1
+                for k in range(8):
+                    ws.hashes[0, k] ^= ws.keys[side - 1, p, k]
+        hashes[row], stones[row] = _lowest(ws.hashes[0]), count
+
+
 @dataclass(frozen=True, slots=True)
 class PositionHashes:
     """The hashes of N positions.
@@ -291,4 +307,17 @@ def hash_records(records: Records) -> tuple[Hashes, npt.NDArray[np.uint16]]:
     hashes, stones = np.empty(len(records), np.uint64), np.empty(len(records), np.uint16)
     data = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)
     (_hash_dat2 if records.dtype == DAT2 else _hash_dat1)(_new_workspace(19, 19), data, hashes, stones)
+    return hashes, stones
+
+
+def hash_boards(own: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> tuple[Hashes, npt.NDArray[np.uint16]]:
+    """Hash positions by their stones, [n, H, W] each; a point in both is own.
+
+    Returns:
+        hashes [n] uint64 and stones [n] uint16.
+    """
+    n, height, width = own.shape
+    hashes, stones = np.empty(n, np.uint64), np.empty(n, np.uint16)
+    sides = np.where(own, np.uint8(1), other.astype(np.uint8) << 1).reshape(n, height * width)
+    _hash_stones(_new_workspace(width, height), sides, hashes, stones)
     return hashes, stones

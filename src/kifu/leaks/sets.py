@@ -16,6 +16,7 @@ import pyarrow as pa
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.hashes import Hashes
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
+from kifu.datasets.chunks import Chunks
 from kifu.datasets.dat import Dat, read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
@@ -24,8 +25,8 @@ from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.files import open_regular
-from kifu.leaks.positions import PositionHashes, hash_positions, hash_records
-from kifu.planes.packing import DAT1, Records
+from kifu.leaks.positions import PositionHashes, hash_boards, hash_positions, hash_records
+from kifu.planes.packing import Records
 
 _MAX_PLIES = 1000
 """Bound on the moves of a game in the estimate of a catalogue's positions: its n_moves is not trusted."""
@@ -178,7 +179,7 @@ class DatSet:
 
 
 class ExamplesSet:
-    """The rows of any other data set whose planes show the stones of both sides on 19 x 19; its games are unknown."""
+    """The rows of any other data set whose planes show the stones of both sides; its games are unknown."""
 
     games: int | None = None
 
@@ -191,10 +192,9 @@ class ExamplesSet:
         self.estimated_positions = len(self._examples)
         sides = {side: [k for k, owner in layout.stone_planes() if owner == side] for side in ("own", "opp")}
         self._own, self._opp = tuple(sides["own"]), tuple(sides["opp"])
-        if not (self._own and self._opp) or (layout.width, layout.height) != (19, 19):
+        if not (self._own and self._opp):
             raise FormatError(
-                f"{path}: planes of {layout.plane_set} do not show the stones of each side on 19 x 19, "
-                "which an audit needs"
+                f"{path}: planes of {layout.plane_set} do not show the stones of each side, which an audit needs"
             )
         self._ids, self._numbers = np.empty(0, np.uint64), np.empty(0, np.int32)
 
@@ -207,6 +207,24 @@ class ExamplesSet:
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         """Return the locations of games, given by number in ascending order."""
         return []
+
+
+class ChunkSet(ExamplesSet):
+    """Training chunks of another program. Its games are those that could be deduced; other rows have none."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        """Read all rows once for their games. Raises SourceError, FormatError."""
+        super().__init__(path, kind)
+        assert isinstance(self._examples, Chunks)
+        self._chunks = self._examples
+        games = len(self._chunks.game_rows)
+        self.games = games if games or not self.estimated_positions else None
+        self._ids, self._numbers = np.arange(1, games + 1, dtype=np.uint64), np.arange(games, dtype=np.int32)
+
+    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        """Return the locations of games, given by number in ascending order."""
+        located = ((*self._chunks.locate_game(game), game) for game in games.tolist())
+        return [GameLocation(file.name, k, 0, int(self._chunks.game_rows[game, 0])) for file, k, game in located]
 
 
 class KataSet(ExamplesSet):
@@ -267,7 +285,8 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     if written is not None:
         if written.is_dat:
             return DatSet(path)
-        return (KataSet if written.recipe_kind == "katago" else ExamplesSet)(path, written.name)
+        kinds = {"katago": KataSet, "": ChunkSet}
+        return kinds.get(written.recipe_kind, ExamplesSet)(path, written.name)
     if is_catalogue(path):
         return CatalogueSet(path)
     try:
@@ -350,7 +369,7 @@ class HashDat(Job[RowRange, tuple[RowRange, Records], PositionHashes]):
 
 @dataclass(frozen=True, eq=False)
 class HashExamples(Job[RowRange, Batch, PositionHashes]):
-    """Hash the positions of another data set, by way of dat1 records: the hash does not depend on the orientation.
+    """Hash the positions of another data set: the hash does not depend on the orientation.
 
     Attributes:
         own: the planes with stones of the side to move.
@@ -374,11 +393,10 @@ class HashExamples(Job[RowRange, Batch, PositionHashes]):
 
     def process(self, item: Batch) -> PositionHashes:
         """Hash the positions of a block."""
-        rim = self.layout.rim
-        planes = item.unpack_planes(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
-        records = np.zeros(len(planes), DAT1)
-        records["planes"] = planes[:, self.own].any(1) | planes[:, self.opp].any(1).astype(np.uint8) << 3
-        return PositionHashes(*hash_records(records), self._game_numbers(item))
+        rim, width, height = self.layout.rim, self.layout.width, self.layout.height
+        planes = item.unpack_planes(self.layout)[:, :, rim : rim + height, rim : rim + width] != 0
+        hashed = hash_boards(planes[:, self.own].any(1), planes[:, self.opp].any(1))
+        return PositionHashes(*hashed, self._game_numbers(item))
 
     def _game_numbers(self, batch: Batch) -> npt.NDArray[np.int32]:
         if not len(self.ids):

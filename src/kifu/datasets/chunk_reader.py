@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import glob
 import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,7 @@ class ChunkReader:
         self._ended = False
         try:
             self._file = open_regular(path)
+            self._close_file = weakref.finalize(self, self._file.close)
             self._stream = inflated_stream(self._file)
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror}") from None
@@ -221,7 +223,7 @@ class ChunkReader:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self._close_file()
 
     @property
     def _number(self) -> int:

@@ -148,7 +148,7 @@ def _number(data: Any, at: Any, powers: Any) -> Any:
     negative = data[at] == _MINUS
     if negative or data[at] == _PLUS:
         at += 1
-    value, exponent, digits, after_dot = 0.0, 0, 0, False
+    value, exponent, digits, leading, after_dot = 0.0, 0, 0, 0, False
     if at < n and (data[at] | 32) in (105, 110):  # inf, nan, nan(ind)
         while at < n and data[at] > _SPACE:
             at += 1
@@ -158,7 +158,8 @@ def _number(data: Any, at: Any, powers: Any) -> Any:
             after_dot = True
         else:
             digits += 1
-            if digits <= _MAX_DIGITS or value == 0:
+            leading += value == 0
+            if digits - leading < _MAX_DIGITS:
                 value = value * 10 + (int(data[at]) - _ZERO)
                 exponent -= after_dot
             else:
@@ -205,7 +206,7 @@ def _parse_v1(
     n = data.shape[0]
     used = at = 0
     for row in range(winner.shape[0]):
-        while at < n and data[at] <= _SPACE:  # line breaks at the end of the file
+        while at < n and data[at] in (_NEWLINE, _RETURN):  # at the end of the file
             at += 1
         used = at
         if n - at < _PLANES * (_DIGITS + 2):

@@ -30,6 +30,8 @@ from chunk_writers import (
     to_text,
 )
 from commands import run
+from fuzz_chunks import chunk_fuzzer, use_chunk
+from fuzzing import try_all
 from kifu.datasets.formats import FORMATS, detect_format
 from kifu.datasets.lz_chunks import LzChunks
 from kifu.errors import FormatError, KifuError
@@ -309,3 +311,8 @@ def test_commands(tmp_path: Path) -> None:
     done = run("audit", tmp_path / "a.gz", tmp_path / "c.gz")
     assert "games unknown" in done.out
     assert "games in both: 1 of the first, 0 of the second" in done.out
+
+
+def test_damaged_files_give_rows_or_one_line(tmp_path: Path) -> None:
+    tried = try_all(chunk_fuzzer("lz-chunks@1", tmp_path / "tried", use_chunk), 1, 5, tmp_path / "input")
+    assert 0 < tried.refused < tried.inputs

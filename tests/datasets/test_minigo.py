@@ -36,6 +36,8 @@ from chunk_writers import (
     varint,
 )
 from commands import run
+from fuzz_chunks import chunk_fuzzer, use_chunk
+from fuzzing import try_all
 from kifu.datasets.formats import FORMATS, detect_format
 from kifu.datasets.minigo import Minigo
 from kifu.errors import FormatError
@@ -255,3 +257,8 @@ def test_commands(tmp_path: Path) -> None:
     batches = list(kifu.load(tmp_path / "a.tfrecord.zz", batch_size=50))
     assert sum(map(len, batches)) == 110
     assert batches[0].labels["policy"].shape == (50, 170)
+
+
+def test_damaged_files_give_rows_or_one_line(tmp_path: Path) -> None:
+    tried = try_all(chunk_fuzzer("minigo@1", tmp_path / "tried", use_chunk), 1, 5, tmp_path / "input")
+    assert 0 < tried.refused < tried.inputs

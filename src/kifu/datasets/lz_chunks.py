@@ -130,7 +130,7 @@ def _set_mover(planes: Any, white: Any) -> None:
 
 @inline_kernel
 def _line_end(data: Any, at: Any) -> Any:
-    """Return the position after the line break at `at`; 0 if there is none, -1 if the data ends."""
+    """Return the position after the line break at `at`; 0 without one, -1 if the data ends."""
     if at < data.shape[0] and data[at] == _RETURN:
         at += 1
     if at >= data.shape[0]:

@@ -190,7 +190,7 @@ def _field(data: Any, at: Any, stop: Any) -> Any:
 
 @inline_kernel
 def _find(data: Any, at: Any, stop: Any, wanted: Any, other: Any) -> Any:
-    """Return the last field with one of two keys, as `_field` does; key 0 if there is none, -1 if one is malformed."""
+    """Return the last field with one of two keys, as `_field` does; key 0 if both are missing, -1 if malformed."""
     found, begin, end = 0, at, at
     while at < stop:
         key, first, at = _field(data, at, stop)

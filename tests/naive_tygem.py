@@ -21,6 +21,10 @@ LINE = re.compile(rb"(\d{1,18})\t((?:;[BW]\[[^\]]*\][\0-\x20]*)*)(;(?:[BW](?:\[[
 MOVE = re.compile(rb";([BW])\[([^\]]*)\]", re.DOTALL)
 ROW_PATTERN = re.compile(rb"(\d{1,18})\t(C[^\t]*)" + rb"\t([^\t]*)" * 8 + rb"\t(\d+/\d+ \d+m(?=\d)|[^\t]*$)")
 
+TOM_PATTERN = re.compile(
+    rb"(\d{1,18})\t(\d{4}\.\d\d\.\d\d[^\t]*)" + rb"\t([^\t]*)" * 5 + rb"\t(\d+/\d+ \d+m(?=\d)|[^\t]*$)"
+)
+
 
 @dataclass
 class NaiveLine:
@@ -84,20 +88,25 @@ def read_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
     bad = 0
     for text in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         text = text.rstrip(SPACE.replace(b"\t", b""))
-        match = ROW_PATTERN.match(text) if len(text) <= LINE_LIMIT else None
+        short = len(text) <= LINE_LIMIT
+        match = (ROW_PATTERN.match(text) or TOM_PATTERN.match(text)) if short else None
         if text and (match is None or match.end() < len(text)):
             bad += 1
         if match:
-            overtime, _, time = match[11].partition(b" ")
+            is_tom = match.re is TOM_PATTERN
+            overtime, _, time = match[8 if is_tom else 11].partition(b" ")
             rows.setdefault(
                 int(match[1]),
                 {
-                    "date": match[2][1:],
+                    "date": match[2] if is_tom else match[2][1:],
                     "white": match[3],
-                    "black": match[6],
-                    "result": match[9],
+                    "black": match[4 if is_tom else 6],
+                    "result": match[6 if is_tom else 9],
                     "time": time,
                     "overtime": overtime,
+                    "komi": match[5] if is_tom else b"",
+                    "black_rank": b"9d" if is_tom else b"",
+                    "white_rank": b"9d" if is_tom else b"",
                 },
             )
     return rows, bad
@@ -116,6 +125,22 @@ WORDS = {
 }
 
 
+TOM_ROW = "354460\t2003.09.25 20:21\t忧郁的孤影\t楚阳春\t6.5\tB+0.5\t321\t30/3 20m"
+
+
+TOM_WORDS = {
+    "black": "楚阳春",
+    "white": "忧郁的孤影",
+    "black_rank": "9d",
+    "white_rank": "9d",
+    "result": "B+0.5",
+    "komi": "6.5",
+    "date": "2003.09.25 20:21",
+    "time": "20m",
+    "overtime": "30/3",
+}
+
+
 PIECES = [
     b"885492098\t", b"7\t", b";B[pd]", b";W[dp]", b";B[]", b";W[tt]", b";B[zz]", b";W[ pd ]", b";", b"B", b"[", b"]",
     b"\n", b"\r\n", b"#", b" ", b"\t", b";C[x]", b"(", b"\xef\xbb\xbf", b"1234567890123456789\t", b";B[Pass]", b"\0",
@@ -124,6 +149,7 @@ PIECES = [
 
 INDEX_PIECES = [
     ROW.encode(), b"\n", b"\r\n", b"\t", b"\tC", b"7", b"7\tC", b" ", b"30/3 5m", b"30/3 5m7\tC", b"\t" * 10, b"x",
+    TOM_ROW.encode(), b"\t2003.09.25", b"8\t2003.09.25 1\ta\tb\t6.5\tB+T\t1\t10/3 0m", b".",
     b"\xef\xbb\xbf", b"\xff", b"9\tC2016.01.01 00:02\ta\tb\t0\tc\td\t1\tB+0.5\t200\t10/3 0m",
 ]  # fmt: skip
 
@@ -181,6 +207,6 @@ def compare_index_with_naive(data: bytes) -> None:
     parsed = read_tygem(as_block([b"%d\t" % number + b" " * 40 for number in index.ids.tolist()]), index)
     for g, number in enumerate(index.ids.tolist()):
         words = parsed.text_fields
-        at = {name: FIELDS.index(name) for name in WORDS}
+        at = {name: FIELDS.index(name) for name in TOM_WORDS}
         spans[number] = {name: words.data[words.start[f, g] : words.stop[f, g]].tobytes() for name, f in at.items()}
     assert spans == rows

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import random
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kifu
 from kifu.errors import DropReason, SourceError
-from kifu.point import NO_POINT, WHITE_BIT
+from kifu.point import NO_POINT, WHITE_BIT, to_sgf
 from kifu.records import tygem
 from kifu.records._tokens import LINE_LIMIT
-from kifu.records.containers import blocks
+from kifu.records.containers import blocks, find_containers, read_blocks
 from kifu.records.games import NO_HANDICAP, ParseWarning
+from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
 from kifu.records.tygem import count_unindexed, load_index, read_index, read_tygem, to_sgf_properties
 from naive_tygem import (
     INDEX_PIECES,
     PIECES,
     ROW,
+    TOM_ROW,
+    TOM_WORDS,
     WORDS,
     compare_index_with_naive,
     compare_with_naive,
@@ -95,6 +101,12 @@ def test_index_row() -> None:
     assert index_words(ROW.encode()) == {842008471: WORDS}
 
 
+@pytest.mark.nojit
+def test_index_row_of_tom() -> None:
+    both = index_words(f"{TOM_ROW}\n{ROW}\n".encode())
+    assert both == {354460: TOM_WORDS, 842008471: WORDS}
+
+
 INDEX_TRAPS = {
     "": (0, 0),
     "\ufeff" + ROW: (1, 0),
@@ -109,6 +121,12 @@ INDEX_TRAPS = {
     ROW.replace("white", "w" * LINE_LIMIT): (0, 1),
     ROW.replace("30/3 5m", "30/3 5m9") + "\n": (1, 1),
     ROW.replace("30/3 5m", "unlimited"): (1, 0),
+    TOM_ROW + TOM_ROW: (1, 1),
+    TOM_ROW + "\textra": (0, 1),
+    TOM_ROW.replace("\t6.5", ""): (0, 1),
+    TOM_ROW.replace("2003.09.25", "2003.09"): (0, 1),
+    "1\t2003.09.25\t\t\t\t\t\t": (1, 0),
+    "1\t2003.09.25\t\t\t\t\t": (0, 1),
 }
 
 
@@ -168,7 +186,8 @@ def test_unreadable_index_is_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_sgf_properties() -> None:
-    assert to_sgf_properties(WORDS) == {
+    empty = dict.fromkeys(TOM_WORDS, "")
+    assert {name: text for name, text in to_sgf_properties(empty | WORDS).items() if text is not None} == {
         "PB": "黑(P)",
         "PW": "白",
         "RE": "W+R",
@@ -176,9 +195,12 @@ def test_sgf_properties() -> None:
         "TM": "300",
         "OT": "3x30 byo-yomi",
     }
-    odd = {"black": "", "white": "x", "result": "?!", "date": "1.1.2016", "time": "long", "overtime": "30"}
-    assert to_sgf_properties(odd) == {"PB": None, "PW": "x", "RE": "?!", "DT": "1.1.2016", "TM": "long", "OT": "30"}
-    assert set(to_sgf_properties(dict.fromkeys(odd, "")).values()) == {None}
+    tom = to_sgf_properties(TOM_WORDS)
+    assert (tom["KM"], tom["BR"], tom["WR"], tom["DT"], tom["TM"]) == ("6.5", "9d", "9d", "2003-09-25", "1200")
+    odd = empty | {"black": "", "white": "x", "result": "?!", "date": "1.1.2016", "time": "long", "overtime": "30"}
+    found = {name: text for name, text in to_sgf_properties(odd).items() if text is not None}
+    assert found == {"PW": "x", "RE": "?!", "DT": "1.1.2016", "TM": "long", "OT": "30"}
+    assert set(to_sgf_properties(empty).values()) == {None}
 
 
 def test_real_lines_and_index(shared: Path) -> None:
@@ -208,3 +230,43 @@ def test_white_comes_first_in_the_index(shared: Path) -> None:
     index = load_index([shared / "data/tygem/Kifu2016.zip"])
     words = text_fields_of(read_tygem(as_block([b"922008829\t"]), index), 0)
     assert (words["white"], words["result"]) == ("Magister(P)", "W+0.5")
+
+
+def test_tom_matches_its_reference(shared: Path, tmp_path: Path) -> None:
+    """The folder as it is published is one source."""
+    listed = json.loads((shared / "reference/formats/tom.json").read_text("utf-8"))["files"]
+    folder = shared / "data/formats/tom"
+    index = load_index(find_containers(folder).paths)
+    assert index is not None
+    assert (len(index), index.bad_lines) == (len(listed), 0)
+    games = {}
+    parts = (part for block in read_blocks(find_containers(folder).paths) for part in parse_block(block, index))
+    for parsed in parts:
+        assert parsed.format == "tygem"
+        assert count_unindexed(parsed) == 0
+        for g in range(len(parsed.games)):
+            line = parsed.block.data[parsed.games.start[g] : parsed.games.stop[g]].tobytes()
+            games[int(line.split(b"\t")[0])] = (parsed, g)
+    assert len(games) == len(listed)
+    for reference in listed:
+        number = int(reference["file"].partition("#")[2])
+        parsed, g = games[number]
+        arrays = parsed.games
+        moves = arrays.moves[arrays.move_offset[g] : arrays.move_offset[g + 1]].tolist()
+        colours = ["W" if move & WHITE_BIT else "B" for move in moves]
+        points = [to_sgf(move & ~WHITE_BIT, 19) for move in moves]
+        assert [f"{c} {p}".strip() for c, p in zip(colours, points)] == [each.strip() for each in reference["moves"]]
+        words = text_fields_of(parsed, g)
+        for name in ("black", "white", "date", "result"):
+            assert words[name] == reference[name]
+        assert float(words["komi"]) == reference["komi"]
+        assert [words["black_rank"], words["white_rank"]] == reference["ranks"]
+        sgf = to_sgf_properties(dict.fromkeys(TOM_WORDS, "") | words)
+        minutes, periods = reference["time"]
+        assert sgf["TM"] == str(60 * int(minutes.removesuffix(" min")))
+        assert sgf["OT"] == periods.replace("x ", "x").replace(" sec", " byo-yomi")
+    report = kifu.ingest(folder, tmp_path / "tom.parquet")
+    assert (report.read, report.unparsed) == (len(listed), {})
+    table = pq.read_table(tmp_path / "tom.parquet", columns=["black_rank", "white_rank", "komi"]).to_pydict()
+    assert {*table["black_rank"], *table["white_rank"]} == {"9d"}
+    assert {*table["komi"]} == {6.5, 7.5}

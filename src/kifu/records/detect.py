@@ -267,6 +267,20 @@ def is_date(data: Bytes, i: Int, stop: Int) -> bool:
 
 
 @inline_kernel
+def is_dotted_date(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether the date of a row of Tom's index begins at `i`: dddd.dd.dd."""
+    if stop - i < 10:
+        return False
+    for k in range(10):
+        if k in (4, 7):
+            if data[i + k] != _DOT:
+                return False
+        elif not is_digit(data[i + k]):
+            return False
+    return True
+
+
+@inline_kernel
 def _json_kind(data: Bytes, i: Int, stop: Int) -> Int:
     """Return OGS_LINES if a JSON object begins and ends in the line at `i`, else OGS."""
     depth, in_string = 0, False
@@ -377,7 +391,7 @@ def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
     after, _ = read_id(data, i, stop)
     if after < 0:
         return otherwise
-    if after + 1 < stop and data[after] == _C and is_digit(data[after + 1]):
+    if (after + 1 < stop and data[after] == _C and is_digit(data[after + 1])) or is_dotted_date(data, after, stop):
         return TYGEM_INDEX
     return TYGEM if after == stop or data[after] == SEMICOLON or data[after] == LINE_FEED else otherwise
 

@@ -1,10 +1,12 @@
-"""TYGEM's published games: one line per game with its number and moves, and an index with everything else.
+"""The published games of TYGEM and Tom: one line per game with its number and moves, and an index with everything else.
 
     885492098<tab>;B[pd];W[dp];B[pq] ...
     842008471<tab>C2016.01.01 00:02<tab>white<tab>...<tab>W+Resign<tab>154<tab>30/3 5m
+    354460<tab>2003.09.25 20:21<tab>white<tab>black<tab>6.5<tab>B+0.5<tab>321<tab>30/3 5m
 
-Lines and index are separate files, joined by the games' numbers. docs/formats/tygem.md describes the format;
-docs/leniency.md lists what the parsers tolerate. Source: https://github.com/yenw/computer-go-dataset, README.
+Lines and index are separate files, joined by the games' numbers. A row of 11 columns is TYGEM's, one of 8 is Tom's.
+docs/formats/tygem.md describes the formats; docs/leniency.md lists what the parsers tolerate.
+Source: https://github.com/yenw/computer-go-dataset, README.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from kifu.records._tokens import (
     skip_space,
 )
 from kifu.records.containers import index_files
+from kifu.records.detect import is_dotted_date
 from kifu.records.games import (
     FIELDS,
     MEMBER_LIMIT,
@@ -62,10 +65,21 @@ _GAMES_ALWAYS = 16
 
 _SIZE = 19
 
-# The columns of an index row that are used, from 0, and the number of columns.
-_DATE_COLUMN, _WHITE_COLUMN, _BLACK_COLUMN, _RESULT_COLUMN, _TIME_COLUMN, _INDEX_COLUMNS = 1, 2, 5, 8, 10, 11
+_DATE_COLUMN, _WHITE_COLUMN = 1, 2
+# The other columns of an index row, from 0, and their number: of TYGEM, then of Tom. TYGEM has no komi.
+_BLACK_COLUMNS, _KOMI_COLUMNS, _RESULT_COLUMNS, _TIME_COLUMNS, _INDEX_COLUMNS = (
+    (5, 3),
+    (-1, 4),
+    (8, 5),
+    (10, 7),
+    (11, 8),
+)
 # The first index of the spans that `_index_spans` fills.
-_BLACK_SPAN, _WHITE_SPAN, _RESULT_SPAN, _DATE_SPAN, _TIME_SPAN, _OVERTIME_SPAN, _SPAN_COUNT = range(7)
+_BLACK_SPAN, _WHITE_SPAN, _RESULT_SPAN, _DATE_SPAN, _TIME_SPAN, _OVERTIME_SPAN, _KOMI_SPAN, _RANK_SPAN = range(8)
+_SPAN_COUNT = 8
+
+_RANK = b"9d"
+"""The rank of all players of Tom, which is not in the index."""
 
 _SHORTEST_ROW = 12
 """Bytes: a digit, ten tabs, a C."""
@@ -84,6 +98,9 @@ _SPAN_OF_FIELD = {
     "date": _DATE_SPAN,
     "time": _TIME_SPAN,
     "overtime": _OVERTIME_SPAN,
+    "komi": _KOMI_SPAN,
+    "black_rank": _RANK_SPAN,
+    "white_rank": _RANK_SPAN,
 }
 
 _NO_BYTES = np.empty(0, np.uint8)
@@ -94,7 +111,7 @@ class TygemIndex:
     """The rows of one or several index files.
 
     Attributes:
-        data: [N] uint8. The files' text.
+        data: [N] uint8. The files' text, followed by "9d", the rank of Tom's players.
         ids: [R] int64, ascending. The games' numbers. The first of several rows with one number is used.
         start, stop: [R] int64. Row r is data[start[r]:stop[r]].
         bad_lines: Number of lines that are not rows, or contain more after one.
@@ -114,12 +131,13 @@ def read_index(data: Bytes) -> TygemIndex:
     """Return the rows of an index. Never fails: lines that are not rows are counted.
 
     Args:
-        data: [N] uint8, kept by the index.
+        data: [N] uint8.
     """
     capacity = len(data) // _SHORTEST_ROW + 1
     ids, start, stop = (np.empty(capacity, np.int64) for _ in range(3))
     rows, bad = _index_rows(data, ids, start, stop)
     ids, first = np.unique(ids[:rows], return_index=True)
+    data = np.concatenate([data, np.frombuffer(_RANK, np.uint8)])
     return TygemIndex(data, ids, start[first], stop[first], int(bad))
 
 
@@ -229,6 +247,9 @@ def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
         "PW": texts["white"] or None,
         "RE": (texts["result"] or None) if result == Result() else str(result),
         "DT": "-".join(date.group(1, 2, 3)) if date else texts["date"] or None,
+        "KM": texts["komi"] or None,
+        "BR": texts["black_rank"] or None,
+        "WR": texts["white_rank"] or None,
         "TM": (texts["time"] or None) if minutes is None else f"{minutes * 60:.12g}",
         "OT": parse_overtime(texts["overtime"]) or texts["overtime"] or None,
     }
@@ -356,15 +377,24 @@ def _time_end(data: Bytes, i: Int, stop: Int) -> Int:
 
 
 @inline_kernel
+def _row_format(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return 0 for TYGEM and 1 for Tom, by the date at `i`; -1 for neither."""
+    if i < stop and data[i] == _LETTER_C:
+        return 0
+    return 1 if is_dotted_date(data, i, stop) else -1
+
+
+@inline_kernel
 def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the end of the row at `i`, in a line that ends at `stop`; -1 if it is not a row of the index.
 
     A row ends after "5m" if digits follow: the beginning of another row, which is not reliable.
     """
     i, _ = read_id(data, i, stop)
-    if i < 0 or i == stop or data[i] != _LETTER_C:
+    row_format = _row_format(data, i, stop) if i >= 0 else -1
+    if row_format < 0:
         return -1
-    for _field in range(_DATE_COLUMN, _TIME_COLUMN):
+    for _field in range(_DATE_COLUMN, _TIME_COLUMNS[row_format]):
         while i < stop and data[i] != TAB:
             i += 1
         if i == stop:
@@ -436,19 +466,26 @@ def _index_spans(
             start[f, g] = stop[f, g] = 0
         if i == end:
             continue
-        for field in range(_INDEX_COLUMNS):
+        after, _ = read_id(data, i, end)
+        row_format = _row_format(data, after, end)
+        if row_format == 1:
+            start[_RANK_SPAN, g], stop[_RANK_SPAN, g] = len(data) - len(_RANK), len(data)
+        for field in range(_INDEX_COLUMNS[row_format]):
             begin = i
             while i < end and data[i] != TAB:
                 i += 1
             if field == _DATE_COLUMN:
-                start[_DATE_SPAN, g], stop[_DATE_SPAN, g] = begin + (begin < i), i  # after the C
+                mark = row_format == 0 and begin < i
+                start[_DATE_SPAN, g], stop[_DATE_SPAN, g] = begin + mark, i  # after TYGEM's C
             elif field == _WHITE_COLUMN:
                 start[_WHITE_SPAN, g], stop[_WHITE_SPAN, g] = begin, i
-            elif field == _BLACK_COLUMN:
+            elif field == _BLACK_COLUMNS[row_format]:
                 start[_BLACK_SPAN, g], stop[_BLACK_SPAN, g] = begin, i
-            elif field == _RESULT_COLUMN:
+            elif field == _KOMI_COLUMNS[row_format]:
+                start[_KOMI_SPAN, g], stop[_KOMI_SPAN, g] = begin, i
+            elif field == _RESULT_COLUMNS[row_format]:
                 start[_RESULT_SPAN, g], stop[_RESULT_SPAN, g] = begin, i
-            elif field == _TIME_COLUMN:
+            elif field == _TIME_COLUMNS[row_format]:
                 middle = begin
                 while middle < i and data[middle] != SPACE:
                     middle += 1

@@ -27,6 +27,7 @@ from fuzz_ogs import OGS, OGS_LINES
 from fuzz_olf import OLF
 from fuzz_sgf import SGF
 from fuzz_tygem import TYGEM
+from fuzz_ugf import UGF
 from fuzzing import Fuzzer, try_all
 from kifu.datasets.formats import FORMATS
 
@@ -38,6 +39,7 @@ MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "tygem": lambda _: TYGEM,
     "gib": lambda _: GIB,
     "ngf": lambda _: NGF,
+    "ugf": lambda _: UGF,
     **{kind: functools.partial(files.container_fuzzer, kind) for kind in ("zip", "tar", "7z", "compressed")},
     "catalogue": files.catalogue_fuzzer,
     "catalogue-folder": files.catalogue_folder_fuzzer,

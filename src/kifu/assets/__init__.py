@@ -11,6 +11,7 @@ OTHER_FORMATS = {
     "olf@1": "games as lines of text, in Schraudolph's one-line format",
     "tygem@1": "games of TYGEM as lines of moves, with the index beside them",
     "ngf@1": "games of WBaduk and Cyberoro",
+    "ugf@1": "games of Pandanet, with the time of each move",
     "kifu-net@1": "a trained network with its metadata and the games it has seen, in safetensors",
 }
 """Formats besides those of data sets, with a one-line description of each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kifu.records import detect, gib, ngf, ogs, olf, sgf, tygem
+from kifu.records import detect, gib, ngf, ogs, olf, sgf, tygem, ugf
 from kifu.records.games import ParsedBlock, RecordBlock
 from kifu.registry import Registry
 
@@ -50,6 +50,7 @@ RECORD_FORMATS: Registry[RecordFormat] = Registry(
         "tygem": RecordFormat((detect.TYGEM,), tygem.read_tygem, tygem.to_sgf_properties),
         "gib": RecordFormat((detect.GIB,), lambda block, index: gib.read_gib(block)),
         "ngf": RecordFormat((detect.NGF,), lambda block, index: ngf.read_ngf(block)),
+        "ugf": RecordFormat((detect.UGF,), lambda block, index: ugf.read_ugf(block)),
     },
 )
 """Record formats by name, which is `ParsedBlock.format` and the column `format` of a catalogue."""

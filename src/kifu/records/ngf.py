@@ -166,10 +166,10 @@ def _number(text: str) -> int | None:
 
 def _read_lines(text: str) -> dict[str, str]:
     """Return the values of a header by their names in _LINES."""
-    lines = re.split("\r\n|\n|\r", text)
+    lines = [line.strip() for line in re.split("\r\n|\n|\r", text)]
     if all(line.startswith("GI") for line in lines[:2]) and len(lines) > 1:
         return {name: line[2:].strip() for name, line in zip(_GI_LINES, lines)}
-    return {name: line.strip() for name, line in zip(_LINES, lines)}
+    return dict(zip(_LINES, lines))
 
 
 def _read_text(before: bytes, after: bytes, handicap: int | None) -> tuple[str, dict[str, str]]:

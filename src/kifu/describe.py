@@ -31,6 +31,7 @@ from kifu.katago.npz import KataNpz
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game
+from kifu.records.left_out import describe_left_out
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
 from kifu.report import json_text
@@ -166,6 +167,7 @@ def describe_catalogue(path: Path) -> str:
         f"  bytes       {size:,}" + (f", {size / catalogue.rows:.0f} a game" if catalogue.rows else ""),
         *_partition_lines(catalogue),
         f"  blake3      {catalogue.digest()}",
+        *_left_out_lines(_left_out_of_sources(catalogue.metadata)),
     ]
     return join_lines([*lines, *(f"  {line}" for line in _origin(catalogue.metadata))])
 
@@ -217,7 +219,22 @@ def describe_records(path: AnyPath) -> str:
         f"  dropped     {name or container}: {why.reason}{f' (after {plies} moves)' if plies else ''}"
         for container, name, why, plies in summary.dropped
     ]
-    return join_lines(lines)
+    return join_lines(lines + _left_out_lines(summary.left_out))
+
+
+def _left_out_lines(left_out: Mapping[str, int]) -> list[str]:
+    return [f"  {describe_left_out(left_out).replace(': ', '    ', 1)}"] if left_out else []
+
+
+def _left_out_of_sources(metadata: Mapping[str, Any]) -> Counter[str]:
+    """Return the number of files and members of a catalogue's sources that were not read, by kind."""
+    total = Counter[str]()
+    sources = metadata.get("sources")
+    for source in sources if isinstance(sources, list) else []:
+        counts = source.get("left_out") if isinstance(source, dict) else None
+        if isinstance(counts, dict):
+            total.update({kind: count for kind, count in counts.items() if isinstance(count, int)})
+    return total
 
 
 def _sum(drops: Mapping[str, int]) -> str:

@@ -62,6 +62,9 @@ _DOUBTFUL_EXTENSIONS = (b"jsonl", b"json", b"txt")
 _NO_EXTENSION, _OTHER = -1, -2
 _LONGEST_EXTENSION = 7  # whose letters fit an int64
 _EXTENSIONS = [extension.encode() for extension in _KINDS]
+RECORD_EXTENSIONS = [extension for extension in _EXTENSIONS if extension not in _LINE_EXTENSIONS]
+"""The extensions of loose records in lower case; files of lines are separate containers."""
+
 _KEYS = tuple(int.from_bytes(extension, "big") for extension in _EXTENSIONS)
 _KIND_OF = tuple(_KINDS.values())
 _DOUBTFUL = tuple(extension in _DOUBTFUL_EXTENSIONS for extension in _EXTENSIONS)
@@ -218,28 +221,17 @@ def _extension(name: bytes) -> bytes | None:
     if is_system_name(name):
         return None
     base = name.rpartition(b"/")[2]
-    return base.rpartition(b".")[2].lower() if b"." in base else b""
+    return base.rpartition(b".")[2].lower() or b"." if b"." in base else b""
 
 
 def is_record_name(name: bytes) -> bool:
     """Return whether a file or an archive member may be a record, or a file of records, by its name.
 
-    That is so if it ends in one of the extensions of records, ignoring case, or has no extension. Those that
-    `is_doubtful_name` names are records only if `is_recognized` finds that in their content.
+    That is so if it ends in one of the extensions of records, ignoring case, or has no extension. Other files have
+    doubtful names, too (.txt, .json, .jsonl, no extension): they are records only if their content is recognized.
     """
     extension = _extension(name)
     return extension == b"" or extension in _EXTENSIONS
-
-
-def is_doubtful_name(name: bytes) -> bool:
-    """Return whether other files have such a name as well: .txt, .json, .jsonl, or no extension."""
-    extension = _extension(name)
-    return extension == b"" or extension in _DOUBTFUL_EXTENSIONS
-
-
-def has_no_extension(name: bytes) -> bool:
-    """Return whether a file has no extension."""
-    return _extension(name) == b""
 
 
 def is_line_name(name: bytes) -> bool:
@@ -397,26 +389,26 @@ def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
 
 
 @inline_kernel
-def _begins_node(data: Bytes, i: Int, stop: Int) -> Any:
-    """Return whether a property or another node of SGF follows the ; before `i`."""
+def _begins_node(data: Bytes, i: Int, stop: Int, may_be_spaced: bool) -> Any:
+    """Return whether a property, with or without white space before its value, or another node follows the ; of SGF."""
     i = skip_space(data, i, stop)
     first = i
     while i < stop and is_letter(data[i]):
         i += 1
-    i = skip_space(data, i, stop) if i > first else i
-    return i < stop and data[i] == (LEFT if i > first else SEMICOLON)
+    after = skip_space(data, i, stop) if may_be_spaced else i
+    return after < stop and data[after] == (LEFT if i > first else SEMICOLON)
 
 
 @inline_kernel
 def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
     """Return whether SGF begins within the text: with a property or two nodes, as ( and ; also stand in prose."""
     i = skip_space(data, skip_bom(data, i, stop), stop)
-    if i < stop and data[i] == SEMICOLON and _begins_node(data, i + 1, stop):
+    if i < stop and data[i] == SEMICOLON and _begins_node(data, i + 1, stop, False):
         return True
     while i < stop:
         if data[i] == OPEN:
             after = skip_space(data, i + 1, stop)
-            if after < stop and data[after] == SEMICOLON and _begins_node(data, after + 1, stop):
+            if after < stop and data[after] == SEMICOLON and _begins_node(data, after + 1, stop, True):
                 return True
         i += 1
     return False

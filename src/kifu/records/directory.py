@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -25,10 +24,8 @@ from kifu.records._tar import HEADER, header_status
 from kifu.records._tokens import LINE_LIMIT
 from kifu.records.detect import (
     LINE_FORMATS,
+    RECORD_EXTENSIONS,
     detect,
-    has_no_extension,
-    is_doubtful_name,
-    is_index_name,
     is_line_name,
     is_recognized,
     is_record_name,
@@ -40,8 +37,6 @@ from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
 from kifu.records.paths import AnyPath, Remote, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
-_ARCHIVES = (b".zip", b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".tar.gz", b".tar.bz2", b".tar.xz", b".7z")
-_VOLUME = re.compile(rb"\.7z\.(\d{3,})\Z", re.IGNORECASE)
 _INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes
 _HEAD = 4 << 10  # bytes that tell whether a file without an extension has a game on each line
 _REQUESTS = 16  # records fetched from remote storage at a time
@@ -133,8 +128,9 @@ def _sort_files(
         at: Returns the path or URL of a name.
         left_out: Entries of the tree that are not among the names.
     """
-    records: list[bytes] = []
+    records, volumes = list[bytes](), list[bytes]()
     archives: list[AnyPath] = []
+    first_volumes = set[bytes]()
     for name in names:
         kind = _kind_by_name(name)
         if kind is _Kind.DOUBTFUL:
@@ -143,8 +139,12 @@ def _sort_files(
             records.append(name)
         elif kind is _Kind.CONTAINER:
             archives.append(at(name))
+            first_volumes.add(name.rpartition(b".")[0])
+        elif kind is _Kind.VOLUME:
+            volumes.append(name)
         elif kind is _Kind.OTHER:
             left_out[left_out_kind(name)] += 1
+    left_out.update(left_out_kind(name) for name in volumes if name.rpartition(b".")[0] not in first_volumes)
     remote = [path for path in map(at, records) if isinstance(path, Remote)]
     return DirectoryTree(LooseRecords(root, 0, records, remote), archives, left_out)
 
@@ -244,29 +244,41 @@ def _is_readable_name(name: bytes) -> bool:
 class _Kind(Enum):
     """The use of a file in a directory tree.
 
-    VOLUME is a part of a multi-volume archive that is read with the first one. DOUBTFUL depends on the content.
+    VOLUME is a part of a multi-volume archive other than the first, with which it is read. DOUBTFUL depends on the
+    content.
     """
 
-    RECORD, CONTAINER, VOLUME, DOUBTFUL, OTHER = range(5)
+    RECORD, CONTAINER, VOLUME, DOUBTFUL, OTHER = range(1, 6)
+
+
+_KIND_OF_EXTENSION = dict.fromkeys(RECORD_EXTENSIONS, _Kind.RECORD) | {
+    b"olf": _Kind.CONTAINER, b"jsonl": _Kind.DOUBTFUL, b"index": _Kind.CONTAINER, b"zip": _Kind.CONTAINER,
+    b"tar": _Kind.CONTAINER, b"tgz": _Kind.CONTAINER, b"tbz": _Kind.CONTAINER, b"tbz2": _Kind.CONTAINER,
+    b"txz": _Kind.CONTAINER, b"7z": _Kind.CONTAINER,
+}  # fmt: skip
+_COMPRESSED_CONTAINERS = (b".tar", b".olf", b".index")
 
 
 def _kind_by_name(name: bytes) -> _Kind:
-    plain = strip_compression(name)
     if is_system_name(name):
         return _Kind.OTHER
-    if name.lower().endswith(_ARCHIVES) or is_index_name(plain):
-        return _Kind.CONTAINER
-    if volume := _VOLUME.search(name):
-        return _Kind.CONTAINER if int(volume[1]) == 1 else _Kind.VOLUME
-    if is_line_name(plain):
-        return _Kind.DOUBTFUL if is_doubtful_name(plain) else _Kind.CONTAINER
-    if is_record_name(plain):
-        return _Kind.DOUBTFUL if has_no_extension(plain) else _Kind.RECORD
-    return _Kind.DOUBTFUL if plain != name else _Kind.OTHER
+    stem, dot, extension = name.rpartition(b"/")[2].lower().rpartition(b".")
+    if not dot:
+        return _Kind.DOUBTFUL
+    if kind := _KIND_OF_EXTENSION.get(extension):
+        return kind
+    if b"." + extension in COMPRESSIONS:
+        if stem.endswith(_COMPRESSED_CONTAINERS):
+            return _Kind.CONTAINER
+        is_record = _KIND_OF_EXTENSION.get(stem.rpartition(b".")[2]) is _Kind.RECORD and b"." in stem
+        return _Kind.RECORD if is_record else _Kind.DOUBTFUL
+    if stem.endswith(b".7z") and extension.isdigit():
+        return _Kind.CONTAINER if int(extension) == 1 else _Kind.VOLUME
+    return _Kind.OTHER
 
 
 def _kind_by_content(name: bytes, path: AnyPath) -> _Kind:
-    """Return the use of a doubtful file. A damaged one is a container, as reading it reports the damage."""
+    """Return the use of a doubtful file. Reading a container reports its damage, and makes a row of a bad record."""
     plain = strip_compression(name)
     try:
         with open_file(path) as file:
@@ -274,7 +286,7 @@ def _kind_by_content(name: bytes, path: AnyPath) -> _Kind:
             head = np.empty(LINE_LIMIT if is_line_name(plain) else _HEAD, np.uint8)
             head = head[: stream.fill(head.data)]
     except OSError:
-        return _Kind.CONTAINER
+        return _Kind.RECORD if is_record_name(name) and not is_line_name(name) else _Kind.CONTAINER
     if compression and (stream.damage or (len(head) >= HEADER and header_status(head, 0) == 1)):
         return _Kind.CONTAINER
     if not is_record_name(plain):

@@ -1,4 +1,4 @@
-"""What is not read is counted by kind: every kind of container by every route, compared with plain Python."""
+"""Every route counts what is not read of every kind of container, by kind, compared with plain Python."""
 
 from __future__ import annotations
 

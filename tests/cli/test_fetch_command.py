@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import http_server as web
 from collection_sites import FOX, PLAIN, TREE_H, publish_page, publish_tree
-from commands import run
-from http_server import Site
+from commands import finish, run, start
+from http_server import Site, tar_gz
 from kifu.fetch import COLLECTIONS
+
+TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))
 
 
 @pytest.fixture
@@ -100,3 +106,25 @@ def test_nothing_is_fetched_without_a_choice(site: Site, tmp_path: Path) -> None
     assert not site.requests
     assert run("fetch", "sample", "--list", "-o", tmp_path / "new").out.endswith("dry run: nothing was written\n")
     assert not (tmp_path / "new").exists()
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.subprocess
+def test_an_interrupted_download_is_resumed(site: Site, tmp_path: Path) -> None:
+    index = publish_page(site, "/days", {"2025-07-01sgfs.tar.bz2": TAR_BZ2}, TREE_H)
+    site.misbehave("/days/2025-07-01sgfs.tar.bz2", web.half_then(web.stall))
+    part = tmp_path / "2025-07-01sgfs.tar.bz2.part"
+    process = start("fetch", "katago-kata1", "--all", "-o", tmp_path, "--index", index)
+    wait_until(lambda: part.exists() and part.stat().st_size > 0)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert (done.code, done.out) == (130, "")
+    assert done.err[-1] == "kifu: interrupted; the same command resumes"
+    assert run("fetch", "katago-kata1", "--all", "-o", tmp_path, "--index", index).code == 0
+    assert site.ranges("/days/2025-07-01sgfs.tar.bz2")[1] is not None

@@ -305,3 +305,9 @@ def test_an_index_that_cannot_be_had(site: Site, fault: web.Fault, reason: str) 
 def test_damaged_indexes_and_files_are_read_or_refused(tmp_path: Path, make: Callable[[Path], Fuzzer]) -> None:
     tried = try_all(make(tmp_path), 0.3, 1, tmp_path / "input")
     assert 0 < tried.refused < tried.inputs
+
+
+def test_the_publishers_index_that_cannot_be_had_names_the_option(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COLLECTIONS, "fox", replace(COLLECTIONS["fox"], index=site.url + TREE))
+    with pytest.raises(SourceError, match=r"404 \(Not Found\); --index gives another address$"):
+        list_files("fox", policy=QUICK)

@@ -103,6 +103,7 @@ class Verbosity(IntEnum):
 
 
 _verbosity = Verbosity.NORMAL
+_interrupt_note = "no partial output was left"
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,12 @@ class _NewMessages(logging.Filter):
         return is_new
 
 
+def note_for_interrupt(text: str) -> None:
+    """Set what is printed if the command is interrupted from now on."""
+    global _interrupt_note
+    _interrupt_note = text
+
+
 def _set_verbosity(quiet: bool, verbose: bool) -> None:
     """Set the amount of output; notes that packages log are printed unless the command is quiet."""
     global _verbosity
@@ -305,7 +312,7 @@ def main() -> None:
             _fail("there is no folder for temporary files: set TMPDIR to one that is writable", error)
         _fail(f"unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback", error)
     if code == _INTERRUPTED:
-        print("kifu: interrupted; no partial output was left", file=sys.stderr)
+        print(f"kifu: interrupted; {_interrupt_note}", file=sys.stderr)
     sys.exit(128 + received[0] if received else code)
 
 

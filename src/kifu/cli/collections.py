@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kifu.cli.app import Outcome, progress
+from kifu.cli.app import Outcome, note_for_interrupt, progress
 from kifu.cli.plan import Plan, TransferSize, count_files
 from kifu.errors import printable
 from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
@@ -66,6 +66,7 @@ def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, 
     if collection == "sample":
         report = fetch_sample(output, dry_run=dry_run)
     else:
+        note_for_interrupt("the same command resumes")
         report = fetch_files(collection, output, choice, index=index, dry_run=dry_run, progress=progress)
     if dry_run:
         size = TransferSize(report.size, report.unknown, len(report.present))

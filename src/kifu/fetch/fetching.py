@@ -198,7 +198,8 @@ def _read_index(
     except SourceError as error:
         raise SourceError(f"{address}: {error}") from None
     except DownloadError as failure:
-        raise SourceError(f"the index {address}: {failure}") from None
+        hint = "; --index gives another address" if index is None else ""
+        raise SourceError(f"the index {address}: {failure}{hint}") from None
     except OSError as error:
         raise SourceError(f"the index {address}: {error.strerror}") from None
     return files, "" if is_local else address

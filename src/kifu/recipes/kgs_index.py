@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from html import unescape
 
 from kifu.errors import SourceError
@@ -17,15 +17,11 @@ from kifu.files import read_small
 from kifu.records.containers import containers
 from kifu.records.paths import AnyPath
 
-KINDS = ("zip", "tar.gz", "tar.bz2")
-"""File types, in the order of the page."""
-
 PAGE_LIMIT = 4 << 20
 """Maximum size of an index page in bytes. The one of 2014, with 91 archives, has 53,898."""
 
-_SHORT_KINDS = {"tgz": "tar.gz", "tbz2": "tar.bz2"}
 _NAME = re.compile(
-    r"(KGS-([0-9]{4})(?:_(0[1-9]|1[0-2]))?-([1-9][0-9]?)-([0-9]{1,7})-)\.(zip|tar\.gz|tar\.bz2|tgz|tbz2)"
+    r"(KGS-([0-9]{4})(?:_(0[1-9]|1[0-2]))?-([1-9][0-9]?)-([0-9]{1,7})-)\.(?:zip|tar\.gz|tar\.bz2|tgz|tbz2)"
 )
 # Python's HTMLParser takes quadratic time on some pages (see CPython issue 135462), and 30 us for an anchor.
 _ANCHOR = re.compile(r"<a\s[^<>]{1,1000}>", re.IGNORECASE)
@@ -42,7 +38,6 @@ class Archive:
         month: 1 to 12, or None if the archive holds a whole year.
         size: board size, always 19 so far.
         games: number of games.
-        links: href by file type as on the page; empty if the archive does not come from a page.
     """
 
     name: str
@@ -50,7 +45,6 @@ class Archive:
     month: int | None
     size: int
     games: int
-    links: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def stem(self) -> str:
@@ -64,17 +58,11 @@ def parse_archive_name(name: str) -> Archive | None:
     Returns:
         The archive, or None for any other name.
     """
-    found = _match(name)
-    return found and found[0]
-
-
-def _match(path: str) -> tuple[Archive, str] | None:
-    match = _NAME.fullmatch(re.split(r"[/\\]", path)[-1])
+    match = _NAME.fullmatch(re.split(r"[/\\]", name)[-1])
     if not match:
         return None
-    stem, year, month, size, games, kind = match.groups()
-    archive = Archive(f"{stem}.zip", int(year), int(month) if month else None, int(size), int(games))
-    return archive, _SHORT_KINDS.get(kind, kind)
+    stem, year, month, size, games = match.groups()
+    return Archive(f"{stem}.zip", int(year), int(month) if month else None, int(size), int(games))
 
 
 def _without_comments(page: str) -> str:
@@ -109,22 +97,18 @@ def _href(tag: str) -> str:
 def parse_index(page: bytes) -> list[Archive]:
     """Return the archives of an index page (HTML), in the order of their first links.
 
-    The first link of each type to an archive counts; other links are ignored.
+    Other links are ignored.
 
     Raises:
         SourceError: the page has no link to an archive, or is larger than `PAGE_LIMIT`.
     """
     if len(page) > PAGE_LIMIT:
         raise SourceError(f"the index page has more than {PAGE_LIMIT:,} bytes")
-    links: dict[Archive, dict[str, str]] = {}
-    for href, _, _ in find_links(page.decode("utf-8", "replace")):
-        found = _match(href)
-        if found:
-            archive, kind = found
-            links.setdefault(archive, {}).setdefault(kind, href)
-    if not links:
+    named = (parse_archive_name(href) for href, _, _ in find_links(page.decode("utf-8", "replace")))
+    archives = list(dict.fromkeys(archive for archive in named if archive))
+    if not archives:
         raise SourceError("the index page has no link to an archive with a name like KGS-2006-19-10388-.zip")
-    return [Archive(a.name, a.year, a.month, a.size, a.games, kinds) for a, kinds in links.items()]
+    return archives
 
 
 def order_as_page(archives: Iterable[Archive]) -> list[Archive]:

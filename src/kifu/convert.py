@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -24,13 +25,18 @@ from kifu.corpus.ingest import IngestItem, read_items
 from kifu.corpus.rows import recorded_rows
 from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import count_left_out, find_sources
+from kifu.datasets.chunks import Chunks
+from kifu.datasets.formats import detect_chunks
+from kifu.datasets.formats import open as open_dataset
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.records.game import write_sgf
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
-from kifu.records.paths import Paths
+from kifu.records.paths import AnyPath, Paths, as_list, as_path
 from kifu.records.programs import known_programs
+from kifu.records.sgf import as_block
 from kifu.records.tygem import load_index
 from kifu.report import Report
 
@@ -39,6 +45,9 @@ _SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip
 _TextFormat: TypeAlias = Literal["olf", "sgf"]
 
 _Write: TypeAlias = Callable[[list[bytes]], None]
+
+_BLOCK_GAMES = 1024
+"""Games of training chunks that are converted together."""
 
 _DIGITS = 7
 """Digits of a member's name in a .zip."""
@@ -102,7 +111,8 @@ def convert(
     .zip.
 
     Args:
-        sources: As for `kifu.corpus.ingest.ingest`.
+        sources: As for `kifu.corpus.ingest.ingest`; or training chunks of other programs, whose games are deduced
+            (`kifu.datasets.chunks.Chunks.games`) and come first.
         path: Its suffix selects the format: .olf (see docs/formats/olf.md) or .sgf (all games in one collection), also
             followed by .gz or .bz2; or .zip, with members 0000001.sgf and so on.
         jobs: Number of threads; the bytes do not depend on it.
@@ -116,7 +126,8 @@ def convert(
     """
     path = Path(path)
     text_format, open_file = _target(path)
-    found = find_sources(sources)
+    chunks, others = _split_chunks(sources)
+    found = find_sources(others)
     programs = known_programs()
     index = load_index([source.path for source in found if source.catalogue is None])
 
@@ -130,7 +141,7 @@ def convert(
     report, left_out = ConvertReport(), count_left_out(found)
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
-            for part in executor.map(convert_item, read_items(found)):
+            for part in executor.map(convert_item, chain(_chunk_items(chunks), read_items(found))):
                 write(part.records)
                 report.read += part.read
                 report.written += part.read - part.failures.total() - part.drops.total()
@@ -142,6 +153,23 @@ def convert(
     report.bytes, report.left_out = output.size, left_out.total()
     left_out.log()
     return report
+
+
+def _split_chunks(sources: Paths) -> tuple[list[Path], list[AnyPath]]:
+    """Divide sources into training chunks and all others."""
+    paths = [as_path(source) for source in as_list(sources)]
+    chunks = [path for path in paths if isinstance(path, Path) and detect_chunks(path) is not None]
+    return chunks, [path for path in paths if path not in chunks]
+
+
+def _chunk_items(paths: Iterable[Path]) -> Iterator[IngestItem]:
+    """Yield the games of training chunks as records. Raises FormatError."""
+    for path in paths:
+        with open_dataset(path) as data:
+            assert isinstance(data, Chunks)
+            games = data.games()
+            while records := [write_sgf(game) for game in islice(games, _BLOCK_GAMES)]:
+                yield IngestItem(path.name, as_block(records, str(path)))
 
 
 def check_suffix(path: Path) -> None:

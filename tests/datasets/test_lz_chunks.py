@@ -313,6 +313,17 @@ def test_commands(tmp_path: Path) -> None:
     assert "games in both: 1 of the first, 0 of the second" in done.out
 
 
+def test_games_are_converted(tmp_path: Path) -> None:
+    played = games(15, 20, 30)
+    put(tmp_path / "a.gz", lz_chunk(joined(played)))
+    put(tmp_path / "b.gz", lz_chunk(joined(played)[::-1]))
+    done = run("convert", tmp_path / "a.gz", tmp_path / "b.gz", "-o", tmp_path / "games.sgf")
+    assert (done.code, done.out.partition(";")[0]) == (0, f"{tmp_path / 'games.sgf'}: 2 games = 2 written")
+    found = list(kifu.read(tmp_path / "games.sgf"))
+    assert [points(game) for game in found] == [[each.played for each in game[:-1]] for game in played]
+    assert [str(game.result)[0] for game in found] == ["B" if game[0].winner == 1 else "W" for game in played]
+
+
 def test_damaged_files_give_rows_or_one_line(tmp_path: Path) -> None:
     tried = try_all(chunk_fuzzer("lz-chunks@1", tmp_path / "tried", use_chunk), 1, 5, tmp_path / "input")
     assert 0 < tried.refused < tried.inputs

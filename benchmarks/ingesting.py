@@ -105,10 +105,15 @@ def ogs(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     write_dump(dump, _archives(corpus), _OGS_GAMES)
     in_memory = list(read_blocks([dump]))
     lines = gzip.decompress(dump.read_bytes()).splitlines()
+
+    def floor() -> None:
+        for line in lines:
+            orjson.loads(line)
+
     with one_core():
         low, read, ingested = in_turns(
             rounds,
-            Task(lambda: [orjson.loads(line) for line in lines]),
+            Task(floor),
             Task(lambda: [read_ogs(block) for block in in_memory]),
             Task(lambda: ingest(dump, path, jobs=1), path.unlink),
         )

@@ -30,7 +30,7 @@ from kifu.records.containers import blocks, containers, find_containers
 from kifu.records.games import RecordBlock
 from kifu.records.left_out import describe_left_out
 from kifu.records.paths import LocalFile
-from record_samples import END, SGF, TAIL, one_member_zip, pax_entry, small_archives, tar_entry
+from record_samples import END, OLF_LINE, SGF, TAIL, one_member_zip, pax_entry, small_archives, tar_entry
 
 Row = tuple[int, bytes, bytes, int]  # ordinal, name, content, drop
 
@@ -646,6 +646,28 @@ def test_links_in_a_directory_are_followed_once(tmp_path: Path) -> None:
         "with a broken link": 2,
         "special": 1,
     }
+
+
+def test_links_to_files_of_any_kind_are_followed_once(tmp_path: Path) -> None:
+    store, root = tmp_path / "store", tmp_path / "tree"
+    lines = b'{"width": 9, "moves": [[1, 1]]}\n'
+    files = {"a.jsonl": lines, "b.7z.001": b"7z", "b.7z.002": b"", "c.txt": SGF, "d": OLF_LINE, "e.json": lines}
+    for name, data in files.items():
+        put(store, name, data)
+    root.mkdir()
+    links = {
+        "1.jsonl": "a.jsonl", "1.txt": "a.jsonl", "2.7z.001": "b.7z.001", "2.7z.002": "b.7z.002",
+        "3.7z.001": "b.7z.001", "3.7z.002": "b.7z.002", "4": "d", "4.olf": "d", "5": "c.txt", "5.sgf": "c.txt",
+        "6.json": "e.json", "6.txt": "e.json", "7.7z.003": "e.json", "8.pdf": "c.txt",
+    }  # fmt: skip
+    for name, target in links.items():
+        (root / name).symlink_to(store / target)
+    (root / "loop").symlink_to(root)
+    put(root, "9.7z.002", b"its first volume is missing")
+    found = find_containers(root)
+    assert found.paths == [root, *(root / name for name in ("1.jsonl", "2.7z.001", "4"))]
+    assert found.left_out == {"already read by another name": 8, ".002": 1, ".pdf": 1}
+    assert [row[1] for row in read(root)] == [b"5", b"6.json"]
 
 
 def test_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import ShardReader, archive_shards
 from kifu.corpus.update import append
+from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records import _zip
 from kifu.records.containers import blocks, find_containers
 from kifu.records.detect import count_kinds, is_record_name
@@ -328,3 +329,34 @@ def test_kinds_are_bounded() -> None:
     assert left_out.total()["other kinds"] == 2 * 900
     assert left_out.total()[".7"] == 3
     assert left_out.total().total() == 2_001
+
+
+def moves_of(game: kifu.Game) -> list[str]:
+    """Return the moves as the references spell them."""
+    points = (int(move) & POINT_MASK for move in game.moves)
+    width, passes = game.width, game.width * game.height
+    names = ["pass" if at == passes else f"{chr(97 + at % width)}{chr(97 + at // width)}" for at in points]
+    return [f"{'W' if move & WHITE_BIT else 'B'} {name}" for move, name in zip(game.moves.tolist(), names)]
+
+
+def test_archives_as_published_match_their_references(shared: Path, tmp_path: Path) -> None:
+    """Professional is a .zip with a .txt of one SGF a line; KataGo publishes its .sgfs in daily .tar.bz2."""
+    formats, references = shared / "data/formats", shared / "reference/formats"
+    if not references.is_dir():
+        pytest.skip(f"{references} is missing")
+    daily = tmp_path / "2023-01-05sgfs.tar.bz2"
+    with tarfile.open(daily, "w:bz2") as tar:
+        tar.add(formats / "katago-sgfs/runOutputTests.sgfs", "2023-01-05/4A0C.sgfs")
+        tar.add(formats / "professional/made-pro2000+.zip", "2023-01-05/nested.zip")
+    for name, source in (("katago-sgfs", daily), ("professional", formats / "professional")):
+        listed = json.loads((references / f"{name}.json").read_text("utf-8"))["files"]
+        report = ingest(source, tmp_path / "a.parquet")
+        assert report.read == report.kept == len(listed) > 3
+        assert report.left_out == ({".zip": 1} if name == "katago-sgfs" else {})
+        rows = open_catalogue(tmp_path / "a.parquet").games()
+        for game, row, wanted in zip(kifu.read(source), rows, listed, strict=True):
+            assert moves_of(game) == moves_of(row) == wanted["moves"]
+            assert game.players == (wanted["black"], wanted["white"])
+            assert game.text("RE") == (wanted["result"] or "")
+            assert game.text("GN") == wanted.get("game_name", "")
+            assert game.text("DT") == ""  # a title may hold any date

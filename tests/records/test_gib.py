@@ -141,7 +141,7 @@ def test_damaged_records_match_naive_parser(draw: random.Random) -> None:
 
 
 HANDICAP = {2: "dp pd", 3: "dp pd dd", 4: "dp pd dd pp", 5: "dp pd dd pp jj", 6: "dp pd dd pp dj pj",
-            7: "dp pd dd pp dj pj jj", 8: "dp pd dd pp dj pj jd jp", 9: "dp pd dd pp dj pj jd jp jj"}  # fmt: skip
+            7: "dp pd dd pp dj pj jj", 8: "dp pd dd pp dj pj jp jd", 9: "dp pd dd pp dj pj jp jd jj"}  # fmt: skip
 
 
 @pytest.mark.parametrize("stones", HANDICAP)

@@ -16,14 +16,14 @@ docs/leniency.md lists what the reader tolerates.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason
-from kifu.point import MAX_SIZE
+from kifu.point import MAX_SIZE, fixed_handicap
 from kifu.records import _gib
 from kifu.records.assemble import SingleGame, assemble
 from kifu.records.games import FIELD_LIMIT, NO_HANDICAP, Bytes, ParsedBlock, ParseWarning, RecordBlock
@@ -62,24 +62,8 @@ def read_gib(block: RecordBlock) -> ParsedBlock:
     return assemble("gib", block, games)
 
 
-def _setup(stones: Iterable[tuple[int, int]]) -> npt.NDArray[np.uint16]:
-    return np.array([y * _SIZE + x for x, y in stones], np.uint16)
-
-
-_CORNERS = [(3, 15), (15, 3), (3, 3), (15, 15)]
-_CENTRE, _LEFT_AND_RIGHT, _TOP_AND_BOTTOM = [(9, 9)], [(3, 9), (15, 9)], [(9, 3), (9, 15)]
-_SIX, _EIGHT = _CORNERS + _LEFT_AND_RIGHT, _CORNERS + _LEFT_AND_RIGHT + _TOP_AND_BOTTOM
-_NO_STONES = _setup([])
-_SETUP = {
-    2: _setup(_CORNERS[:2]),
-    3: _setup(_CORNERS[:3]),
-    4: _setup(_CORNERS),
-    5: _setup(_CORNERS + _CENTRE),
-    6: _setup(_SIX),
-    7: _setup(_SIX + _CENTRE),
-    8: _setup(_EIGHT),
-    9: _setup(_EIGHT + _CENTRE),
-}
+_NO_STONES = np.empty(0, np.uint16)
+_SETUP = {n: np.array(fixed_handicap(n, _SIZE, _SIZE), np.uint16) for n in range(2, _gib.MOST_STONES + 1)}
 """Black's stones on 19 x 19 by handicap."""
 
 

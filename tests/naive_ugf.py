@@ -44,7 +44,8 @@ def read_naive(data: bytes) -> NaiveGame:
     sections = split_sections(data)
     if not sections:
         return NaiveGame(DropReason.NO_RECORD)
-    pairs = (re.split("=", line, maxsplit=1) for line in sections.get(b"[Header]", b"").decode("latin-1").splitlines())
+    lines = re.split("[\r\n]", sections.get(b"[Header]", b"").decode("latin-1"))
+    pairs = (re.split("=", line, maxsplit=1) for line in lines)
     values: dict[str, str] = {}
     for pair in pairs:
         if len(pair) == 2:
@@ -60,7 +61,7 @@ def read_naive(data: bytes) -> NaiveGame:
     game.warnings |= ParseWarning.HANDICAP_TEXT if handicap is None and values.get("Hdcp") else 0
     game.warnings |= ParseWarning.HANDICAP_ONE if handicap == 1 else 0
     game.warnings |= 0 if "Size" in values else ParseWarning.SIZE_MISSING
-    read_lines(game, sections.get(b"[Data]"), values.get("CoordinateType") == "IGS")
+    read_lines(game, sections.get(b"[Data]"), values.get("CoordinateType", "").upper() == "IGS")
     if len(game.moves) > 65_535 or len(game.setup) > 4096:
         return NaiveGame(DropReason.TOO_LARGE)
     if any(point & 0x3FFF >= size * size for point in game.setup):

@@ -12,7 +12,7 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records._nodes import MAX_MOVES
-from kifu.records._tokens import ESCAPE, LEFT, LINE_FEED, SPACE, Int, byte, is_digit, skip_bom, skip_space
+from kifu.records._tokens import ESCAPE, LEFT, SPACE, Int, byte, end_of_any_line, is_digit, skip_bom, skip_space
 from kifu.records.games import Bytes, ParseWarning
 
 # The columns of a row of `find_games`: the member, the game's text, the end of its header, its lines of moves, ...
@@ -27,7 +27,7 @@ _SHORTEST_GAME = 4
 MOST_STONES = 9
 """The largest handicap whose stones are known."""
 
-_CARRIAGE_RETURN, _E, _G, _H, _S = ord("\r"), ord("E"), ord("G"), ord("H"), ord("S")
+_E, _G, _H, _S = ord("E"), ord("G"), ord("H"), ord("S")
 _NO_MARK, _HS, _HE, _GS, _GE, _VALUE, _OTHER_MARK = range(7)
 
 _MOST_DIGITS = 6
@@ -36,14 +36,6 @@ _TRUNCATED, _JUNK_BEFORE, _OPENING_MISSING, _LATER_GAME = (
     int(ParseWarning[name]) for name in ("TRUNCATED", "JUNK_BEFORE", "OPENING_MISSING", "LATER_GAME")
 )
 _NO_RECORD, _TOO_LARGE = int(DropReason.NO_RECORD), int(DropReason.TOO_LARGE)
-
-
-@inline_kernel
-def _end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
-    r"""Return the position of the \n or \r that ends the line at `i`, or `stop`."""
-    while i < stop and data[i] != LINE_FEED and data[i] != _CARRIAGE_RETURN:
-        i += 1
-    return i
 
 
 @inline_kernel
@@ -96,7 +88,7 @@ def _find_in_member(data: Bytes, start: Int, stop: Int, member: Int, rows: npt.N
     junk = 0
     i = skip_bom(data, start, stop)
     while i < stop:
-        end = _end_of_line(data, i, stop)
+        end = end_of_any_line(data, i, stop)
         at = skip_space(data, i, end)
         i = end + 1
         mark = _mark(data, at, end)
@@ -193,7 +185,7 @@ def _read_lines(
     has_ini, last = False, 0
     i = row[LINES]
     while i < stop:
-        end = _end_of_line(data, i, stop)
+        end = end_of_any_line(data, i, stop)
         at = skip_space(data, i, end)
         i = end + 1
         is_stone = _is_word(data, at, end, b"STO")

@@ -226,17 +226,21 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
     find_sections(block.data, start, stop, found)
     (first, last), (begin, end) = found.tolist()
     header = block.data[first : min(last, first + FIELD_LIMIT)].tobytes()
-    values, codec = _read_header(header, block.data[end : min(stop, end + FIELD_LIMIT)].tobytes())
+    values = _read_values(header.decode("latin-1"))  # numbers are ASCII in all character sets
     size, handicap = _number(values.get("Size", _DEFAULT_SIZE)), _number(values.get("Hdcp", "").partition(",")[0])
     drop = DropReason(block.drop[k]) or (DropReason.NO_RECORD if first == begin == stop else _drop_reason(values, size))
     if drop or size is None:
         return SingleGame(k, start, stop, drop=drop)
     stones = np.empty((end - begin) // (_SHORTEST_MOVE + 1) + 1, np.uint16)
     seconds = np.empty(len(stones), np.float32)
-    is_from_below = values.get("CoordinateType") == "IGS"
+    is_from_below = values.get("CoordinateType", "").upper() == "IGS"
     placed, played, is_cut = read_moves(block.data, begin, end, size, is_from_below, stones, seconds)
     if placed > MAX_SETUP or played > MAX_MOVES:
         return SingleGame(k, start, stop, drop=DropReason.TOO_LARGE)
+    codec = choose_codec(
+        values.get("Lang", "").encode("latin-1") or None,
+        header + block.data[end : min(stop, end + FIELD_LIMIT)].tobytes(),
+    )
     setup, seconds = stones[:placed], seconds[placed : placed + played]
     is_point = (setup & POINT_MASK) < size * size
     warnings = {
@@ -255,7 +259,7 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
         moves=stones[placed : placed + played],
         setup=setup[is_point],
         handicap=NO_HANDICAP if handicap is None else handicap,
-        fields={name: text for name, text in _text_fields(values).items() if text},
+        fields=_text_fields(_read_values(header.decode(codec, "replace"))),
         codec=codec,
         seconds=seconds if np.any(seconds > 0) else None,  # many records have 0 throughout
         warnings=sum(warning for warning, is_found in warnings.items() if is_found),
@@ -274,13 +278,6 @@ def _number(text: str) -> int | None:
     return int(text) if re.fullmatch("-?[0-9]{1,4}", text.strip()) else None
 
 
-def _read_header(header: bytes, rest: bytes) -> tuple[dict[str, str], str]:
-    """Return the values of a header and the codec that Lang names, or that fits header and rest."""
-    lang = _read_values(header.decode("latin-1")).get("Lang", "")
-    codec = choose_codec(lang.encode("latin-1") or None, header + rest)
-    return _read_values(header.decode(codec, "replace")), codec
-
-
 def _read_values(header: str) -> dict[str, str]:
     """Return the values of lines such as Size=19; of several with one key, the first."""
     values: dict[str, str] = {}
@@ -297,7 +294,7 @@ _RULES = {"JPN": "Japanese", "CHN": "Chinese"}
 def _text_fields(values: Mapping[str, str]) -> dict[str, str]:
     """Return the text fields in SGF's spelling; unknown spellings are kept."""
     rule = values.get("Rule", "")
-    return {
+    fields = {
         "black": _players(values, "B", 0),
         "white": _players(values, "W", 0),
         "black_rank": _players(values, "B", 1),
@@ -310,6 +307,7 @@ def _text_fields(values: Mapping[str, str]) -> dict[str, str]:
         "place": values.get("Place", ""),
         "title": values.get("Title", "").strip(","),
     }
+    return {name: text for name, text in fields.items() if text}
 
 
 def _players(values: Mapping[str, str], side: str, part: int) -> str:

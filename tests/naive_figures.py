@@ -17,6 +17,7 @@ FIGURE_PIECES = [
     *(b"TC[3]", b"TT[60]", b"BL[590.5]", b"WL[599]", b"BL[30]", b"WL[30]OW[5]", b"BL[12.5]OB[5]", b"BL[30]OB[4]"),
     *(b"WL[300]OW[24]", b"WL[250]OW[23]", b"BL[7]OB[1]", b"BL[3]OB[0]", b"BL[300]OB[25]", b"OB[-1]", b"WL[-3]"),
     *(b"C[startTurnIdx=0,gtype=fork,x=1]", b"C[startTurnIdx=1]", b"C[0.44 0.26 0.30 1.4 v=2 weight=1.00]"),
+    *(b";B[aa]C[0.5 0.5 0.00 -1.0 v=20 weight=1.00]", b";W[]C[0.4 0.6 0.00 2.5 v=3];W[bb]", b";B[ab]"),
     *(b"C[Pass for ko 0.37 0.29 0.34 -0.8 v=20]", b"C[0.5 0.5 0 v=1]", b"C[1.5 0.5 0 0 v=1]", b"v=", b" v=7]"),
 ]
 

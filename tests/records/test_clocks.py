@@ -32,7 +32,7 @@ def seconds(text: str) -> list[float]:
         ("TM[600];B[aa]BL[500];W[ba];B[ca]BL[550];W[da];B[ea]BL[540]", [100, NAN, NAN, NAN, 10]),  # time was added
         ("TM[600];B[aa];W[ba];B[ca]BL[550];W[da];B[ea]BL[540]", [NAN, NAN, NAN, NAN, 10]),  # of two moves
         ("TM[600];B[aa]BL[x];W[ba];B[ca]BL[-1]", [NAN] * 3),
-        ("TM[600];B[aa]BL[590]BL[580];W[ba]", [10, NAN]),  # the first value is used
+        ("TM[600];B[aa]BL[590]BL[580];W[ba]WL[x]WL[590]", [10, NAN]),  # the first value is used
         # both clocks in each node, as NNGS writes them
         ("TM[1800];B[aa];W[ba]BL[1797]WL[1743];B[ca]BL[1791]WL[1743];W[da]BL[1791]WL[1739]", [3, 57, 6, 4]),
         ("TM[60];B[aa]BL[59];W[ba];BL[50]WL[55];B[ca]BL[58]", [1, 5, 1]),

@@ -53,6 +53,31 @@ def test_comments_of_moves(comment: str, expected: list[float]) -> None:
     np.testing.assert_array_equal(evaluations(f"{ROOT};B[aa];W[ba]C[{comment}]"), [NAN, expected])
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        "B[aa]C[0.44 0.26 0.30 1.4 v=2]BM[1]",
+        "B[aa]C[0.44 0.26 0.30 1.4 v=2] \n",
+        "B[aa] C[0.44 0.26 0.30 1.4 v=2]",
+        "C[0.44 0.26 0.30 1.4 v=2]B[aa]",
+        "B[]C[0.44 0.26 0.30 1.4 v=2]",
+        "W[a]C[0.44 0.26 0.30 1.4 v=2]",
+        "W[aaa]C[0.44 0.26 0.30 1.4 v=2]W[bb]",
+        "W[ba]C[0.44 0.26 0.30 1.4 v=2]B[aa]",
+        "B[aa]C[0.44 0.26 0.30 1.4 v=2 \\]]",
+        "B[aa]C[0.44 .26 0.30 01.40 v=002]",
+        "B[aa]C[0.44 0.26 0 1.4 v=2][0.5 0.5 0 9 v=3]",
+        "B[aa]C[0.44  0.26\t0.30 1.4 v=2]",
+        "B[aa]C[0.44 0.26 0.30 1.4000000000 v=2.5]",
+    ],
+)
+def test_nodes_of_other_forms(node: str) -> None:
+    text = f"{ROOT};W[ab]C[0.1 0.9 0.0 -1.5 v=9];{node};W[ab]C[0.2 0.8 0.0 1.5 v=9];;"
+    expected = [[0.1, 0.9, -1.5, 9], [0.44, 0.26, 1.4, 2], [0.2, 0.8, 1.5, 9]]
+    np.testing.assert_array_equal(evaluations(text), expected)
+    np.testing.assert_array_equal(evaluations(f"CA[klingon]{text}"), expected)
+
+
 def test_only_games_with_katagos_root_comment_are_read() -> None:
     moves = ";B[aa]C[0.44 0.26 0.30 1.4 v=2]"
     assert evaluations(moves) is None

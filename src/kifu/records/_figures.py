@@ -23,6 +23,7 @@ from kifu.records._tokens import (
     NAME_CA,
     NAME_W,
     OPEN,
+    RIGHT,
     SEMICOLON,
     SPACE,
     Int,
@@ -54,9 +55,17 @@ _MAIN, _COUNTED_MAIN, _LOST = -1, -2, -3
 
 _LEFT, _COUNT, _PENDING = range(3)
 
+_UNSEEN = -np.inf
+"""A clock that a node lacks; NaN if the first value is no number."""
+
+_IN_ROOT = -2
+"""Neither a charset nor NO_CHARSET."""
+
 _CLOCK_NAMES = tuple(map(name_key, ("BL", "OB", "WL", "OW")))
 _LETTER_L, _LETTER_V, _EQUALS, _POINT = (ord(c) for c in "Lv=.")
 _MAX_DIGITS = 15
+_MAX_PLAIN = 9
+_SCALE = 10.0 ** np.arange(_MAX_PLAIN + 1)
 _MAX_VISITS = 1e9
 
 
@@ -159,6 +168,95 @@ def read_evaluation(data: Bytes, i: Int, stop: Int, out: npt.NDArray[np.float32]
         at = begin
     if 0 <= win <= 1 and 0 <= loss <= 1 and visits <= _MAX_VISITS and not np.isnan(score):
         out[0], out[1], out[2], out[3] = win, loss, score, visits
+
+
+@inline_kernel
+def read_plain_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, Float]:
+    """Read a number as KataGo writes it, such as -12.3: (position after it, number), or (-1, NaN) for anything else."""
+    negative = i < stop and data[i] == HYPHEN
+    if negative:
+        i += 1
+    begin, point, mantissa = i, -1, 0
+    while i < stop and i - begin <= _MAX_PLAIN:
+        c = byte(data, i)
+        if c == _POINT and point < 0 and i > begin:
+            point = i
+        elif is_digit(c):
+            mantissa = mantissa * 10 + c - 48
+        else:
+            break
+        i += 1
+    if point < 0 or i == point + 1 or i - begin > _MAX_PLAIN:
+        return -1, np.nan
+    return i, (0 - mantissa if negative else mantissa) / _SCALE[i - point - 1]
+
+
+@inline_kernel
+def read_plain_evaluation(data: Bytes, i: Int, stop: Int) -> tuple[Int, Float, Float, Float, Float]:
+    """Read the beginning of a comment that is as `read_evaluation` expects, without words before.
+
+    Returns:
+        (position after it, win, loss, score, visits); the position is -1 for anything else.
+    """
+    win = loss = score = np.nan
+    for k in range(4):
+        i, value = read_plain_number(data, i, stop)
+        if i < 0 or i >= stop or data[i] != SPACE:
+            return -1, np.nan, np.nan, np.nan, np.nan
+        i += 1
+        if k == 0:
+            win = value
+        elif k == 1:
+            loss = value
+        elif k == 3:
+            score = value
+    begin = i + 2
+    if begin >= stop or data[i] != _LETTER_V or data[i + 1] != _EQUALS:
+        return -1, np.nan, np.nan, np.nan, np.nan
+    i, visits = begin, 0
+    while i < stop and is_digit(data[i]) and i - begin <= _MAX_PLAIN:
+        visits = visits * 10 + byte(data, i) - 48
+        i += 1
+    if i == begin or i - begin >= _MAX_PLAIN or not (0 <= win <= 1 and 0 <= loss <= 1):
+        return -1, np.nan, np.nan, np.nan, np.nan
+    return i, win, loss, score, visits
+
+
+@inline_kernel
+def plain_evaluations(
+    data: Bytes, i: Int, stop: Int, charset: Int, move: Int, last: Int, evaluations: npt.NDArray[np.float32]
+) -> tuple[Int, Int]:
+    """Read consecutive nodes of the form ;B[xy] or ;B[xy]C[0.44 0.26 0.30 1.4 v=2 ...], most of a record by KataGo.
+
+    Returns:
+        (position of the next other node, index of its move).
+    """
+    while move < last and i + 8 < stop:
+        if data[i] != SEMICOLON or (data[i + 1] != LETTER_B and data[i + 1] != LETTER_W) or data[i + 2] != LEFT:
+            break
+        at = i + 3
+        if is_letter(data[at]) and is_letter(data[at + 1]):
+            at += 2
+        if data[at] != RIGHT:
+            break
+        at += 1
+        win = loss = score = visits = np.nan
+        if at + 1 < stop and data[at] == NAME_C and data[at + 1] == LEFT:
+            at, win, loss, score, visits = read_plain_evaluation(data, at + 2, stop)
+            if at < 0:
+                break
+            at = end_of_value(data, at, stop, charset)
+            if at == stop:
+                break
+            at += 1
+        at = skip_space(data, at, stop)
+        if at == stop or (data[at] != SEMICOLON and data[at] != CLOSE):
+            break
+        row = evaluations[move]
+        row[0], row[1], row[2], row[3] = win, loss, score, visits
+        move += 1
+        i = at
+    return i, move
 
 
 @inline_kernel
@@ -289,18 +387,18 @@ def read_node(data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, 
         i: The position.
         stop: The end of the game.
         charsets: The known character sets.
-        charset: The charset by which values end; negative in the root, whose CA decides.
+        charset: The charset by which values end; _IN_ROOT in the root, whose CA decides.
         games: Its scratch space is filled.
 
     Returns:
         (end of the node, charset).
     """
-    is_first = charset < 0
+    is_first = charset == _IN_ROOT
     if is_first:
         charset = SINGLE
     node, clock = games.node, games.clock
     node[0], node[1], node[2] = -1, 0, 0
-    clock[:] = np.nan
+    clock[:] = _UNSEEN
     i, key, name, name_stop = next_value(data, i, stop, charset, -1, 0, 0)
     while key >= 0:
         end = end_of_value(data, i, stop, charset)
@@ -315,7 +413,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, 
             charset = find_charset(data, i, end, charsets)
         else:
             for k in range(4):
-                if key == _CLOCK_NAMES[k] and np.isnan(clock[k // 2, k % 2]):
+                if key == _CLOCK_NAMES[k] and clock[k // 2, k % 2] == _UNSEEN:
                     clock[k // 2, k % 2] = read_decimal(data, i, end)
         i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
     return i, charset
@@ -332,7 +430,7 @@ def read_game(
     evaluations: npt.NDArray[np.float32],
 ) -> None:
     """Follow the main line of game g from the root's ;."""
-    i, stop, charset = root, games.stop[g], -1
+    i, stop, charset = root, games.stop[g], _IN_ROOT
     move, last = games.move_offset[g], games.move_offset[g + 1]
     begin_clocks(games, g)
     while i < stop and data[i] != CLOSE:
@@ -343,6 +441,10 @@ def read_game(
         elif data[i] != SEMICOLON:  # junk between ( and ;
             i = next_name(data, i + 1 if is_letter(data[i]) else i, stop, max(charset, SINGLE))
         else:
+            if games.wanted[g] == EVALUATIONS and charset != _IN_ROOT:
+                i, move = plain_evaluations(data, i, stop, charset, move, last, evaluations)
+                if data[i] != SEMICOLON:
+                    continue
             i, charset = read_node(data, i + 1, stop, charsets, charset, games)
             colour, comment, comment_stop = games.node[0], games.node[1], games.node[2]
             if colour >= 0 and move == last:

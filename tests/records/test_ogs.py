@@ -229,6 +229,8 @@ TEXTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "start": ({"start_time": 1589279239}, {"DT": "2020-05-12"}),
     "start of the API": ({"started": "2020-05-12T21:30:00.123-04:00"}, {"DT": "2020-05-13"}),
+    "start without a time zone": ({"started": "2020-05-12T23:59:59"}, {"DT": "2020-05-12"}),
+    "start before all years": ({"started": "0001-01-01T00:00:00+14:00"}, {"DT": ""}),
     "no start": ({"start_time": 0}, {"DT": ""}),
     "title": ({"game_name": "a ] title"}, {"GN": "a ] title"}),
     "surrogate": ({"game_name": "\ud83d"}, {"GN": "?"}),

@@ -108,7 +108,7 @@ def _date(game: JsonObject) -> str:
         return datetime.date.fromordinal(_EPOCH + int(seconds) // _DAY).isoformat()
     try:
         started = datetime.datetime.fromisoformat(as_text(game.get("started")))
-        return started.astimezone(datetime.UTC).date().isoformat()
+        return (started.astimezone(datetime.UTC) if started.tzinfo else started).date().isoformat()
     except (ValueError, OverflowError):
         return ""
 

@@ -72,5 +72,6 @@ APACHE = (
     '<tr><td><a href="{name}">{name}</a></td><td align="right">2025-01-12 10:11  </td>'
     '<td align="right">{kilo:.1f}K</td></tr>\n'
 )
+CELL = '<tr><td>.tar.gz</td><td>{kilo:.1f} KB</td><td><a href="{name}">Download</a></td></tr>\n'
 PROSE = '<li><a href="{name}">{name}</a> ({kilo:.1f} KB), games</li>\n'
 PLAIN = '<li><a href="{name}">{name}</a></li>\n'

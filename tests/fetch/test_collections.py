@@ -18,6 +18,7 @@ import fuzz_fetch
 import http_server as web
 from collection_sites import (
     APACHE,
+    CELL,
     FOX,
     NGINX,
     PLAIN,
@@ -50,6 +51,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         yield site
 
 
+KGS = {f"KGS4d-2006{month}-19-88-.tar.gz": tar_gz(month) for month in ("_01", "")}
 OGS = {
     "sample-1k.json.gz": JSON_GZ,
     "ogs_games_2013_to_2025-05.json.gz": JSON_GZ,
@@ -65,6 +67,7 @@ LEELA = {"all.sgf.xz": SGF_XZ, "all_match.sgf.xz": SGF_XZ, "train.bin": b"x"}
 @pytest.mark.parametrize(
     ("collection", "files", "line", "fetched"),
     [
+        ("kgs-4d", KGS, CELL, list(KGS)),
         ("ogs", OGS, PROSE, ["sample-1k.json.gz", "ogs_games_2013_to_2025-05.json.gz", "sgfs-by-date.tar.gz"]),
         ("katago-kata1", DAYS | RATINGS, TREE_H, list(DAYS)),
         ("katago-ratings", DAYS | RATINGS, TREE_H, list(RATINGS)),
@@ -231,7 +234,7 @@ def test_entries_of_a_tree_that_are_no_files(site: Site, change: dict[str, objec
         (b'{"tree": 7}', "is not the complete JSON of a GitHub tree"),
         (json.dumps({"tree": [ENTRY], "truncated": True}).encode(), "is not the complete JSON of a GitHub tree"),
         (b"\xff\xfe{", "lists no file of fox"),
-        (b"{" + b" " * LISTING_LIMIT, "has more than the 16,777,216 bytes allowed"),
+        (b"{" + b" " * LISTING_LIMIT, "has more than the 8,388,608 bytes allowed"),
     ],
 )
 def test_indexes_that_are_no_trees(site: Site, page: bytes, reason: str) -> None:

@@ -389,7 +389,7 @@ def test_many_failures_are_one_line(site: Site, tmp_path: Path) -> None:
         (b"<html>nothing here</html>", "the index lists no file of kgs"),
         (b"", "index: the index lists no file of kgs"),
         (b'<a href="KGS-2006-19-10388-.zip">', "the index lists no file of kgs"),
-        (b"x" * (LISTING_LIMIT + 1), "the index .*(larger|more) than (the )?16,777,216 bytes"),
+        (b"x" * (LISTING_LIMIT + 1), "the index .*(larger|more) than (the )?8,388,608 bytes"),
     ],
     ids=["no links", "empty", "another kind", "large"],
 )

@@ -20,7 +20,7 @@ from kifu.fetch.collections import Collection
 from kifu.recipes.kgs_index import find_links
 from kifu.report import Report
 
-LISTING_LIMIT = 16 << 20
+LISTING_LIMIT = 8 << 20
 """Largest size of an index in bytes."""
 
 FILE_LIMIT = 20_000
@@ -30,8 +30,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,150}")
 _SUMS = re.compile(r"(?:SHA256SUMS?|sha256sums?)(?:\.txt)?")
 _SUM_LINE = re.compile(r"^([0-9a-fA-F]{64}) [ *](?:\./)?([^\s/]{1,151})\r?$", re.MULTILINE)
 _NUMBER = r"(\d{1,15}(?:\.\d{1,3})?)\s?([KMGT]?)(?:i?B)?"
-# `tree -H` writes the size in brackets before a link; servers and people write it after the time, or in parentheses.
+# `tree -H` writes the size in brackets before a link, u-go.net in the cell before it; servers write it after the time,
+# and people in parentheses.
 _SIZE_BEFORE = re.compile(rf"\[\s*{_NUMBER}\s*\]\s*$")
+_SIZE_CELL = re.compile(rf">\s*{_NUMBER}\s*</td>\s*<td[^<>]*>\s*$")
 _SIZE_AFTER = re.compile(rf"(?:\d\d:\d\d(?::\d\d)?\s+|\(\s*){_NUMBER}(?=[\s)]|$)")
 _TAG = re.compile(r"<[^<>]{0,200}>|&nbsp;|\xa0")
 _NEAR = 300
@@ -147,8 +149,12 @@ def _file(path: str, link: str) -> ListedFile | None:
 
 def _size(before: str, after: str) -> tuple[int | None, bool]:
     """Return the size beside a link in bytes, and whether it is exact."""
-    before, after = (_TAG.sub(" ", text) for text in (before[-_NEAR:], after[:_NEAR]))
-    match = _SIZE_BEFORE.search(before) or _SIZE_AFTER.search(after)
+    before, after = before[-_NEAR:], after[:_NEAR]
+    match = (
+        _SIZE_CELL.search(before)
+        or _SIZE_BEFORE.search(_TAG.sub(" ", before))
+        or _SIZE_AFTER.search(_TAG.sub(" ", after))
+    )
     if not match:
         return None, False
     number, unit = match.groups()

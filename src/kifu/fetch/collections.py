@@ -45,6 +45,14 @@ class Collection(Report):
     limit: int = 4 * _GIB
 
 
+def _kgs(name: str, title: str, prefix: str) -> Collection:
+    index = f"https://u-go.net/gamerecords{name.removeprefix('kgs')}/"
+    pattern = rf"{prefix}(?P<year>\d{{4}})(?:_(?P<month>0[1-9]|1[0-2]))?-[1-9]\d?-\d{{1,7}}-\.tar\.gz"
+    hosts = ("https://dl.u-go.net/", "http://dl.u-go.net/")
+    terms = "with permission of KGS"
+    return Collection(name, title, "u-go.net", "SGF in tar.gz", "not known", terms, index, pattern, hosts=hosts)
+
+
 def _katago_run(run: str, title: str, terms: str) -> Collection:
     index = f"{_KATAGO}/{run}/selfplay/index.html"
     name = f"katago-{run}"
@@ -58,12 +66,8 @@ _KATA1 = "DISCLAIMER.txt at katagoarchive.org/kata1"
 COLLECTIONS = {
     each.name: each
     for each in (
-        Collection(
-            "kgs", "strong players", "u-go.net", "SGF in tar.gz", "not known",
-            "not stated", "https://u-go.net/gamerecords/",
-            r"KGS-(?P<year>\d{4})(?:_(?P<month>0[1-9]|1[0-2]))?-[1-9]\d?-\d{1,7}-\.tar\.gz",
-            hosts=("https://dl.u-go.net/", "http://dl.u-go.net/"),
-        ),
+        _kgs("kgs", "one 7 dan, or two 6", "KGS-"),
+        _kgs("kgs-4d", "two of 4 dan or more", "KGS4d-"),
         Collection(
             "ogs", "all games, samples", "za3k.com", "JSON in gz", "56 M games",
             "redistributed with permission", "https://za3k.com/ogs/", r"[\w.-]+\.(?:json|jsonl|tar)\.gz",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import unescape
 
@@ -76,14 +76,17 @@ def _without_comments(page: str) -> str:
     return "".join([*kept, page[at:]])
 
 
-def find_links(page: str) -> list[tuple[str, str, str]]:
-    """Return the href of each anchor of an HTML page, and the texts between it and its neighbours."""
+def find_links(page: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the href of each anchor of an HTML page, and the texts between it and its neighbours."""
     page = _without_comments(page)
-    tags = list(_ANCHOR.finditer(page))
-    begins = [0, *(tag.end() for tag in tags)]
-    ends = [*(tag.start() for tag in tags), len(page)]
-    texts = [page[begin:end] for begin, end in zip(begins, ends)]
-    return [(href, before, after) for tag, before, after in zip(tags, texts, texts[1:]) if (href := _href(tag[0]))]
+    href, before, end = "", "", 0
+    for tag in _ANCHOR.finditer(page):
+        between = page[end : tag.start()]
+        if href:
+            yield href, before, between
+        href, before, end = _href(tag[0]), between, tag.end()
+    if href:
+        yield href, before, page[end:]
 
 
 def _href(tag: str) -> str:

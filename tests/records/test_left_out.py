@@ -24,10 +24,14 @@ from commands import run
 from kifu.convert import convert
 from kifu.corpus import sources as corpus_sources
 from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
-from kifu.corpus.sources import ShardReader, archive_shards
+from kifu.corpus.sources import HashedSources, ShardReader, archive_shards, find_sources
 from kifu.corpus.update import append
+from kifu.execution.executor import ThreadExecutor
 from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.progress import silent
+from kifu.recipes.pipeline import BuildOptions, ingest_sources
 from kifu.records import _zip
 from kifu.records.containers import blocks, find_containers
 from kifu.records.detect import count_kinds, is_record_name
@@ -285,6 +289,14 @@ def test_every_route_reports_the_same_counts(
     assert (converted.read, converted.left_out) == (games, left_out)
     summary = summarize(source)
     assert (summary.read, summary.left_out) == (games, left_out)
+
+
+def test_catalogues_are_used_again_although_files_are_left_out(tmp_path: Path) -> None:
+    source, rules = zipped(tmp_path / "a.zip", FILES), load_cleaning_rules("legal")
+    hashed, options = HashedSources.of(find_sources(source), ThreadExecutor(1)), BuildOptions(1, "threads", silent)
+    ingest_sources(hashed, tmp_path / "a.parquet", rules, options)
+    with mock.patch("kifu.corpus.ingest.ingest", side_effect=AssertionError):
+        assert ingest_sources(hashed, tmp_path / "a.parquet", rules, options).rows == 3
 
 
 def test_commands_print_the_line(tmp_path: Path) -> None:

@@ -343,6 +343,13 @@ def add_left_out(sources: Iterable[Source], infos: Iterable[dict[str, Any]], lef
     return [info | ({"left_out": count} if count else {}) for info, count in zip(infos, counts)]
 
 
+def without_left_out(infos: Any) -> Any:
+    """Return the result of `hash_sources`, given that of `add_left_out` from the metadata of a catalogue."""
+    if not isinstance(infos, list):
+        return infos
+    return [{k: v for k, v in info.items() if k != "left_out"} if isinstance(info, dict) else info for info in infos]
+
+
 class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     """Sizes and hashes of files."""
 

@@ -27,7 +27,7 @@ from kifu.atomic_io import remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.parquet import arrow_file
-from kifu.corpus.sources import HashedSources, find_sources, require_unchanged
+from kifu.corpus.sources import HashedSources, find_sources, require_unchanged, without_left_out
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
     ArchiveRows,
@@ -324,7 +324,8 @@ def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRule
         return False
     return (
         version == importlib.metadata.version("kifu")
-        and (about.get("clean"), about.get("sources")) == (clean.model_dump(mode="json"), sources)
+        and about.get("clean") == clean.model_dump(mode="json")
+        and without_left_out(about.get("sources")) == sources
         and about.keys() >= {"read", "kept", "drops"}
         and are_hashed(sources)
     )

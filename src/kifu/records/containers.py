@@ -87,10 +87,17 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
 def containers(sources: Paths) -> list[AnyPath]:
     """Return the containers of `sources`, in the order in which `blocks` should read them; see `find_containers`.
 
+    Logs what is left out of directories.
+
     Raises:
         SourceError: If a source does not exist, or is a directory without any.
     """
-    return [path for source in as_list(sources) for path in find_containers(as_path(source)).paths]
+    left_out = LeftOut()
+    found = [find_containers(as_path(source)) for source in as_list(sources)]
+    for each in found:
+        each.announce(left_out)
+    left_out.log_listed()
+    return [path for each in found for path in each.paths]
 
 
 class Containers(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,7 @@ from kifu.records.paths import AnyPath, Remote, open_file
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
 _INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes
 _HEAD = 4 << 10  # bytes that tell whether a file without an extension has a game on each line
+_LINE_START = re.compile(rb"(?:\xef\xbb\xbf)?[\0-\x20]*[0-9{#]")  # how formats of lines begin
 _REQUESTS = 16  # records fetched from remote storage at a time
 _SPECIAL = "special"
 _EMPTY: Bytes = np.empty(0, np.uint8)
@@ -291,6 +293,8 @@ def _kind_by_content(name: bytes, path: AnyPath) -> _Kind:
         return _Kind.CONTAINER
     if not is_record_name(plain):
         return _Kind.OTHER
+    if not is_line_name(plain) and not _LINE_START.match(head.data):
+        return _Kind.RECORD
     recognized = is_recognized(plain, head)
     if is_line_name(plain):
         return _Kind.CONTAINER if recognized else _Kind.OTHER

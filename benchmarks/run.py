@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from chunks import chunks
 from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf
 from kata import katago
@@ -43,6 +44,7 @@ _BENCHMARKS = {
     "loader": loader,
     "shuffling": shuffling,
     "katago": katago,
+    "chunks": chunks,
     "learning": learning,
     "genmove": genmove,
 }

@@ -163,13 +163,13 @@ def test_other_encodings_of_an_example(tmp_path: Path) -> None:
 
 def test_checksum_of_known_bytes() -> None:
     """The first values are those of RFC 3720."""
-    from kifu.datasets.minigo import _crc_tables, _masked_crc
+    from kifu.datasets.minigo import crc_tables, masked_crc
 
     assert (crc32c(bytes(32)), crc32c(b"\xff" * 32)) == (0x8A9136AA, 0x62A8AB43)
     draw = random.Random(1)
     for length in (0, 1, 7, 8, 9, 31, 100):
         data = draw.randbytes(length + 3)
-        found = _masked_crc(np.frombuffer(data, np.uint8), 3, length + 3, _crc_tables())
+        found = masked_crc(np.frombuffer(data, np.uint8), 3, length + 3, crc_tables())
         assert int(found).to_bytes(4, "little") == masked(data[3:])
 
 

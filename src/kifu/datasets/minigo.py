@@ -56,7 +56,7 @@ class Minigo(Chunks):
     def find_decoder(path: Path, head: Bytes) -> Decoder:
         """Return the decoder of a file; see `Chunks.find_decoder`."""
         spans = np.zeros((3, 2), np.int64)
-        error, _ = _locate_first(head, _crc_tables(), spans)
+        error, _ = _locate_first(head, crc_tables(), spans)
         if error == _INCOMPLETE:
             raise FormatError(f"{path} ends within record 0")
         size = isqrt(max(int(spans[1, 1] - spans[1, 0]) // 4 - 1, 0))
@@ -72,14 +72,14 @@ def is_minigo(head: bytes) -> bool:
     if len(head) < _HEAD:
         return False
     data = np.frombuffer(head, np.uint8)
-    return int(_masked_crc(data, 0, 8, _crc_tables())) == int.from_bytes(head[8:_HEAD], "little")
+    return int(masked_crc(data, 0, 8, crc_tables())) == int.from_bytes(head[8:_HEAD], "little")
 
 
 def _decode(data: Bytes, limit: int, layout: Layout) -> Decoded:
     rows = new_rows(min(limit, len(data) // (PLANES * layout.points) + 1), layout)
     outcome = np.empty(len(rows.winner), "<f4")
     used, count, error = _parse(
-        data, _crc_tables(), np.empty((3, 2), np.int64), layout.width, rows.planes, rows.policy.view(np.uint8),
+        data, crc_tables(), np.empty((3, 2), np.int64), layout.width, rows.planes, rows.policy.view(np.uint8),
         outcome[:, None].view(np.uint8), rows.to_play,
     )  # fmt: skip
     right = np.isin(outcome[:count], (-1, 0, 1))
@@ -93,7 +93,7 @@ def _decode(data: Bytes, limit: int, layout: Layout) -> Decoded:
 
 
 @functools.cache
-def _crc_tables() -> npt.NDArray[np.int64]:
+def crc_tables() -> npt.NDArray[np.int64]:
     """Return [8, 256]: the CRC-32C of each byte, followed by 0 to 7 zero bytes."""
     table = np.arange(256)
     for _ in range(8):
@@ -105,7 +105,8 @@ def _crc_tables() -> npt.NDArray[np.int64]:
 
 
 @kernel
-def _masked_crc(data: Any, first: Any, last: Any, tables: Any) -> Any:
+def masked_crc(data: Any, first: Any, last: Any, tables: Any) -> Any:
+    """Return the checksum of data[first:last] as TFRecord stores it; see `crc_tables`."""
     return _masked(data, first, last, tables)
 
 
@@ -305,7 +306,7 @@ def _parse(data: Any, tables: Any, spans: Any, size: Any, planes: Any, policy: A
 
     Args:
         data: the bytes.
-        tables: see `_crc_tables`.
+        tables: see `crc_tables`.
         spans: [3, 2] int64, scratch memory.
         size: side of the board.
         planes: [N, 17, bytes] uint8.

@@ -149,6 +149,7 @@ def test_game_from_its_middle_begins_with_setup(tmp_path: Path) -> None:
         assert (data.read(0, 5).ply == -1).all()
 
 
+@pytest.mark.nojit
 def test_games_with_another_winner_or_a_gap_are_divided(tmp_path: Path) -> None:
     (positions,) = games(5, 40)
     other = [each._replace(winner=-each.winner) for each in positions]
@@ -168,6 +169,7 @@ def test_records_without_a_policy_are_skipped_and_counted(share: str, tmp_path: 
     assert "1 records" in run("inspect", tmp_path / "a.gz").out
 
 
+@pytest.mark.nojit
 def test_nan_in_version_2_is_skipped(tmp_path: Path) -> None:
     (positions,) = games(7, 6)
     positions[2] = positions[2]._replace(policy=[float("nan")] * 362)

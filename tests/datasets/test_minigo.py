@@ -136,6 +136,7 @@ def integers(*values: int) -> bytes:
     return field(1, b"".join(map(varint, values)))
 
 
+@pytest.mark.nojit
 def test_other_encodings_of_an_example(tmp_path: Path) -> None:
     (positions,) = games(4, 5, 8)
     records = []
@@ -161,6 +162,7 @@ def test_other_encodings_of_an_example(tmp_path: Path) -> None:
         check(data, positions)
 
 
+@pytest.mark.nojit
 def test_checksum_of_known_bytes() -> None:
     """The first values are those of RFC 3720."""
     from kifu.datasets.minigo import crc_tables, masked_crc

@@ -19,7 +19,7 @@ from kifu.corpus.export import rows_to_games
 from kifu.corpus.index import INDEX
 from kifu.corpus.schema import SCHEMA, VERSION, drop_code, game_arrays, to_numpy
 from kifu.corpus.sources import read
-from kifu.datasets.examples import Dataset
+from kifu.datasets.examples import Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
@@ -42,6 +42,9 @@ _KO = ("the point that ko forbids", "ko, as kgsgo marks it", KATAGO22.plane_name
 
 _INDENT = 14
 """Characters before the values of a description."""
+
+_MOVES_SHOWN = 5
+"""Moves of a policy that are shown."""
 
 _MAX_VALUES = 12
 """Values of a label that are shown."""
@@ -282,7 +285,11 @@ def _example(data: Dataset, row: int) -> _Example:
     elif not layout.stone_planes():
         raise FormatError(f"{data.path}: its planes do not show where stones are")
     ko = [p for name, plane in zip(layout.plane_names, planes) if name in _KO for p in np.flatnonzero(plane).tolist()]
-    others = [f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name != "move"]
+    others = [
+        f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name not in ("move", "policy")
+    ]
+    if "policy" in batch.labels:
+        others.insert(0, f"policy: {_best_moves(batch.labels['policy'][0], layout)}")
     if isinstance(data, KataNpz):
         others = describe_kata_row(data.rows(row, row + 1))
     if batch.ply[0] >= 0:
@@ -305,6 +312,12 @@ def _crop_to_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -
 def _values(values: npt.NDArray[Any]) -> str:
     first = values.reshape(-1)[:_MAX_VALUES].tolist()
     return ", ".join(f"{value:g}" for value in first) + (" ..." if values.size > _MAX_VALUES else "")
+
+
+def _best_moves(policy: npt.NDArray[np.float32], layout: Layout) -> str:
+    """Return the moves with the highest shares of a policy of the whole board."""
+    best = np.argsort(-policy, kind="stable")[: min(np.count_nonzero(policy), _MOVES_SHOWN)]
+    return ", ".join(f"{to_gtp(point, layout.width, layout.height)} {policy[point]:.1%}" for point in best.tolist())
 
 
 def describe_row(path: Path, row: int) -> str:

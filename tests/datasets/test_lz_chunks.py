@@ -35,7 +35,7 @@ from fuzzing import try_all
 from kifu.datasets.formats import FORMATS, detect_format
 from kifu.datasets.lz_chunks import LzChunks
 from kifu.errors import FormatError, KifuError
-from kifu.point import WHITE_BIT
+from kifu.point import WHITE_BIT, to_gtp
 
 
 def test_samples_equal_the_references(shared: Path, tmp_path: Path) -> None:
@@ -306,7 +306,11 @@ def test_commands(tmp_path: Path) -> None:
     assert done.code == 0
     for words in ("270 in 1 file", "lz18@1: 18 of 19 x 19", "2 deduced, of 270 examples", "268 deduced", "komi, names"):
         assert words in done.out
-    assert run("inspect", tmp_path / "a.gz", "--row", 30).code == 0
+    policy = played[0][30].policy
+    assert (
+        f"policy: {to_gtp(best(played[0][30]), 19)} {max(policy):.1%}"
+        in run("inspect", tmp_path / "a.gz", "--row", 30).out
+    )
     done = run("audit", tmp_path / "a.gz", tmp_path / "b.gz")
     assert done.code == 1
     assert "a.gz, entry 2 (row 120) = b.gz, entry 1 (row 0)" in done.out

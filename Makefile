@@ -67,7 +67,7 @@ counts: $(READY)-test ## Count positions and games exhaustively (long)
 fuzz: $(READY)-test ## Feed damaged files to every reader, with bounds checks, for FUZZ_MINUTES each (30; hours in all)
 	$(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) --jobs $(TEST_JOBS)
 
-bench: $(READY)-learn ## Measure speed and memory, beside a floor
+bench: $(READY)-learn $(READY)-7z ## Measure speed and memory, beside a floor
 	$(BIN)/python benchmarks/run.py
 
 scale: $(READY)-learn ## Measure with five million games derived from real ones (hours; 12 GB in build/scale)

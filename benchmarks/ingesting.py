@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
+import py7zr
 from figures import Figure, at_least, at_most
 from made_ogs import write_dump
 from processes import KIFU, peak
@@ -27,7 +29,7 @@ from kifu.records.ogs import read_ogs
 from kifu.records.olf import read_olf
 
 _TIMES = 10
-_OGS_GAMES = 20_000
+_OGS_GAMES = _SEVENZIP_GAMES = 20_000
 
 
 def _archives(corpus: Corpus) -> tuple[Path, ...]:
@@ -126,6 +128,37 @@ def ogs(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         at_least("OGS JSON lines read, one core", len(lines) / read.best, "games/s", 10_000, read),
         at_least("ingest of OGS JSON lines, one core", len(lines) / ingested.best, "games/s", 10_000, ingested),
     ]
+
+
+def sevenzip(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Compare reading a solid 7z archive with py7zr's extraction into memory."""
+    path = folder / "games.7z"
+    members, size = _write_sevenzip(path, _archives(corpus))
+
+    def extract() -> None:
+        with py7zr.SevenZipFile(path) as archive:
+            archive.extract(factory=py7zr.io.BytesIOFactory(size))
+
+    with one_core():
+        low, read = in_turns(rounds, Task(extract), Task(lambda: deque(blocks(path), maxlen=0)))
+    command = [*KIFU, "ingest", str(path), "-o", str(folder / "games.parquet"), "--jobs", "1"]
+    return [
+        Figure(f"floor: py7zr extracts {members:,} games, {size:,} bytes, LZMA2", low.best, "s", low),
+        at_most("7z blocks, one core, against the floor", read.best / low.best, "x", 1.2, read),
+        at_most("peak memory, kifu ingest of the 7z, one thread", peak(command), "MB", 600),
+    ]
+
+
+def _write_sevenzip(path: Path, archives: Sequence[Path]) -> tuple[int, int]:
+    """Pack records into one solid block; return their number and bytes."""
+    members = size = 0
+    with py7zr.SevenZipFile(path, "w", filters=[{"id": py7zr.FILTER_LZMA2, "preset": 1}]) as archive:
+        for block in read_blocks(archives):
+            for k in range(min(len(block), _SEVENZIP_GAMES - members)):
+                content = block.data[block.start[k] : block.stop[k]].tobytes()
+                archive.writestr(content, f"games/{members}.sgf")
+                members, size = members + 1, size + len(content)
+    return members, size
 
 
 def catalogue_memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from chunks import chunks
 from figures import Figure, table
-from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf
+from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzip
 from kata import katago
 from learning import genmove, learning
 from loader import loader
@@ -40,6 +40,7 @@ _BENCHMARKS = {
     "duplicates": duplicates,
     "olf": olf,
     "ogs": ogs,
+    "7z": sevenzip,
     "catalogue-memory": catalogue_memory,
     "loader": loader,
     "shuffling": shuffling,

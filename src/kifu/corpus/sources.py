@@ -23,8 +23,8 @@ from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalo
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.files import hash_bytes, utf8_name
-from kifu.records._sevenzip import open_volumes, volume_paths
 from kifu.records._store import CHANGED
+from kifu.records._volumes import open_volumes, volume_paths
 from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in

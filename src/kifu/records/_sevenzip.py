@@ -2,19 +2,16 @@
 
 py7zr brings the decoders. Its own extraction is not used: it keeps the packed bytes of a whole archive in memory, and
 refuses archives with names that would be unsafe as paths. Here a decoder is fed only as it needs input, so that memory
-is bounded by the block, by `DECODER_LIMIT` and by the limits on headers. No thread is started; PPMd
-runs in a process of its own.
+is bounded by the block, by `DECODER_LIMIT` and by the limits on headers. No thread is started; PPMd runs in a
+process of its own.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import struct
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -26,7 +23,6 @@ from kifu.errors import DropReason, SourceError, first_line, missing_extras, pri
 from kifu.files import utf8_name
 from kifu.kernel import kernel
 from kifu.records._ppmd import PpmdProcess
-from kifu.records._remote import RemoteFile
 from kifu.records._sevenzip_header import (
     ENCODED_HEADER,
     HEADER_LIMIT,
@@ -39,10 +35,8 @@ from kifu.records._sevenzip_header import (
     read_listing,
     read_streams,
 )
-from kifu.records._store import StoreError
 from kifu.records.detect import LINK, count_kinds, is_record_member
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
-from kifu.records.paths import AnyPath, LocalFile, as_path, open_file
 from kifu.records.splitting import groups
 
 MAGIC = b"7z\xbc\xaf\x27\x1c"
@@ -51,7 +45,6 @@ DECODER_LIMIT = 512 << 20
 """Bytes of memory that the decoders of a folder may require: dictionaries of LZMA, models of PPMd."""
 
 _START = struct.Struct("<6sBBLQQL")  # magic, version, CRC of the rest, then begin, size and CRC of the header
-_FIRST_VOLUME, _FIRST_NUMBER = re.compile(r"\.001\Z"), re.compile(r"001(?=\Z|[?#])")
 _ROWS_AT_ONCE = 1 << 14
 
 _PIECE = 1 << 20  # bytes unpacked at once
@@ -79,7 +72,7 @@ class SevenZipFile(Protocol):
     def readinto(self, view: memoryview, /) -> int | None: ...
 
 
-def _read(file: SevenZipFile, begin: int, size: int) -> Bytes:
+def read_at(file: SevenZipFile, begin: int, size: int) -> Bytes:
     """Return bytes of a file; fewer if it ends before."""
     data = np.empty(size, np.uint8)
     file.seek(begin)
@@ -159,7 +152,7 @@ class _FolderStream:
 
     def _fetch(self, size: int) -> bytes:
         try:
-            data = _read(self._file, self._at, size)
+            data = read_at(self._file, self._at, size)
         except OSError as error:
             raise SevenZipError(str(error.strerror)) from None
         if len(data) < size:
@@ -217,10 +210,10 @@ def _required_memory(method: bytes, properties: bytes, unpacked: int) -> int:
 
 def _open(file: SevenZipFile) -> Listing | None:
     """Parse the header; None if the archive has none, as one without members. Raises SevenZipError."""
-    begin, size, checksum = _locate_header(file)
+    begin, size, checksum = locate_header(file)
     if size > HEADER_LIMIT:
         raise SevenZipError(f"the header of the 7z has {size:,} bytes, the limit is {HEADER_LIMIT:,}")
-    header = _read(file, begin, size)
+    header = read_at(file, begin, size)
     if len(header) < size:
         raise SevenZipError(f"the 7z is cut off: it should have {begin + size:,} bytes, and has {file.size:,}")
     if isal_zlib.crc32(header) != checksum:
@@ -230,9 +223,9 @@ def _open(file: SevenZipFile) -> Listing | None:
     return read_listing(header) if len(header) else None
 
 
-def _locate_header(file: SevenZipFile) -> tuple[int, int, int]:
+def locate_header(file: SevenZipFile) -> tuple[int, int, int]:
     """Return position, size and checksum of the header. Raises SevenZipError."""
-    start = _read(file, 0, _START.size).tobytes()
+    start = read_at(file, 0, _START.size).tobytes()
     if len(start) < _START.size:
         raise SevenZipError("the 7z is cut off")
     _, version, _, checksum, begin, size, header_checksum = _START.unpack(start)
@@ -396,75 +389,3 @@ class _Reader:
         if streams.member_checksum[row] not in (-1, isal_zlib.crc32(target)):
             name = printable(utf8_name(listing.name(int(self._records.member[k]))))
             raise damaged(f"{name} does not match its checksum")
-
-
-class Volumes:
-    """The volumes of an archive as one file, without a buffer.
-
-    Attributes:
-        size: Length in bytes.
-    """
-
-    def __init__(self, files: Sequence[SevenZipFile]) -> None:
-        """Join open files."""
-        self._files = files
-        self._ends = np.cumsum([file.size for file in files]).tolist()
-        self.size = int(self._ends[-1])
-        self._position = 0
-
-    def seek(self, offset: int, _whence: int = os.SEEK_SET, /) -> int:
-        """Move to a position from the beginning."""
-        self._position = offset
-        return offset
-
-    def readinto(self, view: memoryview, /) -> int:
-        """Read into the beginning of a buffer, and return the number of bytes, 0 only at the end."""
-        at = bisect_right(self._ends, self._position)
-        if at == len(self._files):
-            return 0
-        file = self._files[at]
-        file.seek(self._position - (self._ends[at] - file.size))
-        count = file.readinto(view[: self._ends[at] - self._position]) or 0
-        self._position += count
-        return count
-
-
-def volume_paths(path: AnyPath) -> list[AnyPath]:
-    """Return the files of a container: the path itself, and if it is the first volume of a 7z, also the others.
-
-    Raises:
-        OSError: If a file cannot be read, or a volume is missing.
-    """
-    volumes = [path]
-    if not _FIRST_VOLUME.search(path.name):
-        return volumes
-    with open_file(path) as file:
-        if _read(file, 0, len(MAGIC)).tobytes() != MAGIC:
-            return volumes
-        try:
-            begin, size, _ = _locate_header(file)
-        except SevenZipError:  # which reading raises again
-            return volumes
-        missing = begin + size - file.size
-    while missing > 0:
-        volume = as_path(_FIRST_NUMBER.sub(f"{len(volumes) + 1:03}", os.fspath(path), count=1))
-        try:
-            found = volume.stat().st_size
-        except OSError:
-            found = 0
-        if not found:
-            raise StoreError(f"volume {volume.name} is missing or empty")
-        missing -= found
-        volumes.append(volume)
-    return volumes
-
-
-@contextmanager
-def open_volumes(path: AnyPath, file: LocalFile | RemoteFile) -> Iterator[LocalFile | RemoteFile | Volumes]:
-    """Open the other files of an open container, and join them, see `volume_paths`. Raises OSError."""
-    with ExitStack() as stack:
-        others: list[LocalFile | RemoteFile] = []
-        for volume in volume_paths(path)[1:]:
-            others.append(open_file(volume))
-            stack.enter_context(others[-1])
-        yield Volumes([file, *others]) if others else file

@@ -2,7 +2,7 @@
 
 They are parsed here because py7zr spends up to 200 bytes on each byte of a malicious header, and refuses the names of
 members that would be unsafe as paths. Arrays take at most 50 bytes for each member. Headers are limited to 64 MiB,
-1,048,576 folders and 8,388,608 members.
+1,048,576 folders and 2,097,152 members.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.kernel import inline_kernel, kernel
+from kifu.records._sevenzip_scan import (
+    CODER_LIMIT,
+    SIZE_LIMIT,
+    divide_folders,
+    read_folder_sizes,
+    read_numbers,
+    scan_folders,
+)
 from kifu.records.games import Bytes
 
 HEADER_LIMIT = 64 << 20
-_FOLDER_LIMIT, _MEMBER_LIMIT = 1 << 20, 1 << 23
-_CODER_LIMIT = 8
-_SIZE_LIMIT = 1 << 62  # no file is larger
+_FOLDER_LIMIT, _MEMBER_LIMIT = 1 << 20, 1 << 21
 
 _END, _HEADER, _ARCHIVE_PROPERTIES, _MAIN_STREAMS, _FILES = 0x00, 0x01, 0x02, 0x04, 0x05
 _PACK, _UNPACK, _SUBSTREAMS, _SIZES, _CRCS, _FOLDERS, _UNPACK_SIZES, _COUNTS = range(0x06, 0x0E)
@@ -38,76 +43,6 @@ def damaged(reason: str) -> SevenZipError:
     return SevenZipError(f"the 7z is damaged: {reason}")
 
 
-@inline_kernel
-def _number(data: Bytes, at: int) -> tuple[int, int]:
-    """Return the number at data[at] and the position after it; (-1, -1) if it is cut off or too large.
-
-    The leading one bits of its first byte count the little-endian bytes that follow; its other bits are the high part.
-    """
-    if at >= len(data):
-        return -1, -1
-    first, width = int(data[at]), 0
-    while width < 8 and first & (0x80 >> width):
-        width += 1
-    if at + width >= len(data):
-        return -1, -1
-    value = first & (0x7F >> width)
-    for i in range(at + width, at, -1):
-        if value > _SIZE_LIMIT >> 8:
-            return -1, -1
-        value = value * 256 + int(data[i])
-    return value, at + width + 1
-
-
-@kernel
-def _numbers(data: Bytes, at: int, out: npt.NDArray[np.int64]) -> int:
-    """Read as many numbers as `out` has room for, from data[at] on; return the position after them, or -1."""
-    for k in range(len(out)):
-        out[k], at = _number(data, at)
-        if at < 0:
-            break
-    return at
-
-
-@kernel
-def _substreams(
-    data: Bytes,
-    at: int,
-    is_listed: bool,
-    count: npt.NDArray[np.int64],
-    unpacked: npt.NDArray[np.int64],
-    out: npt.NDArray[np.int64],
-) -> int:
-    """Divide each folder into its members; the size of the last one is not listed.
-
-    Args:
-        data: [N] uint8, the header.
-        at: Position of the sizes.
-        is_listed: False if the header has no sizes, which is correct if no folder has several members.
-        count: [F] int64, number of members of each folder.
-        unpacked: [F] int64, size of each folder.
-        out: [S, 3] int64, filled: folder, begin in the folder, and size of each member.
-
-    Returns:
-        The position after the sizes; -1 if they are cut off, or larger than the folders.
-    """
-    row = 0
-    for f in range(len(count)):
-        begin = 0
-        for k in range(count[f]):
-            size = unpacked[f] - begin
-            if k < count[f] - 1:
-                size = -1
-                if is_listed:
-                    size, at = _number(data, at)
-                if size < 0 or size > unpacked[f] - begin:
-                    return -1
-            out[row, 0], out[row, 1], out[row, 2] = f, begin, size
-            begin += size
-            row += 1
-    return at
-
-
 class Cursor:
     """A position in a header."""
 
@@ -121,7 +56,7 @@ class Cursor:
         self.at += count
         return self.data[self.at - count : self.at]
 
-    def number(self, limit: int = _SIZE_LIMIT) -> int:
+    def number(self, limit: int = SIZE_LIMIT) -> int:
         """Return the next number. Raises SevenZipError, also if it is larger than `limit`."""
         first = int(self.take(1)[0])
         width = 8 - (first ^ 0xFF).bit_length()
@@ -135,7 +70,7 @@ class Cursor:
         if count > len(self.data) - self.at:
             raise damaged("its header is cut off")
         values = np.empty(count, np.int64)
-        self.moved(_numbers(self.data, self.at, values))
+        self.moved(read_numbers(self.data, self.at, values))
         return values
 
     def moved(self, at: int) -> None:
@@ -208,10 +143,10 @@ class Folder(NamedTuple):
 
 def _read_folder(cursor: Cursor) -> Folder:
     coders = []
-    for _ in range(cursor.number(_CODER_LIMIT)):
+    for _ in range(cursor.number(CODER_LIMIT)):
         flags = cursor.number(0x3F)
         method = cursor.take(max(flags & 0xF, 1)).tobytes()
-        inputs, outputs = (cursor.number(_CODER_LIMIT), cursor.number(_CODER_LIMIT)) if flags & 0x10 else (1, 1)
+        inputs, outputs = (cursor.number(CODER_LIMIT), cursor.number(CODER_LIMIT)) if flags & 0x10 else (1, 1)
         properties = cursor.take(cursor.number()).tobytes() if flags & 0x20 else None
         coders.append(Coder(method, properties, inputs, outputs))
     inputs, outputs = sum(coder.inputs for coder in coders), sum(coder.outputs for coder in coders)
@@ -263,7 +198,7 @@ def read_streams(cursor: Cursor) -> Streams:
     if kind == _PACK:
         pack_begin = _read_pack_info(cursor)
         kind = cursor.number()
-    folders = _Folders(*(np.empty(0, np.int64) for _ in range(5)))
+    folders = _FolderTable(*(np.empty(0, np.int64) for _ in range(5)))
     if kind == _UNPACK:
         folders = _read_folders(cursor)
         kind = cursor.number()
@@ -277,7 +212,7 @@ def read_streams(cursor: Cursor) -> Streams:
     )
 
 
-class _Folders(NamedTuple):
+class _FolderTable(NamedTuple):
     """[F] int64 each: see `Streams`; number of packed streams; size of the content."""
 
     at: npt.NDArray[np.int64]
@@ -298,38 +233,31 @@ def _read_pack_info(cursor: Cursor) -> npt.NDArray[np.int64]:
         cursor.checksums(count)
         kind = cursor.number()
     cursor.require(kind, _END)
-    if begin + sizes.sum(dtype=np.float64) > _SIZE_LIMIT:
+    if begin + sizes.sum(dtype=np.float64) > SIZE_LIMIT:
         raise damaged("its header has packed streams that are larger than any file")
     return begin + np.cumsum(np.concatenate([np.zeros(1, np.int64), sizes]))
 
 
-def _read_folders(cursor: Cursor) -> _Folders:
+def _read_folders(cursor: Cursor) -> _FolderTable:
     cursor.require(cursor.number(), _FOLDERS)
     count = cursor.number(_FOLDER_LIMIT)
     cursor.require(cursor.number(), 0)  # not in another stream
-    found = np.empty((5, count), np.int64)
-    outputs, main = np.empty((2, count), np.int64)
-    for k in range(count):
-        found[0, k] = cursor.at
-        folder = _read_folder(cursor)
-        found[2, k] = folder.packed
-        outputs[k] = folder.outputs
-        main[k] = folder.main_output
+    listed = np.empty((count, 4), np.int64)
+    cursor.moved(scan_folders(cursor.data, cursor.at, listed))
     cursor.require(cursor.number(), _UNPACK_SIZES)
-    for k in range(count):
-        found[1, k] = cursor.at
-        found[3, k] = cursor.numbers(int(outputs[k]))[main[k]]
-    found[4] = -1
+    sizes_at, unpacked = np.empty((2, count), np.int64)
+    cursor.moved(read_folder_sizes(cursor.data, cursor.at, listed, sizes_at, unpacked))
+    checksum = np.full(count, -1, np.int64)
     kind = cursor.number()
     if kind == _CRCS:
-        found[4] = cursor.checksums(count)
+        checksum = cursor.checksums(count)
         kind = cursor.number()
     cursor.require(kind, _END)
-    return _Folders(*found)
+    return _FolderTable(listed[:, 0], sizes_at, listed[:, 1], unpacked, checksum)
 
 
 def _read_substreams(
-    cursor: Cursor, is_listed: bool, folders: _Folders
+    cursor: Cursor, is_listed: bool, folders: _FolderTable
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return `Streams.members` and `Streams.member_checksum`. is_listed: False if each folder is one member."""
     count = np.ones(len(folders.at), np.int64)
@@ -340,7 +268,7 @@ def _read_substreams(
     if len(count) and (count.max() > _MEMBER_LIMIT or count.sum() > _MEMBER_LIMIT):
         raise damaged(f"its header has more than {_MEMBER_LIMIT:,} members")
     members = np.empty((int(count.sum()), 3), np.int64)
-    cursor.moved(_substreams(cursor.data, cursor.at, kind == _SIZES, count, folders.unpacked, members))
+    cursor.moved(divide_folders(cursor.data, cursor.at, kind == _SIZES, count, folders.unpacked, members))
     if kind == _SIZES:
         kind = cursor.number()
     checksum = np.where(count == 1, folders.checksum, -1)[members[:, 0]]

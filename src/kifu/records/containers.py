@@ -22,10 +22,11 @@ import numpy as np
 
 from kifu.errors import DropReason, SourceError
 from kifu.records._remote import RemoteFile
-from kifu.records._sevenzip import MAGIC, count_sevenzip_blocks, open_volumes, sevenzip_blocks
+from kifu.records._sevenzip import MAGIC, count_sevenzip_blocks, sevenzip_blocks
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
+from kifu.records._volumes import open_volumes
 from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
 from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
@@ -36,7 +37,7 @@ from kifu.records.splitting import BLOCK_BYTES, skip_leading_comments, split_blo
 
 _ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 _SUPPORTED = (
-    "directories, .zip, .tar, .gz, .bz2, .xz, .sgf, .sgfs, .gib, .ngf, .ugf, .ugi, .olf, TYGEM lines, OGS .json"
+    "directories, .zip, .tar, .7z, .gz, .bz2, .xz, .sgf, .sgfs, .gib, .ngf, .ugf, .ugi, .olf, TYGEM lines, OGS .json"
 )
 _NOT_ZIP = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".7z", b".sgf", b".sgfs", b".olf", b".jsonl")
 
@@ -50,8 +51,8 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
       record is a file named .sgf, .sgfs, .gib, .ngf, .ugf or .ugi, ignoring case; or a file named .json or .txt, or
       without an extension, whose content is a record. Archives and files of lines in the tree are separate containers,
       which `containers` finds.
-    - A .zip or .tar (also in .gz, .bz2 or .xz): the members with such names, and .olf and .jsonl. Other members and
-      directories are skipped but count in `RecordBlock.member`.
+    - A .zip, a .7z (also in volumes) or a .tar (also in .gz, .bz2 or .xz): the members with such names, and .olf and
+      .jsonl. Other members and directories are skipped but count in `RecordBlock.member`.
     - A single file of any name (also in .gz, .bz2 or .xz) whose content is a record, or which has a name that only
       records have. Lines come in several blocks, cut between lines, with one `RecordBlock.member`. A TYGEM index
       contains no records, see `kifu.records.tygem.load_index`.
@@ -65,7 +66,8 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
         source: A path or URL.
         block_bytes: Maximum bytes of members and archive headers in a block, unless a single member or line is larger.
             The blocks depend only on the container and this number.
-        first: Number of blocks to skip. Those of a .zip are not inflated; all others have to be read nevertheless.
+        first: Number of blocks to skip. Those of a .zip are not inflated; all others have to be read nevertheless, but
+            for folders of a .7z that end in them.
 
     Raises:
         SourceError: If the container does not exist, is of an unknown kind, is an empty file or a directory without
@@ -228,9 +230,9 @@ def _single_record(path: AnyPath, name: bytes, stream: Stream, data: Bytes, fill
 def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) -> tuple[int, bool]:
     """Return the number of blocks of a container, and whether any block can be read without the others (a .zip).
 
-    The number is exact for a .zip; an estimate for a tar or a line file, from the part of the file that its first block
-    takes; and 1 for all others and for unreadable files, whose error is raised on reading. Takes no longer than reading
-    two blocks.
+    The number is exact for a .zip and a .7z; an estimate for a tar or a line file, from the part of the file that its
+    first block takes; and 1 for all others and for unreadable files, whose error is raised on reading. Takes no longer
+    than reading two blocks.
     """
     path = as_path(source)
     try:

@@ -66,8 +66,8 @@ _KATA1 = "DISCLAIMER.txt at katagoarchive.org/kata1"
 COLLECTIONS = {
     each.name: each
     for each in (
-        _kgs("kgs", "one 7 dan, or two 6", "KGS-"),
-        _kgs("kgs-4d", "two of 4 dan or more", "KGS4d-"),
+        _kgs("kgs", "7 dan, or both 6 dan", "KGS-"),
+        _kgs("kgs-4d", "4 dan and stronger", "KGS4d-"),
         Collection(
             "ogs", "all games, samples", "za3k.com", "JSON in gz", "56 M games",
             "redistributed with permission", "https://za3k.com/ogs/", r"[\w.-]+\.(?:json|jsonl|tar)\.gz",

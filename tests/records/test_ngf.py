@@ -102,6 +102,7 @@ def test_members_are_read_separately() -> None:
     compare_with_naive([data for name, (data, _) in TRAPS.items() if "many" not in name])
 
 
+@pytest.mark.nojit
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"\n".join) | st.binary(max_size=60), max_size=3))
 def test_any_bytes(members: list[bytes]) -> None:
     compare_with_naive(members)

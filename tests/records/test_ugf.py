@@ -133,6 +133,7 @@ def test_seconds_are_missing_if_all_are_zero() -> None:
     assert np.array_equal(seconds, np.array([35, 0, np.nan, np.nan], np.float32), equal_nan=True)
 
 
+@pytest.mark.nojit
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"\n".join) | st.binary(max_size=60), max_size=3))
 def test_any_bytes(members: list[bytes]) -> None:
     compare_with_naive(members)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import orjson
 import py7zr
 from figures import Figure, at_least, at_most
@@ -27,6 +28,7 @@ from kifu.corpus.schema import game_arrays
 from kifu.records.containers import blocks, read_blocks
 from kifu.records.ogs import read_ogs
 from kifu.records.olf import read_olf
+from kifu.records.sgf import as_block, read_block
 
 _TIMES = 10
 _OGS_GAMES = _SEVENZIP_GAMES = 20_000
@@ -159,6 +161,25 @@ def _write_sevenzip(path: Path, archives: Sequence[Path]) -> tuple[int, int]:
                 archive.writestr(content, f"games/{members}.sgf")
                 members, size = members + 1, size + len(content)
     return members, size
+
+
+def sgfs(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Compare parsing a .sgfs with the figures of each move, and the same SGF without KataGo's comment on the root."""
+    blocks_read = [read_block(block) for path in _archives(corpus)[:1] for block in blocks(path)]
+    moves = b";B[pd]C[0.44 0.56 0.00 -1.4 v=640 weight=1.00];W[dp]C[0.45 0.55 0.00 -1.3 v=640 weight=1.00]"
+    lengths = [length for parsed in blocks_read for length in np.diff(parsed.games.move_offset).tolist()]
+    games = [b"(;FF[4]GM[1]SZ[19]KM[7.5]RE[W+R]%s" + moves * (length // 2) + b")\n" for length in lengths]
+    evaluated, plain = (
+        as_block([b"".join(games).replace(b"%s", comment)])
+        for comment in (b"C[startTurnIdx=0,initTurnNum=0,gameHash=00,gtype=normal]", b"C[]")
+    )
+    with one_core():
+        without, read = in_turns(rounds, Task(lambda: read_block(plain)), Task(lambda: read_block(evaluated)))
+    speeds = [len(block.data) / times.best / 1e6 for block, times in ((plain, without), (evaluated, read))]
+    return [
+        Figure(f"SGF with comments parsed ({len(plain.data):,} bytes), one core", speeds[0], "MB/s", without),
+        Figure(".sgfs with evaluations parsed, one core", speeds[1], "MB/s", read),
+    ]
 
 
 def catalogue_memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from chunks import chunks
 from figures import Figure, table
-from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzip
+from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzip, sgfs
 from kata import katago
 from learning import genmove, learning
 from loader import loader
@@ -41,6 +41,7 @@ _BENCHMARKS = {
     "olf": olf,
     "ogs": ogs,
     "7z": sevenzip,
+    "sgfs": sgfs,
     "catalogue-memory": catalogue_memory,
     "loader": loader,
     "shuffling": shuffling,

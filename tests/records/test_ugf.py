@@ -103,6 +103,7 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "plain": (record(QP, Crypt="2146,PLAIN_UGF_FILE,READ_WRITE"), kept(73)),
     "crypt-empty": (record(QP, Crypt=""), kept(73)),
     "handicap-text": (record(QP, Hdcp="two"), kept(73, handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT)),
+    "handicap-before-a-control-character": (record(QP, Hdcp="2\x1e,0"), kept(73, handicap=2)),
     "handicap-one": (record(QP, Hdcp="1,0"), kept(73, handicap=1, warnings=ParseWarning.HANDICAP_ONE)),
     "handicap-without-stones": (record("PP,W1,1,0", Hdcp="2,0"), kept(72 | W, handicap=2)),
     "cut-in-point": (WHOLE[:-8], kept(73, warnings=ParseWarning.TRUNCATED)),

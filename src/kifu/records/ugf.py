@@ -275,7 +275,8 @@ def _drop_reason(values: Mapping[str, str], size: int | None) -> DropReason:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch("-?[0-9]{1,4}", text.strip()) else None
+    match = re.fullmatch(r"\s*(-?[0-9]{1,4})\s*", text)
+    return int(match[1]) if match else None
 
 
 def _read_values(header: str) -> dict[str, str]:

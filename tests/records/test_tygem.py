@@ -21,6 +21,7 @@ from kifu.point import NO_POINT, WHITE_BIT, to_sgf
 from kifu.records import tygem
 from kifu.records._tokens import LINE_LIMIT
 from kifu.records.containers import blocks, find_containers, read_blocks
+from kifu.records.detect import SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
@@ -105,6 +106,8 @@ def test_index_row() -> None:
 def test_index_row_of_tom() -> None:
     both = index_words(f"{TOM_ROW}\n{ROW}\n".encode())
     assert both == {354460: TOM_WORDS, 842008471: WORDS}
+    texts = [TOM_ROW, TOM_ROW.replace(".09", "-09"), "354460\t;B[aa]"]
+    assert detect(as_block([text.encode() for text in texts])).tolist() == [TYGEM_INDEX, SGF, TYGEM]
 
 
 INDEX_TRAPS = {

@@ -287,7 +287,7 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
         ("convert KGS -o GARBAGE/x.sgf --dry-run", ["cannot write", "Not a directory"]),
         ("planes ../planes/seven", ["'../planes/seven'"]),
         ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
-        ("fetch foxes", ["unknown collection 'foxes'; did you mean 'fox'? available: sample, kgs, ogs, fox,"]),
+        ("fetch foxes", ["unknown collection 'foxes'; did you mean 'fox'? available: sample, kgs, kgs-4d, ogs,"]),
         ("fetch ogs", ["no files of ogs are chosen; give names, --dates or --all, see kifu fetch ogs --list"]),
         ("fetch kgs --dates 20-x", ["'20-x'", "2001-2014"]),
         ("fetch kgs --all --index missing.html --output OUT", ["missing.html", "No such file"]),

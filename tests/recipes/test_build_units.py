@@ -22,12 +22,12 @@ from kifu.config import check_config
 from kifu.corpus import catalogue
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.sources import _HashJob
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.formats import find_writer, open_writer
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS
 from kifu.execution.serialization import read_results, write_results
-from kifu.files import hash_file
 from kifu.katago import build as katago_build
 from kifu.katago import npz as katago_npz
 from kifu.katago import select as katago_select
@@ -179,11 +179,12 @@ def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypa
 def test_each_source_is_hashed_once(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
 
-    def counted(path: Any) -> str:
-        hashed.append(path)
-        return hash_file(path)
+    class Counted(_HashJob):
+        def process(self, item: Any) -> dict[str, Any]:
+            hashed.append(item)
+            return super().process(item)
 
-    monkeypatch.setattr("kifu.corpus.sources.hash_file", counted)
+    monkeypatch.setattr("kifu.corpus.sources._HashJob", Counted)
     build_examples(recipe(), kgs, tmp_path / "examples")
     assert sorted(hashed) == sorted(kgs.iterdir())
     hashed.clear()

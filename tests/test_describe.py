@@ -14,6 +14,8 @@ import kifu
 from catalogues import rows, write_catalogue
 from commands import Done, run
 from kgs_archives import BROKEN, archive, record, records
+from kifu.assets import OTHER_FORMATS, asset
+from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import manifest_path
 from kifu.describe import is_data_set
 from kifu.files import hash_file
@@ -341,3 +343,9 @@ def test_a_row_without_a_record(catalogue: Path, games: Path, tmp_path: Path) ->
     assert shown[-1] == "dropped: a record of another game (GM is not 1)"
     fails(run("show", catalogue, "--game", 5, "-o", tmp_path / "x.svg"), "has no position")
     fails(run("show", catalogue, "--game", 6), "within 1 to 5", "got 6")
+
+
+def test_every_card_of_a_format_is_listed() -> None:
+    """The manifest lies beside data sets of all formats and is none itself."""
+    cards = {Path(str(card)).stem for card in asset("cards", "formats").iterdir()}
+    assert cards - {"manifest"} == {name.partition("@")[0] for name in (*FORMATS, *OTHER_FORMATS)}

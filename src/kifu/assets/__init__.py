@@ -9,9 +9,13 @@ from pathlib import Path
 OTHER_FORMATS = {
     "catalogue@2": "games of a corpus, one row each, in Parquet",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",
-    "tygem@1": "games of TYGEM as lines of moves, with the index beside them",
+    "katago-sgfs@1": "games of KataGo, with the figures of its search for each move",
+    "ogs@1": "games of the Online Go Server as JSON, with the time of each move",
+    "gib@1": "games of Tygem and eWeiqi",
+    "tygem@1": "games of TYGEM and Tom as lines of moves, with the index beside them",
     "ngf@1": "games of WBaduk and Cyberoro",
     "ugf@1": "games of Pandanet, with the time of each move",
+    "7z@1": "archives of records, also in volumes",
     "kifu-net@1": "a trained network with its metadata and the games it has seen, in safetensors",
 }
 """Formats besides those of data sets, with a one-line description of each."""

@@ -12,7 +12,18 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records._nodes import MAX_MOVES
-from kifu.records._tokens import ESCAPE, LEFT, SPACE, Int, byte, end_of_any_line, is_digit, skip_bom, skip_space
+from kifu.records._tokens import (
+    ESCAPE,
+    LEFT,
+    SPACE,
+    Int,
+    byte,
+    end_of_any_line,
+    is_digit,
+    is_text,
+    skip_bom,
+    skip_space,
+)
 from kifu.records.games import Bytes, ParseWarning
 
 # The columns of a row of `find_games`: the member, the game's text, the end of its header, its lines of moves, ...
@@ -148,12 +159,7 @@ def find_games(
 @inline_kernel
 def _is_word(data: Bytes, i: Int, stop: Int, word: bytes) -> bool:
     """Return whether a line that ends at `stop` has the word of three letters at `i`."""
-    if stop - i < 3 or (stop - i > 3 and data[i + 3] > SPACE):
-        return False
-    for k in range(3):
-        if data[i + k] != word[k]:
-            return False
-    return True
+    return is_text(data, i, stop, word) and (stop - i == 3 or data[i + 3] <= SPACE)
 
 
 @inline_kernel

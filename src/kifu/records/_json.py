@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel
-from kifu.records._tokens import COLON, HYPHEN, LEFT, RIGHT, SPACE, Int, is_digit
+from kifu.records._tokens import COLON, HYPHEN, LEFT, RIGHT, SPACE, Int, is_digit, is_text
 from kifu.records.games import Bytes
 
 DEEPEST = 512
@@ -29,17 +29,6 @@ _MOST_POWER = 400  # of ten: beyond the range of floating-point numbers
 
 PLAIN = np.ones(256, np.uint8)  # bytes that are neither brackets nor quotes
 PLAIN[[LEFT, RIGHT, OPEN_BRACE, CLOSE_BRACE, QUOTE]] = 0
-
-
-@inline_kernel
-def is_word(data: Bytes, i: Int, stop: Int, word: tuple[int, ...]) -> bool:
-    """Return whether the word is at `i`."""
-    if stop - i < len(word):
-        return False
-    for k in range(len(word)):
-        if data[i + k] != word[k]:
-            return False
-    return True
 
 
 @inline_kernel
@@ -164,10 +153,10 @@ def _key(data: Bytes, i: Int, stop: Int) -> Int:
 def _word(data: Bytes, i: Int, stop: Int) -> Int:
     """Read true, false or null."""
     if i < stop and data[i] == _T:
-        return i + len(_TRUE) if is_word(data, i, stop, _TRUE) else -1
+        return i + len(_TRUE) if is_text(data, i, stop, _TRUE) else -1
     if i < stop and data[i] == _N:
-        return i + len(_NULL) if is_word(data, i, stop, _NULL) else -1
-    return i + len(_FALSE) if is_word(data, i, stop, _FALSE) else -1
+        return i + len(_NULL) if is_text(data, i, stop, _NULL) else -1
+    return i + len(_FALSE) if is_text(data, i, stop, _FALSE) else -1
 
 
 @inline_kernel

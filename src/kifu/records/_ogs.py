@@ -22,7 +22,6 @@ from kifu.records._json import (
     QUOTE,
     end_of_brackets,
     end_of_string,
-    is_word,
     read_json_number,
     read_value,
     skip_json_space,
@@ -40,6 +39,7 @@ from kifu.records._tokens import (
     Int,
     end_of_line,
     is_digit,
+    is_text,
     skip_bom,
     skip_space,
 )
@@ -114,10 +114,10 @@ def _find_moves(data: Bytes, i: Int, stop: Int, row: Row) -> None:
                 if after < stop and data[after] == COLON:
                     value = skip_space(data, after + 1, stop)
                     length = i - 1 - begin
-                    if depth == 1 and length == len(_GAMEDATA_KEY) and is_word(data, begin, stop, _GAMEDATA_KEY):
+                    if depth == 1 and length == len(_GAMEDATA_KEY) and is_text(data, begin, stop, _GAMEDATA_KEY):
                         in_gamedata = value < stop and data[value] == OPEN_BRACE
                         row[INNER_START] = row[INNER_STOP] = 0
-                    elif length == len(_MOVES) and is_word(data, begin, stop, _MOVES):
+                    elif length == len(_MOVES) and is_text(data, begin, stop, _MOVES):
                         at = OUTER_START if depth == 1 else INNER_START
                         row[at] = row[at + 1] = 0
                         if value < stop and data[value] == LEFT:
@@ -313,7 +313,7 @@ def _read_letters(text: Bytes, row: Row, out: MovesOut) -> None:
     while i < stop and row[STATUS] == _KEPT:
         colour = 0
         if text[i] == _BANG:
-            if is_word(text, i, stop, _UNDEFINED):
+            if is_text(text, i, stop, _UNDEFINED):
                 colour, i = _EDITED, i + len(_UNDEFINED)
             elif i + 1 < stop and _ZERO <= text[i + 1] <= _ZERO + WHITE:
                 colour, i = int(text[i + 1]) - _ZERO, i + 2

@@ -59,6 +59,17 @@ def end_of_value(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
 
 
 @inline_kernel
+def is_text(data: Bytes, i: Int, stop: Int, text: bytes | tuple[int, ...]) -> bool:
+    """Return whether the bytes `text` are at `i`."""
+    if stop - i < len(text):
+        return False
+    for k in range(len(text)):
+        if data[i + k] != text[k]:
+            return False
+    return True
+
+
+@inline_kernel
 def is_letter(c: Int) -> Any:
     return 65 <= c <= 90 or 97 <= c <= 122
 

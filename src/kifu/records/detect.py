@@ -26,6 +26,7 @@ from kifu.records._tokens import (
     end_of_line,
     is_digit,
     is_letter,
+    is_text,
     read_id,
     skip_bom,
     skip_space,
@@ -82,17 +83,6 @@ _JUNK_LIMIT = 64 << 10
 
 
 @inline_kernel
-def _is_text(data: Bytes, i: Int, stop: Int, text: bytes) -> bool:
-    """Return whether `text` stands at `i`."""
-    if stop - i < len(text):
-        return False
-    for k in range(len(text)):
-        if data[i + k] != text[k]:
-            return False
-    return True
-
-
-@inline_kernel
 def _base(names: Bytes, begin: int, end: int) -> int:
     """Return where the last part of the name names[begin:end] begins; `end` for files that only macOS reads.
 
@@ -104,7 +94,7 @@ def _base(names: Bytes, begin: int, end: int) -> int:
     if end - base >= 2 and names[base] == _DOT and names[base + 1] == _UNDERSCORE:
         return end
     for i in range(begin, base):
-        if names[i] == _UNDERSCORE and (i == begin or names[i - 1] == _SLASH) and _is_text(names, i, end, b"__MACOSX/"):
+        if names[i] == _UNDERSCORE and (i == begin or names[i - 1] == _SLASH) and is_text(names, i, end, b"__MACOSX/"):
             return end
     return base
 
@@ -314,9 +304,9 @@ def _is_ogs(data: Bytes, i: Int, stop: Int) -> bool:
             if depth == 1 and after < stop and data[after] == COLON:
                 after = skip_space(data, after + 1, stop)
                 value = data[after] if after < stop else SPACE
-                if _is_text(data, first, i, b"moves") and i - first == 5 and value in (LEFT, _QUOTE):
+                if is_text(data, first, i, b"moves") and i - first == 5 and value in (LEFT, _QUOTE):
                     return True
-                if _is_text(data, first, i, b"gamedata") and i - first == 8 and value == _LEFT_BRACE:
+                if is_text(data, first, i, b"gamedata") and i - first == 8 and value == _LEFT_BRACE:
                     return True
             if i < stop and data[i] == LINE_FEED:
                 i -= 1
@@ -417,7 +407,7 @@ def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
 @inline_kernel
 def _has_text(data: Bytes, i: Int, stop: Int, text: bytes) -> bool:
     while i < stop:
-        if data[i] == text[0] and _is_text(data, i, stop, text):
+        if data[i] == text[0] and is_text(data, i, stop, text):
             return True
         i += 1
     return False

@@ -39,6 +39,7 @@ from kifu.records._tokens import (
     end_of_any_line,
     is_digit,
     is_letter,
+    is_text,
     skip_bom,
     skip_space,
 )
@@ -60,24 +61,13 @@ _MOST_DIGITS = 9
 
 
 @inline_kernel
-def _is_line(data: Bytes, i: Int, end: Int, text: bytes) -> bool:
-    """Return whether a line that ends at `end` begins with the text at `i`."""
-    if end - i < len(text):
-        return False
-    for k in range(len(text)):
-        if data[i + k] != text[k]:
-            return False
-    return True
-
-
-@inline_kernel
 def _section_at(data: Bytes, i: Int, end: Int) -> int:
     """Return the section that begins with the line data[i:end], or _NO_SECTION."""
     if i == end or data[i] != LEFT:
         return _NO_SECTION
-    if _is_line(data, i, end, b"[Header]"):
+    if is_text(data, i, end, b"[Header]"):
         return _HEADER
-    if _is_line(data, i, end, b"[Data]"):
+    if is_text(data, i, end, b"[Data]"):
         return _DATA
     i += 1
     while i < end and is_letter(data[i]):
@@ -153,11 +143,11 @@ _NOT_SKIPPED, _IN_TEXT, _IN_FIGURE = range(3)
 def _skipping(data: Bytes, i: Int, end: Int, state: int) -> int:
     """Return which part, text or figure, includes what follows the line data[i:end], given that of the line."""
     if state != _NOT_SKIPPED:
-        is_end = _is_line(data, i, end, b".EndText" if state == _IN_TEXT else b".EndFig")
+        is_end = is_text(data, i, end, b".EndText" if state == _IN_TEXT else b".EndFig")
         return _NOT_SKIPPED if is_end else state
-    if _is_line(data, i, end, b".Text"):
+    if is_text(data, i, end, b".Text"):
         return _IN_TEXT
-    return _IN_FIGURE if _is_line(data, i, end, b".Fig") else _NOT_SKIPPED
+    return _IN_FIGURE if is_text(data, i, end, b".Fig") else _NOT_SKIPPED
 
 
 @kernel

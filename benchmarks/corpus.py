@@ -21,6 +21,7 @@ class Corpus:
         every: more archives, for peak memory.
         overrides: overrides of the recipe to build it from `archives`.
         every_overrides: the same for `every`.
+        patterns: searches in `every` with libkombilo's answers, if available.
         judged: True if the targets apply to these archives.
     """
 
@@ -30,6 +31,7 @@ class Corpus:
     every: tuple[Path, ...]
     overrides: tuple[str, ...]
     every_overrides: tuple[str, ...]
+    patterns: Path | None
     judged: bool
 
 
@@ -40,8 +42,14 @@ def find_corpus(shared: Path) -> Corpus:
     if len(archives) == len(_YEARS):
         index = shared / "reference" / "kgsgo" / "cached_indexpage.html"
         title = f"KGS {', '.join(_YEARS)}"
-        return Corpus(title, archives, index, every, (), ("until=2018",), judged=True)
+        return Corpus(title, archives, index, every, (), ("until=2018",), find_patterns(shared), judged=True)
     sample = sample_path()
     overrides = ("until=2025", "sets.test.games=20")
     title = f"the bundled sample ({sample.name}), because the archives of {', '.join(_YEARS)} are not in {shared}"
-    return Corpus(title, (sample,), None, (), overrides, (), judged=False)
+    return Corpus(title, (sample,), None, (), overrides, (), None, judged=False)
+
+
+def find_patterns(shared: Path) -> Path | None:
+    """Return the searches with libkombilo's answers in the directory `shared`, or None."""
+    path = shared / "reference" / "kombilo" / "reference-a.json.gz"
+    return path if path.is_file() else None

@@ -23,6 +23,7 @@ from kata import katago
 from learning import genmove, learning
 from loader import loader
 from processes import memory, start
+from searching import search
 from shuffling import shuffling
 from throughput import kernels, threads, whole_way
 from timing import machine
@@ -46,6 +47,7 @@ _BENCHMARKS = {
     "loader": loader,
     "shuffling": shuffling,
     "katago": katago,
+    "search": search,
     "chunks": chunks,
     "learning": learning,
     "genmove": genmove,

@@ -19,10 +19,11 @@ from typing import Any
 
 from kifu.execution.executor import count_cores
 
-STEPS = ("make", "read", "clean", "duplicates", "split", "stats", "epoch")
+STEPS = ("make", "read", "clean", "duplicates", "split", "stats", "epoch", "index", "search")
 _TITLES = {
     "make": "make the files", "read": "ingest", "clean": "ingest, duplicates dropped", "duplicates": "find duplicates",
-    "split": "split", "stats": "stats", "epoch": "an epoch of the loader",
+    "split": "split", "stats": "stats", "epoch": "an epoch of the loader", "index": "index for searches",
+    "search": "searches",
 }  # fmt: skip
 _STEP = Path(__file__).with_name("scale_step.py")
 _FILE_GAMES, _COPIES = 20_000, 1_000
@@ -94,7 +95,10 @@ def _found(step: str, games: int, results: dict[str, int]) -> str:
         return f"{results['bytes'] / games:.0f} bytes a game" + (
             "" if results["kept"] == games else ": WRONG, not all kept"
         )
-    return f"{results['bytes'] / games:.0f} bytes a game" if step == "make" else ""
+    if step == "search":
+        times = ", ".join(f"{name} {value / 1e3:,.1f}" for name, value in results.items() if name != "mapped")
+        return f"{results['mapped'] / 1e6:,.0f} MB mapped; milliseconds: {times}"
+    return f"{results['bytes'] / games:.0f} bytes a game" if step in ("make", "index") else ""
 
 
 def _arguments() -> argparse.Namespace:

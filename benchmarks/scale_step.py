@@ -6,20 +6,26 @@ python benchmarks/scale_step.py STEP GAMES INTO JOBS [ARCHIVE ...]
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from made_games import GAMES, Maker
+from searching import load_searches
 
 import kifu
+from corpus import find_patterns
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import ingest
 from kifu.errors import DropReason
+from kifu.search.build import build_index
+from kifu.search.searcher import Searcher
 
 Results = dict[str, int]
 """Counts and file sizes, by name."""
@@ -87,8 +93,35 @@ def epoch(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
     return {"positions": positions, "milliseconds": took, "mapped": _memory("RssFile")}
 
 
+def index(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Index the catalogue."""
+    report = build_index(_catalogue(into, games), jobs=jobs)
+    return {"games": report.games, "bytes": report.bytes}
+
+
+def search(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Explore positions twice, the second time on the clock, and search patterns; times in microseconds."""
+    searcher = Searcher(_catalogue(into, games))
+    times: dict[str, list[int]] = {}
+    for each in load_searches(find_patterns(archives[0].parents[2])):
+        if each.position is not None:
+            searcher.explore(each.position)
+            times.setdefault("explorer", []).append(_clock(partial(searcher.explore, each.position)))
+        times.setdefault(each.group, []).append(_clock(partial(searcher.find, each.pattern, jobs=jobs)))
+    medians = {name: round(statistics.median(values)) for name, values in times.items()}
+    slowest = {"slowest explorer": max(times.pop("explorer")), "slowest pattern": max(map(max, times.values()))}
+    return medians | slowest | {"mapped": _memory("RssFile")}
+
+
+def _clock(task: Callable[[], object]) -> int:
+    """Return the microseconds that a task takes."""
+    began = time.perf_counter()
+    task()
+    return round((time.perf_counter() - began) * 1e6)
+
+
 STEPS: dict[str, Callable[[int, Path, int, list[Path]], Results]] = {
-    each.__name__: each for each in (make, read, clean, duplicates, split, stats, epoch)
+    each.__name__: each for each in (make, read, clean, duplicates, split, stats, epoch, index, search)
 }
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
 import fuzz_fetch
 import fuzz_files as files
+import fuzz_search
 from fuzz_gib import GIB
 from fuzz_ngf import NGF
 from fuzz_ogs import OGS, OGS_LINES
@@ -44,6 +45,7 @@ MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "catalogue": files.catalogue_fuzzer,
     "catalogue-folder": files.catalogue_folder_fuzzer,
     **{name.partition("@")[0]: functools.partial(files.dataset_fuzzer, name) for name in FORMATS},
+    "search-index": fuzz_search.index_fuzzer,
     "net": files.net_fuzzer,
     "run": files.run_fuzzer,
     "config": files.config_fuzzer,

@@ -18,3 +18,9 @@ def test_make_test_runs_each_folder_once() -> None:
     (recipe,) = re.findall(r"^test:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     folders = re.findall(r"tests/(\w+)(?= |\n)", recipe)
     assert sorted(folders) == sorted({path.parent.name for path in TESTS.glob("*/test_*.py")})
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """Tests are in no packages, so pytest imports each file by its name."""
+    names = [path.name for path in TESTS.rglob("*.py") if path.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))

@@ -33,7 +33,7 @@ def test_kernels_without_the_compiler():
 @pytest.mark.subprocess
 def test_kernels_with_bounds_checks(tmp_path):
     """conftest.py also forbids negative indices there."""
-    tested = ["go", "planes", "katago", "datasets", "leaks", "records/test_game.py", "test_kernel.py"]
+    tested = ["go", "planes", "katago", "datasets", "leaks", "search", "records/test_game.py", "test_kernel.py"]
     paths = [str(HERE / path) for path in tested]
     environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     assert passed(["-m", "not slow and not exhaustive and not subprocess", *paths], 3600, **environment) > 1000

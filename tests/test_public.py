@@ -28,15 +28,15 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 # Distributions that take long to import.
 HEAVY = {
     "torch", "lightning_fabric", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
-    "ray", "fsspec",
+    "ray", "fsspec", "textual",
 }  # fmt: skip
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
     "errors", "point", "registry", "report", "progress", "retry", "assets", "files", "config", "folders", "atomic_io",
     "kernel", "execution", "go", "records",
-    "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "estimate", "fetch", "describe",
-    "tables", "learn", "play", "demo", "cli",
+    "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "search", "estimate", "fetch",
+    "describe", "tables", "learn", "play", "demo", "cli",
 ]  # fmt: skip
 
 # Imports inside functions that go against this order: (file, package).

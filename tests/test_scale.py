@@ -55,12 +55,14 @@ def test_script_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys)
     kgs.mkdir(parents=True)
     kgs.joinpath("some.tar.gz").symlink_to(sample_path())
     command = ["scale.py", "--output", tmp_path / "into", "--shared", tmp_path / "shared", "--jobs", 2]
-    monkeypatch.setattr(sys, "argv", [*map(str, command), "--games", "20000", "--only", "make,read,duplicates"])
+    steps = "make,read,duplicates,index,search"
+    monkeypatch.setattr(sys, "argv", [*map(str, command), "--games", "20000", "--only", steps])
     scale.main()
     first = capsys.readouterr()
     assert "1,000 of 1,000 duplicates found" in first.out
     assert "WRONG" not in first.out
-    assert first.err.count("20,000 games:") == 3
+    assert "milliseconds: explorer" in first.out
+    assert first.err.count("20,000 games:") == 5
     scale.main()
     assert capsys.readouterr() == (first.out, "")
 

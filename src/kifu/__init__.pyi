@@ -25,6 +25,13 @@ from .leaks.audit import audit as audit
 from .corpus.stats import stats as stats
 from .corpus.query import query as query
 
+# Search
+from .search.build import build_index as build_index
+from .search.notation import parse_pattern as parse_pattern
+from .search.pattern import Pattern as Pattern
+from .search.position import Position as Position, parse_position as parse_position
+from .search.searcher import Searcher as Searcher
+
 # Data sets
 from .recipes.schema import load_recipe as load_recipe
 from .recipes.pipeline import build as build

@@ -67,6 +67,7 @@ EXTRAS = {
     "fsspec": "query",
     "py7zr": "7z",
     "matplotlib": "charts",
+    "textual": "explore",
     "torch": "learn",
     "lightning_fabric": "learn",
     "safetensors": "learn",

@@ -177,26 +177,29 @@ class _Count:
         return f"{done} {self.unit}" if self.total is None else f"{done} of {self.total:,} {self.unit}"
 
 
-class _Silence:
+class Silence:
+    """A `Progress` and `Subtask` that shows nothing, and the base of those that show little."""
+
     def restart(self, done: int, total: int | None) -> None:
-        pass
+        """Do nothing, like all methods."""
 
     def advance(self, n: int = 1) -> None:
-        pass
+        """Do nothing."""
 
     def log(self, line: str) -> None:
-        pass
+        """Do nothing."""
 
     def set_note(self, note: Note) -> None:
-        pass
+        """Do nothing."""
 
     def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
+        """Begin a part that shows nothing either."""
         return _silence()
 
 
 @contextmanager
-def _silence() -> Iterator[_Silence]:
-    yield _Silence()
+def _silence() -> Iterator[Silence]:
+    yield Silence()
 
 
 class _PlainBar:

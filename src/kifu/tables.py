@@ -83,14 +83,14 @@ def _drops(stats: Stats) -> Table:
     reasons = {drop.name.lower(): drop.reason for drop in DropReason}
     table = make_table(("dropped", "left"), ("games", "right"), ("share", "right"), ("reason", "left"))
     for name, count in stats.dropped.items():
-        table.add_row(cell(name), f"{count:,}", _share(count, stats.read), reasons.get(name, ""))
+        table.add_row(cell(name), f"{count:,}", share(count, stats.read), reasons.get(name, ""))
     return table
 
 
 def _values(name: str, counts: Counts, stats: Stats) -> Table:
     table = make_table((name, "left"), ("games", "right"), ("", "right"))
     for value, count in counts.items():
-        table.add_row(cell(value), f"{count:,}", _share(count, stats.kept))
+        table.add_row(cell(value), f"{count:,}", share(count, stats.kept))
     return table
 
 
@@ -123,7 +123,7 @@ def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
     for value, counts in rows.items():
         total = sum(counts.values())
         cells = [f"{counts[ending]:,}" if ending in counts else "." for ending in endings]
-        table.add_row(cell(value), *cells, f"{total:,}", _share(total, stats.kept))
+        table.add_row(cell(value), *cells, f"{total:,}", share(total, stats.kept))
     return table
 
 
@@ -135,7 +135,8 @@ def _unparsed(stats: Stats) -> Table:
     return table
 
 
-def _share(count: int, total: int) -> str:
+def share(count: int, total: int) -> str:
+    """Return a share as text: "12.3%"."""
     return f"{count / total:.1%}" if count * 1000 >= total or count == 0 else "<0.1%"
 
 

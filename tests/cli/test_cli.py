@@ -58,7 +58,9 @@ def is_error(done: Done, *words: str) -> None:
         ["split", "a.parquet", "--output"],
         ["convert", "a.zip", "-o"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
-        ["query", "select 1", "a.parquet", "-o"], ["show", "a.sgf", "-o"], ["estimate", "a.zip", "--json"],
+        ["query", "select 1", "a.parquet", "-o"],
+        ["search", "X", "a.parquet", "-o"], ["search", "X", "a.parquet", "--hits"], ["explore", "a.parquet", "-o"],
+        ["show", "a.sgf", "-o"], ["estimate", "a.zip", "--json"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a", "a.zip", "--html"], ["evaluate", "a", "a.zip", "--json"],
         ["train", "quick-cpu", "a.zip", "--output"],
@@ -87,7 +89,7 @@ def test_the_help_lists_every_command() -> None:
     done = run("--help")
     assert (done.code, done.err) == (0, [])
     lines = iter(done.out.splitlines())
-    for panel in ("Records", "Corpus", "Data sets", "Networks", "Play", "Reference"):
+    for panel in ("Records", "Corpus", "Search", "Data sets", "Networks", "Play", "Reference"):
         assert any(line.startswith(f"╭─ {panel} ─") for line in lines)
     for command in COMMANDS:
         assert re.search(rf"^│ {command} +[A-Z]", done.out, re.MULTILINE)
@@ -123,7 +125,18 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
     for name, command in COMMANDS.items():
         options = {option for param in command.params for option in param.opts}
         assert ("--output" in options) == ("-o" in options)
-        writes = name in ("fetch", "ingest", "compact", "split", "convert", "build", "train", "export", "match")
+        writes = name in (
+            "fetch",
+            "ingest",
+            "compact",
+            "split",
+            "index",
+            "convert",
+            "build",
+            "train",
+            "export",
+            "match",
+        )
         assert ("--dry-run" in options) == writes
 
 
@@ -473,6 +486,7 @@ def test_dry_runs_list_inputs_and_outputs_and_write_nothing(kgs: Path, tmp_path:
         (["convert", kgs, "-o", out / "a.olf"], archives, [str(out / "a.olf")]),
         (["split", games, "-o", out], [f"{games}: 24 games"], [str(out / f"{s}.parquet") for s in SETS]),
         (["compact", folder], [f"{folder}: 24 games"], [str(folder)]),
+        (["index", games], [f"{games}: 24 games"], [f"{games}.search"]),
         (["build", "katago", games, "-o", out, "--sets", "val"], [str(games)], [str(out / "val")]),
     ):
         planned = json.loads(run(*command, "--dry-run", "--json", "-").out)

@@ -27,7 +27,22 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path) -> None:
 
 def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    quick = {"fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "build", "inspect", "recipes"}
+    quick = {
+        "fetch",
+        "show",
+        "convert",
+        "ingest",
+        "query",
+        "split",
+        "audit",
+        "compact",
+        "index",
+        "search",
+        "explore",
+        "build",
+        "inspect",
+        "recipes",
+    }
     for line in EXAMPLES:
         _, name, *arguments = shlex.split(line)
         if name in quick and "--dry-run" not in arguments:

@@ -321,6 +321,50 @@ def audit(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
+def index(world: Path, out: Path) -> Iterator[Arguments]:
+    parts = out / f"parts{EVIL}"
+    run("ingest", world / f"{PATH}.parquet", "-o", parts)
+    yield [parts, "--dry-run"]
+    yield [parts]
+    yield [out / EVIL]
+
+
+@case
+def search(world: Path, out: Path) -> Iterator[Arguments]:
+    games = world / f"{PATH}.parquet"
+    (world / f"pattern{PATH}.sgf").write_bytes(record(1, LB=f"aa:{EVIL}"))
+    (world / f"pattern{PATH}.txt").write_text(f"{EVIL}: {EVIL}\nX", "utf-8", "surrogatepass")
+    for pattern in ("X", "X", EVIL, f"{EVIL}: X/X", f"anchor: {EVIL}/X", f"X/{EVIL}", f"1 at {EVIL}/1"):
+        yield [pattern, games]
+    for name in (f"pattern{PATH}.sgf", f"pattern{PATH}.txt", f"{PATH}.parquet"):
+        yield [world / name, games]
+    yield ["X", games, "-o", f"{{out}}/{PATH}.svg", "--hits", f"{{out}}/{EVIL}.parquet"]
+    yield ["X", games, "-o", f"{{out}}/{PATH}.parquet"]
+    for option in ("-o", "--hits", "--anchor", "--next", "--player", "--where", "--years"):
+        yield ["X", games, option, EVIL]
+    yield ["X", games, "--player", f"{EVIL} "]
+
+
+@case
+def explore(world: Path, out: Path) -> Iterator[Arguments]:
+    games = world / f"{PATH}.parquet"
+    for position in (
+        "A1",
+        "A1",
+        "1@2",
+        "1@999",
+        EVIL,
+        f"{PATH}.sgf",
+        f"Q16 {EVIL}",
+        world / f"records{PATH}" / f"{PATH}.sgf",
+    ):
+        yield [games, position, "--table"]
+    for option in ("-o", "--player", "--where", "--years", "--board"):
+        yield [games, option, EVIL]
+    yield [games, "-o", f"{{out}}/{PATH}.svg"]
+
+
+@case
 def compact(world: Path, out: Path) -> Iterator[Arguments]:
     parts = out / f"parts{EVIL}"
     run("ingest", world / f"{PATH}.parquet", "-o", parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
     "olf": lambda games, out: ["build", "olf-archive", *sources(games), "--output", out / "new"],
     "stats": lambda games, out: ["stats", games / CATALOGUE, "--json", out / "new.json"],
     "audit": lambda games, out: ["audit", games / CATALOGUE, games / "part.parquet", "--json", out / "new.json"],
+    "index": lambda games, out: ["index", shutil.copy(games / CATALOGUE, out / "new.parquet")],
 }
 
 

@@ -36,7 +36,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, fetch, fetching, list_files
 from kifu.fetch._listing import FILE_LIMIT, LISTING_LIMIT, parse_listing
 
-QUICK = RetryPolicy(2.0, 0.3, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
+QUICK = RetryPolicy(2.0, 1.5, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
 TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))
 JSON_GZ = gzip.compress(b'{"game_id": 1, "moves": []}\n' * 99)
 SGF_XZ = lzma.compress(b"(;GM[1]SZ[19];B[pd])\n" * 99)
@@ -293,7 +293,7 @@ def test_the_first_of_several_files_with_one_name_counts(site: Site) -> None:
         (web.status(500), "the server answered 500 .*tried 3 times"),
         (web.status(429, Retry_After=900), r"429 \(Too Many Requests\) and asks to wait 900 s"),
         (web.status(403), "the server answered 403"),
-        (web.half_then(web.stall), "nothing came for 0.3 s"),
+        (web.half_then(web.stall), "nothing came for 1.5 s"),
         (web.endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x"), "fewer than 1,000 bytes a second came"),
     ],
 )

@@ -26,7 +26,7 @@ from kifu.fetch._listing import LISTING_LIMIT
 from kifu.progress import progress
 from marks import slow
 
-QUICK = RetryPolicy(2.0, 0.3, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
+QUICK = RetryPolicy(2.0, 1.5, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
 NAMES = [f"KGS-{rest}-.tar.gz" for rest in ("2006-19-10388", "2003-19-7582", "2002-19-3646", "2001-19-2298")]
 NAME = NAMES[0]
 PATH = f"/gamerecords/{NAME}"
@@ -309,7 +309,7 @@ def test_bodies_of_unknown_length(site: Site, tmp_path: Path) -> None:
 
 def test_the_index_page_is_retried_too(site: Site, tmp_path: Path) -> None:
     site.misbehave("/index", web.status(503), web.half_then(web.hang_up), web.half_then(web.stall))
-    with pytest.raises(SourceError, match=r"^the index http://\S+/index: nothing came for 0.3 s \(tried 3 times\)$"):
+    with pytest.raises(SourceError, match=r"^the index http://\S+/index: nothing came for 1.5 s \(tried 3 times\)$"):
         fetch(site, tmp_path)
     assert fetch_one(site, tmp_path).fetched == [NAME]
 
@@ -336,7 +336,7 @@ def test_the_index_page_is_retried_too(site: Site, tmp_path: Path) -> None:
             "not a complete tar.gz archive: the compressed data ends too early; starting over (tried 3 times)",
             3,
         ),
-        (web.half_then(web.stall), "nothing came for 0.3 s (tried 3 times)", 3),
+        (web.half_then(web.stall), "nothing came for 1.5 s (tried 3 times)", 3),
         (web.raw(b"\x1b[31m\r\n\r\n"), r"the connection broke off (\x1b[31m\r\n) (tried 3 times)", 3),
         (web.raw(b"x" * 10_000 + b"\r\n\r\n"), f"the connection broke off ({'x' * 174} ...", 3),
     ],

@@ -23,6 +23,9 @@ from kifu.files import read_small
 INDEX = "catalogue.json"
 """The index's file name within the folder."""
 
+SEARCH_SUFFIX = ".search"
+"""Added to the name of a Parquet file, the name of its search index (`kifu.search.index`), which is removed with it."""
+
 
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

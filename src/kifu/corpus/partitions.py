@@ -24,7 +24,7 @@ from blake3 import blake3
 from kifu.atomic_io import temp_path, write_file
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.duplicates import DuplicateFlags, flag_duplicates
-from kifu.corpus.index import INDEX, PARTITION_PATH, Index, Partition, SourceInfo, has_index, read_index
+from kifu.corpus.index import INDEX, PARTITION_PATH, SEARCH_SUFFIX, Index, Partition, SourceInfo, has_index, read_index
 from kifu.corpus.ingest import IngestReport
 from kifu.corpus.schema import to_numpy
 from kifu.errors import OutputError
@@ -175,6 +175,7 @@ class CatalogueTransaction:
                 path = self.path / name
                 if name not in listed and path.resolve().is_relative_to(top):
                     path.unlink(missing_ok=True)
+                    path.with_name(path.name + SEARCH_SUFFIX).unlink(missing_ok=True)
                     _remove_empty(path.parent, self.path)
             shutil.rmtree(hidden)
         except OSError as error:

@@ -89,11 +89,12 @@ class BucketSort:
 
     def _take_buffer(self) -> Columns:
         """Return the buffered rows, concatenated."""
-        joined = self._buffer[0]
-        if len(self._buffer) > 1:
-            joined = {name: np.concatenate([rows[name] for rows in self._buffer]) for name in joined}
+        buffer = [dict(rows) for rows in self._buffer]
         self._buffer, self._bytes = [], 0
-        return joined
+        if len(buffer) == 1:
+            return buffer[0]
+        # One column after another, so that the pieces of each are released before the next one.
+        return {name: np.concatenate([rows.pop(name) for rows in buffer]) for name in list(buffer[0])}
 
     def _start_spilling(self) -> None:
         """Open the files, and spill what is buffered."""

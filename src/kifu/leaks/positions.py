@@ -57,13 +57,24 @@ class _Workspace(NamedTuple):
     words: npt.NDArray[np.uint64]
 
 
-def _new_workspace(width: int, height: int) -> _Workspace:
+def symmetry_keys(width: int, height: int) -> tuple[Hashes, Hashes]:
+    """Return the key of a stone of the first (0) or second (1) kind on each point under each symmetry: [2, n, 8].
+
+    And the hashes of the empty board: [8]. All are uint64.
+    """
     n = width * height
     keys = zobrist_keys(n)[:, symmetries(width, height)[:, :n]]  # [2, 8, n]
     sizes = [256 * width + height] * 4 + [256 * height + width] * 4
+    empty = np.array([size * _BOARD % 2**64 for size in sizes], np.uint64)
+    return np.ascontiguousarray(keys.transpose(0, 2, 1)), empty
+
+
+def _new_workspace(width: int, height: int) -> _Workspace:
+    n = width * height
+    keys, empty = symmetry_keys(width, height)
     return _Workspace(
-        keys=np.ascontiguousarray(keys.transpose(0, 2, 1)),
-        empty=np.array([size * _BOARD % 2**64 for size in sizes], np.uint64),
+        keys=keys,
+        empty=empty,
         hashes=np.empty((2, 8), np.uint64),
         hashed=np.empty(n, np.uint8),
         n_stones=np.zeros(1, np.int64),

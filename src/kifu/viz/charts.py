@@ -10,7 +10,7 @@ import numpy as np
 
 from kifu.corpus.stats import BANDS, ENDINGS, OTHERS, UNKNOWN, Counts, Stats
 from kifu.errors import printable
-from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER, PAPER_LINE, PLUS, RING, WOOD, matplotlib_style
+from kifu.viz.painter import HEAT, INK, LINE, MINUS, PAPER, PAPER_LINE, PLUS, RING, WOOD, matplotlib_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import printable
-from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style
 from kifu.viz.charts import style_chart
+from kifu.viz.painter import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,193 @@
+"""Patterns, positions and continuations as given on the command line of `kifu search` and `kifu explore`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kifu.config import parse_board
+from kifu.corpus.catalogue import is_catalogue
+from kifu.corpus.schema import to_numpy
+from kifu.errors import RecipeError, SourceError, printable
+from kifu.registry import check_choice, suggestion
+from kifu.search.continuations import Continuation
+from kifu.search.cutting import sequence_pattern
+from kifu.search.drawing import Drawing
+from kifu.search.markup import pattern_from_sgf
+from kifu.search.notation import check_pattern, parse_pattern
+from kifu.search.pattern import ANCHORS, Pattern
+from kifu.search.position import FILE_LIMIT, Position, parse_position, read_input
+from kifu.search.searcher import Rows, Searcher
+
+_COLOURS = {"black": 1, "white": 2}
+_MOVES = re.compile(r"(?:(?:pass|black|white|[bw]|[a-hj-t][0-9]{1,2})(?:[\s,]+|$))+", re.IGNORECASE)
+_DIAGRAM = re.compile(r"[-+|.XOxo#*0-9\s/]+")
+
+
+def read_pattern(argument: str) -> Pattern:
+    """Return a pattern.
+
+    Args:
+        argument: "-" for standard input, the path of a text or an SGF record, or the text itself: a diagram or moves.
+
+    Raises:
+        SourceError: The file cannot be read.
+        RecipeError: The text is not a pattern.
+        RecordError: The record has no game.
+        GameError: The game of the record is dropped, or has an illegal move.
+    """
+    if argument == "-":
+        return _parse(sys.stdin.buffer.read(FILE_LIMIT))
+    if not _is_file(argument):
+        if not (_is_text(argument) or _MOVES.fullmatch(argument)):
+            raise SourceError(f"{printable(argument)}: no such file, and neither a diagram nor moves")
+        return _parse(os.fsencode(argument))
+    if is_catalogue(argument):
+        raise RecipeError(f"{printable(argument)} is a catalogue, not a pattern; the pattern comes first")
+    return _parse(read_input(argument))
+
+
+def _is_text(argument: str) -> bool:
+    """Return True if an argument is a diagram, perhaps with settings, rather than a path or moves."""
+    return "\n" in argument or ":" in argument or _DIAGRAM.fullmatch(argument) is not None
+
+
+def _is_file(argument: str) -> bool:
+    try:
+        return argument != "" and Path(argument).is_file()
+    except (OSError, ValueError):  # longer than any path, or with a null character
+        return False
+
+
+def _parse(data: bytes) -> Pattern:
+    if b"(;" in data:
+        return pattern_from_sgf(data)
+    text = data.decode("utf-8", "replace")
+    return sequence_pattern(text) if _MOVES.fullmatch(text.strip()) else parse_pattern(text)
+
+
+def apply_options(
+    pattern: Pattern,
+    anchor: str | None,
+    next_colour: str | None,
+    *,
+    fixed_colours: bool,
+    consecutive: bool,
+    last_ply: int | None,
+) -> Pattern:
+    """Return a pattern with the settings of options, which override those of its text.
+
+    Raises:
+        RecipeError: A value is unknown, or the anchor contradicts the edges drawn.
+    """
+    changes: dict[str, Any] = {}
+    if anchor is not None:
+        check_choice("anchor", anchor, ANCHORS)
+        if pattern.anchor not in ("anywhere", anchor):
+            raise RecipeError(f"--anchor {anchor}: the edges drawn mean {pattern.anchor!r}; leave out one of them")
+        changes["anchor"] = anchor
+    if next_colour is not None:
+        check_choice("colour", next_colour, tuple(_COLOURS))
+        changes["next_colour"] = _COLOURS[next_colour]
+    if fixed_colours:
+        changes["both_colours"] = False
+    if consecutive:
+        changes["consecutive"] = True
+    if last_ply is not None:
+        changes["last_ply"] = last_ply
+    changed = replace(pattern, **changes)
+    check_pattern(changed)
+    return changed
+
+
+def read_position(searcher: Searcher, argument: str, board: str | None) -> Position:
+    """Return a position: moves, a ply of a game of the catalogue, a diagram, or a file with one of them.
+
+    Args:
+        searcher: The searcher.
+        argument: The text or path; "" for the empty board.
+        board: The size of the board for moves, such as "19x19"; by default the most frequent one of the catalogue.
+
+    Raises:
+        RecipeError: The text is not a position, or there is no such game.
+        SourceError: The file cannot be read.
+        RecordError: The record has no game.
+        GameError: The game of the record is dropped, or has no such position.
+    """
+    width, height = (board_sizes(searcher) or [(19, 19)])[0] if board is None else parse_board(board)
+    if not (_is_file(argument) or _is_text(argument)) and re.search(r"\.\w+$", argument):
+        raise SourceError(f"{printable(argument)}: no such file")
+    position = parse_position(Path(argument) if _is_file(argument) else argument, width, height)
+    if isinstance(position, Position):
+        return position
+    if position.row >= searcher.catalogue.rows:
+        raise RecipeError(f"the catalogue has games 1 to {searcher.catalogue.rows:,}, got {position.row + 1:,}")
+    return searcher.position(*position)
+
+
+def select_games(searcher: Searcher, where: str | None, player: str | None, colour: str | None) -> Rows | None:
+    """Return the games to search, see `Searcher.select`; raise RecipeError also for a player without games."""
+    if player is not None and not np.any(searcher.select(player=player)):
+        names = searcher.similar_players(player)
+        hint = f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
+        raise RecipeError(f"no games of player {player!r}{hint}")
+    return searcher.select(where, player, colour)
+
+
+def find_continuations(
+    drawing: Drawing, pattern: Pattern, continuations: Sequence[Continuation], move: str
+) -> list[Continuation]:
+    """Return the continuations by a letter or name of a move.
+
+    Args:
+        drawing: The drawing.
+        pattern: Its pattern.
+        continuations: All continuations.
+        move: A letter of the drawing, the name of a point, or "pass" or "none". Both colours match, and points that a
+            symmetry of the pattern maps to each other.
+
+    Raises:
+        RecipeError: There is no such continuation.
+    """
+    wanted = {point for point, letter in drawing.letters(continuations).items() if letter == move.upper()}
+    if not wanted:
+        size = (pattern.width, pattern.height) if pattern.anchor == "board" else (25, 25)
+        for y in range(drawing.height):
+            for x in range(drawing.width):
+                if drawing.point_name(x, y).lower() == move.lower():
+                    wanted = {pattern.image_point(x, y, k) for k, _ in pattern.stabilizer(*size)}
+    names = [drawing.move_name(each) for each in continuations]
+    found = [
+        each
+        for each, name in zip(continuations, names)
+        if (each.x, each.y) in wanted or (each.x is None and name == move.lower())
+    ]
+    if not found:
+        hint = suggestion(move, names) or ";"
+        raise RecipeError(f"no continuation {move!r}{hint} the first are {', '.join(dict.fromkeys(names[:8]))}")
+    return found
+
+
+def require_fit(searcher: Searcher, pattern: Pattern) -> None:
+    """Raise RecipeError if a catalogue has games, but none on a board that the pattern fits on."""
+    sizes = board_sizes(searcher)
+    if sizes and not any(pattern.images(*size) for size in sizes):
+        known = ", ".join(f"{width} x {height}" for width, height in sizes[:5])
+        raise RecipeError(f"{pattern.width} x {pattern.height} points fit on no board of the catalogue: {known}")
+
+
+def board_sizes(searcher: Searcher) -> list[tuple[int, int]]:
+    """Return the widths and heights of all boards of a catalogue, the most frequent first."""
+    counts = np.zeros(1 << 16, np.int64)
+    for batch in searcher.catalogue.batches(["width", "height"], size=65_536):
+        width, height = (to_numpy(batch.column(name)).astype(np.int64) for name in ("width", "height"))
+        counts += np.bincount(width << 8 | height, minlength=len(counts))
+    order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    return [divmod(size, 256) for size in order.tolist()]

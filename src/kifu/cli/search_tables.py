@@ -1,0 +1,251 @@
+"""Tables of `kifu search` and `kifu explore`: continuations beside a drawing, counts by year, example games."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from rich.console import RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from kifu.cli.search_input import find_continuations
+from kifu.report import Report
+from kifu.search.continuations import Continuation, YearCount, wilson_interval
+from kifu.search.drawing import LETTERS, Drawing
+from kifu.search.explore import Exploration
+from kifu.search.hits import Hits
+from kifu.search.match import match_games
+from kifu.search.pattern import Pattern
+from kifu.search.searcher import GameSummary, Rows, Searcher
+from kifu.search.traces import trace_games
+from kifu.tables import cell, make_console, make_table, print_lines, share
+from kifu.viz.boards import save
+from kifu.viz.curves import draw_groups
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MAX_ROWS = 15
+"""Continuations that are listed."""
+
+_BAR = 30
+"""Characters of the longest bar."""
+
+_GAP = 3
+"""Columns between the drawing and the table."""
+
+_ALL = "times"
+"""Name of the ladder of all hits."""
+
+
+class Example(NamedTuple):
+    """A game in which a position or pattern occurs; ply: moves before it."""
+
+    game: GameSummary
+    ply: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The result of a search as it is shown.
+
+    Attributes:
+        drawing: The position or pattern.
+        totals: Lines about all hits or games.
+        continuations: All continuations.
+        found: The result itself.
+        ladder: Name of a continuation and its counts by year, if wanted.
+        examples: Some games.
+    """
+
+    drawing: Drawing
+    totals: Sequence[str]
+    continuations: Sequence[Continuation]
+    found: Report
+    ladder: tuple[str, Sequence[YearCount]] | None
+    examples: Sequence[Example]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result, the ladder and the examples as JSON values."""
+        values = self.found.to_dict()
+        if self.ladder is not None:
+            values["ladder"] = {"move": self.ladder[0], "years": [year.to_dict() for year in self.ladder[1]]}
+        values["examples"] = [{**each.game.to_dict(), "ply": each.ply} for each in self.examples]
+        return values
+
+    def print(self) -> None:
+        """Print the totals, the drawing with the continuations beside or below it, counts by year, and examples."""
+        console = make_console()
+        letters = self.drawing.letters([each for each in self.continuations if each.colour][:_MAX_ROWS])
+        main: list[RenderableType] = [_picture(self.drawing, letters)]
+        if self.continuations:
+            main.append(_continuations(self.drawing, self.continuations, letters))
+        width = sum(Measurement.get(console, console.options, each).maximum + _GAP for each in main) - _GAP
+        if width <= console.width or not console.is_terminal:
+            console.width = max(console.width, width)
+            grid = Table.grid(padding=(0, _GAP, 0, 0))
+            grid.add_row(*main)
+            main = [grid]
+        parts: list[RenderableType] = [*map(cell, self.totals)]
+        if self.ladder is not None:
+            main.append(_ladder(*self.ladder))
+        if self.examples:
+            main.append(_examples(self.examples))
+        for part in main:
+            parts += ["", part]
+        print_lines(console, *parts)
+
+    def draw(self, path: Path) -> None:
+        """Draw the counts, or the shares of the ladder, into a .svg or .png file."""
+        if self.ladder is None or self.ladder[0] == _ALL:
+            save(self.drawing.to_figure(self.continuations, "\n".join(self.totals)), path)
+        else:
+            save(_ladder_chart(*self.ladder), path)
+
+
+def _picture(drawing: Drawing, letters: dict[tuple[int, int], str]) -> Text:
+    text = Text("\n".join(drawing.to_text(letters)), no_wrap=True)
+    first = 1 if drawing.is_board else 0  # below the column letters
+    lines = text.split(allow_blank=True)
+    for line in lines[first:]:
+        line.highlight_regex(f"[{LETTERS}]", "bold green")
+    return Text("\n").join(lines)
+
+
+def _continuations(
+    drawing: Drawing, continuations: Sequence[Continuation], letters: dict[tuple[int, int], str]
+) -> Table:
+    columns = [("next", "left"), ("", "left"), *((name, "right") for name in ("times", "share", "wins", "95 %"))]
+    columns += [("rating", "right"), ("years", "left")]
+    with_tenuki = any(each.tenuki is not None for each in continuations)
+    table = make_table(*columns, *([("tenuki", "right")] if with_tenuki else []))
+    moves = [each for each in continuations if each.colour]
+    total = sum(each.count for each in continuations)
+    for each in moves[:_MAX_ROWS]:
+        letter = "" if each.x is None or each.y is None else letters.get((each.x, each.y), "")
+        row = [
+            f"{letter:1} {drawing.move_name(each)}",
+            each.colour or "",
+            f"{each.count:,}",
+            share(each.count, total),
+            "" if each.win_rate is None else f"{each.win_rate:.1%}",
+            "" if each.win_low is None or each.win_high is None else f"{each.win_low:.0%}-{each.win_high:.0%}",
+            "" if each.rating is None else f"{each.rating:.1f}",
+            year_range(each),
+        ]
+        table.add_row(*row, *([f"{each.tenuki:,}" if each.tenuki else ""] if with_tenuki else []))
+    others, ended = moves[_MAX_ROWS:], [each for each in continuations if not each.colour]
+    for name, rest in ((f"{len(others):,} other{'s' * (len(others) > 1)}", others), ("none", ended)):
+        if rest:
+            times = sum(each.count for each in rest)
+            table.add_row(f"  {name}", "", f"{times:,}", share(times, total))
+    return table
+
+
+def year_range(continuation: Continuation) -> str:
+    """Return the first and the last year; "" if they are unknown."""
+    first, last = continuation.first_year, continuation.last_year
+    return "" if first is None else f"{first}" if first == last else f"{first}-{last}"
+
+
+def _ladder(move: str, years: Sequence[YearCount]) -> Table:
+    """Return the counts of a move by year, with bars of its shares."""
+    table = make_table(("year", "left"), ("all", "right"), (move, "right"), ("share", "right"), ("", "left"))
+    most = max((each.count / each.total for each in years), default=0) or 1.0
+    for each in years:
+        bar = "#" * round(_BAR * each.count / each.total / most)
+        row = (f"{each.total:,}", f"{each.count:,}", share(each.count, each.total), bar)
+        table.add_row(str(each.year or "unknown"), *row)
+    return table
+
+
+def _ladder_chart(move: str, years: Sequence[YearCount]) -> Figure:
+    """Return a chart of the shares of a move by year, with their 95 % intervals."""
+    shares = [(each.count / each.total, *wilson_interval(each.count, each.total)) for each in years]
+    names = [str(each.year or "unknown") for each in years]
+    return draw_groups(f"{move}, share of all (%)", names, {"": 100 * np.array(shares)}, connect=True)
+
+
+def _examples(examples: Sequence[Example]) -> Table:
+    """Return the games with their numbers, from 1, as for `kifu show --game`."""
+    columns = ("date", "left"), ("Black", "left"), ("White", "left"), ("result", "left")
+    table = make_table(("game", "right"), ("move", "right"), *columns)
+    for game, ply in examples:
+        players = (_player(game.black, game.black_rank), _player(game.white, game.white_rank))
+        row = (game.date or str(game.year or ""), *players, game.result or "?")
+        table.add_row(str(game.row + 1), str(ply), *map(cell, row))
+    return table
+
+
+def _player(name: str | None, rank: str | None) -> str:
+    return (name or "?") + (f" [{rank}]" if rank else "")
+
+
+def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | None) -> View:
+    """Return the view of the hits of a pattern.
+
+    Args:
+        searcher: The searcher.
+        hits: The hits.
+        games: The games searched; None for all.
+        years: The continuation to count by year, or "all".
+    """
+    pattern, drawing, continuations = hits.pattern, Drawing.of_pattern(hits.pattern), hits.continuations()
+    colours = " (colours as in the pattern)" if pattern.both_colours else ""
+    totals = [f"{_count(len(hits), 'hit')} in {hits.games:,} of {_count_games(searcher, games)}"]
+    totals += [_wins(*hits.wins) + colours] if any(hits.wins) else []
+    ladder = _find_ladder(hits, drawing, pattern, continuations, years)
+    return View(drawing, totals, continuations, hits, ladder, _find_examples(searcher, hits, pattern))
+
+
+def view_exploration(searcher: Searcher, found: Exploration, games: Rows | None, years: str | None) -> View:
+    """Return the view of a position, see `view_hits`."""
+    drawing, pattern = Drawing.of_position(found.position), found.position.to_pattern(both_colours=False)
+    totals = [f"{found.games:,} of {_count_games(searcher, games)}"]
+    totals += [_wins(*found.wins)] if any(found.wins) else []
+    ladder = _find_ladder(found, drawing, pattern, found.continuations, years)
+    return View(drawing, totals, found.continuations, found, ladder, _find_examples(searcher, found, pattern))
+
+
+def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Pattern) -> list[Example]:
+    """Return the latest games, each with the moves before its first hit."""
+    examples = []
+    for game in searcher.games(found.latest()):
+        moves = searcher.moves(game.row)
+        examples.append(Example(game, int(match_games(moves, trace_games(moves), pattern).ply.min())))
+    return examples
+
+
+def _count_games(searcher: Searcher, games: Rows | None) -> str:
+    rows = searcher.catalogue.rows
+    return _count(rows, "game") if games is None else f"{_count(int(games.sum()), 'game')} chosen of {rows:,}"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _wins(black: int, white: int) -> str:
+    return f"Black won {black:,} ({black / (black + white):.1%}), White {white:,} ({white / (black + white):.1%})"
+
+
+def _find_ladder(
+    found: Hits | Exploration,
+    drawing: Drawing,
+    pattern: Pattern,
+    continuations: Sequence[Continuation],
+    years: str | None,
+) -> tuple[str, list[YearCount]] | None:
+    if years is None:
+        return None
+    if years.lower() == "all":
+        return _ALL, found.by_year()
+    chosen = find_continuations(drawing, pattern, continuations, years)
+    counts = [found.by_year(each) for each in chosen]
+    summed = [YearCount(same[0].year, same[0].total, sum(each.count for each in same)) for same in zip(*counts)]
+    return drawing.move_name(chosen[0]), summed

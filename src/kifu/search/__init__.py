@@ -1,0 +1,1 @@
+"""Search positions, patterns and sequences of moves in catalogues."""

@@ -1,0 +1,258 @@
+"""Kernels of `kifu.search.positions`.
+
+Products of 64-bit words overflow by design, so callers wrap these kernels in `np.errstate(over="ignore")`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.corpus._hashes import mix
+from kifu.go.replay import ReplayArrays, colour_of
+from kifu.go.state import EMPTY
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK
+from kifu.search.traces import LAST_STONE
+
+SYMMETRY_BITS = 3
+COLOUR_BITS = 1
+_POINT = LAST_STONE - 1
+
+
+class Layout(NamedTuple):
+    """The numbers of bits of the fields of an entry, from the highest: row, ply, next move, colour, symmetry.
+
+    Attributes:
+        row: bits of the row.
+        ply: bits of the ply.
+        move: bits of the next move; all ones for no further move.
+    """
+
+    row: int
+    ply: int
+    move: int
+
+
+class PositionTables(NamedTuple):
+    """Tables of a board of n points, and scratch memory of one thread.
+
+    Attributes:
+        keys: [2, n, 8] uint64, the key of a black or white stone on each point under each symmetry.
+        empty: [8] uint64, the hashes of the empty board.
+        images: [8, n + 1] int16, `kifu.point.symmetries`.
+        colour: [n] uint8, the board.
+        hashes: [8] uint64, its hashes.
+    """
+
+    keys: npt.NDArray[np.uint64]
+    empty: npt.NDArray[np.uint64]
+    images: npt.NDArray[np.int16]
+    colour: npt.NDArray[np.uint8]
+    hashes: npt.NDArray[np.uint64]
+
+
+@inline_kernel
+def _set_stone(s: PositionTables, p: Any, c: Any) -> None:
+    """Put a stone of colour c on point p in place of what is there, or empty it."""
+    before = np.int64(s.colour[p])
+    if before != EMPTY:
+        for k in range(8):
+            s.hashes[k] ^= s.keys[before - 1, p, k]
+    if c != EMPTY:
+        for k in range(8):
+            s.hashes[k] ^= s.keys[c - 1, p, k]
+    s.colour[p] = c
+
+
+@inline_kernel
+def _lowest(hashes: Any) -> Any:
+    """Return the index of the lowest hash, of equal ones the first."""
+    low = 0
+    for k in range(1, 8):
+        if hashes[k] < hashes[low]:
+            low = k
+    return low
+
+
+@inline_kernel
+def _set_up(s: PositionTables, games: ReplayArrays, first: Any, stop: Any, ply: Any) -> Any:
+    """Put the setup entries `first` to `stop` - 1 that are due at `ply` on the board. Return the index of the next.
+
+    An entry off the board ends the game.
+    """
+    at = first
+    while at < stop and games.setup_ply[at] <= ply:
+        p = np.int64(games.setup[at] & POINT_MASK)
+        if p >= s.colour.shape[0]:
+            return stop
+        _set_stone(s, p, EMPTY if games.setup[at] & ERASE_BIT else np.int64(colour_of(games.setup[at])))
+        at += 1
+    return at
+
+
+@inline_kernel
+def _remove_captured(s: PositionTables, captures: Any, first: Any, stop: Any) -> Any:
+    """Remove the captured points from `captures[first]` on. Return the index after the last of them.
+
+    The traces may come from a file.
+    """
+    at, more = first, True
+    while more and at < stop:
+        p = np.int64(captures[at] & _POINT)
+        more = captures[at] & LAST_STONE == 0
+        if p < s.colour.shape[0]:
+            _set_stone(s, p, EMPTY)
+        at += 1
+    return at
+
+
+@kernel
+def list_entries(  # noqa: PLR0913 - kernel
+    s: PositionTables, games: ReplayArrays, plies: Any, capture_offset: Any, captures: Any, game_index: Any,
+    first_row: Any, layout: Layout, entry_offset: Any, hashes: Any, entries: Any,
+) -> None:  # fmt: skip
+    """Fill the hash and the entry of the first positions of games on boards of one size.
+
+    plies, capture_offset, captures: as in `Traces`. entry_offset: [G + 1] int64, the entries of game g are
+    hashes[entry_offset[g]:entry_offset[g + 1]], at most plies[g] + 1. hashes, entries: [N] uint64.
+    """
+    n = s.colour.shape[0]
+    for i in range(game_index.shape[0]):
+        g = game_index[i]
+        for p in range(n):
+            s.colour[p] = EMPTY
+        for k in range(8):
+            s.hashes[k] = s.empty[k]
+        setup, stop = games.setup_offset[g], games.setup_offset[g + 1]
+        captured, last = capture_offset[g], capture_offset[g + 1]
+        first = entry_offset[g]
+        for t in range(entry_offset[g + 1] - first):
+            setup = _set_up(s, games, setup, stop, t)
+            k = _lowest(s.hashes)
+            hashes[first + t] = mix(s.hashes[k])
+            fields = ((np.int64(first_row) + g) << layout.ply | t) << layout.move
+            if t == plies[g]:
+                fields = (fields | ((1 << layout.move) - 1)) << (COLOUR_BITS + SYMMETRY_BITS) | k
+                entries[first + t] = np.uint64(fields)
+                break
+            word = games.moves[games.move_offset[g] + t]
+            move, c = np.int64(word & POINT_MASK), np.int64(colour_of(word))
+            fields = ((fields | np.int64(s.images[k, move])) << COLOUR_BITS | (c - 1)) << SYMMETRY_BITS | k
+            entries[first + t] = np.uint64(fields)
+            if move < n:
+                _set_stone(s, move, c)
+            if captured < last and captures[captured] == t:
+                captured = _remove_captured(s, captures, captured + 1, last)
+
+
+@kernel
+def count_late_stones(
+    colour: Any, games: ReplayArrays, plies: Any, capture_offset: Any, captures: Any, game_index: Any, first_ply: Any,
+    fewest: Any,
+) -> None:  # fmt: skip
+    """Fill the fewest stones in any position of games on boards of one size from `first_ply` on.
+
+    colour: [n] uint8, scratch memory. plies, capture_offset, captures: as in `Traces`. fewest: [G] uint16, lowered.
+    """
+    n = colour.shape[0]
+    for i in range(game_index.shape[0]):
+        g = game_index[i]
+        for q in range(n):
+            colour[q] = EMPTY
+        stones = np.int64(0)
+        setup, stop = games.setup_offset[g], games.setup_offset[g + 1]
+        captured, last = capture_offset[g], capture_offset[g + 1]
+        for t in range(np.int64(plies[g]) + 1):
+            while setup < stop and games.setup_ply[setup] <= t:
+                p = np.int64(games.setup[setup] & POINT_MASK)
+                setup = setup + 1 if p < n else stop  # one off the board ends the game
+                if p < n:
+                    before = colour[p]
+                    colour[p] = EMPTY if games.setup[setup - 1] & ERASE_BIT else BLACK
+                    stones += np.int64(colour[p]) - before
+            if t >= first_ply:
+                fewest[g] = min(np.int64(fewest[g]), stones)
+            if t < plies[g]:
+                p = np.int64(games.moves[games.move_offset[g] + t] & POINT_MASK)
+                if p < n:
+                    stones += BLACK - np.int64(colour[p])
+                    colour[p] = BLACK
+                more = captured < last and captures[captured] == t
+                while more:
+                    captured += 1
+                    p = np.int64(captures[captured] & _POINT)
+                    stones -= np.int64(colour[p])
+                    colour[p] = EMPTY
+                    more = captures[captured] & LAST_STONE == 0
+                    captured += not more
+
+
+@inline_kernel
+def unpack_entry(entry: Any, layout: Layout) -> Any:
+    """Return row, ply, next move, its colour, and the symmetry, see `kifu.search.positions.PositionEntries`."""
+    word = np.int64(entry & np.uint64(0x7FFFFFFFFFFFFFFF))
+    symmetry = word & 7
+    colour = 1 + ((word >> SYMMETRY_BITS) & 1)
+    word >>= SYMMETRY_BITS + COLOUR_BITS
+    none = (1 << layout.move) - 1
+    move = word & none
+    if move == none:
+        move, colour = np.int64(NO_POINT), np.int64(0)
+    word >>= layout.move
+    ply = word & ((1 << layout.ply) - 1)
+    row = (word >> layout.ply) & ((1 << layout.row) - 1)
+    return row, ply, move, colour, symmetry
+
+
+@kernel
+def unpack_entries(entries: Any, layout: Layout, row: Any, ply: Any, move: Any, colour: Any, symmetry: Any) -> None:
+    """Fill the fields of N entries, see `kifu.search.positions.PositionEntries`."""
+    for i in range(entries.shape[0]):
+        row[i], ply[i], move[i], colour[i], symmetry[i] = unpack_entry(entries[i], layout)
+
+
+@kernel
+def sort_entries(
+    hashes: Any, fields: Any, top: Any, low: Any, first: Any, starts: Any, small: Any, entries: Any
+) -> None:
+    """Divide N positions into buckets by the highest `top` bits of their hashes, and sort buckets of up to `small`.
+
+    Args:
+        hashes: [N] uint64.
+        fields: [N] uint64, the packed fields, in the lowest `low` bits.
+        top: 1 to 63.
+        low: 1 to 63.
+        first: the bucket of the lowest hash.
+        starts: [B + 1] int64, zeros; receives the start of each bucket from `first` on in `entries`, and N.
+        small: see above; larger buckets keep the order of the positions.
+        entries: [N] uint64, receives the bits of the hash below the highest `top`, as many as fit, and the fields.
+    """
+    shift, up, down = np.uint64(64 - top), np.uint64(top), np.uint64(low)
+    for i in range(hashes.shape[0]):
+        starts[np.int64(hashes[i] >> shift) - first + 1] += 1
+    for b in range(1, starts.shape[0]):
+        starts[b] += starts[b - 1]
+    for i in range(hashes.shape[0]):
+        b = np.int64(hashes[i] >> shift) - first
+        entries[starts[b]] = ((hashes[i] << up) >> down) << down | fields[i]
+        starts[b] += 1
+    for b in range(starts.shape[0] - 1, 0, -1):
+        starts[b] = starts[b - 1]
+    starts[0] = 0
+    for b in range(starts.shape[0] - 1):
+        if starts[b + 1] - starts[b] <= small:
+            _sort_few(entries, starts[b], starts[b + 1])
+
+
+@inline_kernel
+def _sort_few(values: Any, start: Any, stop: Any) -> None:
+    """Sort values[start:stop] by insertion."""
+    for i in range(start + 1, stop):
+        value, at = values[i], i
+        while at > start and values[at - 1] > value:
+            values[at] = values[at - 1]
+            at -= 1
+        values[at] = value

@@ -1,0 +1,277 @@
+"""Build index files: one for each Parquet file of a catalogue, in parallel, in bounded memory.
+
+Blocks of games are replayed in parallel. Their positions are divided into ranges of hashes, on disk if there are many,
+and each range is sorted. All other arrays are written in the order of the games.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.atomic_io import AtomicFile, staging_dir
+from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
+from kifu.corpus.index import has_index
+from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
+from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.execution.bucket_sort import BucketSort, Columns, SpillFile
+from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.folders import locked_folder, require_size
+from kifu.point import MAX_SIZE
+from kifu.progress import Progress, ProgressFactory, format_bytes, silent
+from kifu.report import Report
+from kifu.search import _positions
+from kifu.search.index import MAX_PLIES, Header, entry_shift, identify, index_path, open_index, padding
+from kifu.search.info import INFO_COLUMNS, GameInfo, game_info
+from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions
+from kifu.search.traces import Traces, trace_games
+
+DEFAULT_PLIES = 60
+
+_BLOCK_ROWS = 4096
+"""Games that are replayed at a time, with 5 MB of results."""
+
+_RANGE_ENTRIES = 1 << 21
+"""Positions that are sorted at a time, at 40 bytes of memory each."""
+
+_SMALL_BUCKET = 256
+"""Larger buckets are sorted by NumPy."""
+
+_GAME_ARRAYS = ("captures", "capture_offset", "occupied", "plies", "late_stones", "winner", "year", "rating")
+"""The arrays of an index in the order of the games."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport(Report):
+    """The result of indexing a catalogue.
+
+    Attributes:
+        indexed: Number of Parquet files that were indexed.
+        unchanged: Number of Parquet files that had an index.
+        games: Number of games in the indexed files, dropped ones included.
+        positions: Number of their indexed positions.
+        bytes: Size of all indices of the catalogue.
+    """
+
+    indexed: int
+    unchanged: int
+    games: int
+    positions: int
+    bytes: int
+
+    def __str__(self) -> str:
+        """Format the report for a terminal."""
+        files = "file" if self.indexed == 1 else "files"
+        counts = f"{self.indexed:,} {files} indexed: {self.games:,} games, {self.positions:,} positions"
+        unchanged = f"{self.unchanged:,} indexed before"
+        parts = [counts] * (self.indexed > 0 or not self.unchanged) + [unchanged] * (self.unchanged > 0)
+        return f"{'; '.join(parts)}; {format_bytes(self.bytes)}"
+
+
+class _Block(NamedTuple):
+    """Consecutive games of a Parquet file, from row `first` on. file_rows: the number of all its rows."""
+
+    path: str
+    file_rows: int
+    first: int
+    games: pa.RecordBatch
+
+
+class _IndexedBlock(NamedTuple):
+    """The positions, traces and results of a block."""
+
+    positions: PackedPositions
+    traces: Traces
+    info: GameInfo
+    late_stones: npt.NDArray[np.uint16]
+
+
+class _Shard(NamedTuple):
+    """Rows of a Parquet file. file_rows: the number of all its rows."""
+
+    rows: RowShard
+    file_rows: int
+
+
+class _IndexJob(Job[_Shard, _Block, _IndexedBlock]):
+    """Replays the games of shards."""
+
+    def __init__(self, plies: int) -> None:
+        self._plies = plies
+
+    def fingerprint(self) -> Any:
+        return self._plies
+
+    def shard_fingerprint(self, shard: _Shard) -> Any:
+        return [shard.rows.fingerprint(), identify(Path(shard.rows.path)).model_dump()]
+
+    def read(self, shard: _Shard) -> Iterator[_Block]:
+        first = shard.rows.first
+        for batch in read_shard(shard.rows, (*PLAYED_COLUMNS, *INFO_COLUMNS, "drop"), _BLOCK_ROWS):
+            yield _Block(shard.rows.path, shard.file_rows, first, batch)
+            first += len(batch)
+
+    def process(self, item: _Block) -> _IndexedBlock:
+        try:
+            games = move_arrays(item.games)
+        except FormatError as error:
+            raise FormatError(f"{item.path}: {error}") from None
+        kept = item.games.column("drop").is_null().to_numpy(zero_copy_only=False)
+        traces = trace_games(games, kept)
+        layout = entry_layout(item.file_rows, self._plies, MAX_SIZE**2)
+        positions = pack_positions(games, kept, traces, self._plies, layout, item.first)
+        late = late_stones(games, kept, traces, self._plies)
+        return _IndexedBlock(positions, traces, game_info(item.games), late)
+
+
+def build_index(
+    catalogue: str | os.PathLike[str],
+    *,
+    plies: int = DEFAULT_PLIES,
+    jobs: int | None = None,
+    engine: str = THREADS,
+    progress: ProgressFactory = silent,
+) -> IndexReport:
+    """Index the games of a catalogue for `kifu.search`: each Parquet file FILE gets an index FILE.search beside it.
+
+    Files that have an index of as many plies are skipped. The bytes do not depend on `jobs` and `engine`. Positions
+    that exceed the memory for sorting are spilled to unnamed files in the directory of the catalogue. Memory grows only
+    by about 50 bytes for each occurrence of the most frequent position, such as the empty board.
+
+    Args:
+        catalogue: The catalogue.
+        plies: The maximum number of positions of each game, from its first move on, 1 to 1,000.
+        jobs: See `kifu.execution.executor.make_executor`.
+        engine: See `kifu.execution.executor.make_executor`.
+        progress: Reports the number of games.
+
+    Raises:
+        RecipeError: If `plies` is out of range.
+        FormatError: If the catalogue is damaged.
+        OutputError: If a file cannot be written.
+        ClusterError: If the cluster fails. In all cases each file has its earlier index, or a complete new one.
+    """
+    if not 1 <= plies <= MAX_PLIES:
+        raise RecipeError(f"plies must be within 1 to {MAX_PLIES:,}, got {plies}")
+    with ExitStack() as stack:
+        if has_index(Path(catalogue)):
+            stack.enter_context(locked_folder(Path(catalogue)))
+        opened = open_catalogue(catalogue)
+        todo = {path: rows for path, rows in opened.partitions.items() if not _is_indexed(path, plies)}
+        shards = [_Shard(rows, todo[Path(rows.path)]) for rows in opened.shards() if Path(rows.path) in todo]
+        executor = stack.enter_context(make_executor(engine, jobs, staging_dir(index_path(opened.path))))
+        bar = stack.enter_context(progress("indexing", sum(todo.values()), "games"))
+        blocks, positions = executor.run(_IndexJob(plies), shards), 0
+        for path, rows in todo.items():
+            positions += _write_index(path, rows, plies, _take(blocks, rows, bar), executor)
+    size = sum(require_size(index_path(path)).st_size for path in opened.partitions)
+    return IndexReport(len(todo), len(opened.partitions) - len(todo), sum(todo.values()), positions, size)
+
+
+def files_to_index(catalogue: str | os.PathLike[str], plies: int) -> list[Path]:
+    """Return the Parquet files of a catalogue that `build_index` would index.
+
+    Raises:
+        FormatError: If the catalogue is damaged.
+    """
+    return [path for path in open_catalogue(catalogue).partitions if not _is_indexed(path, plies)]
+
+
+def _is_indexed(parquet: Path, plies: int) -> bool:
+    try:
+        return open_index(parquet).header.plies == plies
+    except FormatError:
+        return False
+
+
+def _take(blocks: Iterator[_IndexedBlock], rows: int, bar: Progress) -> Iterator[_IndexedBlock]:
+    """Yield the blocks of the next `rows` games."""
+    while rows:
+        block = next(blocks)
+        yield block
+        bar.advance(len(block.info.winner))
+        rows -= len(block.info.winner)
+
+
+def _write_index(parquet: Path, rows: int, plies: int, blocks: Iterable[_IndexedBlock], executor: Executor) -> int:
+    """Write the index of a Parquet file of so many rows and return its number of positions."""
+    identity, target = identify(parquet), index_path(parquet)
+    with ExitStack() as stack:
+        output = stack.enter_context(AtomicFile(target))
+        sort = stack.enter_context(BucketSort("hashes", _RANGE_ENTRIES, target.parent, rows * plies))
+        spilled = {name: stack.enter_context(SpillFile(target.parent)) for name in (*_GAME_ARRAYS, "buckets")}
+        entries = captures = words = 0
+        for positions, traces, info, late in blocks:
+            if len(positions.hashes):
+                sort.add(positions._asdict())
+            columns = traces._asdict() | info._asdict() | {"late_stones": late}
+            columns["capture_offset"] = traces.capture_offset[:-1] + captures
+            for name in _GAME_ARRAYS:
+                spilled[name].write(columns[name])
+            entries, captures = entries + len(positions.hashes), captures + len(traces.captures)
+            words = max(words, traces.occupied.shape[2])
+        header = Header(
+            parquet=identity, plies=plies, rows=rows, entries=entries, captures=captures, words=max(words, 6)
+        )
+        spilled["capture_offset"].write(np.array([captures]))
+        output.write(header.to_bytes())
+        _write_array(output, "entries", header, _sorted_entries(sort, header, spilled["buckets"], executor))
+        for name in header.arrays():
+            if name != "entries":
+                _write_array(output, name, header, spilled[name].read())
+        if identify(parquet) != identity:
+            raise SourceError(f"{parquet} changed while it was indexed")
+        output.commit()
+    return entries
+
+
+def _write_array(output: AtomicFile, name: str, header: Header, pieces: Iterable[npt.NDArray[Any]]) -> None:
+    """Append an array, given in pieces, and its padding."""
+    dtype, shape = header.arrays()[name]
+    start = output.size
+    for piece in pieces:
+        missing = [(0, 0)] * (piece.ndim - 1) + [(0, shape[-1] - piece.shape[-1] if piece.ndim > 1 else 0)]
+        output.write(np.ascontiguousarray(np.pad(piece, missing), dtype).data.cast("B"))
+    output.write(bytes(padding(output.size - start)))
+
+
+def _sorted_entries(
+    sort: BucketSort, header: Header, buckets: SpillFile, executor: Executor
+) -> Iterator[npt.NDArray[np.uint64]]:
+    """Yield all entries in the order of the file, and write the starts of the buckets."""
+    bucket = position = 0
+    for entries, first, starts in executor.map(partial(_sort_range, header), sort, executor.jobs):
+        buckets.write(np.full(max(first + 1 - bucket, 0), position))
+        buckets.write(position + starts[1:-1])
+        bucket, position = first + len(starts) - 1, position + len(entries)
+        yield entries
+    buckets.write(np.full((1 << header.bucket_bits()) + 1 - bucket, position))
+
+
+def _sort_range(header: Header, rows: Columns) -> tuple[npt.NDArray[np.uint64], int, npt.NDArray[np.int64]]:
+    """Sort the entries of a range of hashes.
+
+    Returns:
+        The entries, the first bucket, and the start of each bucket among them, with the end of the last one.
+    """
+    top, low = entry_shift(header)
+    hashes, fields = rows["hashes"], rows["entries"]
+    low_hash, high_hash = int(hashes.min()), int(hashes.max())
+    first, last = low_hash >> (64 - top), high_hash >> (64 - top)
+    if low_hash == high_hash:  # one position of many games, in their order
+        fields |= np.uint64(((low_hash << top) % 2**64) >> low << low)
+        return fields, first, np.array([0, len(fields)])
+    starts, entries = np.zeros(last - first + 2, np.int64), np.empty(len(hashes), np.uint64)
+    _positions.sort_entries(hashes, fields, top, low, first, starts, _SMALL_BUCKET, entries)
+    for b in np.flatnonzero(np.diff(starts) > _SMALL_BUCKET).tolist():
+        entries[starts[b] : starts[b + 1]].sort()
+    return entries, first, starts

@@ -1,0 +1,325 @@
+"""Statistics of the moves that continue a position or a pattern."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.kernel import inline_kernel, kernel, writable_view
+from kifu.point import BLACK, WHITE
+from kifu.report import Report
+from kifu.search.info import UNKNOWN_YEAR, GameInfo
+
+COLOURS = (None, "black", "white")
+"""Names of the colours by their numbers; None for 0."""
+
+_LISTED = 5
+"""Number of the latest and of the strongest games that are listed."""
+
+_Z = 1.959963984540054
+"""The 97.5 % quantile of the normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class YearCount(Report):
+    """The number of times in one year.
+
+    Attributes:
+        year: The year; None if unknown.
+        total: How often the position or pattern occurred.
+        count: How often it was continued by this move.
+    """
+
+    year: int | None
+    total: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation(Report):
+    """A move that continues a position or a pattern, with how often and by whom it was played.
+
+    Attributes:
+        x: Column of the move in the position or pattern as given, from 0; None for a pass, or no further move.
+        y: Row, from 0 at the top; None likewise.
+        colour: "black" or "white"; None for no further move.
+        is_pass: True for a pass.
+        count: How often it was played.
+        share: `count` divided by all occurrences, 0 to 1.
+        wins: Games that its player won; games without a winner count for neither side.
+        losses: Games that its player lost.
+        win_rate: wins / (wins + losses); None without decided games.
+        win_low: Lower end of the 95 % Wilson interval of the win rate; None likewise.
+        win_high: Upper end.
+        rating: Mean rating of its players, on the scale of docs/ranks.md; None if unknown.
+        first_year: Year of the earliest game; None if unknown.
+        last_year: Year of the latest game.
+        tenuki: How often at least two other moves came before it; None for positions of the whole board.
+        recent: Rows in the catalogue of the latest games, the latest first, at most 5.
+        strongest: Rows of the games with the highest mean rating of both players, at most 5; the later row first
+            among equal ones.
+    """
+
+    x: int | None
+    y: int | None
+    colour: str | None
+    is_pass: bool
+    count: int
+    share: float
+    wins: int
+    losses: int
+    win_rate: float | None
+    win_low: float | None
+    win_high: float | None
+    rating: float | None
+    first_year: int | None
+    last_year: int | None
+    tenuki: int | None
+    recent: list[int]
+    strongest: list[int]
+
+
+class Occurrences(NamedTuple):
+    """N occurrences of a position or pattern of n = width * height points; those of a game are side by side.
+
+    Attributes:
+        row: [N] int64, the game.
+        point: [N] uint16, the point of the continuation in the position or pattern; n for a pass, n + 1 for none.
+        colour: [N] uint8, its colour in the pattern; 0 for none.
+        exchanged: [N] bool, True if Black and White of the pattern are White and Black of the game.
+        tenuki: [N] bool, True if at least two other moves came before it.
+    """
+
+    row: npt.NDArray[np.int64]
+    point: npt.NDArray[np.uint16]
+    colour: npt.NDArray[np.uint8]
+    exchanged: npt.NDArray[np.bool_]
+    tenuki: npt.NDArray[np.bool_]
+
+
+class Tally(NamedTuple):
+    """Sums over occurrences, for K = 3 * (n + 2) continuations, 3 * point + colour, and Y years.
+
+    Attributes:
+        times: [K] int64, occurrences.
+        wins: [K] int64, those that the player of the continuation won.
+        losses: [K] int64, those that this player lost.
+        tenuki: [K] int64, those with tenuki.
+        rated: [K] int64, those in which the player has a rating.
+        rating: [K] float64, the sum of these ratings.
+        won: [3] int64, all occurrences by the winner in the colours of the pattern; 0 for no winner.
+        years: [Y] int16, ascending.
+        by_year: [K, Y] int64, occurrences.
+        recent: [K, 5] int64, rows, -1 for none.
+        recent_year: [K, 5] int16.
+        strongest: [K, 5] int64, rows, -1 for none.
+        strength: [K, 5] float32, their sums of both ratings.
+        last_row: [K] int64, the latest row counted.
+    """
+
+    times: npt.NDArray[np.int64]
+    wins: npt.NDArray[np.int64]
+    losses: npt.NDArray[np.int64]
+    tenuki: npt.NDArray[np.int64]
+    rated: npt.NDArray[np.int64]
+    rating: npt.NDArray[np.float64]
+    won: npt.NDArray[np.int64]
+    years: npt.NDArray[np.int16]
+    by_year: npt.NDArray[np.int64]
+    recent: npt.NDArray[np.int64]
+    recent_year: npt.NDArray[np.int16]
+    strongest: npt.NDArray[np.int64]
+    strength: npt.NDArray[np.float32]
+    last_row: npt.NDArray[np.int64]
+
+
+def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:
+    """Return a tally without occurrences.
+
+    Args:
+        points: Number of points of the position or pattern.
+        years: [Y] int16, ascending, all years of the games that will be added.
+    """
+    keys = 3 * (points + 2)
+    return Tally(
+        times=np.zeros(keys, np.int64),
+        wins=np.zeros(keys, np.int64),
+        losses=np.zeros(keys, np.int64),
+        tenuki=np.zeros(keys, np.int64),
+        rated=np.zeros(keys, np.int64),
+        rating=np.zeros(keys),
+        won=np.zeros(3, np.int64),
+        years=years,
+        by_year=np.zeros((keys, len(years)), np.int64),
+        recent=np.full((keys, _LISTED), -1, np.int64),
+        recent_year=np.full((keys, _LISTED), np.iinfo(np.int16).min, np.int16),
+        strongest=np.full((keys, _LISTED), -1, np.int64),
+        strength=np.full((keys, _LISTED), -np.inf, np.float32),
+        last_row=np.full(keys, -1, np.int64),
+    )
+
+
+def distinct_years(year: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
+    """Return the years of some games, ascending."""
+    low = int(year.min(initial=0))
+    return (np.flatnonzero(np.bincount(year.astype(np.int64) - low)) + low).astype(np.int16)
+
+
+def add_occurrences(tally: Tally, found: Occurrences, info: GameInfo, first: int = 0) -> None:
+    """Count occurrences.
+
+    Args:
+        tally: The sums, which are updated.
+        found: The occurrences, in other games than those already counted; `row` counts from row `first` on.
+        info: The games from row `first` on.
+        first: The row in the catalogue of the first of these games.
+    """
+    _add(tally, found, kernel_info(info), year_codes(tally), np.int64(first))
+
+
+def kernel_info(info: GameInfo) -> GameInfo:
+    """Return the games as kernels take them, without copying."""
+    return GameInfo(writable_view(info.winner), writable_view(info.year), writable_view(info.rating))
+
+
+def year_codes(tally: Tally) -> npt.NDArray[np.uint16]:
+    """Return the index in `Tally.years` of each year, by its value as uint16: [65,536] uint16."""
+    codes = np.zeros(1 << 16, np.uint16)
+    codes[tally.years.view(np.uint16)] = np.arange(len(tally.years), dtype=np.uint16)
+    return codes
+
+
+@kernel
+def _add(tally: Tally, found: Occurrences, info: GameInfo, code: Any, first: Any) -> None:
+    for i in range(found.row.shape[0]):
+        point, c = np.int64(found.point[i]), np.int64(found.colour[i])
+        add_occurrence(tally, found.row[i], point, c, found.exchanged[i], found.tenuki[i], info, code, first)
+
+
+@inline_kernel
+def add_occurrence(  # noqa: PLR0913 - kernel
+    tally: Tally, g: Any, point: Any, c: Any, exchanged: Any, tenuki: Any, info: GameInfo, code: Any, first: Any
+) -> None:
+    """Count an occurrence in game g; code: `year_codes`. The others are as in `Occurrences` and `add_occurrences`."""
+    k = 3 * point + c
+    year, winner = info.year[g], np.int64(info.winner[g])
+    mover = BLACK + WHITE - c if exchanged else c
+    tally.times[k] += 1
+    tally.by_year[k, code[np.int64(year) & 0xFFFF]] += 1
+    tally.won[BLACK + WHITE - winner if exchanged and winner != 0 else winner] += 1
+    if c != 0:
+        if winner == mover:
+            tally.wins[k] += 1
+        elif winner != 0:
+            tally.losses[k] += 1
+        rating = info.rating[g, mover - 1]
+        if rating == rating:  # not NaN
+            tally.rated[k] += 1
+            tally.rating[k] += rating
+        tally.tenuki[k] += tenuki
+    if tally.last_row[k] != first + g:
+        tally.last_row[k] = first + g
+        if year >= tally.recent_year[k, _LISTED - 1]:
+            _insert(tally.recent[k], tally.recent_year[k], first + g, year)
+        strength = info.rating[g, 0] + info.rating[g, 1]
+        if strength >= tally.strength[k, _LISTED - 1]:  # not if it is NaN
+            _insert(tally.strongest[k], tally.strength[k], first + g, strength)
+
+
+@kernel
+def _insert(rows: Any, values: Any, row: Any, value: Any) -> None:
+    """Insert a row by its value and its number, descending."""
+    at = _LISTED
+    while at > 0 and (value > values[at - 1] or (value == values[at - 1] and row > rows[at - 1])):
+        at -= 1
+    for j in range(_LISTED - 1, at, -1):
+        rows[j], values[j] = rows[j - 1], values[j - 1]
+    if at < _LISTED:
+        rows[at], values[at] = row, value
+
+
+def tabulate(tally: Tally, width: int, *, tenuki: bool = True) -> list[Continuation]:
+    """Return the continuations that occur, the most frequent first, no further move last.
+
+    Args:
+        tally: The sums.
+        width: Columns of the position or pattern.
+        tenuki: Fill in `Continuation.tenuki`.
+    """
+    points = len(tally.times) // 3 - 2
+    keys = np.flatnonzero(tally.times)
+    order = np.lexsort((keys, -tally.times[keys], keys >= 3 * points + 3))
+    total = int(tally.times.sum())
+    return [_continuation(tally, key, points, width, total, tenuki) for key in keys[order].tolist()]
+
+
+def _continuation(tally: Tally, key: int, points: int, width: int, total: int, tenuki: bool) -> Continuation:
+    point, colour = divmod(key, 3)
+    count, wins, losses = (int(column[key]) for column in (tally.times, tally.wins, tally.losses))
+    low, high = wilson_interval(wins, wins + losses)
+    years = tally.years[(tally.by_year[key] > 0) & (tally.years != UNKNOWN_YEAR)]
+    return Continuation(
+        x=point % width if point < points else None,
+        y=point // width if point < points else None,
+        colour=COLOURS[colour],
+        is_pass=point == points,
+        count=count,
+        share=count / total,
+        wins=wins,
+        losses=losses,
+        win_rate=wins / (wins + losses) if wins + losses else None,
+        win_low=low,
+        win_high=high,
+        rating=float(tally.rating[key] / tally.rated[key]) if tally.rated[key] else None,
+        first_year=int(years[0]) if len(years) else None,
+        last_year=int(years[-1]) if len(years) else None,
+        tenuki=int(tally.tenuki[key]) if tenuki else None,
+        recent=[row for row in tally.recent[key].tolist() if row >= 0],
+        strongest=[row for row in tally.strongest[key].tolist() if row >= 0],
+    )
+
+
+def wilson_interval(wins: int, games: int) -> tuple[float, float] | tuple[None, None]:
+    """Return the 95 % Wilson score interval of a win rate; None, None without games."""
+    if games == 0:
+        return None, None
+    rate, z2 = wins / games, _Z * _Z
+    centre = (rate + z2 / (2 * games)) / (1 + z2 / games)
+    half = _Z * math.sqrt(rate * (1 - rate) / games + z2 / (4 * games * games)) / (1 + z2 / games)
+    return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
+def latest_rows(tally: Tally) -> list[int]:
+    """Return the rows of the latest games with an occurrence, the latest first, at most 5."""
+    order = np.argsort(-tally.recent_year.astype(np.int64), axis=None, kind="stable")
+    rows = tally.recent.ravel()[order]
+    return list(dict.fromkeys(rows[rows >= 0].tolist()))[:_LISTED]
+
+
+def year_counts(tally: Tally, width: int, continuation: Continuation | None = None) -> list[YearCount]:
+    """Return the counts by year, ascending, an unknown year last; years without any occurrence are omitted.
+
+    Args:
+        tally: The sums.
+        width: Columns of the position or pattern.
+        continuation: Counted as `YearCount.count`; by default, all occurrences are.
+    """
+    total = tally.by_year.sum(axis=0)
+    count = total if continuation is None else tally.by_year[_key(tally, width, continuation)]
+    rows = [
+        YearCount(None if year == UNKNOWN_YEAR else year, every, each)
+        for year, every, each in zip(tally.years.tolist(), total.tolist(), count.tolist())
+        if every
+    ]
+    return sorted(rows, key=lambda row: (row.year is None, row.year or 0))
+
+
+def _key(tally: Tally, width: int, continuation: Continuation) -> int:
+    points = len(tally.times) // 3 - 2
+    x, y = continuation.x, continuation.y
+    point = points + (not continuation.is_pass) if x is None or y is None else y * width + x
+    return 3 * point + COLOURS.index(continuation.colour)

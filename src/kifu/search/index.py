@@ -1,0 +1,300 @@
+"""Index files: the positions, traces and results of the games of one Parquet file, memory-mapped.
+
+docs/formats/search-index.md describes the file. Its header is checked when it is opened, and all values by which arrays
+are indexed when they are read, since a file may be damaged.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+from blake3 import blake3
+from pydantic import BaseModel, Field, ValidationError
+
+from kifu.config import STRICT
+from kifu.corpus.index import SEARCH_SUFFIX, Count, Hash
+from kifu.errors import FormatError
+from kifu.files import open_regular
+from kifu.go.replay import GamesLike
+from kifu.kernel import writable_view
+from kifu.point import MAX_SIZE, NO_POINT, WHITE
+from kifu.search._positions import Layout
+from kifu.search.info import GameInfo
+from kifu.search.positions import PositionEntries, entry_bits, entry_layout, unpack_entries
+from kifu.search.traces import Traces, bit_set_words
+
+MAX_PLIES = 1000
+"""The largest number of indexed positions of each game."""
+
+_MAGIC = b"kifu search index\n"
+_VERSION = 1
+_HEADER_BYTES = 4096
+_DIGEST_BYTES = 32
+_JSON_START = len(_MAGIC) + 2 + 2 + _DIGEST_BYTES
+_ALIGNMENT = 64
+
+_BUCKET_ENTRIES = 64
+"""Average number of entries of a bucket, at most."""
+
+_SAMPLES = 64
+_SAMPLE_BYTES = 4096
+_MAX_FOOTER = 64 << 20
+
+
+class ParquetIdentity(BaseModel):
+    """The Parquet file of an index.
+
+    Attributes:
+        bytes: its size.
+        blake3: the hash of its footer and of samples, see `identify`.
+    """
+
+    model_config = STRICT
+
+    bytes: Count
+    blake3: Hash
+
+
+class Header(BaseModel):
+    """The header of an index file; the sizes of all arrays follow from it.
+
+    Attributes:
+        parquet: the Parquet file.
+        plies: the maximum number of positions of each game.
+        rows: the number of games.
+        entries: the number of positions.
+        captures: the number of elements of `Traces.captures`.
+        words: the number of words of `Traces.occupied`.
+    """
+
+    model_config = STRICT
+
+    parquet: ParquetIdentity
+    plies: Annotated[int, Field(ge=1, le=MAX_PLIES)]
+    rows: Annotated[int, Field(ge=0, lt=2**31)]
+    entries: Annotated[int, Field(ge=0, lt=2**48)]
+    captures: Annotated[int, Field(ge=0, lt=2**48)]
+    words: Annotated[int, Field(ge=6, le=10)]
+
+    def bucket_bits(self) -> int:
+        """Return the number of high bits of a hash that select a bucket."""
+        return max((self.rows * self.plies // _BUCKET_ENTRIES).bit_length(), 1)
+
+    def arrays(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """Return dtype and shape of each array, in the order of the file."""
+        shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+            "entries": ("<u8", (self.entries,)),
+            "buckets": ("<i8", ((1 << self.bucket_bits()) + 1,)),
+            "captures": ("<u2", (self.captures,)),
+            "capture_offset": ("<i8", (self.rows + 1,)),
+            "occupied": ("<u8", (self.rows, 2, self.words)),
+            "plies": ("<u2", (self.rows,)),
+            "late_stones": ("<u2", (self.rows,)),
+            "winner": ("<u1", (self.rows,)),
+            "year": ("<i2", (self.rows,)),
+            "rating": ("<f4", (self.rows, 2)),
+        }
+        return {name: (np.dtype(kind), shape) for name, (kind, shape) in shapes.items()}
+
+    def to_bytes(self) -> bytes:
+        """Return the first bytes of the file."""
+        text = self.model_dump_json().encode()
+        assert _JSON_START + len(text) <= _HEADER_BYTES
+        checked = _VERSION.to_bytes(2, "little") + len(text).to_bytes(2, "little")
+        return (_MAGIC + checked + blake3(checked + text).digest() + text).ljust(_HEADER_BYTES, b"\0")
+
+
+def padding(size: int) -> int:
+    """Return the number of zero bytes that follow an array of a size in bytes."""
+    return -size % _ALIGNMENT
+
+
+def index_path(parquet: Path) -> Path:
+    """Return the path of the index of a Parquet file."""
+    return parquet.with_name(parquet.name + SEARCH_SUFFIX)
+
+
+def entry_shift(header: Header) -> tuple[int, int]:
+    """Return the number of bits of a hash that an entry lacks at the top, and of the fields below the others."""
+    return header.bucket_bits(), entry_bits(entry_layout(header.rows, header.plies, MAX_SIZE**2))
+
+
+def identify(parquet: Path) -> ParquetIdentity:
+    """Return the size of a Parquet file and a hash of its footer and of 64 samples of 4 KiB, evenly spaced.
+
+    Raises:
+        FormatError: if the file cannot be read.
+    """
+    try:
+        with open_regular(parquet) as file:
+            size = os.fstat(file.fileno()).st_size
+            footer = int.from_bytes(os.pread(file.fileno(), 4, max(size - 8, 0)), "little")
+            last = min(footer + 8, _MAX_FOOTER, size)
+            digest = blake3(os.pread(file.fileno(), last, size - last))
+            for k in range(_SAMPLES):
+                digest.update(os.pread(file.fileno(), _SAMPLE_BYTES, max(size - _SAMPLE_BYTES, 0) * k // _SAMPLES))
+    except OSError as error:
+        raise FormatError(f"{parquet} cannot be read: {error.strerror}") from None
+    return ParquetIdentity(bytes=size, blake3=digest.hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class SearchIndex:
+    """An open index, as `open_index` returns it. Its arrays are mapped for reading: writing to them ends the process.
+
+    Attributes:
+        path: the index file.
+        header: its header.
+        arrays: by the names of `Header.arrays`.
+    """
+
+    path: Path
+    header: Header
+    arrays: dict[str, npt.NDArray[Any]]
+
+    @property
+    def plies(self) -> int:
+        """The maximum number of positions of each game."""
+        return self.header.plies
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the entries."""
+        return entry_layout(self.header.rows, self.header.plies, MAX_SIZE**2)
+
+    def lookup(self, position_hash: int, points: int) -> PositionEntries:
+        """Return the entries of a position, ascending by row and ply.
+
+        About one position in 10**13 times the number of entries has the hash of another, as far as it is stored.
+
+        Args:
+            position_hash: of the position, see `kifu.search.positions`.
+            points: the number of points of its board.
+
+        Raises:
+            FormatError: if the index is damaged.
+        """
+        found = unpack_entries(self.packed_entries(position_hash), self.layout)
+        beyond = (found.move > points) & (found.move != NO_POINT)
+        if found.row.max(initial=-1) >= self.header.rows or beyond.any():
+            raise self.damaged("its positions")
+        return found
+
+    def packed_entries(self, position_hash: int) -> npt.NDArray[np.uint64]:
+        """Return the entries of a position like `lookup`, but packed, and not checked.
+
+        Raises:
+            FormatError: if the index is damaged.
+        """
+        top, low = entry_shift(self.header)
+        buckets, entries = self.arrays["buckets"], self.arrays["entries"]
+        bucket = position_hash >> (64 - top)
+        first, stop = buckets[bucket : bucket + 2].tolist()
+        if not 0 <= first <= stop <= len(entries):
+            raise self.damaged("its buckets")
+        rest = ((position_hash << top) % 2**64) >> low
+        candidates = entries[first:stop]
+        bounds = np.array([rest << low, (rest << low) + (1 << low) - 1], np.uint64)
+        left = np.searchsorted(candidates, bounds[0], "left")
+        packed: npt.NDArray[np.uint64] = candidates[left : np.searchsorted(candidates, bounds[1], "right")]
+        return packed
+
+    def traces(self, games: GamesLike, first: int = 0) -> Traces:
+        """Return the traces of consecutive games; `captures` is that of all games.
+
+        Args:
+            games: the games from row `first` of the Parquet file on.
+            first: the row of the first one.
+
+        Raises:
+            FormatError: if the index is damaged.
+        """
+        rows = slice(first, first + len(games.width))
+        offset, captures = self.arrays["capture_offset"][first : rows.stop + 1], self.arrays["captures"]
+        plies = self.arrays["plies"][rows]
+        if (
+            len(plies) < len(games.width)
+            or self.header.words < bit_set_words(games)
+            or offset[0] < 0
+            or offset[-1] > len(captures)
+            or np.any(offset[1:] < offset[:-1])
+            or np.any(plies > np.diff(games.move_offset))
+        ):
+            raise self.damaged("its traces")
+        return Traces(plies, offset, captures, self.arrays["occupied"][rows])
+
+    def info(self, first: int = 0, stop: int | None = None) -> GameInfo:
+        """Return results, years and ratings of the games of rows `first` to `stop` - 1, by default of all.
+
+        Raises:
+            FormatError: if the index is damaged.
+        """
+        winner, year, rating = (self.arrays[name][first:stop] for name in GameInfo._fields)
+        if winner.max(initial=0) > WHITE:
+            raise self.damaged("its results")
+        return GameInfo(winner, year, rating)
+
+    def damaged(self, what: str) -> FormatError:
+        """Return the error for a part of the index with impossible values."""
+        return FormatError(f"{self.path} is damaged: {what} are out of range; remove it and run kifu index again")
+
+
+def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
+    """Open the index of a Parquet file.
+
+    Raises:
+        FormatError: if there is no index, or it is damaged, of another version, or of another Parquet file.
+    """
+    parquet = Path(parquet)
+    path = index_path(parquet)
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            header = _parse_header(path, os.pread(file.fileno(), _HEADER_BYTES, 0))
+            if header.parquet != identify(parquet):
+                raise FormatError(f"{path} is the index of another catalogue; run kifu index again")
+            arrays = header.arrays()
+            expected = _HEADER_BYTES + sum(_padded_bytes(*each) for each in arrays.values())
+            if size != expected:
+                raise FormatError(f"{path} has {size:,} bytes, not {expected:,}: it is truncated or damaged")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise FormatError(f"{parquet} has no index; run kifu index") from None
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from None
+    start, views = _HEADER_BYTES, {}
+    for name, (dtype, shape) in arrays.items():
+        views[name] = writable_view(np.frombuffer(mapped, dtype, math.prod(shape), start)).reshape(shape)
+        start += _padded_bytes(dtype, shape)
+    return SearchIndex(path, header, views)
+
+
+def _padded_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    size = dtype.itemsize * math.prod(shape)
+    return size + padding(size)
+
+
+def _parse_header(path: Path, data: bytes) -> Header:
+    """Return the header at the start of a file. Raises FormatError."""
+    if not data.startswith(_MAGIC):
+        raise FormatError(f"{path} is not a search index")
+    version, length = (int.from_bytes(data[at : at + 2], "little") for at in (len(_MAGIC), len(_MAGIC) + 2))
+    if version != _VERSION:
+        raise FormatError(
+            f"{path} is a search index of version {version}; this kifu reads version {_VERSION}; run kifu index again"
+        )
+    text = data[_JSON_START : _JSON_START + length]
+    checked = data[len(_MAGIC) : len(_MAGIC) + 4] + text
+    if len(data) < _HEADER_BYTES or blake3(checked).digest() != data[_JSON_START - _DIGEST_BYTES : _JSON_START]:
+        raise FormatError(f"{path} is truncated, or its header is damaged; remove it and run kifu index again")
+    try:
+        return Header.model_validate_json(text)
+    except ValidationError as error:
+        raise FormatError(f"{path} has an invalid header: {error.errors()[0]['msg']}") from None

@@ -1,0 +1,351 @@
+"""Search the games of a catalogue: patterns, positions and their continuations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
+from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
+from kifu.errors import GameError, RecipeError
+from kifu.execution.executor import ThreadExecutor
+from kifu.progress import ProgressFactory, silent
+from kifu.records.games import MoveArrays
+from kifu.report import Report
+from kifu.search import select
+from kifu.search.board_hits import find_board, late_rows, pattern_position
+from kifu.search.continuations import Occurrences, add_occurrences, distinct_years, new_tally, tabulate
+from kifu.search.explore import Exploration, NextMoves
+from kifu.search.hits import HitCollector, Hits, board_colours, hit_occurrences, hit_table, sort_hits
+from kifu.search.index import index_path, open_index
+from kifu.search.info import INFO_COLUMNS, UNKNOWN_YEAR, GameInfo, game_info
+from kifu.search.match import MatchArrays, match_games
+from kifu.search.pattern import Pattern
+from kifu.search.position import GamePly, Position, game_position
+from kifu.search.store import GameBatch, GameStore, RowGroup, take_rows
+
+Rows = npt.NDArray[np.bool_]
+"""[rows] bool: rows of the catalogue."""
+
+_MAX_SUMMARIES = 1000
+"""Number of games that `Searcher.games` describes at most."""
+
+_SUMMARY_COLUMNS = (
+    "black",
+    "black_rank",
+    "white",
+    "white_rank",
+    "date_text",
+    "year",
+    "event",
+    "result_text",
+    "n_moves",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GameSummary(Report):
+    """A short description of a game; fields are None if they are not recorded.
+
+    Attributes:
+        row: The row in the catalogue.
+        black: Black's name.
+        black_rank: Black's rank, as written.
+        white: White's name.
+        white_rank: White's rank.
+        date: The date, as written.
+        year: The year.
+        event: The event.
+        result: The result, as written.
+        moves: Number of moves.
+    """
+
+    row: int
+    black: str | None
+    black_rank: str | None
+    white: str | None
+    white_rank: str | None
+    date: str | None
+    year: int | None
+    event: str | None
+    result: str | None
+    moves: int
+
+
+class _Found(NamedTuple):
+    """The occurrences in a batch of games.
+
+    Attributes:
+        occurrences: Their rows count from row `first` on.
+        info: The games of the batch.
+        first: The row of the first game in the catalogue.
+        table: In the columns of HITS; None for positions.
+    """
+
+    occurrences: Occurrences
+    info: GameInfo
+    first: int
+    table: pa.RecordBatch | None = None
+
+
+class Searcher:
+    """Searches a catalogue, with the indices of its files where there are any.
+
+    Decoded games stay in memory, up to 200 MB, for later searches. Dropped games are never searched.
+
+    Attributes:
+        catalogue: The catalogue.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], use_index: bool = True) -> None:
+        """Open a catalogue and the indices of its files.
+
+        Args:
+            path: The catalogue.
+            use_index: Use the indices. The results are the same without them, but searches take longer.
+
+        Raises:
+            FormatError: If it is not a catalogue, or an index is damaged, of another version or of another file.
+        """
+        self.catalogue = open_catalogue(path)
+        files = list(self.catalogue.partitions)
+        self._indices = [open_index(file) if use_index and index_path(file).exists() else None for file in files]
+        self._starts = np.append(0, np.cumsum([*self.catalogue.partitions.values()])).tolist()
+        self._store = GameStore(self.catalogue, self._indices)
+
+    def select(self, where: str | None = None, player: str | None = None, colour: str | None = None) -> Rows | None:
+        """Choose games to search, see `kifu.search.select.select`."""
+        return select.select(self.catalogue, where, player, colour)
+
+    def similar_players(self, player: str) -> list[str]:
+        """Return names of players that resemble an unknown one, see `kifu.search.select.similar_players`."""
+        return select.similar_players(self.catalogue, player)
+
+    def find(
+        self, pattern: Pattern, games: Rows | None = None, *, jobs: int = 1, progress: ProgressFactory = silent
+    ) -> Hits:
+        """Find a pattern.
+
+        Args:
+            pattern: The pattern.
+            games: [rows] bool, the games to search, as from `select`; all by default.
+            jobs: Number of threads.
+            progress: Reports the number of games.
+
+        Raises:
+            RecipeError: If `games` has another length, or `jobs` is below 1.
+            FormatError: If a file is damaged.
+            OutputError: If there are more than 64 MB of hits, and the temporary directory is full.
+        """
+        rows, indexed = self._find_indexed(pattern, self._checked(games))
+        found = self._search(lambda batch, chosen: _find_pattern(batch, pattern, chosen), rows, jobs, progress)
+        tally = new_tally(pattern.width * pattern.height, self._years)
+        with_hits = 0
+        with HitCollector() as hits:
+            for each in chain(indexed, found):
+                add_occurrences(tally, each.occurrences, each.info, each.first)
+                with_hits += int(np.count_nonzero(np.diff(each.occurrences.row, prepend=-1)))
+                hits.add(each.table)
+            table = sort_hits(hits.table()) if indexed else hits.table()
+        return Hits(pattern, self.catalogue.path, table, with_hits, tally)
+
+    def _find_indexed(self, pattern: Pattern, rows: Rows | None) -> tuple[Rows | None, list[_Found]]:
+        """Find a pattern of the whole board in the indices.
+
+        Args:
+            pattern: Any pattern.
+            rows: The games to search; None for all.
+
+        Returns:
+            The games that are still to be searched, and what was found in others.
+        """
+        position = pattern_position(pattern)
+        found: list[_Found] = []
+        if position is None:
+            return rows, found
+        remaining = np.ones(self.catalogue.rows, np.bool_) if rows is None else rows.copy()
+        for part, index in enumerate(self._indices):
+            if index is not None:
+                first, stop = self._starts[part : part + 2]
+                hits, colours, unsure = find_board(index, pattern, position)
+                if rows is not None:
+                    chosen = rows[first:stop][hits.game]
+                    hits, colours = MatchArrays._make(column[chosen] for column in hits), colours[chosen]
+                remaining[first:stop] &= unsure
+                occurrences = hit_occurrences(hits, colours, pattern)
+                found.append(_Found(occurrences, index.info(), first, hit_table(hits, first)))
+        return remaining, found
+
+    def explore(
+        self,
+        position: Position | GamePly,
+        games: Rows | None = None,
+        *,
+        jobs: int = 1,
+        progress: ProgressFactory = silent,
+    ) -> Exploration:
+        """Count the continuations of a position of the whole board, in any orientation.
+
+        With an index, this takes milliseconds for positions within the indexed plies. Others are searched like
+        patterns, but only in games that may have so few stones at a later ply.
+
+        Args:
+            position: The position, or a ply of a game of the catalogue.
+            games: [rows] bool, the games to search, as from `select`; all by default.
+            jobs: Number of threads.
+            progress: Reports the number of games.
+
+        Raises:
+            RecipeError: If there is no such game, `games` has another length, or `jobs` is below 1.
+            FormatError: If a file is damaged.
+        """
+        if isinstance(position, GamePly):
+            position = self.position(*position)
+        rows, moves = self._checked(games), NextMoves(position)
+        tally = new_tally(position.width * position.height, self._years)
+        remaining, with_position = np.ones(self.catalogue.rows, np.bool_) if rows is None else rows.copy(), 0
+        for part, index in enumerate(self._indices):
+            if index is not None:
+                view = remaining[self._starts[part] : self._starts[part + 1]]
+                with_position += moves.add_entries(tally, index, view, self._starts[part])
+                view &= late_rows(index, position)
+        pattern = position.to_pattern(both_colours=False)
+        for each in self._search(
+            lambda batch, chosen: _find_position(batch, pattern, moves, chosen), remaining, jobs, progress
+        ):
+            add_occurrences(tally, each.occurrences, each.info, each.first)
+            with_position += len(each.occurrences.row)
+        continuations = tabulate(tally, position.width, tenuki=False)
+        return Exploration(position, self.catalogue.path, with_position, continuations, tally)
+
+    def position(self, row: int, ply: int) -> Position:
+        """Return a position of a game.
+
+        Args:
+            row: The row in the catalogue, from 0.
+            ply: The number of moves before the position.
+
+        Raises:
+            RecipeError: If there is no such game or position.
+            FormatError: If the file is damaged.
+        """
+        try:
+            return game_position(self.moves(row), 0, ply)
+        except GameError as error:
+            raise RecipeError(f"row {row}: {error}") from None
+
+    def moves(self, row: int) -> MoveArrays:
+        """Return the moves of a game, as arrays of one game.
+
+        Args:
+            row: The row in the catalogue, from 0.
+
+        Raises:
+            RecipeError: If there is no such game.
+            FormatError: If the file is damaged.
+        """
+        (batch,) = self._read_rows(np.array([row]), PLAYED_COLUMNS)
+        return move_arrays(batch)
+
+    def games(self, rows: Sequence[int]) -> list[GameSummary]:
+        """Describe some games, at most 1,000.
+
+        Args:
+            rows: Rows in the catalogue, in any order.
+
+        Raises:
+            RecipeError: If there are more, or there is no such row.
+            FormatError: If a file is damaged.
+        """
+        if len(rows) > _MAX_SUMMARIES:
+            raise RecipeError(f"at most {_MAX_SUMMARIES:,} games can be described, got {len(rows):,}")
+        distinct = np.unique(np.array(rows, np.int64))
+        batches = self._read_rows(distinct, _SUMMARY_COLUMNS)
+        values = [value for batch in batches for value in batch.to_pylist()]
+        by_row = {row: _summary(row, value) for row, value in zip(distinct.tolist(), values)}
+        return [by_row[row] for row in rows]
+
+    @cached_property
+    def _years(self) -> npt.NDArray[np.int16]:
+        """The years of all games, ascending."""
+        parts = [np.array([UNKNOWN_YEAR], np.int16)]
+        for part, (path, rows) in enumerate(self.catalogue.partitions.items()):
+            index = self._indices[part]
+            if index is not None:
+                parts.append(distinct_years(index.info().year))
+            else:
+                for batch in read_shard(RowShard(str(path), 0, rows), INFO_COLUMNS):
+                    parts.append(distinct_years(game_info(batch).year))
+        return np.unique(np.concatenate(parts))
+
+    def _checked(self, games: Rows | None) -> Rows | None:
+        if games is not None and (games.dtype != np.bool_ or games.shape != (self.catalogue.rows,)):
+            raise RecipeError(f"games must be bool ({self.catalogue.rows},), got {games.dtype} {games.shape}")
+        return games
+
+    def _search(
+        self,
+        function: Callable[[GameBatch, npt.NDArray[np.bool_] | None], _Found],
+        rows: Rows | None,
+        jobs: int,
+        progress: ProgressFactory,
+    ) -> Iterator[_Found]:
+        """Yield function(batch, chosen games) for all batches with chosen games, in order."""
+
+        def search(group: RowGroup) -> list[_Found]:
+            found = []
+            for batch in self._store.batches(group):
+                chosen = batch.kept if rows is None else batch.kept & rows[batch.first :][: len(batch.kept)]
+                if chosen.any():
+                    found.append(function(batch, None if chosen.all() else chosen))
+            return found
+
+        groups = [group for group in self._store.groups if rows is None or rows[group.start : group.stop].any()]
+        if not groups:
+            return  # without a report of progress
+        total = sum(group.shard.rows for group in groups)
+        with ThreadExecutor(jobs) as executor, progress("searching", total, "games") as bar:
+            for group, found in zip(groups, executor.map(search, groups)):
+                yield from found
+                bar.advance(group.shard.rows)
+
+    def _read_rows(self, rows: npt.NDArray[np.int64], columns: Sequence[str]) -> list[pa.RecordBatch]:
+        """Return rows of the catalogue, which ascend; row groups without any are not read."""
+        if len(rows) and not 0 <= rows[0] <= rows[-1] < self.catalogue.rows:
+            bad = rows[0] if rows[0] < 0 else rows[-1]
+            raise RecipeError(f"the catalogue has rows 0 to {self.catalogue.rows - 1:,}, got {bad}")
+        return list(take_rows(self._store.groups, rows, columns))
+
+
+def _find_pattern(batch: GameBatch, pattern: Pattern, chosen: Rows | None) -> _Found:
+    hits = match_games(batch.games, batch.traces, pattern, chosen)
+    occurrences = hit_occurrences(hits, board_colours(hits, batch.games), pattern)
+    return _Found(occurrences, batch.info, batch.first, hit_table(hits, batch.first))
+
+
+def _find_position(batch: GameBatch, pattern: Pattern, moves: NextMoves, chosen: Rows | None) -> _Found:
+    hits = match_games(batch.games, batch.traces, pattern, chosen)
+    return _Found(moves.of_hits(hits, batch.games, batch.traces), batch.info, batch.first)
+
+
+def _summary(row: int, values: dict[str, Any]) -> GameSummary:
+    return GameSummary(
+        row=row,
+        black=values["black"],
+        black_rank=values["black_rank"],
+        white=values["white"],
+        white_rank=values["white_rank"],
+        date=values["date_text"],
+        year=values["year"],
+        event=values["event"],
+        result=values["result_text"],
+        moves=values["n_moves"],
+    )

@@ -1,0 +1,175 @@
+"""The games of a catalogue as searches need them: decoded once and kept in memory, or streamed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.corpus.catalogue import Catalogue, RowShard, read_shard
+from kifu.corpus.parquet import group_rows, open_file
+from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
+from kifu.errors import FormatError
+from kifu.records.games import MoveArrays
+from kifu.search.index import SearchIndex
+from kifu.search.info import INFO_COLUMNS, GameInfo, game_info
+from kifu.search.traces import Traces, trace_games
+
+MAX_CACHED = 200 << 20
+"""Bytes of games that are kept in memory."""
+
+_BATCH = 8192
+"""Games that are searched at a time."""
+
+
+class GameBatch(NamedTuple):
+    """Consecutive games of a catalogue.
+
+    Attributes:
+        first: The row of the first game in the catalogue.
+        games: G games.
+        kept: [G] bool, False for dropped games, which are not searched.
+        traces: Their traces.
+        info: Their results, ratings and years.
+    """
+
+    first: int
+    games: MoveArrays
+    kept: npt.NDArray[np.bool_]
+    traces: Traces
+    info: GameInfo
+
+
+class RowGroup(NamedTuple):
+    """A row group of a catalogue.
+
+    Attributes:
+        part: The number of the Parquet file.
+        shard: The rows in this file.
+        start: The first row in the catalogue.
+    """
+
+    part: int
+    shard: RowShard
+    start: int
+
+    @property
+    def stop(self) -> int:
+        """The row in the catalogue after the last one."""
+        return self.start + self.shard.rows
+
+
+def row_groups(catalogue: Catalogue) -> list[RowGroup]:
+    """Return the row groups of all files of a catalogue, in order.
+
+    Raises:
+        FormatError: If a file is not a catalogue, or has changed.
+    """
+    groups, start = [], 0
+    for part, (path, rows) in enumerate(catalogue.partitions.items()):
+        first = 0
+        for count in group_rows(open_file(path)):
+            groups.append(RowGroup(part, RowShard(str(path), first, count), start + first))
+            first += count
+        if first != rows:
+            raise FormatError(f"{path} has changed: it has {first:,} rows, not {rows:,}")
+        start += rows
+    return groups
+
+
+def take_rows(
+    groups: Sequence[RowGroup], rows: npt.NDArray[np.int64], columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield some rows of a catalogue; row groups without any are not read.
+
+    Args:
+        groups: Its row groups.
+        rows: [R] int64, ascending.
+        columns: The wanted columns, see `Catalogue.batches`.
+
+    Raises:
+        FormatError: If a file is damaged.
+    """
+    for group in groups:
+        start, wanted = group.start, rows[slice(*np.searchsorted(rows, [group.start, group.stop]))]
+        for batch in read_shard(group.shard, columns) if len(wanted) else ():
+            chosen = np.zeros(len(batch), np.bool_)
+            chosen[wanted[slice(*np.searchsorted(wanted, [start, start + len(batch)]))] - start] = True
+            start += len(batch)
+            if chosen.any():
+                yield batch.filter(pa.array(chosen))
+
+
+class GameStore:
+    """The games of a catalogue by row group. Methods may be called from any thread.
+
+    The first row groups that are read stay in memory, up to MAX_CACHED bytes; others are decoded whenever they are
+    read.
+
+    Attributes:
+        groups: The row groups of all files, in order.
+    """
+
+    def __init__(self, catalogue: Catalogue, indices: Sequence[SearchIndex | None]) -> None:
+        """List the row groups.
+
+        Args:
+            catalogue: The catalogue.
+            indices: The index of each Parquet file, or None.
+
+        Raises:
+            FormatError: If a file is not a catalogue, or has changed.
+        """
+        self.groups = row_groups(catalogue)
+        self._indices = indices
+        self._cached: dict[RowGroup, list[GameBatch]] = {}
+        self._free = MAX_CACHED
+        self._lock = threading.Lock()
+
+    def batches(self, group: RowGroup) -> Iterator[GameBatch]:
+        """Yield the games of a row group, at most 8,192 at a time.
+
+        Raises:
+            FormatError: If the file is damaged.
+        """
+        if (cached := self._cached.get(group)) is not None:
+            yield from cached
+            return
+        read: list[GameBatch] | None = []
+        for batch in _read_group(group, self._indices[group.part]):
+            yield batch
+            if read is not None:
+                read = [*read, batch] if self._reserve(_nbytes(batch)) else None
+        if read is not None:
+            self._cached[group] = read
+
+    def _reserve(self, size: int) -> bool:
+        """Return True if so many bytes may be kept; a group that is read twice at the same time counts twice."""
+        with self._lock:
+            self._free -= size
+            return self._free >= 0
+
+
+def _read_group(group: RowGroup, index: SearchIndex | None) -> Iterator[GameBatch]:
+    columns = [*PLAYED_COLUMNS, "drop", *(INFO_COLUMNS if index is None else ())]
+    first = group.shard.first
+    for batch in read_shard(group.shard, columns, _BATCH):
+        games = move_arrays(batch)
+        kept = batch.column("drop").is_null().to_numpy(zero_copy_only=False)
+        traces = trace_games(games, kept) if index is None else index.traces(games, first)
+        info = game_info(batch) if index is None else index.info(first, first + len(batch))
+        yield GameBatch(group.start + first - group.shard.first, games, kept, traces, info)
+        first += len(batch)
+
+
+def _nbytes(batch: GameBatch) -> int:
+    """Return the bytes that a batch keeps in memory; all of its captures count, even if they are mapped."""
+    arrays = [getattr(batch.games, field.name) for field in fields(batch.games)]
+    captures = batch.traces.capture_offset[-1] - batch.traces.capture_offset[0]
+    others = (batch.kept, batch.traces.occupied, *batch.info)
+    return int(sum(array.nbytes for array in (*arrays, *others)) + 2 * captures)

@@ -161,8 +161,10 @@ def test_a_command_resumes_on_another_cluster(name, sources, tmp_path):
         done = finish(command)
         assert time.monotonic() - killed < NOTICED
     *others, ours = done.err
-    assert done.code == 2, done.err
-    assert lost(cluster.address, ours, "kifu"), done.err
+    # On a busy machine Ray 2.60 at times ends the process before kifu has noticed; then the work resumes all the same.
+    if not (done.code == 1 and ours.endswith("The program will terminate.")):
+        assert done.code == 2, "\n".join(done.err)
+        assert lost(cluster.address, ours, "kifu"), "\n".join(done.err)
     assert all(re.match(r"[\w ]+ \.\.\.$|\[[-\d]+ [:,\d]+ E \d+ \d+\] ", line) for line in others), done.err
     left = made(out)
     assert all(".work/" in path for path in left)

@@ -192,8 +192,21 @@ def _violations(
     if not rules.programs:
         yield DropReason.PROGRAM, _mask(batch["black_program"]) | _mask(batch["white_program"])
     if rules.min_seconds is not None:
-        times = zip(*(batch[name].to_pylist() for name in ("main_minutes", *OVERTIME_COLUMNS)))
-        yield DropReason.BLITZ, np.array([_thinking_seconds(*each) for each in times], float) < rules.min_seconds
+        yield DropReason.BLITZ, thinking_times(batch) < rules.min_seconds
+
+
+def thinking_times(batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
+    """Return [G] each player's thinking time in seconds (`kifu.records.times.thinking_seconds`), NaN if unknown.
+
+    Args:
+        batch: Rows of the catalogue with TIME_COLUMNS.
+    """
+    return np.array(
+        [_thinking_seconds(*each) for each in zip(*(batch[name].to_pylist() for name in TIME_COLUMNS))], float
+    )
+
+
+TIME_COLUMNS = ("main_minutes", *OVERTIME_COLUMNS)
 
 
 @lru_cache(1 << 16)

@@ -13,6 +13,14 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import evaluations_array, map_distinct, move_seconds_array, to_numpy
 from kifu.datasets.examples import LabelSpec
+from kifu.datasets.global_inputs import (
+    CONDITION_COLUMNS,
+    Conditions,
+    InputPositions,
+    check_inputs,
+    encode_inputs,
+    input_size,
+)
 from kifu.errors import RecipeError
 from kifu.go.replay import (
     GamesLike,
@@ -40,6 +48,8 @@ NO_MOVE = -1
 MAX_NEXT = 50
 """Maximum k of the label next<k>."""
 
+INPUTS_PREFIX = "inputs:"
+
 ENCODED_LABELS = ("move", "globals")
 """Labels that encoders write together with the planes."""
 
@@ -51,7 +61,20 @@ _COLUMNS = {
 
 def label_columns(labels: Iterable[LabelSpec]) -> tuple[str, ...]:
     """Return the columns of the catalogue that some labels need, besides the games themselves."""
-    return tuple(chain.from_iterable(_COLUMNS.get(label.name, ()) for label in labels))
+    return tuple(chain.from_iterable(_columns_of(label.name) for label in labels))
+
+
+def _columns_of(name: str) -> tuple[str, ...]:
+    return CONDITION_COLUMNS if name.startswith(INPUTS_PREFIX) else _COLUMNS.get(name, ())
+
+
+def inputs_label(names: Sequence[str]) -> str:
+    """Return the label that holds some global inputs (`kifu.datasets.global_inputs.INPUTS`)."""
+    return INPUTS_PREFIX + "+".join(names)
+
+
+def _inputs_of(label: str) -> list[str]:
+    return label.removeprefix(INPUTS_PREFIX).split("+")
 
 
 class LabelPositions(NamedTuple):
@@ -220,6 +243,7 @@ LABELS = {
     "seconds": "seconds that the mover used for the next move; NaN unknown",
     "evaluation": "of a search before the next move: the mover's share of wins, share of losses and lead in points, "
     "and the number of visits; NaN unknown",
+    f"{INPUTS_PREFIX}<a>+<b>": "global inputs of networks, such as colour+komi+ranks, in this order",
     "globals": f"what KataGo's nets are given beside the planes of {KATAGO22.name}, see its card",
     "ply": "how many moves, passes too, come before the position",
 }
@@ -232,6 +256,10 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         if 2 <= int(name[4:]) <= MAX_NEXT and name[4:] == str(int(name[4:])):
             return LabelSpec(name, "int16", (int(name[4:]),), LABELS["next<k>"])
         raise RecipeError(f"label next<k> requires k from 2 to {MAX_NEXT}, got {name!r}")
+    if name.startswith(INPUTS_PREFIX):
+        inputs = _inputs_of(name)
+        check_inputs(inputs)
+        return LabelSpec(name, "float32", (input_size(inputs),), LABELS[f"{INPUTS_PREFIX}<a>+<b>"])
     labels = (
         LabelSpec("move", "int16", (), LABELS["move"]),
         LabelSpec("to_play", "int8", (), LABELS["to_play"]),
@@ -251,8 +279,11 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
 
 def label_values(specs: Sequence[LabelSpec], at: LabelPositions) -> dict[str, npt.NDArray[Any]]:
     """Return the labels of some positions by name, [B, ...], except those in ENCODED_LABELS."""
-    return {
-        spec.name: _COMPUTE["next" if spec.name.startswith("next") else spec.name](at, spec.shape)
-        for spec in specs
-        if spec.name not in ENCODED_LABELS
-    }
+    return {spec.name: _values(spec, at) for spec in specs if spec.name not in ENCODED_LABELS}
+
+
+def _values(spec: LabelSpec, at: LabelPositions) -> npt.NDArray[Any]:
+    if spec.name.startswith(INPUTS_PREFIX):
+        positions = InputPositions(Conditions.from_rows(at.batch), at.game, at.white_to_play)
+        return encode_inputs(_inputs_of(spec.name), positions)
+    return _COMPUTE["next" if spec.name.startswith("next") else spec.name](at, spec.shape)

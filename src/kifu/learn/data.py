@@ -19,6 +19,7 @@ from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import split_keys
 from kifu.datasets.epoch_plan import LoaderConfig, Output
+from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
 from kifu.datasets.mmap_games import read_games, select_rows
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
@@ -43,17 +44,17 @@ class TrainingBatch(NamedTuple):
     Attributes:
         planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
         move: [B] int64, the move played.
-        to_play: [B] int8, BLACK or WHITE, the player of the move.
         result: [B] int8, if the network has a value head.
         ownership: [B, N] int8, if the network has an ownership head.
+        globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
     """
 
     planes: Tensor
     move: Tensor
-    to_play: Tensor
     result: Tensor | None = None
     ownership: Tensor | None = None
+    globals: Tensor | None = None
     next_position: tuple[int, int] = (0, 0)
 
 
@@ -148,7 +149,7 @@ def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
 
 
 def _example_spec(recipe: TrainingRecipe) -> ExampleSpec:
-    return ExampleSpec(recipe.planes, recipe.size, labels=(*recipe.labels, "to_play"), filter=recipe.positions)
+    return ExampleSpec(recipe.planes, recipe.size, labels=recipe.labels, filter=recipe.positions)
 
 
 def _make_source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
@@ -305,7 +306,7 @@ class TrainingData:
     def _make_batch(self, values: dict[str, Tensor], next_position: tuple[int, int]) -> TrainingBatch:
         if self._on_gpu:  # pinned memory is copied to the device asynchronously
             values = {name: value.pin_memory() for name, value in values.items()}
+        inputs = values.get(inputs_label(self.recipe.inputs))
         return TrainingBatch(
-            values["planes"], values["move"], values["to_play"], values.get("result"), values.get("ownership"),
-            next_position,
-        )  # fmt: skip
+            values["planes"], values["move"], values.get("result"), values.get("ownership"), inputs, next_position
+        )

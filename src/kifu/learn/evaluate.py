@@ -15,16 +15,18 @@ import pyarrow as pa
 
 from kifu.config import parse_board
 from kifu.corpus.schema import game_arrays, to_numpy
+from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
+from kifu.learn.batch_evaluator import Precision
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS
 from kifu.learn.examples import NAME_COLUMNS, Example, select_examples
 from kifu.learn.net import AnyNet, Net, NetMetadata, as_net
 from kifu.learn.positions import EvalPositions
-from kifu.learn.predict import Precision
+from kifu.learn.predict import Predictor
 from kifu.learn.score_moves import score_moves
 from kifu.learn.scores import (
     Calibration,
@@ -43,7 +45,7 @@ from kifu.registry import check_choice
 
 OnOverlap = Literal["refuse", "drop", "keep"]
 
-_COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, "canonical")
+_COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, *CONDITION_COLUMNS, "canonical")
 
 _DIGITS = 6
 """Decimal places of numbers in JSON."""
@@ -273,11 +275,9 @@ def evaluate(
     position_filter = PositionFilter(passes=options.passes, per_game=options.per_game)
     source = CatalogueSource(rows, ExampleSpec(metadata.planes, board, labels=("move",), filter=position_filter))
     positions = _select_positions(source, rows, options, board)
-    with progress("evaluating", len(positions), "positions") as bar:
-        scores = score_moves(
-            nets, positions, legal=options.legal, symmetries=options.symmetries, precision=options.precision,
-            jobs=count_jobs(jobs), bar=bar,
-        )  # fmt: skip
+    predictors = [Predictor(net, symmetries=options.symmetries, precision=options.precision) for net in nets]
+    with progress("evaluating", len(positions) * len(nets), "positions") as bar:
+        scores = score_moves(predictors, positions, legal=options.legal, jobs=count_jobs(jobs), bar=bar)
     game, seed = np.unique(positions.game, return_inverse=True)[1], options.seed
     by = _break_down(positions, scores, game, seed)
     results = [
@@ -376,4 +376,4 @@ def _select_positions(
         move_index, game = move_index[chosen], game[chosen]
     if not len(move_index):
         raise SourceError(f"the games have no positions to evaluate: {_games(len(rows))} of passes only")
-    return EvalPositions(rows, game_arrays(rows), *board, move_index, game)
+    return EvalPositions(rows, game_arrays(rows), *board, move_index, game, Conditions.from_rows(rows))

@@ -21,7 +21,6 @@ from kifu.atomic_io import write_file
 from kifu.errors import OutputError, first_line, missing_extras, printable
 from kifu.learn.net import Net
 from kifu.learn.nets import Network, NetworkOutput
-from kifu.point import BLACK
 from kifu.progress import format_bytes
 from kifu.report import Report
 
@@ -62,16 +61,16 @@ class _ExportModule(nn.Module):  # type: ignore[misc]  # torch may not be instal
         super().__init__()
         self.network = network
 
-    def forward(self, planes: Tensor, to_play: Tensor | None = None) -> tuple[Tensor, ...]:
-        return tuple(each for each in self.network(planes, to_play) if each is not None)
+    def forward(self, planes: Tensor, globals: Tensor | None = None) -> tuple[Tensor, ...]:
+        return tuple(each for each in self.network(planes, globals) if each is not None)
 
 
 def export_onnx(net: Net, path: Path) -> ExportReport:
     """Write a net as ONNX and verify with onnxruntime that its outputs equal the original's.
 
     The input "planes" is [B, C, H, W] float32, the net's plane set including its rim; any B, and any H and W if the net
-    supports all board sizes. A net with an output for each colour (`Network.by_colour`) has a second input "to_play",
-    [B] int64 of BLACK and WHITE. The outputs are "policy", [B, moves] float32 logits, and if the net has these heads
+    supports all board sizes. A net with global inputs has a second input "globals", [B, G] float32, whose names the
+    metadata list. The outputs are "policy", [B, moves] float32 logits, and if the net has these heads
     "value" and "ownership" as in `kifu.learn.nets.NetworkOutput`. The metadata describe the planes, see
     docs/prediction.md.
 
@@ -152,6 +151,7 @@ def _metadata(net: Net) -> dict[str, str]:
         "any_board": json.dumps(net.module.any_size),
         "rim": str(net.encoder.plane_set.padding),
         "passes": json.dumps(about.passes),
+        "inputs": json.dumps(about.inputs),
     }
 
 
@@ -163,7 +163,11 @@ def _random_inputs(net: Net, batch: int, extra: int) -> dict[str, Tensor]:
     planes, height, width = net.encoder.shape
     bits = np.random.default_rng(batch).random((batch, planes, height + extra, width + 2 * extra)) < 0.3
     inputs = {"planes": torch.from_numpy(bits.astype(np.float32))}
-    return inputs | ({"to_play": torch.arange(batch) % 2 + BLACK} if net.module.by_colour else {})
+    if net.about.inputs:
+        inputs["globals"] = torch.randn(
+            batch, net.module.config.global_size, generator=torch.Generator().manual_seed(batch)
+        )
+    return inputs
 
 
 def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:

@@ -12,6 +12,7 @@ from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
 from kifu.learn.data import TrainingBatch
 from kifu.learn.nets import Network, NetworkOutput, make_net
+from kifu.learn.nets.base import drop_inputs
 from kifu.learn.nets.registry import initialize
 from kifu.recipes.training import TrainingRecipe
 
@@ -41,6 +42,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.network = network
         self._head_weights = dict(recipe.heads)
+        self._inputs, self._input_dropout = recipe.inputs, recipe.input_dropout
         self._bfloat16 = recipe.precision == "bfloat16"
 
     def forward(self, batch: TrainingBatch) -> BatchLoss:
@@ -48,9 +50,11 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
 
         Autocast is entered here, because Fabric's mixed precision would first convert bfloat16 planes to float32.
         """
-        planes = self.prepare(batch.planes)
+        planes, globals_ = self.prepare(batch.planes), batch.globals
+        if globals_ is not None and self.training:
+            globals_ = drop_inputs(globals_, self._inputs, self._input_dropout)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=self._bfloat16):
-            output: NetworkOutput = self.network(planes, batch.to_play)
+            output: NetworkOutput = self.network(planes, globals_)
         policy = output.policy.float()
         loss = functional.cross_entropy(policy, batch.move)
         rank = _ranks(policy.detach(), batch.move)
@@ -88,7 +92,7 @@ def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
         torch.manual_seed(recipe.seed)
         network = make_net(
             recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding, passes=recipe.positions.passes,
-            heads=tuple(recipe.heads),
+            heads=tuple(recipe.heads), inputs=recipe.inputs,
         )  # fmt: skip
         initialize(network, recipe.init)
     return PolicyModule(network.to(memory_format=torch.channels_last), recipe)

@@ -61,6 +61,8 @@ class NetMetadata(BaseModel):
     """True if it predicts passes."""
     heads: Annotated[tuple[Heads, ...], Field(strict=False)] = ()
     """Outputs besides the policy."""
+    inputs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Global inputs (`kifu.datasets.global_inputs.INPUTS`)."""
     recipe: dict[str, Any] = {}
     """Complete recipe of its training."""
     trained: dict[str, Any] = {}
@@ -75,7 +77,7 @@ class Net:
     """A net that is ready for inference.
 
     Attributes:
-        module: The network in evaluation mode; maps planes [B, C, H, W] float to a `kifu.learn.nets.NetworkOutput`.
+        module: The network in evaluation mode, see `kifu.learn.nets.Network.forward`.
         about: Its metadata.
         games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on or validated with.
         name: Display name: the file's name without its suffix, or the directory's.
@@ -188,6 +190,7 @@ def describe_net(path: Path) -> str:
     lines = [f"{file}: kifu-net@{about.version}, {about.net} on {about.planes}, {boards}"]
     passes = "with passes" if about.passes else "without passes"
     lines += [f"  outputs     {', '.join([f'policy {passes}', *about.heads])}"]
+    lines += [f"  inputs      {', '.join(about.inputs)}"] if about.inputs else []
     lines += [f"  parameters  {sum(value.numel() for value in net.module.parameters()):,}"]
     recipe = about.recipe.get("name")
     lines += [f"  recipe      {recipe[:80] if isinstance(recipe, str) else 'unknown'}, by kifu {about.kifu}"]
@@ -246,7 +249,7 @@ def _make_network(about: NetMetadata) -> Network:
     encoder = find_encoder(about.planes, about.width, about.height)
     return make_net(
         about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.padding, passes=about.passes,
-        heads=about.heads,
+        heads=about.heads, inputs=about.inputs,
     )  # fmt: skip
 
 

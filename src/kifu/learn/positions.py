@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.datasets.global_inputs import Conditions, InputPositions
 from kifu.errors import GameError
 from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
@@ -74,7 +75,7 @@ class PredictPositions:
         game: [B] int64, index of the game of each position.
         ply: [B] int64, number of moves before each position; less than the number of the game's moves, because the
             colour of the next move defines the side to move.
-        rating: [G, 2] float32, ratings of Black and White (`kifu.Rank.rating`), 0 if unknown.
+        conditions: Komi, ranks and other conditions of the G games.
 
     Raises:
         GameError: Board sizes differ, or a ply is out of range.
@@ -83,7 +84,7 @@ class PredictPositions:
     games: GamesLike
     game: Indices
     ply: Indices
-    rating: npt.NDArray[np.float32]
+    conditions: Conditions
 
     def __post_init__(self) -> None:
         sizes = np.unique(np.stack([self.games.width, self.games.height], 1)[self.game], axis=0)
@@ -102,9 +103,23 @@ class PredictPositions:
         """[B] uint8, BLACK or WHITE."""
         return _colours(self.games.moves[self.games.move_offset[self.game] + self.ply])
 
+    @property
+    def input_positions(self) -> InputPositions:
+        """The same positions, for `kifu.datasets.global_inputs.encode_inputs`."""
+        return InputPositions(self.conditions, self.game, self.to_play == WHITE)
+
+    def with_ranks(self, mover: float | None, opponent: float | None) -> PredictPositions:
+        """Return the positions with other ratings of the side to move and of its opponent; None keeps them.
+
+        Each game must have one position.
+        """
+        white = np.zeros(len(self.games.width), np.bool_)
+        white[self.game] = self.to_play == WHITE
+        return replace(self, conditions=self.conditions.with_ranks(white, mover, opponent))
+
     def slice(self, start: int, stop: int) -> PredictPositions:
         """Return positions start to stop - 1."""
-        return PredictPositions(self.games, self.game[start:stop], self.ply[start:stop], self.rating)
+        return replace(self, game=self.game[start:stop], ply=self.ply[start:stop])
 
     @classmethod
     def from_games(
@@ -128,13 +143,12 @@ class PredictPositions:
                 raise GameError(f"ply must be 0 to {len(game)}, got {ply}")
         colours = [_side_to_move(game, ply) for game, ply in zip(games, plies)] if to_play is None else to_play
         setups = [(game.setup, game.setup_ply) for game in games]
-        ratings = [[rank.rating if rank else 0 for rank in game.ranks] for game in games]
         return cls._from_sequences(
             [game.moves[:ply] for game, ply in zip(games, plies)],
             [(game.width, game.height) for game in games],
             [(stones[due <= ply], due[due <= ply]) for (stones, due), ply in zip(setups, plies)],
             colours,
-            ratings,
+            Conditions.from_games(games),
         )
 
     @classmethod
@@ -147,6 +161,7 @@ class PredictPositions:
         setup: npt.ArrayLike = (),
         setup_ply: npt.ArrayLike | None = None,
         to_play: Sequence[int] | None = None,
+        conditions: Conditions | None = None,
     ) -> PredictPositions:
         """Return the position after each sequence of moves.
 
@@ -157,6 +172,7 @@ class PredictPositions:
             setup: uint16 array of point | WHITE_BIT, the stones that are set up in each sequence.
             setup_ply: Number of moves before each of them, ascending; by default 0.
             to_play: [B] BLACK or WHITE; by default the opponent of the last move's player, and Black without moves.
+            conditions: Of the B sequences; by default all unknown.
 
         Raises:
             GameError: A side of the board is not within 1 to 25.
@@ -168,12 +184,12 @@ class PredictPositions:
         due = np.zeros(len(stones), np.uint16) if setup_ply is None else np.asarray(setup_ply, np.uint16)
         count = len(words)
         sizes, setups = [(width, height or width)] * count, [(stones, due)] * count
-        return cls._from_sequences(words, sizes, setups, colours, [[0, 0]] * count)
+        return cls._from_sequences(words, sizes, setups, colours, conditions or Conditions.unknown(count))
 
     @classmethod
     def _from_sequences(
         cls, moves: Sequence[Words], sizes: Sequence[tuple[int, int]], setups: Sequence[tuple[Words, Words]],
-        colours: Sequence[int], ratings: Sequence[Sequence[float]],
+        colours: Sequence[int], conditions: Conditions,
     ) -> PredictPositions:  # fmt: skip
         """Make a game for each position that ends with a pass of the side to move, since encoders take a next move."""
         ends = []
@@ -190,7 +206,7 @@ class PredictPositions:
             np.array([np.count_nonzero(due == 0) for _, due in setups], np.uint16),
         )  # fmt: skip
         plies = np.array([len(each) for each in moves], np.int64)
-        return cls(games, np.arange(len(moves)), plies, np.array(ratings, np.float32).reshape(-1, 2))
+        return cls(games, np.arange(len(moves)), plies, conditions)
 
 
 def _concatenate(parts: Sequence[Words]) -> Words:
@@ -229,6 +245,7 @@ class EvalPositions:
         height: Rows of the board.
         move_index: [N] int64, ascending indices into games.moves of the moves to predict.
         game: [N] int64, the game of each position.
+        conditions: Komi, ranks and other conditions of the G games.
     """
 
     rows: pa.RecordBatch
@@ -237,6 +254,7 @@ class EvalPositions:
     height: int
     move_index: Indices
     game: Indices
+    conditions: Conditions
 
     def __len__(self) -> int:
         return len(self.game)
@@ -268,14 +286,15 @@ class EvalPositions:
         """[N] uint8, BLACK or WHITE."""
         return _colours(self.words)
 
+    @property
+    def input_positions(self) -> InputPositions:
+        """The same positions, for `kifu.datasets.global_inputs.encode_inputs`."""
+        return InputPositions(self.conditions, self.game, self.to_play == WHITE)
+
     def slice(self, start: int, stop: int) -> EvalPositions:
         """Return positions start to stop - 1."""
         return replace(self, move_index=self.move_index[start:stop], game=self.game[start:stop])
 
     def select(self, which: Indices) -> PredictPositions:
-        """Return some of the positions, with the players' ratings."""
-        rating = np.zeros((len(self.games), 2), np.float32)
-        for side, name in enumerate(("black_rating", "white_rating")):
-            values = self.rows[name].to_numpy(zero_copy_only=False)
-            rating[:, side] = np.nan_to_num(values.astype(np.float32))
-        return PredictPositions(self.games, self.game[which], self.ply[which], rating)
+        """Return some of the positions."""
+        return PredictPositions(self.games, self.game[which], self.ply[which], self.conditions)

@@ -3,158 +3,37 @@
     predictor = Predictor(open_net("run"))
     moves, probabilities = predictor.top(PredictPositions.from_games([game], [120]), 5)
 
-`BatchEvaluator` maps planes to masked log-probabilities; it is the single implementation of legality, symmetries and
-softmax, used by `Predictor` and by `kifu.learn.score_moves`. A `Predictor` evaluates any positions, in batches or one
-at a time: a batch of one takes little longer than the network itself, with `b6c64` about 6 ms on one core.
+A `Predictor` evaluates any positions, in batches or one at a time: a batch of one takes little longer than the network
+itself, with `b6c64` about 6 ms on one core. `Predictor.stream` evaluates many positions of catalogue games.
+`MovePredictor` is the interface that other sources of move probabilities share with it.
 """
 
 from __future__ import annotations
 
-import copy
-import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from kifu.errors import RecipeError
 from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.learn.net import AnyNet, Net, as_net
-from kifu.learn.nets import NetworkOutput
-from kifu.learn.positions import PredictPositions, Slots, assign_slots, legal_masks
+from kifu.learn.batch_evaluator import BatchEvaluator, BatchOutput, Precision
+from kifu.learn.net import AnyNet, as_net
+from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
+from kifu.learn.stream import stream_outputs
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import Encoder, EncoderScratch
 from kifu.planes.packing import unpack
-from kifu.point import symmetries as symmetry_maps
 
-__all__ = ["BatchEvaluator", "PredictPositions", "Predictions", "Predictor"]
-
-Precision = Literal["float32", "bfloat16"]
+__all__ = ["MovePredictor", "PredictPositions", "Predictions", "Predictor"]
 
 _BATCH_SIZE = 256
 """Maximum number of positions that are encoded and evaluated at once."""
-
-
-class BatchOutput(NamedTuple):
-    """The evaluation of B positions, on the network's device.
-
-    Attributes:
-        log_probs: [B, moves] float32, natural logarithms of the moves' probabilities; -inf for illegal moves, and for
-            all moves of a position without a legal one.
-        value: [B] float32 or None.
-        ownership: [B, points] float32 or None.
-    """
-
-    log_probs: Tensor
-    value: Tensor | None
-    ownership: Tensor | None
-
-
-class _SymmetryMaps(NamedTuple):
-    """Index tables for S symmetries on a device.
-
-    Attributes:
-        sources: [S][frame points] the point of the planes that each point of the transformed planes shows.
-        targets: [S][moves] the place of each move in the transformed policy.
-    """
-
-    sources: list[Tensor]
-    targets: list[Tensor]
-
-
-class BatchEvaluator:
-    """Evaluates batches of planes with a network."""
-
-    def __init__(
-        self,
-        net: Net,
-        *,
-        device: torch.device | None = None,
-        symmetries: bool = False,
-        precision: Precision = "float32",
-    ) -> None:
-        """Prepare a network.
-
-        Args:
-            net: The net; it is not modified.
-            device: Evaluate a copy of the network on this device; None evaluates the network itself where it is.
-            symmetries: Average over the 8 symmetries of the board (4 if it is not square).
-            precision: "bfloat16" is faster for large batches on hardware that supports it, and accurate to two or
-                three digits.
-        """
-        self.net, self.symmetries = net, symmetries
-        self._module, self._memory_format = net.module, torch.contiguous_format
-        if device is not None:
-            self._memory_format = torch.channels_last
-            self._module = copy.deepcopy(net.module).to(device, memory_format=torch.channels_last).eval()
-        self.device = next(self._module.parameters()).device
-        self._bfloat16 = precision == "bfloat16"
-        self._maps: dict[tuple[int, ...], _SymmetryMaps] = {}
-
-    def evaluate(
-        self, planes: Tensor, to_play: Tensor, width: int, height: int, legal: Tensor | None = None
-    ) -> BatchOutput:
-        """Evaluate a batch.
-
-        Args:
-            planes: [B, C, height + 2 rim, width + 2 rim] float32.
-            to_play: [B] integers, BLACK or WHITE.
-            width: Columns of the board.
-            height: Rows of the board.
-            legal: [B, points + 1] bool, restricts the probabilities to these moves; None allows all.
-        """
-        planes, to_play = planes.to(self.device), to_play.to(self.device)
-        frame_height, frame_width = planes.shape[2:]
-        maps = self._symmetry_maps(width, height, frame_width, frame_height)
-        # TensorFloat-32 is switched off, so that figures agree between machines.
-        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False, fp32_precision="ieee")
-        with torch.inference_mode(), exact:
-            if not self.symmetries:
-                return self._evaluate_symmetry(planes, to_play, legal, maps, 0)
-            outputs = [self._evaluate_symmetry(planes, to_play, legal, maps, k) for k in range(len(maps.sources))]
-            log_probs, values, ownerships = zip(*outputs)
-            return BatchOutput(
-                torch.stack(log_probs).logsumexp(0) - math.log(len(outputs)),
-                None if values[0] is None else torch.stack(values).mean(0),
-                None if ownerships[0] is None else torch.stack(ownerships).mean(0),
-            )
-
-    def _evaluate_symmetry(
-        self, planes: Tensor, to_play: Tensor, legal: Tensor | None, maps: _SymmetryMaps, k: int
-    ) -> BatchOutput:
-        """Evaluate the transformed board and transform the result back."""
-        if k:
-            planes = planes.flatten(2)[..., maps.sources[k]].view_as(planes)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16):
-            output: NetworkOutput = self._module(planes.contiguous(memory_format=self._memory_format), to_play)
-        target = maps.targets[k]
-        policy = output.policy.float()
-        moves = policy.shape[1]
-        policy = policy[:, target[:moves]]
-        if legal is None:
-            log_probs = policy.log_softmax(1)
-        else:
-            mask = legal[:, :moves]
-            log_probs = policy.masked_fill(~mask, -torch.inf).log_softmax(1)
-            log_probs = log_probs.masked_fill(~mask, -torch.inf)  # NaN where no move is legal
-        value = None if output.value is None else output.value.float()
-        ownership = None if output.ownership is None else output.ownership.float()[:, target[:-1]]
-        return BatchOutput(log_probs, value, ownership)
-
-    def _symmetry_maps(self, width: int, height: int, frame_width: int, frame_height: int) -> _SymmetryMaps:
-        key = (width, height, frame_width, frame_height)
-        if key not in self._maps:
-            count = (8 if width == height else 4) if self.symmetries else 1
-            frame, board = symmetry_maps(frame_width, frame_height), symmetry_maps(width, height)
-            self._maps[key] = _SymmetryMaps(
-                [torch.from_numpy(np.argsort(frame[k, :-1])).to(self.device) for k in range(count)],
-                [torch.from_numpy(board[k].astype(np.int64)).to(self.device) for k in range(count)],
-            )
-        return self._maps[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,26 +100,95 @@ class Predictions:
         return np.where(self.legal.any(1), moves, -1).astype(np.int16)
 
 
-class Predictor:
-    """Predicts moves with a net. Not thread-safe."""
+class MovePredictor(Protocol):
+    """A source of move probabilities.
 
-    def __init__(self, net: AnyNet | None = None, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:
+    Attributes:
+        name: Display name.
+        description: What it is, such as "b4c64 on alphago48@1".
+        games: [K] uint64, ascending canonical hashes of the games that it was trained on or validated with.
+        passes: True if it predicts passes.
+        has_value: True if evaluations have a value.
+        has_ownership: True if evaluations have ownership.
+    """
+
+    name: str
+    description: str
+    games: npt.NDArray[np.uint64]
+    passes: bool
+    has_value: bool
+    has_ownership: bool
+
+    def check_board(self, width: int, height: int) -> None:
+        """Raise RecipeError or GameError for a board size that it does not support."""
+        ...
+
+    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
+        """Evaluate positions, see `Predictor.predict`."""
+        ...
+
+    def stream(
+        self, positions: EvalPositions, *, legal: bool, jobs: int
+    ) -> AbstractContextManager[Iterator[BatchOutput]]:
+        """Evaluate many positions of catalogue games, see `Predictor.stream`."""
+        ...
+
+
+class Predictor:
+    """Predicts moves with a net. Not thread-safe. The attributes are those of `MovePredictor`, and `net`."""
+
+    def __init__(
+        self,
+        net: AnyNet | None = None,
+        *,
+        rules: Rules = RECORD_RULES,
+        symmetries: bool = False,
+        precision: Precision = "float32",
+    ) -> None:
         """Prepare a net.
 
         Args:
             net: The net, or its path as for `open_net`; None for the net that is packaged with kifu.
             rules: The rules that define legal moves; the moves before a position must be legal, too.
             symmetries: Average over the 8 symmetries of the board (4 if it is not square).
+            precision: Precision of `stream`, see `BatchEvaluator`.
 
         Raises:
             FormatError: The file is not a net.
         """
         self.net, self.rules = as_net(net), rules
+        about = self.net.about
+        self.name, self.games, self.passes = self.net.name, self.net.games, about.passes
+        self.description = f"{about.net} on {about.planes}"
+        self.has_value, self.has_ownership = "value" in about.heads, "ownership" in about.heads
+        self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, symmetries=symmetries)
         self._encoders: dict[tuple[int, int], tuple[Encoder, EncoderScratch]] = {}
 
     def __repr__(self) -> str:
         return f"<Predictor with {self.net!r}>"
+
+    def check_board(self, width: int, height: int) -> None:
+        """Raise RecipeError or GameError for a board size that the net does not support."""
+        self.net.encoder_for(width, height)
+
+    def stream(
+        self, positions: EvalPositions, *, legal: bool, jobs: int
+    ) -> AbstractContextManager[Iterator[BatchOutput]]:
+        """Evaluate many positions of catalogue games, on a GPU if there is one.
+
+        Args:
+            positions: The positions.
+            legal: Restrict the probabilities to legal moves.
+            jobs: Threads that encode planes.
+
+        Returns:
+            An iterator over the outputs of consecutive positions, some hundreds or thousands at a time. The context
+            ends its threads. It raises FormatError for a game that differs from its row.
+        """
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        evaluator = BatchEvaluator(self.net, device=device, symmetries=self._symmetries, precision=self._precision)
+        return stream_outputs(evaluator, positions, legal=legal, jobs=jobs)
 
     def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
         """Evaluate positions.
@@ -293,8 +241,8 @@ class Predictor:
             allowed = legal_masks(games, slots, points, self.rules)
         planes = self._encode(positions, slots, width, height)
         mask = torch.from_numpy(allowed).to(self._evaluator.device) if legal else None
-        to_play = torch.from_numpy(positions.to_play)
-        output = self._evaluator.evaluate(torch.from_numpy(planes), to_play, width, height, mask)
+        inputs = self._evaluator.global_inputs(positions.input_positions)
+        output = self._evaluator.evaluate(torch.from_numpy(planes), inputs, width, height, mask)
         return Predictions(
             output.log_probs.exp().cpu().numpy(),
             allowed[:, : points + metadata.passes],
@@ -312,7 +260,7 @@ class Predictor:
         packed = encoder.new_out(count)
         request = PositionRequest(positions.games, rows, np.zeros(len(rows), np.uint8), take)
         label = np.empty(count, np.int16)
-        drop, ply = encoder.encode(workspace, request, packed, label, positions.rating[rows])
+        drop, ply = encoder.encode(workspace, request, packed, label, np.nan_to_num(positions.conditions.rating)[rows])
         check_playable(positions.games, rows, take, drop, ply)
         planes: npt.NDArray[Any] = np.empty((count, *encoder.shape), np.float32)
         if encoder.plane_set.real:

@@ -16,7 +16,7 @@ from kifu.errors import KifuError, RecipeError
 from kifu.go.board import EMPTY, Board
 from kifu.go.state import WALL
 from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import Predictor
+from kifu.learn.predict import MovePredictor
 from kifu.play.session import GameSession
 from kifu.point import BLACK, WHITE
 
@@ -83,18 +83,16 @@ class Evaluator(Protocol):
 
 
 class NetEvaluator:
-    """An evaluator that queries a network."""
+    """An evaluator that queries a net or an engine."""
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: MovePredictor) -> None:
         self._predictor = predictor
-        net = predictor.net
-        self.name = net.name
-        self.has_value, self.has_ownership = ("value" in net.about.heads), ("ownership" in net.about.heads)
+        self.name, self.has_value, self.has_ownership = predictor.name, predictor.has_value, predictor.has_ownership
 
     def supports(self, width: int, height: int) -> bool:
-        """Return True if the network's plane set can encode boards of that size."""
+        """Return True if boards of that size can be evaluated."""
         try:
-            self._predictor.net.encoder_for(width, height)
+            self._predictor.check_board(width, height)
         except KifuError:
             return False
         return True

@@ -11,6 +11,8 @@ from pydantic import BaseModel, Field, field_serializer, model_validator
 
 from kifu.config import STRICT, BoardSize, Line, NamedConfig, parse_board
 from kifu.datasets.epoch_plan import WINDOW
+from kifu.datasets.global_inputs import check_inputs
+from kifu.datasets.labels import inputs_label
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.planes.encoder import Encoder, find_encoder
 
@@ -195,6 +197,10 @@ class TrainingRecipe(NamedConfig):
     """Board size; other games are ignored."""
     heads: dict[Literal["value", "ownership"], Positive] = Field(default={})
     """Outputs besides the policy, and the weight of the loss of each relative to that of the policy."""
+    inputs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Global inputs besides the planes (`kifu.datasets.global_inputs.INPUTS`)."""
+    input_dropout: Below1 = 0.1
+    """Probability with which each input is made unknown in a training position, so that the net can do without it."""
     init: Line = "torch"
     """Initialization of the weights."""
 
@@ -252,6 +258,7 @@ class TrainingRecipe(NamedConfig):
             raise ValueError("steps and epochs exclude each other")
         if self.steps is None and self.epochs is None and self.max_minutes is None:
             raise ValueError("one of steps, epochs and max_minutes is required")
+        check_inputs(self.inputs)
         self.encoder()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
         return self
 
@@ -266,8 +273,9 @@ class TrainingRecipe(NamedConfig):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the labels that the network is trained on."""
-        return ("move", *(_LABELS[head] for head in self.heads))
+        """Names of the labels that the network is trained on, and of the one that holds its global inputs."""
+        inputs = (inputs_label(self.inputs),) if self.inputs else ()
+        return ("move", *(_LABELS[head] for head in self.heads), *inputs)
 
     def learning_rate(self, done: float, step: int) -> float:
         """Return the learning rate after a share `done` of the run, 0 to 1, and after `step` steps."""

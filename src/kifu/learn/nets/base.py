@@ -1,8 +1,9 @@
-"""The interface of all networks: planes in; a policy and, if requested, a value and ownership out.
+"""The interface of all networks: planes and global inputs in; a policy and, if requested, a value and ownership out.
 
-Shapes: B is the batch size, C the number of planes, H x W the board, N = H * W its points, F the number of channels.
-Planes with a rim extend beyond the board on each side; the first convolution consumes the rim instead of zero padding,
-so that its output has the size of the board.
+Shapes: B is the batch size, C the number of planes, G the number of values of the global inputs
+(`kifu.datasets.global_inputs`), H x W the board, N = H * W its points, F the number of channels. Planes with a rim
+extend beyond the board on each side; the first convolution consumes the rim instead of zero padding, so that its output
+has the size of the board.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from kifu.point import WHITE
+from kifu.datasets.global_inputs import input_parts, input_size
+from kifu.errors import RecipeError
 
 Heads = Literal["value", "ownership"]
 """Optional outputs besides the policy."""
@@ -47,6 +49,7 @@ class NetworkConfig:
         rim: Rows and columns by which the planes extend beyond the board on each side (0 or 1).
         passes: Add a pass to the policy.
         heads: Optional outputs.
+        inputs: Names of global inputs.
     """
 
     planes: int
@@ -55,6 +58,12 @@ class NetworkConfig:
     rim: int = 0
     passes: bool = False
     heads: Sequence[Heads] = ()
+    inputs: Sequence[str] = ()
+
+    @property
+    def global_size(self) -> int:
+        """G, the number of values of the global inputs."""
+        return input_size(self.inputs)
 
     @property
     def points(self) -> int:
@@ -73,8 +82,11 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
     any_size: bool
     """True if the network accepts boards of other sizes than the one it was created for."""
 
+    takes_inputs: ClassVar[bool] = False
+    """True if `features` uses global inputs."""
+
     by_colour: ClassVar[bool] = False
-    """True if the network has each output twice, for Black and for White to move, and takes the colour to move."""
+    """True if the network has each output twice, for Black and for White to move; its only input is the colour."""
 
     def __init__(self, config: NetworkConfig, channels: int) -> None:
         """Create the optional heads.
@@ -82,41 +94,62 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         Args:
             config: Input and output sizes.
             channels: F, the number of channels that `features` returns.
+
+        Raises:
+            RecipeError: The network does not take these global inputs.
         """
         super().__init__()
+        self._check_inputs(config.inputs)
         self.config = config
-        outputs = 2 if self.by_colour else 1
-        self.value = ValueHead(channels, outputs=outputs) if "value" in config.heads else None
+        outputs, globals_ = (2, 0) if self.by_colour else (1, config.global_size)
+        self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in config.heads else None
         self.ownership = OwnershipHead(channels, outputs) if "ownership" in config.heads else None
 
+    @classmethod
+    def _check_inputs(cls, inputs: Sequence[str]) -> None:
+        name = cls.__name__
+        if cls.by_colour and list(inputs) != ["colour"]:
+            raise RecipeError(f"{name} has an output for each colour: inputs must be ['colour'], got {list(inputs)}")
+        if inputs and not (cls.by_colour or cls.takes_inputs):
+            raise RecipeError(f"{name} takes planes only, but inputs are {', '.join(inputs)}")
+
     @abstractmethod
-    def features(self, planes: Tensor) -> Tensor:
-        """Map planes [B, C, H + 2 rim, W + 2 rim] to features [B, F, H, W]."""
+    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
+        """Map planes [B, C, H + 2 rim, W + 2 rim] and global inputs [B, G] to features [B, F, H, W]."""
 
     @abstractmethod
     def policy(self, features: Tensor) -> Tensor:
         """Map features [B, F, H, W] to policy logits [B, moves], or [B, 2, moves] if `by_colour`."""
 
-    def forward(self, planes: Tensor, to_play: Tensor | None = None) -> NetworkOutput:
+    def forward(self, planes: Tensor, globals: Tensor | None = None) -> NetworkOutput:
         """Map positions to all outputs.
 
         Args:
             planes: [B, C, H + 2 rim, W + 2 rim] float.
-            to_play: [B] integers, BLACK or WHITE; required and used only if `by_colour`.
+            globals: [B, G] float, the global inputs; None for a network without any.
 
         Raises:
-            ValueError: The network requires to_play.
+            ValueError: Global inputs are missing.
         """
-        features = self.features(planes)
-        value = None if self.value is None else self.value(features)
+        if globals is None and self.config.inputs:
+            raise ValueError(f"{type(self).__name__} requires global inputs: {', '.join(self.config.inputs)}")
+        features = self.features(planes, globals)
+        value = None if self.value is None else self.value(features, None if self.by_colour else globals)
         ownership = None if self.ownership is None else self.ownership(features)
         output = NetworkOutput(self.policy(features), value, ownership)
-        if not self.by_colour:
+        if not self.by_colour or globals is None:
             return output
-        if to_play is None:
-            raise ValueError(f"{type(self).__name__} requires to_play, the colour to move in each position")
-        white = to_play == WHITE
+        white = globals[:, 0] < 0
         return NetworkOutput(*(None if each is None else _select_colour(each, white) for each in output))
+
+
+def drop_inputs(globals: Tensor, names: Sequence[str], probability: float) -> Tensor:
+    """Return global inputs [B, G] of which parts are made unknown at random, as they are in other records."""
+    keep = torch.ones_like(globals)
+    for part, droppable in input_parts(names):
+        if droppable:
+            keep[:, part] = (torch.rand(len(globals), 1, device=globals.device) >= probability).to(globals.dtype)
+    return globals * keep
 
 
 def _select_colour(both: Tensor, white: Tensor) -> Tensor:
@@ -147,15 +180,16 @@ class ValueHead(nn.Module):  # type: ignore[misc]
     and stopped learning. It requires at least two positions per training batch.
     """
 
-    def __init__(self, channels: int, hidden: int = 64, outputs: int = 1) -> None:
+    def __init__(self, channels: int, hidden: int = 64, outputs: int = 1, inputs: int = 0) -> None:
         super().__init__()
-        self.first = nn.Linear(2 * channels, hidden, bias=False)
+        self.first = nn.Linear(2 * channels + inputs, hidden, bias=False)
         self.norm = nn.BatchNorm1d(hidden)
         self.second = nn.Linear(hidden, outputs)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Map features [B, F, H, W] to values from -1 to 1, [B] or [B, outputs]."""
+    def forward(self, features: Tensor, globals: Tensor | None = None) -> Tensor:
+        """Map features [B, F, H, W] and global inputs [B, G] to values from -1 to 1, [B] or [B, outputs]."""
         pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
+        pooled = pooled if globals is None else torch.cat((pooled, globals.to(pooled.dtype)), 1)
         values = self.second(torch.relu(self.norm(self.first(pooled))))  # [B, outputs]
         return torch.tanh(values.squeeze(1) if self.second.out_features == 1 else values)
 

@@ -42,7 +42,7 @@ class ClarkStorkey(Network):
         self.points = SymmetricLinear(channels, config.width, config.height)
         self.pass_ = nn.Linear(channels, 1) if config.passes else None
 
-    def features(self, planes: Tensor) -> Tensor:
+    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
         """Map planes to features [B, F, H, W]."""
         return self.trunk(planes)
 

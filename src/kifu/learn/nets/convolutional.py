@@ -47,7 +47,7 @@ class DenseNetwork(Network):
         self.fc2 = nn.Linear(hidden, config.moves)
         self.relu, self.dropout = nn.ReLU(), nn.Dropout(dropout)
 
-    def features(self, planes: Tensor) -> Tensor:
+    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
         """Map planes to features [B, F, H, W]."""
         return self.trunk(planes)
 
@@ -135,7 +135,7 @@ class Maddison(Network):
         self.points_bias = PointBias(2, config.height, config.width)
         self.pass_ = nn.Linear(_MADDISON_FILTERS, 2) if config.passes else None
 
-    def features(self, planes: Tensor) -> Tensor:
+    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
         """Map planes to features [B, F, H, W]."""
         return self.trunk(planes)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from kifu.datasets.global_inputs import check_inputs
 from kifu.errors import RecipeError
 from kifu.learn.nets.base import Heads, Network, NetworkConfig
 from kifu.learn.nets.clark_storkey import ClarkStorkey, SymmetricConv, SymmetricLinear
@@ -28,6 +29,7 @@ class Architecture:
         planes: The plane set that the source uses; the network accepts any other.
         make: Creates the network.
         description: Details, and readings where the source is ambiguous.
+        inputs: The global inputs that it requires.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Architecture:
     planes: str
     make: Callable[[NetworkConfig], Network]
     description: str
+    inputs: tuple[str, ...] = ()
 
 
 _BOOK = "Pumperla and Ferguson 2019, chapter 7"
@@ -62,7 +65,7 @@ _FIXED: tuple[tuple[str, str, str, str, type[Network]], ...] = (
 )
 
 NETS: dict[str, Architecture] = {
-    name: Architecture(name, title, source, planes, cls, cls.__doc__ or "")
+    name: Architecture(name, title, source, planes, cls, cls.__doc__ or "", ("colour",) if cls.by_colour else ())
     for name, title, source, planes, cls in _FIXED
 }
 """Networks of fixed width and depth by name. Residual networks of any size are named like `RESIDUAL`."""
@@ -106,6 +109,7 @@ def make_net(
     rim: int = 0,
     passes: bool = False,
     heads: Sequence[Heads] = (),
+    inputs: Sequence[str] = (),
 ) -> Network:
     """Create a network with random weights from torch's generator.
 
@@ -117,11 +121,13 @@ def make_net(
         rim: Rows and columns by which the planes extend beyond the board on each side.
         passes: Add a pass to the policy.
         heads: Optional outputs besides the policy.
+        inputs: Names of global inputs (`kifu.datasets.global_inputs.INPUTS`).
 
     Raises:
-        RecipeError: The name is unknown, or the network is too large.
+        RecipeError: A name is unknown, the network is too large, or it does not take these inputs.
     """
-    return find_net(name).make(NetworkConfig(planes, width, height, rim, passes, heads))
+    check_inputs(inputs)
+    return find_net(name).make(NetworkConfig(planes, width, height, rim, passes, heads, inputs))
 
 
 INITIALIZATIONS = {

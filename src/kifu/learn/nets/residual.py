@@ -22,6 +22,12 @@ def _conv(channels_in: int, channels_out: int, size: int) -> nn.Conv2d:
     return nn.Conv2d(channels_in, channels_out, size, padding=size // 2, bias=False)
 
 
+def _zeros(layer: nn.Linear) -> nn.Linear:
+    """Return a layer that has no effect until it is trained."""
+    nn.init.zeros_(layer.weight)
+    return layer
+
+
 class PooledBias(nn.Module):  # type: ignore[misc]
     """A bias for each channel, computed from the mean and maximum of all channels over the whole board."""
 
@@ -64,13 +70,16 @@ class Residual(Network):
 
     Batch norm and ReLU precede each convolution. Every third block, and the policy head, add to each channel a bias
     computed from the means and maxima of all channels over the whole board. The pass logit depends on these alone.
+    Global inputs add a bias to each channel of the first convolution, and are inputs of the value head.
     """
 
     any_size = True
+    takes_inputs = True
 
     def __init__(self, config: NetworkConfig, blocks: int, channels: int) -> None:
         super().__init__(config, channels)
         self.stem = nn.Conv2d(config.planes, channels, 3, padding=first_padding(3, config.rim), bias=False)
+        self.globals = _zeros(nn.Linear(config.global_size, channels, bias=False)) if config.inputs else None
         self.blocks = nn.Sequential(
             *(ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1) for k in range(blocks))
         )
@@ -83,9 +92,12 @@ class Residual(Network):
         self.points = PointsConv(_HEAD_CHANNELS)
         self.pass_ = nn.Linear(2 * _HEAD_CHANNELS, 1) if config.passes else None
 
-    def features(self, planes: Tensor) -> Tensor:
-        """Map planes to features [B, F, H, W]."""
-        return torch.relu(self.norm(self.blocks(self.stem(planes))))
+    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
+        """Map planes and global inputs to features [B, F, H, W]."""
+        x = self.stem(planes)
+        if self.globals is not None and globals is not None:
+            x = x + self.globals(globals)[:, :, None, None]
+        return torch.relu(self.norm(self.blocks(x)))
 
     def policy(self, features: Tensor) -> Tensor:
         """Map features to policy logits [B, moves]."""

@@ -64,8 +64,9 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     """
     encoder = find_encoder(planes, width, height)
     with torch.device("meta"):
-        net = make_net(name, encoder.planes, width, height, rim=encoder.plane_set.padding).eval()
-        position, to_play = torch.empty(1, *encoder.shape), torch.ones(1, dtype=torch.int64)
+        inputs = find_net(name).inputs
+        net = make_net(name, encoder.planes, width, height, rim=encoder.plane_set.padding, inputs=inputs).eval()
+        position, globals_ = torch.empty(1, *encoder.shape), torch.empty(1, net.config.global_size)
     layers: list[LayerCount] = []
     counter = FlopCounterMode(display=False)
 
@@ -78,7 +79,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     names = {layer: layer_name for layer_name, layer in net.named_modules() if [*layer.parameters(recurse=False)]}
     handles = [layer.register_forward_hook(count_layer) for layer in names]
     with counter:
-        net(position, to_play)
+        net(position, globals_)
     for handle in handles:
         handle.remove()
     parameters = sum(weight.numel() for weight in net.parameters())

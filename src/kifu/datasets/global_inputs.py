@@ -1,0 +1,256 @@
+"""Global inputs of networks: numbers that describe a position besides its planes, such as komi and the players' ranks.
+
+`encode_inputs` is their only definition; training, evaluation, prediction and play use it. What is unknown is encoded
+as zeros, which is also what dropout makes of an input during training. docs/nets.md lists all inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kifu.corpus.cleaning import TIME_COLUMNS, thinking_times
+from kifu.corpus.schema import map_distinct, to_numpy
+from kifu.errors import RecipeError
+from kifu.planes.encoder import RATING_COLUMNS, ratings_of
+from kifu.records.game import Game
+from kifu.records.times import parse_date, parse_minutes, parse_overtime, thinking_seconds
+from kifu.registry import unknown
+
+Floats = npt.NDArray[np.float32]
+
+CONDITION_COLUMNS = ("komi", "handicap", "rules", *RATING_COLUMNS, "year", *TIME_COLUMNS)
+"""The columns of the catalogue from which `Conditions.from_rows` reads."""
+
+_RATING_KNOTS = (12, 22, 27, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 45)
+"""Ratings (`kifu.Rank.rating`) between which ranks are interpolated: 20, 10, 5, 2 kyu, each dan, 5 dan professional."""
+
+_YEAR_KNOTS = (1950, 1980, 1996, 2002, 2008, 2014, 2017, 2020, 2026)
+
+_TIME_KNOTS = (0, 1, 2, 3, 4, 5, 6, 8)
+"""Binary logarithms of seconds per move."""
+
+_MOVES = 120
+"""Moves of a player in a game of usual length, see `kifu.records.times.thinking_seconds`."""
+
+_AREA, _TERRITORY = 1.0, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What is known about G games besides their stones. NaN is unknown.
+
+    Attributes:
+        komi: [G] float32, points for White.
+        handicap: [G] float32, handicap stones.
+        area: [G] float32, 1 for area scoring, 0 for territory scoring.
+        rating: [G, 2] float32, ratings of Black and White (`kifu.Rank.rating`).
+        year: [G] float32.
+        seconds: [G] float32, thinking time per move, in a game of 120 moves by each player.
+    """
+
+    komi: Floats
+    handicap: Floats
+    area: Floats
+    rating: Floats
+    year: Floats
+    seconds: Floats
+
+    @classmethod
+    def unknown(cls, games: int) -> Conditions:
+        """Return the conditions of games of which nothing is known."""
+        komi, handicap, area, year, seconds = np.full((5, games), np.nan, np.float32)
+        return cls(komi, handicap, area, np.full((games, 2), np.nan, np.float32), year, seconds)
+
+    @classmethod
+    def from_rows(cls, rows: pa.RecordBatch) -> Conditions:
+        """Return the conditions of rows of the catalogue with the `CONDITION_COLUMNS`."""
+        return cls(
+            _column(rows, "komi"),
+            np.nan_to_num(_column(rows, "handicap")),
+            map_distinct(rows["rules"], _scoring, np.float32),
+            ratings_of(rows),
+            _column(rows, "year"),
+            (thinking_times(rows) / _MOVES).astype(np.float32),
+        )
+
+    @classmethod
+    def from_games(cls, games: Sequence[Game]) -> Conditions:
+        """Return the conditions of games by their root properties."""
+        found = cls.unknown(len(games))
+        for g, game in enumerate(games):
+            found.komi[g] = _number(game.komi)
+            found.handicap[g] = game.handicap or 0
+            found.area[g] = _scoring(game.rules)
+            found.rating[g] = [_number(None if rank is None else rank.rating) for rank in game.ranks]
+            date = parse_date(game.date)
+            found.year[g] = _number(None if date is None else date.year)
+            seconds = thinking_seconds(parse_minutes(game.text("TM")), parse_overtime(game.text("OT")))
+            found.seconds[g] = _number(seconds) / _MOVES
+        return found
+
+    def with_ranks(
+        self, white_to_play: npt.NDArray[np.bool_], mover: float | None = None, opponent: float | None = None
+    ) -> Conditions:
+        """Return the conditions with other ratings.
+
+        Args:
+            white_to_play: [G] the colour of the mover in each game.
+            mover: Rating of the mover; None keeps it.
+            opponent: Rating of the opponent; None keeps it.
+        """
+        rating, game = self.rating.copy(), np.arange(len(self.komi))
+        side = white_to_play.astype(np.int64)
+        for k, value in ((side, mover), (1 - side, opponent)):
+            if value is not None:
+                rating[game, k] = value
+        return replace(self, rating=rating)
+
+    def take(self, games: npt.NDArray[np.int64]) -> Conditions:
+        """Return the conditions of some of the games, in that order."""
+        return Conditions(*(getattr(self, each.name)[games] for each in fields(self)))
+
+
+def _column(rows: pa.RecordBatch, name: str) -> Floats:
+    return to_numpy(pc.fill_null(rows[name].cast(pa.float32()), float("nan")))
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else float(value)
+
+
+def _scoring(rules: str | None) -> float:
+    """Return _AREA, _TERRITORY or NaN for the text of RU."""
+    text = (rules or "").strip().lower()
+    if text.startswith(("jap", "kor", "territory")):
+        return _TERRITORY
+    area = ("chi", "aga", "nz", "new zealand", "ing", "goe", "tromp", "bga", "french", "area")
+    return _AREA if text.startswith(area) else np.nan
+
+
+class InputPositions(NamedTuple):
+    """B positions whose global inputs are encoded.
+
+    Attributes:
+        conditions: Of G games.
+        game: [B] int64, game of each position.
+        white: [B] bool, whether White is to move.
+    """
+
+    conditions: Conditions
+    game: npt.NDArray[np.int64]
+    white: npt.NDArray[np.bool_]
+
+
+def _colour(at: InputPositions) -> list[Floats]:
+    return [np.where(at.white, -1, 1)[:, None]]
+
+
+def _komi(at: InputPositions) -> list[Floats]:
+    return [_signed(at, at.conditions.komi, -10)]
+
+
+def _handicap(at: InputPositions) -> list[Floats]:
+    return [_signed(at, at.conditions.handicap, 5)]
+
+
+def _signed(at: InputPositions, values: Floats, scale: float) -> Floats:
+    """[B, 2] 1 and the value over the scale for Black, its negative for White; zeros where unknown."""
+    value = values[at.game] / scale
+    known = np.isfinite(value)
+    signed = np.clip(np.where(at.white, -value, value), -3, 3)
+    return np.where(known[:, None], np.stack([np.ones_like(value), signed], 1), 0)
+
+
+def _rules(at: InputPositions) -> list[Floats]:
+    area = at.conditions.area[at.game]
+    return [np.stack([area == _AREA, area == _TERRITORY], 1)]
+
+
+def _ranks(at: InputPositions) -> list[Floats]:
+    rating, side = at.conditions.rating[at.game], at.white.astype(np.int64)
+    position = np.arange(len(side))
+    return [_interpolated(rating[position, k], _RATING_KNOTS) for k in (side, 1 - side)]
+
+
+def _year(at: InputPositions) -> list[Floats]:
+    return [_interpolated(at.conditions.year[at.game], _YEAR_KNOTS)]
+
+
+def _time(at: InputPositions) -> list[Floats]:
+    seconds = at.conditions.seconds[at.game]
+    return [_interpolated(np.log2(np.maximum(seconds, 1)), _TIME_KNOTS)]
+
+
+def _interpolated(values: Floats, knots: Sequence[float]) -> Floats:
+    """[B, K] weights of the two knots around each value, which sum to 1; zeros where the value is NaN."""
+    points = np.array(knots, np.float64)
+    inside = np.clip(values.astype(np.float64), points[0], points[-1])
+    known = np.isfinite(values)
+    weights = np.stack([np.interp(inside, points, unit) for unit in np.eye(len(points))], 1)
+    return np.where(known[:, None], weights, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalInput:
+    """One of the inputs that a recipe may name.
+
+    Attributes:
+        title: What it is, in one line.
+        sizes: Numbers of values of its parts, each of which may be unknown independently of the others.
+        encode: Returns the values of each part, [B, size].
+        always_known: True if it is never unknown, so that dropout leaves it alone.
+    """
+
+    title: str
+    sizes: tuple[int, ...]
+    encode: Callable[[InputPositions], list[Floats]]
+    always_known: bool = False
+
+
+INPUTS: dict[str, GlobalInput] = {
+    "colour": GlobalInput("colour to move", (1,), _colour, always_known=True),
+    "komi": GlobalInput("komi, from the mover's side", (2,), _komi),
+    "handicap": GlobalInput("handicap stones, from the mover's side", (2,), _handicap),
+    "rules": GlobalInput("area or territory scoring", (2,), _rules),
+    "ranks": GlobalInput("ranks of the mover and of the opponent", (len(_RATING_KNOTS),) * 2, _ranks),
+    "year": GlobalInput("year of the game", (len(_YEAR_KNOTS),), _year),
+    "time": GlobalInput("thinking time per move", (len(_TIME_KNOTS),), _time),
+}
+"""All inputs by name. Nets store the names; what they mean never changes."""
+
+
+def check_inputs(names: Sequence[str]) -> None:
+    """Raise RecipeError for a name that is unknown or listed twice."""
+    for name in names:
+        if name not in INPUTS:
+            raise unknown("input", name, INPUTS)
+        if list(names).count(name) > 1:
+            raise RecipeError(f"input {name!r} is listed twice")
+
+
+def input_size(names: Sequence[str]) -> int:
+    """Return the number of values of some inputs."""
+    return sum(sum(INPUTS[name].sizes) for name in names)
+
+
+def encode_inputs(names: Sequence[str], at: InputPositions) -> Floats:
+    """Return the global inputs of positions, [B, input_size(names)] float32, in the order of the names."""
+    parts = [part for name in names for part in INPUTS[name].encode(at)]
+    return np.concatenate([np.empty((len(at.game), 0)), *parts], 1).astype(np.float32)
+
+
+def input_parts(names: Sequence[str]) -> list[tuple[slice, bool]]:
+    """Return, for each part of the inputs, where its values are and whether it may be unknown."""
+    found, start = [], 0
+    for name in names:
+        for size in INPUTS[name].sizes:
+            found.append((slice(start, start + size), not INPUTS[name].always_known))
+            start += size
+    return found

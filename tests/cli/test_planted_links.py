@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import record_writes
 from commands import run
 from kgs_archives import archive, records
 from marks import slow
@@ -58,32 +58,14 @@ MORE_COMMANDS = [
     "export small -o new.onnx",
 ]
 
-_written: list[str] | None = None
 
-
-def _record(event: str, arguments: tuple[Any, ...]) -> None:
-    """Record the paths that are opened for writing, created or renamed; an audit hook, which cannot be removed."""
-    if _written is None:
-        return
-    if event == "open":
-        path, _, flags = arguments
-        if isinstance(path, str) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and not flags & os.O_TMPFILE:
-            _written.append(path)
-    elif event in ("os.rename", "os.mkdir"):
-        _written.extend(path for path in arguments if isinstance(path, str))
-
-
-sys.addaudithook(_record)
-
-
-@contextmanager
-def recorded() -> Iterator[list[str]]:
-    global _written
-    _written = []
-    try:
-        yield _written
-    finally:
-        _written = None
+def recorded_paths(line: str, folder: Path) -> list[str]:
+    """Return the paths that a command writes to, which runs in the working directory."""
+    listing = folder / "paths.json"
+    command = [sys.executable, record_writes.__file__, listing, *split_line(line)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(listing.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +123,7 @@ def test_planted_links(line: str, inputs: Path, tmp_path: Path, monkeypatch: pyt
             assert run(*split_line(line.removesuffix(" --resume"))).code == 130
     shutil.copytree(clean, work)
     monkeypatch.chdir(work)
-    with recorded() as paths:
-        done = run(*split_line(line))
-    assert done.code == 0, done.err
-    names = {os.path.relpath(path, work) for path in paths}
+    names = {os.path.relpath(path, work) for path in recorded_paths(line, tmp_path)}
     names = {name for name in names if not name.startswith("..") and name != "."}
     assert any(name.endswith(".part") for name in names), names
     for name in sorted(names):

@@ -13,8 +13,9 @@ from hypothesis import settings
 
 os.environ["KERAS_BACKEND"] = "torch"  # else Keras looks for TensorFlow
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run in one process per core
-# A shell lets what it starts in the background ignore Ctrl-C, and so would the commands that are tested.
+# A shell lets what it starts in the background ignore Ctrl-C, nohup ignores SIGHUP; so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Choose another profile with --hypothesis-profile.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)

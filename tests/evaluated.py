@@ -113,9 +113,10 @@ def naive(
         for ply, one, move in zip(plies, planes.astype(np.float32), labels.tolist(), strict=True):
             board = game.board(ply)
             board.to_play = 1 + is_white(game, ply)
+            colour = -1.0 if is_white(game, ply) else 1.0
             probabilities = np.mean(
                 [
-                    probabilities_of(net, one, board.to_play, k, board if legal else None)
+                    probabilities_of(net, one, colour, k, board if legal else None)
                     for k in range(8 if symmetrised else 1)
                 ],
                 0,
@@ -131,11 +132,16 @@ def naive(
     return seen
 
 
-def probabilities_of(net: learn.net.Net, planes: np.ndarray, to_play: int, k: int, board: Board | None) -> np.ndarray:
-    """Return the probabilities [moves] of one position under symmetry k, of the legal moves if a board is given."""
+def probabilities_of(net: learn.net.Net, planes: np.ndarray, colour: float, k: int, board: Board | None) -> np.ndarray:
+    """Return the probabilities [moves] of one position under symmetry k, of the legal moves if a board is given.
+
+    colour is the global input of this name, the only one that a net may have here.
+    """
     with torch.no_grad():
-        inputs = torch.from_numpy(apply_symmetry(planes, k)[None]), torch.tensor([to_play])
-        logits = net.module(*inputs).policy[0].numpy().astype(np.float64)
+        globals_ = torch.tensor([[colour]]) if net.about.inputs else None
+        logits = (
+            net.module(torch.from_numpy(apply_symmetry(planes, k)[None]), globals_).policy[0].numpy().astype(np.float64)
+        )
     size = planes.shape[-1] - 2 * net.encoder.plane_set.padding
     logits = np.array([logits[symmetries(size, size)[k, p]] for p in range(len(logits))])
     weights = np.exp(logits - logits.max())

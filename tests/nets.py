@@ -25,13 +25,19 @@ def tiny_net(
     *,
     passes: bool = False,
     heads: Sequence[learn.nets.Heads] = (),
+    inputs: Sequence[str] | None = None,
     games: Sequence[int] = (),
     seed: int = 0,
 ) -> Path:
-    """Write a net whose weights are all random, also those that are initialized as 0 or 1, and return its path."""
+    """Write a net whose weights are all random, also those that are initialized as 0 or 1, and return its path.
+
+    Its global inputs are by default those that the architecture requires.
+    """
     encoder = find_encoder(planes, size, size)
+    inputs = learn.nets.registry.find_net(net).inputs if inputs is None else inputs
     module = learn.nets.make_net(
-        net, encoder.planes, size, size, rim=encoder.plane_set.padding, passes=passes, heads=heads
+        net, encoder.planes, size, size, rim=encoder.plane_set.padding, passes=passes, heads=heads,
+        inputs=inputs,
     )  # fmt: skip
     chance = torch.Generator().manual_seed(seed)
     for name, value in module.state_dict().items():
@@ -40,7 +46,18 @@ def tiny_net(
             scale = 2.0 / max(value[0].numel(), 1) ** 0.5 if value.ndim > 1 else 1.0
             value.copy_(spread + 0.5 if "running_var" in name else (spread - 0.5) * 2 * scale)
     about = learn.net.NetMetadata(
-        net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads)
-    )
+        net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads),
+        inputs=tuple(inputs),
+    )  # fmt: skip
     learn.net.save_net(path, module, about, np.array(games, np.uint64))
     return path
+
+
+def global_values(net: learn.nets.Network, batch: int) -> torch.Tensor | None:
+    """Return global inputs [B, G] for Black to move in the first position, White in the second, and so on."""
+    size = net.config.global_size
+    if not size:
+        return None
+    values = torch.arange(batch * size).sin().view(batch, size)
+    values[:, 0] = 1 - 2 * (torch.arange(batch) % 2)  # the colour, if it is the first input
+    return values

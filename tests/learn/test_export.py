@@ -11,11 +11,11 @@ import pytest
 
 import kifu
 from commands import run
+from kifu.datasets.global_inputs import INPUTS
 from kifu.errors import OutputError
 from kifu.planes.registry import find_plane_set
-from kifu.point import BLACK
 from lazy import lazy_import
-from nets import NET_NAMES, tiny_net
+from nets import NET_NAMES, global_values, tiny_net
 
 learn = lazy_import("kifu.learn")
 torch = lazy_import("torch")
@@ -36,33 +36,35 @@ def session(path: Path) -> onnxruntime.InferenceSession:
 
 
 @pytest.mark.parametrize(
-    ("name", "planes", "passes", "heads"),
+    ("name", "planes", "passes", "heads", "inputs"),
     [
-        ("b3c8", "seven", True, ("value", "ownership")),  # with a block that pools
-        pytest.param("clark-storkey", "clark8", False, (), marks=pytest.mark.slow),  # a rim
-        pytest.param("b1c8", "clark8", False, ("ownership",), marks=pytest.mark.slow),
-        ("maddison", "black+white+empty", True, ("value", "ownership")),  # an output for each colour
-        *(pytest.param(name, "seven", False, (), marks=pytest.mark.slow) for name in NET_NAMES[:-1]),
+        ("b3c8", "seven", True, ("value", "ownership"), None),  # with a block that pools
+        pytest.param("clark-storkey", "clark8", False, (), None, marks=pytest.mark.slow),  # a rim
+        pytest.param("b1c8", "clark8", False, ("ownership",), None, marks=pytest.mark.slow),
+        ("b1c8", "seven", False, ("value",), tuple(INPUTS)),
+        ("maddison", "black+white+empty", True, ("value", "ownership"), None),  # an output for each colour
+        *(pytest.param(name, "seven", False, (), None, marks=pytest.mark.slow) for name in NET_NAMES[:-1]),
     ],
 )
 def test_onnxruntime_agrees_with_torch(
-    tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...]
+    tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...], inputs: tuple[str, ...] | None
 ) -> None:
-    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", name, planes, 5, passes=passes, heads=heads))
+    path = tmp_path / "net.safetensors"
+    net = learn.net.open_net(tiny_net(path, name, planes, 5, passes=passes, heads=heads, inputs=inputs))
     out = tmp_path / "net.onnx"
     exported = learn.export.export_onnx(net, out)
     onnx.checker.check_model(out)
     assert exported.outputs == ("policy", *heads)
     assert exported.bytes == out.stat().st_size
     asked = session(out)
-    assert [each.name for each in asked.get_inputs()] == ["planes", *["to_play"] * net.module.by_colour]
+    assert [each.name for each in asked.get_inputs()] == ["planes", *["globals"] * bool(net.about.inputs)]
     assert [each.name for each in asked.get_outputs()] == ["policy", *heads]
     for size, played in GAMES.items() if net.module.any_size else [(5, GAMES[5])]:
         drawn = kifu.encode(played, planes)[0].astype(np.float32)
         for batch in (drawn, drawn[:1]):
             inputs = {"planes": batch}
-            if net.module.by_colour:
-                inputs["to_play"] = np.arange(len(batch)) % 2 + BLACK
+            if net.about.inputs:
+                inputs["globals"] = global_values(net.module, len(batch)).numpy()
             with torch.inference_mode():
                 reported = [x.numpy() for x in net.module(*map(torch.from_numpy, inputs.values())) if x is not None]
             found = asked.run(None, inputs)
@@ -91,6 +93,7 @@ def test_metadata(tmp_path: Path) -> None:
         "any_board": "false",
         "rim": "0",
         "passes": "true",
+        "inputs": "[]",
     }
     assert session(out).get_modelmeta().custom_metadata_map == metadata
     data = out.read_bytes()

@@ -18,9 +18,8 @@ from kifu.assets import read_card
 from kifu.errors import FormatError, RecipeError
 from kifu.learn import BEST
 from kifu.planes.encoder import find_encoder
-from kifu.point import BLACK, WHITE
 from lazy import lazy_import
-from nets import NET_NAMES, tiny_net
+from nets import NET_NAMES, global_values, tiny_net
 
 learn = lazy_import("kifu.learn")
 safetensors = lazy_import("safetensors.torch")
@@ -67,9 +66,10 @@ def refused(tmp_path: Path, data: bytes) -> str:
 @pytest.mark.parametrize("heads", [(), ("value", "ownership")])
 def test_a_net_is_read_as_written(tmp_path, name, heads):
     encoder = find_encoder("clark8", 5, 5)
-    module = learn.nets.make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads).eval()
+    inputs = ("colour", "komi", "ranks") if name == "b3c8" else learn.nets.registry.find_net(name).inputs
+    module = learn.nets.make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads, inputs=inputs).eval()
     about = learn.net.NetMetadata(
-        net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, recipe={"a": [1, None]}
+        net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, inputs=inputs, recipe={"a": [1, None]}
     )
     learn.net.save_net(tmp_path / "it.safetensors", module, about, np.array(GAMES, np.uint64))
     state = torch.get_rng_state()
@@ -78,8 +78,8 @@ def test_a_net_is_read_as_written(tmp_path, name, heads):
     assert (net.about, net.name, net.games.tolist()) == (about, "it", [3, 5, 1 << 63])
     assert not net.module.training
     planes = torch.rand(2, *net.encoder.shape)
-    colours = torch.tensor([BLACK, WHITE])
-    for before, after in zip(module(planes, colours), net.module(planes, colours), strict=True):
+    values = global_values(module, 2)
+    for before, after in zip(module(planes, values), net.module(planes, values), strict=True):
         assert (before is None and after is None) or torch.equal(before, after)
     assert learn.net.net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
 

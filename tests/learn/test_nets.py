@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from commands import run
+from kifu.datasets.global_inputs import INPUTS
 from kifu.errors import GameError, RecipeError
 from kifu.planes.encoder import find_encoder
 from kifu.planes.registry import PLANE_SETS, find_plane_set
-from kifu.point import BLACK, WHITE, symmetries
+from kifu.point import symmetries
 from lazy import lazy_import
-from nets import NET_NAMES
+from nets import NET_NAMES, global_values
 
 functional = lazy_import("torch.nn.functional")
 learn = lazy_import("kifu.learn")
@@ -37,6 +38,7 @@ def net_for(
     torch.manual_seed(seed)
     encoder = find_encoder(planes, width, height)
     rim = encoder.plane_set.padding
+    more = {"inputs": learn.nets.registry.find_net(name).inputs} | more
     return learn.nets.make_net(name, encoder.planes, width, height, rim=rim, **more).eval()  # type: ignore[arg-type]
 
 
@@ -49,7 +51,7 @@ def random_planes(net: learn.nets.Network, batch: int = 2, seed: int = 0) -> tor
 
 def ask(net: learn.nets.Network, planes: torch.Tensor) -> learn.nets.NetworkOutput:
     """Return the outputs for Black to move in the first position, White in the second, and so on."""
-    return net(planes, torch.arange(len(planes)) % 2 + BLACK)
+    return net(planes, global_values(net, len(planes)))
 
 
 # shapes
@@ -83,6 +85,8 @@ def test_every_net_accepts_every_board(name):
         for width, height in [(1, 1), (1, 5), (7, 4), (19, 19)]:
             for passes, heads in ((False, ()), (True, ("value",)), (True, ("ownership", "value"))):
                 has_its_shapes(name, planes, width, height, passes=passes, heads=heads)
+    if net_for(name).takes_inputs:
+        has_its_shapes(name, "seven", 9, 9, heads=("value",), inputs=tuple(INPUTS))
 
 
 @pytest.mark.parametrize("name", NET_NAMES)
@@ -116,33 +120,32 @@ def test_only_nets_of_any_size_accept_other_boards(name):
 def test_only_maddison_has_outputs_for_each_colour(name):
     net = net_for(name, passes=True, heads=("value", "ownership"))
     assert net.by_colour == (name == "maddison")
+    if not net.by_colour:
+        return
     planes = random_planes(net, 4)
-    black, white = (net(planes, torch.full((4,), colour)) for colour in (BLACK, WHITE))
-    mixed = net(planes, torch.tensor([WHITE, BLACK, BLACK, WHITE], dtype=torch.int8))
+    black, white = (net(planes, torch.full((4, 1), colour)) for colour in (1, -1))
+    mixed = net(planes, torch.tensor([[-1], [1], [1], [-1]]))
     for head in ("policy", "value", "ownership"):
         first, second, chosen = (getattr(each, head) for each in (black, white, mixed))
         assert torch.equal(chosen, torch.stack([second[0], first[1], first[2], second[3]]))
-        assert torch.equal(first, second) == (name != "maddison")
-    if not net.by_colour:
-        assert torch.equal(net(planes).policy, black.policy)
-    else:
-        with pytest.raises(ValueError, match="Maddison requires to_play, the colour to move in each position"):
-            net(planes)
+        assert not torch.equal(first, second)
+    with pytest.raises(ValueError, match="Maddison requires global inputs: colour"):
+        net(planes)
 
 
 def test_maddisons_output_filters_are_for_black_and_white():
     """The policy of each colour depends on the filter and the biases of that colour alone."""
     net = net_for("maddison", "maddison36", passes=True, seed=3)
     planes = random_planes(net, 3)
-    before = [net(planes, torch.full((3,), colour)).policy for colour in (BLACK, WHITE)]
+    before = [net(planes, torch.full((3, 1), colour)).policy for colour in (1, -1)]
     with torch.no_grad():
         net.points.weight[1] += 1
         net.points_bias.bias[1] += 1
         net.pass_.weight[1] += 1
-    after = [net(planes, torch.full((3,), colour)).policy for colour in (BLACK, WHITE)]
+    after = [net(planes, torch.full((3, 1), colour)).policy for colour in (1, -1)]
     assert torch.equal(before[0], after[0])
     assert (before[1] != after[1]).all()
-    features = net.features(planes)
+    features = net.features(planes, None)
     by_hand = functional.conv2d(features, net.points.weight[:1], padding=1)[:, 0] + net.points_bias.bias[0]
     assert torch.allclose(after[0][:, :-1], by_hand.flatten(1), atol=1e-6)
     assert torch.allclose(after[0][:, -1], net.pass_(features.mean((2, 3)))[:, 0], atol=1e-6)

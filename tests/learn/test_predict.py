@@ -10,6 +10,7 @@ import pytest
 
 import kifu
 from flat import OneGame, flat
+from kifu.datasets.global_inputs import Conditions
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.replay import legal_moves
@@ -95,8 +96,8 @@ def test_predictions_match_planes_and_module(
     drawn, _ = kifu.encode(played, planes)
     assert 0 < len(asked) < len(played)
     with torch.inference_mode():
-        colours = torch.tensor([WHITE if played.moves[ply] & W else BLACK for ply in asked])
-        reported = net.module(torch.from_numpy(drawn.astype(np.float32)), colours)
+        colours = torch.tensor([[-1.0] if played.moves[ply] & W else [1.0] for ply in asked])
+        reported = net.module(torch.from_numpy(drawn.astype(np.float32)), colours if net.about.inputs else None)
     for legal in (True, False):
         answers = learn.predict.Predictor(net).predict(PredictPositions.from_games([played] * len(asked), asked), legal)
         for k, ply in enumerate(asked):
@@ -137,7 +138,7 @@ def test_whole_arrays_of_games(net: learn.net.Net) -> None:
     games = [game(k, 30) for k in range(3)]
     arrays = flat([OneGame(9, 9, g.moves.tolist()) for g in games])
     which, ply = np.array([2, 0, 2, 2, 1, 0]), np.array([5, 29, 5, 0, 17, 3])
-    positions = PredictPositions(arrays, which, ply, np.zeros((3, 2), np.float32))
+    positions = PredictPositions(arrays, which, ply, Conditions.unknown(3))
     named = PredictPositions.from_games([games[g] for g in which], ply.tolist())
     assert (positions.to_play == named.to_play).all()
     same(learn.predict.Predictor(net).predict(positions), learn.predict.Predictor(net).predict(named))
@@ -349,7 +350,7 @@ def test_invalid_positions(net: learn.net.Net, tmp_path: Path) -> None:
     arrays = flat([OneGame(9, 9, [1, 2 | W])])
     for ply in (-1, 2):
         with pytest.raises(GameError, match=f"ply must be 0 to 1 in game 0, got {ply}"):
-            PredictPositions(arrays, np.array([0]), np.array([ply]), np.zeros((1, 2), np.float32))
+            PredictPositions(arrays, np.array([0]), np.array([ply]), Conditions.unknown(1))
     with pytest.raises(GameError, match="one size, got 5 x 9 and 9 x 9"):
         PredictPositions.from_games([played, game(7, 10, 5, 9)], [3, 3])
     with pytest.raises(GameError, match="a dropped game has no positions"):

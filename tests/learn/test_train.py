@@ -28,12 +28,12 @@ from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.folders import locked_folder
 from kifu.planes.registry import PLANE_SETS
-from kifu.point import BLACK, WHITE, to_sgf
+from kifu.point import to_sgf
 from kifu.recipes.schema import load_training
 from kifu.viz.curves import draw_training_curves
 from lazy import lazy_import
 from loader_games import load, make
-from nets import NET_NAMES
+from nets import NET_NAMES, global_values
 from runs import SAMPLE, assert_same_weights, checkpoint, figures_of, interrupted, tiny
 
 learn = lazy_import("kifu.learn")
@@ -81,24 +81,25 @@ def test_32_positions_are_learned_completely(tmp_path: Path) -> None:
 
 def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
     """16 boards, each before a move of Black and before another one of White; the planes do not tell them apart."""
-    changes = {"net": "maddison", "planes": "black+white", "board": "5x5", "init": "he-normal"}
+    changes = {"net": "maddison", "planes": "black+white", "board": "5x5", "init": "he-normal", "inputs": ["colour"]}
     recipe = tiny(**changes, optimiser={"kind": "adamw", "lr": 0.0005})
     chance = torch.Generator().manual_seed(1)
     planes = torch.rand(16, 2, 5, 5, generator=chance).round().repeat(2, 1, 1, 1)
     black = torch.randint(25, (16,), generator=chance)
     white = (black + torch.randint(1, 25, (16,), generator=chance)) % 25
-    to_play = torch.tensor([BLACK, WHITE]).repeat_interleave(16)
+    moves = torch.cat((black, white))
+    to_move = torch.tensor([1.0, -1.0]).repeat_interleave(16)[:, None]
     right = {}
     for shuffled in (False, True):
         module = learn.loss.make_policy_module(recipe)
         optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
         for _ in range(15):
-            colours = to_play[torch.randperm(32, generator=chance)] if shuffled else to_play
-            result = module(learn.data.TrainingBatch(planes, torch.cat((black, white)), colours))
+            colours = to_move[torch.randperm(32, generator=chance)] if shuffled else to_move
+            result = module(learn.data.TrainingBatch(planes, moves, globals=colours))
             optimizer.zero_grad()
             result.loss.backward()
             optimizer.step()
-        right[shuffled] = float(module(learn.data.TrainingBatch(planes, torch.cat((black, white)), to_play)).sums[2])
+        right[shuffled] = float(module(learn.data.TrainingBatch(planes, moves, globals=to_move)).sums[2])
     assert right[False] == 32
     assert right[True] < 26
 
@@ -109,6 +110,7 @@ def test_maddison_learns_32_positions_of_its_own_planes(tmp_path: Path) -> None:
     moves = "".join(f";{'BW'[k % 2]}[{to_sgf(point, 9)}]" for k, point in enumerate(points))
     (tmp_path / "game.sgf").write_text(f"(;SZ[9]BR[4d]WR[5d]{moves})")
     changes = {"net": "maddison", "planes": "maddison36", "init": "he-normal", "steps": 60, "batch_size": 32}
+    changes["inputs"] = ["colour"]
     recipe = tiny(board="9x9", validation=0, augment=False, **changes, optimiser={"kind": "adamw", "lr": 0.0005})
     result = learn.train.train(recipe, [tmp_path / "game.sgf"], tmp_path / "run")
     assert learn.net.open_net(tmp_path / "run").about.planes == "maddison36@2"
@@ -158,11 +160,20 @@ def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(kind: str) -> No
 
 def check_step(net: str, kind: str) -> None:
     lr = {"sgd": 1e-4, "adagrad": 1e-5, "adadelta": 0.1, "adamw": 1e-5, "muon": 1e-4}[kind]  # one step, and a small one
-    recipe = tiny(net=net, planes="own+opp", board="5x5", optimiser={"kind": kind, "lr": lr}, init="he-normal")
+    recipe = tiny(
+        net=net,
+        inputs=inputs_of(net),
+        planes="own+opp",
+        board="5x5",
+        optimiser={"kind": kind, "lr": lr},
+        init="he-normal",
+    )
     module = module_of(recipe)
     chance = torch.Generator().manual_seed(1)
     batch = learn.data.TrainingBatch(
-        torch.rand(32, 2, 5, 5, generator=chance), torch.randint(25, (32,), generator=chance), torch.tensor([1, 2] * 16)
+        torch.rand(32, 2, 5, 5, generator=chance),
+        torch.randint(25, (32,), generator=chance),
+        globals=global_values(module.network, 32),
     )
     optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
     module.eval()  # what is dropped out would hide what is learned
@@ -173,14 +184,19 @@ def check_step(net: str, kind: str) -> None:
     assert module(batch).loss < before
 
 
+def inputs_of(net: str) -> list[str]:
+    """Return the global inputs that a network requires."""
+    return list(learn.nets.registry.find_net(net).inputs)
+
+
 def module_of(recipe: Any) -> learn.loss.PolicyModule:
     encoder = recipe.encoder()
     torch.manual_seed(0)
-    heads = tuple(recipe.heads)
-    return learn.loss.PolicyModule(
-        learn.nets.make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding, heads=heads),
-        recipe,
-    )
+    network = learn.nets.make_net(
+        recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding, heads=tuple(recipe.heads),
+        inputs=recipe.inputs,
+    )  # fmt: skip
+    return learn.loss.PolicyModule(network, recipe)
 
 
 def test_losses_match_a_naive_loop() -> None:
@@ -190,7 +206,6 @@ def test_losses_match_a_naive_loop() -> None:
     batch = learn.data.TrainingBatch(
         torch.rand(40, 2, 5, 5, generator=chance),
         torch.randint(25, (40,), generator=chance),
-        torch.tensor([1, 2] * 20),
         torch.tensor([1, -1, 0, UNKNOWN] * 10, dtype=torch.int8),
         torch.randint(-1, 2, (40, 25), generator=chance).to(torch.int8),
     )
@@ -229,13 +244,13 @@ def test_ties_are_ranked_as_by_argmax() -> None:
     module = module_of(tiny(board="5x5", planes="own+opp"))
     for value in module.network.parameters():
         torch.nn.init.zeros_(value)
-    batch = learn.data.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25), torch.ones(25))
+    batch = learn.data.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
     assert module(batch).sums[2:4].tolist() == [1, 5]
 
 
 @pytest.mark.parametrize("net", ["b1c8", "maddison"])
 def test_adamw_decays_matrices_only(net: str) -> None:
-    recipe = tiny(net=net, optimiser={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
+    recipe = tiny(net=net, inputs=inputs_of(net), optimiser={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
     network = module_of(recipe).network
     for value in network.parameters():
         torch.nn.init.normal_(value)

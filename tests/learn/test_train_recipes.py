@@ -33,7 +33,8 @@ def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
     assert recipe.name == name
     assert check_config(TrainingRecipe, recipe.to_dict(), "recipe", name) == recipe
     encoder = recipe.encoder()
-    net = learn.nets.make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding)
+    rim = encoder.plane_set.padding
+    net = learn.nets.make_net(recipe.net, encoder.planes, *recipe.size, rim=rim, inputs=recipe.inputs)
     assert net.config.planes == encoder.planes
 
 

@@ -44,7 +44,7 @@ _AREA, _TERRITORY = 1.0, 0.0
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What is known about G games besides their stones. NaN is unknown.
+    """Known facts about G games besides their stones, such as komi and ranks. NaN is unknown.
 
     Attributes:
         komi: [G] float32, points for White.

@@ -19,12 +19,12 @@ from catalogues import rows, write_catalogue
 from gtp_engines import engine
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
 from kifu.kernel import announce_compilation
-from kifu.play.client import find_program
 from kifu.play.match import MatchOptions, play_match
 from kifu.play.openings import corner_openings
 from kifu.play.referee import MatchRules
 from kifu.play.results import Match
 from kifu.point import WHITE_BIT, to_gtp
+from kifu.process import find_program
 
 RULES = MatchRules(size=5, komi=0.5, move_seconds=20)
 COUNTS = engine(final_score="B+3.5")

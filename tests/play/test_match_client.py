@@ -14,15 +14,8 @@ import pytest
 
 from gtp_engines import engine
 from kifu.errors import RecipeError
-from kifu.play.client import (
-    LOG_LIMIT,
-    RESPONSE_LIMIT,
-    Fault,
-    GtpProcess,
-    GtpProcessError,
-    MatchCancelledError,
-    parse_command,
-)
+from kifu.play.client import RESPONSE_LIMIT, GtpProcess, MatchCancelledError, parse_command
+from kifu.process import LOG_LIMIT, Fault, ProcessError
 
 LIMIT = 0.5
 
@@ -79,7 +72,7 @@ def test_a_response_of_several_lines_with_carriage_returns() -> None:
 def test_faults(word: str, fault: Fault, reason: str) -> None:
     with open_program(word) as program:
         began = time.monotonic()
-        with pytest.raises(GtpProcessError) as failed:
+        with pytest.raises(ProcessError) as failed:
             program.ask("genmove b", LIMIT)
         assert (failed.value.fault, str(failed.value)) == (fault, reason)
         process = program._process.pid
@@ -93,7 +86,7 @@ def test_unsolicited_output_is_a_fault() -> None:
     with open_program("twice") as program:
         assert program.ask("genmove b", 5) == "D4"
         time.sleep(0.1)
-        with pytest.raises(GtpProcessError, match=r"^it wrote '= E5' unasked$"):
+        with pytest.raises(ProcessError, match=r"^it wrote '= E5' unasked$"):
             program.ask("genmove b", 5)
 
 
@@ -115,7 +108,7 @@ def test_children_of_a_program_are_killed() -> None:
 def test_children_of_a_crashed_program_are_killed() -> None:
     with open_program("child crash") as program:
         child = int(program.ask("genmove b", 5))
-        with pytest.raises(GtpProcessError):
+        with pytest.raises(ProcessError):
             program.ask("genmove b", LIMIT)
     assert ends(child)
 
@@ -133,7 +126,7 @@ def test_cancellation_ends_the_wait() -> None:
 def test_files_are_closed() -> None:
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - Path.iterdir would count itself, too
     for word in ("D4", "hang", "crash", "flood"):
-        with open_program(word) as program, contextlib.suppress(GtpProcessError):
+        with open_program(word) as program, contextlib.suppress(ProcessError):
             program.ask("genmove b", 0.2)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
@@ -177,5 +170,5 @@ def test_a_file_that_is_not_a_program(tmp_path: Path) -> None:
     file = tmp_path / "engine"
     file.write_bytes(b"\x7fELF")
     file.chmod(0o755)
-    with pytest.raises(GtpProcessError, match=r"^it could not be started: Exec format error$"):
+    with pytest.raises(ProcessError, match=r"^it could not be started: Exec format error$"):
         GtpProcess(parse_command(str(file)))

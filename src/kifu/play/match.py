@@ -21,7 +21,7 @@ from kifu.execution.executor import count_jobs
 from kifu.folders import locked_folder
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import GtpProcess, GtpProcessError, MatchCancelledError, excerpt, find_program, parse_command
+from kifu.play.client import GtpProcess, MatchCancelledError, parse_command
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
 from kifu.play.referee import GameOutcome, MatchRules, play_game, set_up
 from kifu.play.results import (
@@ -36,6 +36,7 @@ from kifu.play.results import (
     resume_results,
 )
 from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
+from kifu.process import ProcessError, excerpt, find_program
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.game import Game, write_sgf
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
@@ -212,7 +213,7 @@ def _introduce(label: str, text: str, rules: MatchRules, stop: threading.Event) 
             name = program.ask("name", rules.start_seconds)
             version = program.ask("version", rules.move_seconds)
             set_up(program, rules, rules.start_seconds)
-    except GtpProcessError as error:
+    except ProcessError as error:
         raise RecipeError(f"{label}, {text!r}, cannot play: {error}") from None
     name, version = (excerpt(answer, quote=False) for answer in (name, version))
     return ProgramInfo(command=text, name=name, version=version)
@@ -229,7 +230,7 @@ def _find_scorer(text: str | None, rules: MatchRules, stop: threading.Event) -> 
     try:
         with GtpProcess(command, stop) as program:
             set_up(program, rules, rules.start_seconds)
-    except GtpProcessError as error:
+    except ProcessError as error:
         if requested:
             raise RecipeError(f"{text!r} cannot score: {error}") from None
         return None, None  # GNU Go supports boards from 5 x 5 to 19 x 19 only

@@ -16,14 +16,15 @@ from typing import Literal
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import GtpProcess, GtpProcessError, excerpt
+from kifu.play.client import GtpProcess
 from kifu.play.openings import Opening
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp, to_gtp
+from kifu.process import ProcessError, excerpt
 from kifu.records.meta import Result
 
 Ending = Literal["score", "resign", "illegal", "crash", "time", "nonsense", "refusal", "unfinished"]
 """score: both passed.  resign: a player resigned.  illegal: a move violated the rules.  unfinished: too many moves.
-The other values are faults of a program, see `kifu.play.client.Fault`."""
+The other values are faults of a program, see `kifu.process.Fault`."""
 
 ScoredBy = Literal["scorer", "players", "board"]
 
@@ -92,7 +93,7 @@ class _Seat:
     def ask(self, command: str, timeout: float) -> str:
         try:
             return self.program.ask(command, timeout)
-        except GtpProcessError as error:
+        except ProcessError as error:
             raise _Loss(self.colour, error.fault, error.reason) from None
 
     def genmove(self, timeout: float) -> str:
@@ -134,7 +135,7 @@ def set_up(program: GtpProcess, rules: MatchRules, timeout: float) -> None:
     """Set up an empty board; `timeout` is that of the first command.
 
     Raises:
-        GtpProcessError: The program failed or refused a command.
+        ProcessError: The program failed or refused a command.
     """
     program.ask(f"boardsize {rules.size}", timeout)
     program.ask("clear_board", rules.move_seconds)
@@ -172,7 +173,7 @@ def play_game(
         try:
             for colour, command in ((BLACK, black), (WHITE, white)):
                 programs[colour] = GtpProcess(command, stop)
-        except GtpProcessError as error:
+        except ProcessError as error:
             loss = _Loss(colour, error.fault, error.reason)
             return _lost_outcome(loss, [], (0.0, 0.0)), {}
         seats = {colour: _Seat(colour, program) for colour, program in programs.items()}
@@ -206,7 +207,7 @@ def _start(game: _Game, opening: Opening) -> None:
     for seat in game.seats.values():
         try:
             set_up(seat.program, game.rules, game.rules.start_seconds)
-        except GtpProcessError as error:
+        except ProcessError as error:
             raise _Loss(seat.colour, error.fault, error.reason) from None
     for point in opening:
         letter = "bw"[game.board.to_play == WHITE]
@@ -255,13 +256,13 @@ def _score(game: _Game, scorer: Sequence[str] | None, stop: threading.Event) -> 
     if scorer is not None:
         try:
             return _ask_scorer(game, scorer, stop), "scorer", reason
-        except GtpProcessError as error:
+        except ProcessError as error:
             reason += f"; the scorer failed: {error.reason}"
     scores = set()
     for seat in game.seats.values():
         try:
             scores.add(_final_score(seat.program, game.rules))
-        except GtpProcessError:
+        except ProcessError:
             break
     else:
         if len(scores) == 1:
@@ -282,8 +283,8 @@ def _ask_scorer(game: _Game, scorer: Sequence[str], stop: threading.Event) -> Re
 
 
 def _final_score(program: GtpProcess, rules: MatchRules) -> Result:
-    """Return a program's score of its current game; raise GtpProcessError if it has none."""
+    """Return a program's score of its current game; raise ProcessError if it has none."""
     answer = program.ask("final_score", rules.start_seconds)
     if not _SCORE.fullmatch(answer):
-        raise GtpProcessError("nonsense", f"it answered {excerpt(answer)} to final_score, which is not a score")
+        raise ProcessError("nonsense", f"it answered {excerpt(answer)} to final_score, which is not a score")
     return Result.parse(answer)

@@ -61,6 +61,8 @@ Container = Annotated[
 GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
 Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="NET", help="A net, a run directory, or small, the packaged net.")]
+"""Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
+
 Board = partial(typer.Option, metavar="WIDTHxHEIGHT", help="Size of the board.")
 Rules = Annotated[
     str,

@@ -4,6 +4,7 @@ File names are defined here so that they can be imported without loading torch.
 """
 
 import os
+import re
 import sys
 
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -20,6 +21,15 @@ SUFFIX = ".safetensors"
 
 PACKAGED = "small"
 """Name of the net that is packaged with kifu."""
+
+_WITH_CLASS = re.compile(r"(.+)@([A-Za-z_][\w.]*:[A-Za-z_]\w*)", re.ASCII)
+
+
+def split_class(text: str) -> tuple[str, str | None]:
+    """Return the path and the class of "PATH@module:Class", a net of a class of one's own; the class may be missing."""
+    match = None if os.path.exists(text) else _WITH_CLASS.fullmatch(text)  # noqa: PTH110 - false for impossible names
+    return (text, None) if match is None else (match[1], match[2])
+
 
 BEST = "best" + SUFFIX
 """File name of the net that is loaded when a run directory is opened as a net."""

@@ -13,7 +13,7 @@ from kifu.datasets.torch_data import unpack
 from kifu.learn.data import TrainingBatch
 from kifu.learn.nets import Network, NetworkOutput, make_net
 from kifu.learn.nets.base import drop_inputs
-from kifu.learn.nets.registry import initialize
+from kifu.learn.nets.registry import import_net, initialize
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
@@ -88,6 +88,7 @@ def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
         RecipeError: The recipe names an unknown network, plane set or initialization.
     """
     encoder = recipe.encoder()
+    import_net(recipe.net)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         network = make_net(

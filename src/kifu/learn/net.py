@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,10 @@ from kifu.atomic_io import write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, KifuError, RecipeError, first_line, join_lines, printable
 from kifu.files import hash_file, open_regular
-from kifu.learn import BEST, PACKAGED, SUFFIX
+from kifu.learn import BEST, PACKAGED, SUFFIX, split_class
 from kifu.learn.nets import Heads, Network, make_net
+from kifu.learn.nets.own import is_class_name, is_imported
+from kifu.learn.nets.registry import import_net
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.progress import format_seconds
 
@@ -143,17 +145,37 @@ def default_net_path() -> Path:
 
 
 def open_net(path: str | os.PathLike[str] | None = None) -> Net:
-    """Open a net. Nothing in the file is executed or unpickled.
+    """Open a net. Nothing in the file is executed, unpickled or imported.
 
     Args:
         path: A file, or a run directory for its best net; "small", unless there is such a path, or None for the net
-            that is packaged with kifu.
+            that is packaged with kifu. A net of a class of one's own requires that the program has imported its module,
+            or "PATH@module:Class", which imports it.
 
     Raises:
-        FormatError: The file is not a net, or its weights do not fit the architecture that it names.
+        FormatError: The file is not a net, or its weights do not fit the architecture that it names, or that is a class
+            whose module is not imported.
+        RecipeError: The class that `path` names is missing or invalid.
     """
-    path = Path(path) if path is not None and (str(path) != PACKAGED or Path(path).exists()) else default_net_path()
-    name = path.name if path.is_dir() else path.stem
+    text, class_name = (None, None) if path is None else split_class(os.fspath(path))
+    path = Path(text) if text is not None and (text != PACKAGED or Path(text).exists()) else default_net_path()
+    file = _read_net(path)
+    if class_name is not None:
+        file = file._replace(about=file.about.model_copy(update={"net": import_net(class_name).name}))
+    return Net(_load_network(file).eval(), file.about, file.games, path.name if path.is_dir() else path.stem)
+
+
+class _NetFile(NamedTuple):
+    """The contents of a net's file."""
+
+    path: Path
+    about: NetMetadata
+    weights: dict[str, torch.Tensor]
+    games: npt.NDArray[np.uint64]
+
+
+def _read_net(path: Path) -> _NetFile:
+    """Read a net's file without creating the network. Raises FormatError."""
     if path.is_dir():
         path = path / BEST
     try:
@@ -166,7 +188,7 @@ def open_net(path: str | os.PathLike[str] | None = None) -> Net:
     except SafetensorError as error:
         raise FormatError(f"{path} is not a net of kifu: {first_line(error)}") from None
     games = _read_games(path, tensors.pop(_GAMES, torch.empty(0, dtype=torch.int64)))
-    return Net(_load_network(path, about, tensors).eval(), about, games, name)
+    return _NetFile(path, about, {key.removeprefix(_WEIGHT_PREFIX): value for key, value in tensors.items()}, games)
 
 
 AnyNet: TypeAlias = Net | str | os.PathLike[str]
@@ -181,17 +203,25 @@ def as_net(net: AnyNet | None) -> Net:
 def describe_net(path: Path) -> str:
     """Return the metadata of a net's file, or of a run directory's best net, as lines of text.
 
+    Nothing is imported: without the class of the network, its weights are counted, but not checked.
+
     Raises:
         FormatError: The file is not a net.
     """
-    net = open_net(path)
-    about, file = net.about, path / BEST if path.is_dir() else path
-    boards = "any board" if net.module.any_size else f"{about.width} x {about.height} only"
+    net = _read_net(path)
+    file, about = net.path, net.about
+    if is_class_name(about.net) and not is_imported(about.net):
+        boards = f"trained on {about.width} x {about.height}"
+        size = f"{sum(value.numel() for value in net.weights.values()):,} with buffers; class not imported"
+    else:
+        module = _load_network(net)
+        boards = "any board" if module.any_size else f"{about.width} x {about.height} only"
+        size = f"{sum(value.numel() for value in module.parameters()):,}"
     lines = [f"{file}: kifu-net@{about.version}, {about.net} on {about.planes}, {boards}"]
     passes = "with passes" if about.passes else "without passes"
     lines += [f"  outputs     {', '.join([f'policy {passes}', *about.heads])}"]
     lines += [f"  inputs      {', '.join(about.inputs)}"] if about.inputs else []
-    lines += [f"  parameters  {sum(value.numel() for value in net.module.parameters()):,}"]
+    lines += [f"  parameters  {size}"]
     recipe = about.recipe.get("name")
     lines += [f"  recipe      {recipe[:80] if isinstance(recipe, str) else 'unknown'}, by kifu {about.kifu}"]
     length, *validation = _training_summary(about.trained)
@@ -253,9 +283,9 @@ def _make_network(about: NetMetadata) -> Network:
     )  # fmt: skip
 
 
-def _load_network(path: Path, about: NetMetadata, tensors: dict[str, torch.Tensor]) -> Network:
+def _load_network(file: _NetFile) -> Network:
     """Return the network with these weights. Raise FormatError unless names, shapes and values fit."""
-    weights = {key.removeprefix(_WEIGHT_PREFIX): value for key, value in tensors.items()}
+    path, about, weights, _ = file
     try:
         with torch.device("meta"):  # so that a small file cannot demand much memory
             expected = _make_network(about).state_dict()

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kifu.errors import KifuError
-from kifu.learn import PACKAGED, SUFFIX
+from kifu.learn import PACKAGED, SUFFIX, split_class
 from kifu.process import POLL_S, PipedProcess, ProcessError, excerpt, split_command
 
 RESPONSE_LIMIT = 1 << 16
@@ -53,7 +53,7 @@ def parse_command(text: str, rules: str = "chinese") -> list[str]:
 
 
 def _is_net(text: str) -> bool:
-    path = Path(text)
+    path = Path(split_class(text)[0])
     try:
         if not path.exists():
             return text == PACKAGED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from kifu.errors import RecipeError
 from kifu.learn.nets.base import Heads, Network, NetworkConfig
 from kifu.learn.nets.clark_storkey import ClarkStorkey, SymmetricConv, SymmetricLinear
 from kifu.learn.nets.convolutional import BlogNetwork, BookLarge, BookMedium, BookSmall, Maddison
+from kifu.learn.nets.own import find_class, import_class, is_class_name, make_checked
 from kifu.learn.nets.residual import Residual
 from kifu.registry import unknown
 
@@ -72,18 +74,23 @@ NETS: dict[str, Architecture] = {
 
 RESIDUAL = "b6c64"
 
+_PLANES = "seven+last5@1"
+"""Plane set of residual networks, and of networks of one's own unless another one is given."""
+
 _RESIDUAL = re.compile(r"b([1-9]\d{0,5})c([1-9]\d{0,5})")
 _MAX_BLOCKS, _CHANNELS, _MAX_WEIGHTS = 99, range(2, 1025), 1 << 28
 
 
 def find_net(name: str) -> Architecture:
-    """Return the network with a name.
+    """Return the network with a name, or of a class "module:Class" whose module is imported.
 
     Raises:
         RecipeError: The name is unknown, or the network is too large.
     """
     if name in NETS:
         return NETS[name]
+    if is_class_name(name):
+        return _own(name)
     match = _RESIDUAL.fullmatch(name)
     if match is None:
         raise unknown("net", name, [*NETS, RESIDUAL], " with any numbers")
@@ -95,9 +102,29 @@ def find_net(name: str) -> Architecture:
         )
     return Architecture(
         name, "residual blocks, some of which see the whole board; bNcM has N blocks of M channels",
-        "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", "seven+last5@1",
+        "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", _PLANES,
         lambda config: Residual(config, blocks, channels), Residual.__doc__ or "",
     )  # fmt: skip
+
+
+def import_net(name: str) -> Architecture:
+    """Return the network with a name, as `find_net` does, after importing the module of "module:Class".
+
+    For names from recipes, the command line and programs; never for names from other files.
+
+    Raises:
+        RecipeError: As for `find_net`, or the module or its class is missing or invalid.
+    """
+    if is_class_name(name):
+        import_class(name)
+    return find_net(name)
+
+
+def _own(name: str) -> Architecture:
+    cls = find_class(name)
+    source, inputs = f"module {cls.__module__}", ("colour",) if cls.by_colour else ()
+    make = partial(make_checked, name)
+    return Architecture(name, "a network of one's own", source, _PLANES, make, cls.__doc__ or "", inputs)
 
 
 def make_net(
@@ -114,7 +141,7 @@ def make_net(
     """Create a network with random weights from torch's generator.
 
     Args:
-        name: A name as listed by `kifu nets`.
+        name: A name as listed by `kifu nets`, or "module:Class" of an imported module.
         planes: Number of input planes.
         width: Columns of the board.
         height: Rows of the board.

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from kifu.learn.nets.registry import find_net, make_net
+from kifu.learn.nets.registry import find_net, import_net, make_net
 from kifu.planes.encoder import find_encoder
 
 
@@ -70,11 +70,12 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     layers: list[LayerCount] = []
     counter = FlopCounterMode(display=False)
 
-    def count_layer(layer: nn.Module, _: Any, out: torch.Tensor) -> None:
+    def count_layer(layer: nn.Module, _: Any, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         """Attribute the operations since the previous layer to this one."""
         flops = counter.get_total_flops() - sum(each.flops for each in layers)
-        parameters = sum(weight.numel() for weight in layer.parameters())
-        layers.append(LayerCount(names[layer], type(layer).__name__, tuple(out.shape[1:]), parameters, flops))
+        parameters = sum(weight.numel() for weight in layer.parameters(recurse=False))
+        shape = (out[0] if isinstance(out, tuple) else out).shape[1:]
+        layers.append(LayerCount(names[layer] or "net", type(layer).__name__, tuple(shape), parameters, flops))
 
     names = {layer: layer_name for layer_name, layer in net.named_modules() if [*layer.parameters(recurse=False)]}
     handles = [layer.register_forward_hook(count_layer) for layer in names]
@@ -104,7 +105,7 @@ def net_card(name: str, planes: str | None = None, width: int = 19, height: int 
     """Return a page of Markdown with the description of a network and its layers.
 
     Args:
-        name: A network's name.
+        name: A network's name, or "module:Class", which is imported.
         planes: A plane set's name, by default the one of the network's source.
         width: Columns of the board.
         height: Rows of the board.
@@ -113,7 +114,7 @@ def net_card(name: str, planes: str | None = None, width: int = 19, height: int 
         RecipeError: A name is unknown.
         GameError: The plane set does not support the board size.
     """
-    net = find_net(name)
+    net = import_net(name)
     count = count_net(name, planes or net.planes, width, height)
     rows = [
         f"| {each.name} | {each.kind} | {' x '.join(map(str, each.shape))} | {each.parameters:,} | {each.flops:,} |"

@@ -1,0 +1,233 @@
+"""Networks of one's own: classes named by recipes and commands, and never imported for a file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import run
+from kifu.errors import FormatError, KifuError, RecipeError
+from kifu.play.client import parse_command
+from lazy import lazy_import
+from runs import SAMPLE, assert_same_weights, figures_of, interrupted, tiny
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own-networks.md").read_text("utf-8"), re.DOTALL)[0]
+NAME = "my_module:MyNet"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory, with the template of the documentation as a module that nothing has imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "my_module.py").write_text(TEMPLATE)
+    forget()
+    yield tmp_path
+    forget()
+
+
+def forget() -> None:
+    """Undo the import, as a new process does."""
+    sys.modules.pop("my_module", None)
+
+
+def write(text: str) -> None:
+    forget()
+    Path("my_module.py").write_text(text)
+
+
+def save(path: Path, name: str = NAME) -> Path:
+    """Write a net's file whose metadata name a class, and whose weights are those of the template."""
+    learn.nets.registry.import_net(NAME)
+    module = learn.nets.make_net(NAME, 7, 9, 9)
+    about = learn.net.NetMetadata(net=name, planes="seven@1", width=9, height=9)
+    learn.net.save_net(path, module, about, np.empty(0, np.uint64))
+    forget()
+    return path
+
+
+# Training and use
+
+
+def test_a_class_is_trained_resumed_and_opened(folder: Path) -> None:
+    path = list(sys.path)
+    recipe = tiny(
+        net=NAME, planes="clark8", heads={"value": 0.1, "ownership": 0.1}, inputs=["colour", "komi"], steps=4,
+        positions={"passes": True, "per_game": 2}, games=50,
+    )  # fmt: skip
+    learn.train.train(recipe, SAMPLE, folder / "whole")
+    forget()
+    with interrupted(2):
+        learn.train.train(recipe, SAMPLE, folder / "parts")
+    forget()
+    learn.train.train(recipe, SAMPLE, folder / "parts", resume=True)
+    assert figures_of(folder / "parts") == figures_of(folder / "whole")
+    assert_same_weights(folder / "parts" / "final.safetensors", folder / "whole" / "final.safetensors")
+    assert sys.path == path
+    assert learn.net.open_net("whole").about.net == NAME  # the program has imported the module
+    forget()
+    with pytest.raises(FormatError, match="module my_module is not imported; import it, or open the net as PATH@my_"):
+        learn.net.open_net("whole")
+    net = learn.net.open_net(f"whole@{NAME}")
+    assert (net.name, type(net.module).__name__) == ("whole", "MyNet")
+
+
+def test_commands_take_a_path_with_a_class(folder: Path) -> None:
+    save(folder / "net.safetensors")
+    plain, named = "net.safetensors", f"net.safetensors@{NAME}"
+    game = Path("game.sgf")
+    game.write_text("(;SZ[9];B[ee];W[cc])")
+    done = run("predict", plain, game)
+    assert (done.code, len(done.err)) == (2, 1)
+    assert "is not imported" in done.err[0]
+    done = run("predict", named, game)
+    assert (done.code, done.err) == (0, [])
+    forget()
+    assert run("export", named, "-o", "net.onnx", "--dry-run").code == 0
+    forget()
+    assert run("evaluate", named, game, "--overlap", "keep").code == 0
+    assert parse_command(named)[1:] == ["-m", "kifu.cli", "gtp", named, "--rules", "chinese"]
+    done = run("predict", "net.safetensors@my_module:Other", game)
+    assert done.err == ["kifu: net 'my_module:Other': module my_module has no class 'Other'"]
+
+
+def test_a_class_may_have_moved(folder: Path) -> None:
+    save(folder / "net.safetensors", "old_module:OldNet")
+    net = learn.net.open_net(f"net.safetensors@{NAME}")
+    assert net.about.net == NAME
+    with pytest.raises(FormatError, match=f"unexpected weight .* for {NAME}"):
+        learn.net.open_net(f"small@{NAME}")
+
+
+def test_an_existing_path_may_contain_a_class_name(folder: Path) -> None:
+    path = folder / f"net@{NAME}"
+    save(path)
+    learn.nets.registry.import_net(NAME)
+    assert learn.net.open_net(path).about.net == NAME
+    assert learn.split_class(f"net@{NAME}") == (f"net@{NAME}", None)
+    assert learn.split_class(f"other@{NAME}") == ("other", NAME)
+    assert learn.split_class("other@home") == ("other@home", None)
+
+
+def test_the_layers_of_a_class_are_listed(folder: Path) -> None:
+    done = run("nets", NAME, "--planes", "clark8", "--board", "9x9")
+    assert done.code == 0
+    assert "| stem | Conv2d | 32 x 9 x 9 | 2,336 | 373,248 |" in done.out
+    write(
+        TEMPLATE.replace(
+            "self.conv =",
+            "self.scale = nn.Parameter(torch.ones(()))\n"
+            "        self.mix = nn.MultiheadAttention(self.width, 2, batch_first=True)\n"
+            "        self.conv =",
+        ).replace(
+            "x = self.stem(planes)",
+            "x = self.stem(planes) * self.scale\n"
+            "        x = self.mix(*[x.flatten(2).mT] * 3)[0].mT.unflatten(2, x.shape[2:])",
+        )
+    )
+    learn.nets.registry.import_net(NAME)
+    count = learn.nets.summary.count_net(NAME, "seven", 9, 9)
+    assert sum(layer.flops for layer in count.layers) == count.flops
+    assert {layer.kind: layer.parameters for layer in count.layers} == {
+        "Conv2d": 33, "MultiheadAttention": 3 * 32 * 33, "MyNet": 1,
+    }  # fmt: skip
+
+
+# Files import nothing
+
+
+def test_no_file_imports_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(folder / "net.safetensors")
+    write("from pathlib import Path\nPath('imported').touch()\n" + TEMPLATE)
+    monkeypatch.syspath_prepend(folder)
+    Path("game.sgf").write_text("(;SZ[9];B[ee])")
+    done = run("inspect", "net.safetensors")
+    assert done.code == 0
+    assert "11,329 with buffers; class not imported" in done.out
+    for command in (
+        ("predict", "net.safetensors", "game.sgf"),
+        ("evaluate", "net.safetensors", "game.sgf"),
+        ("gtp", "net.safetensors"),
+        ("export", "net.safetensors", "-o", "net.onnx"),
+    ):
+        assert run(*command).code == 2
+    with pytest.raises(KifuError):
+        learn.nets.make_net(NAME, 7)
+    assert not Path("imported").exists()
+    assert "my_module" not in sys.modules
+    learn.net.open_net(f"net.safetensors@{NAME}")
+    assert Path("imported").exists()
+
+
+@pytest.mark.parametrize("name", ["os:system", "kifu:Board", "a:b:c", ":", "sys:", "kifu.learn.nets.base:Network"])
+def test_a_file_names_no_class_of_a_network(name: str, folder: Path) -> None:
+    save(folder / "net.safetensors", name)
+    with pytest.raises(FormatError) as caught:
+        learn.net.open_net("net.safetensors")
+    assert str(caught.value).startswith("net.safetensors: net ")
+    forget()
+
+
+# One-line errors
+
+BAD = {
+    "no module 'my_module' in the working directory or on Python's path": None,
+    r"my_module: ModuleNotFoundError: No module named 'nowhere' \(.*my_module.py, line 2\)": "\nimport nowhere",
+    r"cannot import my_module: ZeroDivisionError: division by zero \(.*my_module.py, line 3\)": "\n\n1 / 0",
+    r"cannot import my_module: SyntaxError: .*\(my_module.py, line 1\)": "def",
+    "cannot import my_module: SystemExit: 3": "raise SystemExit(3)",
+    "module my_module has no class 'MyNet'": "",
+    "MyNet is not a subclass of kifu.learn.nets.Network": "class MyNet: pass",
+    "MyNet must declare any_size = True or any_size = False": ("    any_size = True\n", ""),
+    "cannot be created: TypeError: .*__init__.* missing 1 required": ("config: NetworkConfig)", "config, width)"),
+    r"cannot be created: KeyError: 'depth' \(.*my_module.py, line 18\)": ("self.width, 3", "{}['depth'], 3"),
+    r"cannot be created: AttributeError: cannot assign module before .* line 18\)": ("super()", "(lambda channels: 0)"),
+    "policy of two positions with 81 points must have shape .2, 81., got .2, 162.": ("width, 1, 1)", "width, 2, 1)"),
+    "policy of two positions with 81 points must have shape .2, 81., got None": ("return points", "return None"),
+    r"cannot evaluate positions of 9 x 9: RuntimeError: .*line 28\)": ("self.width, self.width, 3", "4, 8, 3"),
+    r"cannot evaluate positions of 7 x 5: RuntimeError: .*line 28\)": (
+        "torch.relu(self.conv", "torch.ones(9, 9) * torch.relu(self.conv",
+    ),
+    "must return a NetworkOutput, got Tensor": (
+        "def policy",
+        "def forward(self, planes, globals):\n        return planes\n\n    def policy",
+    ),
+    "policy is NaN or infinite": ("return points\n", "return points / 0\n"),
+    "MyNet takes planes only, but inputs are komi": ("takes_inputs = True", "takes_inputs = False"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_errors_name_the_class_and_the_line(message: str, folder: Path) -> None:
+    change = BAD[message]
+    if change is None:
+        Path("my_module.py").unlink()
+    elif isinstance(change, str):
+        write(change)
+    else:
+        assert change[0] in TEMPLATE
+        write(TEMPLATE.replace(change[0], change[1], 1))
+    path = list(sys.path)
+    with pytest.raises(RecipeError, match=message) as caught:
+        learn.loss.make_policy_module(tiny(net=NAME, planes="seven", board="9x9", inputs=["komi"]))
+    assert str(caught.value).isprintable()
+    assert sys.path == path
+    if "inputs" not in message:
+        assert NAME in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["my_module:", ":MyNet", "my-module:MyNet", "my_module:MyNet()", "../my_module:MyNet"])
+def test_malformed_names_are_rejected(name: str, folder: Path) -> None:
+    done = run("nets", name)
+    assert done.code == 2
+    assert done.err == [f"kifu: net {name!r} must be a module and a class, such as my_module:MyNet"]
+    assert "my_module" not in sys.modules

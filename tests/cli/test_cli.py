@@ -63,7 +63,7 @@ def is_error(done: Done, *words: str) -> None:
         ["show", "a.sgf", "-o"], ["estimate", "a.zip", "--json"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a", "a.zip", "--html"], ["evaluate", "a", "a.zip", "--json"],
-        ["train", "quick-cpu", "a.zip", "--output"],
+        ["train", "quick-cpu", "a.zip", "--output"], ["benchmark", "a", "a.zip", "-o"],
     ],
     ids="-".join,
 )  # fmt: skip

@@ -454,6 +454,16 @@ def evaluate(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
+def benchmark(world: Path, out: Path) -> Iterator[Arguments]:
+    net = world / f"net{EVIL}{SUFFIX}"
+    yield [net, world / f"{PATH}.zip"]
+    yield [net, world / f"{PATH}.parquet", "--sets", EVIL, "-o", f"{{out}}/{EVIL}.md"]
+    yield ["--list", EVIL]
+    (out / f"{EVIL}.json").write_text(json.dumps({"version": 1, "kifu": EVIL, "sets": [], EVIL: EVIL}))
+    yield ["--compare", out / f"{EVIL}.json"]
+
+
+@case
 def predict(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
     yield [net, world / f"{PATH}.zip"]

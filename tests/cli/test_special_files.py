@@ -33,6 +33,8 @@ COMMANDS = [
     "train quick-cpu {parquet} -o {out}/run",
     "train {toml} {games} -o {out}/run",
     "evaluate small {any}",
+    "benchmark small {any}",
+    "benchmark --compare {any}",
     "predict small {any}",
     "match small small -o {out}/match --openings {parquet}",
     "fetch kgs --all --index {any} -o {out}/kgs",

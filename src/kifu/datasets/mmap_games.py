@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -42,6 +42,7 @@ def read_games(
     pad: bool,
     jobs: int | None,
     columns: Sequence[str] = COLUMNS,
+    select: Callable[[pa.RecordBatch], npt.NDArray[np.bool_]] | None = None,
 ) -> pa.RecordBatch:
     """Read the kept games that fit a board.
 
@@ -53,25 +54,34 @@ def read_games(
         pad: Smaller boards fit too.
         jobs: Number of threads; None for one per core.
         columns: Columns of the catalogue to read.
+        select: Returns which games of a batch to read, [G] bool; by default all.
 
     Returns:
         The games as one batch, as `spill` returns it: those of catalogues first, then those of archives and records.
 
     Raises:
-        SourceError: A source cannot be read, or there is no such game.
+        SourceError: A source cannot be read, or there is no game that fits the board.
         FormatError: A catalogue is damaged.
         OutputError: There is no disk space for the games.
     """
     paths = list(paths)
     catalogues = [Path(path) for path in paths if is_catalogue(path)]
     archives = [path for path in paths if not is_catalogue(path)]
+    found = 0
+
+    def selected() -> Iterator[pa.RecordBatch]:
+        nonlocal found
+        for batch in chain.from_iterable(_kept_games(path, board, pad, columns) for path in catalogues):
+            found += len(batch)
+            yield batch if select is None else batch.filter(pa.array(select(batch)))
+
     with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
         if archives:
             catalogues.append(Path(folder, "games.parquet"))
             ingest(archives, catalogues[-1], jobs=jobs)
-        rows = spill(chain.from_iterable(_kept_games(path, board, pad, columns) for path in catalogues), columns)
+        rows = spill(selected(), columns)
     pa.default_memory_pool().release_unused()
-    if not len(rows):
+    if not found:
         names = ", ".join(str(as_path(path)) for path in paths)[:200]
         raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {names}")
     return rows
@@ -110,6 +120,11 @@ def _kept_games(path: Path, board: tuple[int, int], pad: bool, columns: Sequence
         yield batch.filter(pa.array(kept))
 
 
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the numbers in a column's buffer: dates are stored as days."""
+    return pa.int32() if pa.types.is_date32(kind) else kind
+
+
 class _ColumnWriter:
     """Writes a column of the catalogue, or the elements of one, to temporary files."""
 
@@ -130,7 +145,7 @@ class _ColumnWriter:
             self._parts = [_ColumnWriter(part, files) for part in kind]
         else:
             text = pa.types.is_string(kind)
-            self._values = _BufferFile(np.uint8 if text else kind.to_pandas_dtype(), files)
+            self._values = _BufferFile(np.uint8 if text else _plain_type(kind).to_pandas_dtype(), files)
             kind = pa.large_string() if text else kind
         self._type = kind
 
@@ -148,7 +163,8 @@ class _ColumnWriter:
             else:
                 self._values.append(to_numpy(values))
         elif self._values is not None:
-            self._values.append(to_numpy(column.fill_null(pa.scalar(0).cast(column.type))))
+            plain = column.view(_plain_type(column.type))
+            self._values.append(to_numpy(plain.fill_null(pa.scalar(0).cast(plain.type))))
         else:
             for part, values in zip(self._parts, column.flatten()):
                 part.append(values)

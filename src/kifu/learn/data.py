@@ -27,6 +27,7 @@ from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
 from kifu.files import hash_file, utf8_name
+from kifu.learn.benchmark_sets import is_reserved
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
@@ -68,12 +69,14 @@ class TrainingGames:
         canonical: [K] uint64, canonical hashes of the games to train on and of those to validate with, which choose the
             best net.
         inputs: Names of the sources and hashes of those that are files.
+        excluded: Number of games of the sources that are not used because they are reserved for benchmarks.
     """
 
     train: CatalogueSource
     validation: CatalogueSource | None
     canonical: npt.NDArray[np.uint64]
     inputs: dict[str, list[dict[str, str]]]
+    excluded: int
 
     def fingerprint(self) -> dict[str, Any]:
         """Return hashes of the games and positions as JSON values."""
@@ -87,13 +90,16 @@ class TrainingGames:
         return {
             "train_games": len(self.train.ids),
             "validation_games": 0 if self.validation is None else len(self.validation.ids),
+            "benchmark_games_excluded": self.excluded,
         }
 
 
 def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int | None) -> TrainingGames:
     """Read the games of a run and hold out those for validation.
 
-    Games that share the opening of a validation game are not trained on, whichever source they come from.
+    Games that share the opening of a validation game are not trained on, whichever source they come from. Games of
+    benchmark sets, and games that share their opening, are neither trained on nor validated with, unless the recipe
+    allows it.
 
     Args:
         recipe: The recipe of the run.
@@ -106,10 +112,11 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         SourceError: A source cannot be read, or no games are left.
         FormatError: A source is damaged.
     """
-    rows = _read_rows(recipe, sources, jobs)
+    rows, excluded = _read_rows(recipe, sources, jobs)
     opening = to_numpy(rows["opening"])
     if validate:
-        held_out = _read_rows(recipe, validate, jobs)
+        held_out, excluded_too = _read_rows(recipe, validate, jobs)
+        excluded += excluded_too
         in_training = ~np.isin(opening, to_numpy(held_out["opening"]))
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
@@ -128,14 +135,24 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         None if held_out is None else _make_source(recipe, held_out),
         np.concatenate([to_numpy(rows["canonical"]) for rows in used]),
         {"train": _hash_sources(sources), "validation": _hash_sources(validate)},
+        excluded,
     )
 
 
-def _read_rows(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> pa.RecordBatch:
+def _read_rows(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> tuple[pa.RecordBatch, int]:
+    """Return the games that may be used, and the number of those that are reserved for benchmarks."""
+    excluded = 0
+
+    def select(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        nonlocal excluded
+        reserved = is_reserved(to_numpy(batch["opening"])) & recipe.exclude_benchmarks
+        excluded += int(np.count_nonzero(reserved))
+        return ~reserved
+
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
     columns = (*_example_spec(recipe).columns(), *_COLUMNS)
-    return read_games(paths, recipe.size, False, jobs, columns)
+    return read_games(paths, recipe.size, False, jobs, columns, select), excluded
 
 
 def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:

@@ -1,0 +1,72 @@
+"""Drift: how much the scores of a net differ between windows of time, beyond what the draw of the games explains.
+
+The bootstrap over games shows how the score would vary if other games of the same days were drawn. Days differ, too:
+the players change, and so does what they play. Let m be the scores of some windows, and v the variance of each that is
+due to the draw of its games. The variance between windows is then that of m less the mean of v, and at least 0 (the
+method of moments for random effects). The interval for another window includes both variances; without drift it is the
+interval of the bootstrap.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kifu.learn.scores import MEASURES, Indices, Interval, MoveScores, Score
+
+MIN_WINDOWS = 3
+"""Minimum number of windows from which drift is estimated."""
+
+MIN_GAMES = 5
+"""Minimum number of games of such a window."""
+
+_NORMAL = 1.959964
+"""The 97.5th percentile of the normal distribution."""
+
+
+class Drift(NamedTuple):
+    """The drift of one measure.
+
+    Attributes:
+        spread: Standard deviation of the measure between windows.
+        interval: The value with the 95 % interval for another window.
+    """
+
+    spread: float
+    interval: Interval
+
+
+def measure_drift(moves: MoveScores, game: Indices, window: Indices, score: Score) -> dict[str, Drift]:
+    """Return the drift of each measure, or an empty dictionary if there are fewer than MIN_WINDOWS windows.
+
+    Args:
+        moves: The scored moves.
+        game: [N] game numbers from 0 on, each of which occurs.
+        window: [G] the window of each game, -1 if it is unknown.
+        score: The score of the same moves.
+    """
+    sums = moves.sums(game, len(window))
+    games = np.bincount(window[window >= 0], minlength=1)
+    used = np.flatnonzero(games >= MIN_GAMES)
+    if len(used) < MIN_WINDOWS:
+        return {}
+    parts = [sums[window == each] for each in used]
+    count = np.array([part[:, 0].sum() for part in parts])
+    mean = np.stack([part[:, 1:].sum(0) for part in parts]) / count[:, None]
+    residuals = [part[:, 1:] - part[:, :1] * m for part, m in zip(parts, mean)]
+    by_draw = [(r**2).sum(0) / n**2 * len(r) / (len(r) - 1) for r, n in zip(residuals, count)]
+    between = np.maximum(mean.var(0, ddof=1) - np.mean(by_draw, 0), 0)
+    share = count / count.sum()
+    # The value itself is a mean over drifting windows; another window drifts once more.
+    extra = _NORMAL**2 * between * (1 + (share**2).sum())
+    return {
+        name: Drift(float(np.sqrt(between[m])), _widen(score.measure(name), float(extra[m])))
+        for m, name in enumerate(MEASURES)
+    }
+
+
+def _widen(interval: Interval, extra: float) -> Interval:
+    """Return the interval with the square of both its arms increased by `extra`."""
+    value, low, high = interval
+    return Interval(value, value - np.hypot(value - low, extra**0.5), value + np.hypot(high - value, extra**0.5))

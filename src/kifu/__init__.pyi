@@ -44,6 +44,7 @@ from .planes.feature import feature as feature
 
 # Networks: these require torch
 from .learn.train import train as train
+from .learn.annotate import annotate as annotate
 from .learn.evaluate import evaluate as evaluate
 from .learn.net import open_net as open_net
 from .learn.predict import Predictor as Predictor

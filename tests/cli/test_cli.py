@@ -134,6 +134,7 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
             "convert",
             "build",
             "train",
+            "annotate",
             "export",
             "match",
         )

@@ -29,6 +29,9 @@ def move_scores(rank: object, nll: object = None, confidence: object = None) -> 
         ranks,
         half if nll is None else np.asarray(nll, np.float32),
         half if confidence is None else np.asarray(confidence, np.float32),
+        half,
+        np.zeros(len(ranks), np.uint16),
+        half,
     )
 
 

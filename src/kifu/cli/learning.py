@@ -8,18 +8,24 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, progress
+from kifu.cli.app import Outcome, command, note_for_interrupt, progress
 from kifu.cli.options import (
     Board,
+    Catalogues,
     Checkpoint,
     DryRun,
     Duration,
+    Engine,
     GameNumber,
     Jobs,
     Move,
+    Mover,
+    NetOrEngine,
+    Opponent,
     Output,
     OutputFile,
     Picture,
+    Precision,
     Recipe,
     Sources,
     Symmetries,
@@ -87,10 +93,10 @@ def train(  # noqa: PLR0913 - command-line options
     kernels=True,
 )
 def evaluate(  # noqa: PLR0913 - command-line options
-    checkpoint: Checkpoint,
+    checkpoint: NetOrEngine,
     sources: Sources,
     others: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option("--with", metavar="NET", help="Another net, evaluated on the same positions. Repeatable."),
     ] = None,
     board: Annotated[str | None, Board(show_default="the net's")] = None,
@@ -102,7 +108,7 @@ def evaluate(  # noqa: PLR0913 - command-line options
     ] = None,
     positions: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of positions.")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions and the bootstrap.")] = 0,
-    precision: Annotated[str, typer.Option(metavar="float32|bfloat16", help="Precision of the network.")] = "float32",
+    precision: Precision = "float32",
     overlap: Annotated[
         str,
         typer.Option(
@@ -118,15 +124,52 @@ def evaluate(  # noqa: PLR0913 - command-line options
     """
     from kifu.learn.evaluate import EvalOptions
     from kifu.learn.evaluate import evaluate as evaluate_nets
-    from kifu.learn.net import open_net
     from kifu.learn.report import print_evaluation, write_page
 
     options = EvalOptions(board, legal, symmetries, passes, per_game, positions, seed, precision, overlap)  # type: ignore[arg-type]
-    evaluation = evaluate_nets(
-        [open_net(path) for path in [checkpoint, *(others or [])]], sources, options, jobs=jobs, progress=progress
-    )
+    evaluation = evaluate_nets([checkpoint, *(others or [])], sources, options, jobs=jobs, progress=progress)
     write = None if html is None else partial(write_page, evaluation, html)
     return Outcome(lambda: print_evaluation(evaluation), evaluation, write=write)
+
+
+@command(
+    _PANEL,
+    "kifu annotate sets/test.parquet -o moves.parquet --net run --net small",
+    "kifu annotate sets/test.parquet -o moves.parquet --dry-run",
+    kernels=True,
+)
+def annotate(  # noqa: PLR0913 - command-line options
+    catalogues: Catalogues,
+    output: Annotated[Path, Output(help="The .parquet file to write.")],
+    nets: Annotated[
+        list[str] | None,
+        typer.Option("--net", metavar="NET", help="A net or an engine. Repeatable.", show_default="small"),
+    ] = None,
+    board: Annotated[str | None, Board(show_default="the first net's")] = None,
+    symmetries: Symmetries = False,
+    rank: Mover = None,
+    opponent: Opponent = None,
+    precision: Precision = "float32",
+    jobs: Jobs = None,
+    engine: Engine = "threads",
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Write what nets think of each move of catalogues, as a table.
+
+    Each row has the probability and rank of a move, the entropy, the most likely move, and the value.
+    """
+    from kifu.cli.plan import Plan
+    from kifu.learn.annotate import AnnotateOptions, prepare
+    from kifu.learn.annotate import annotate as annotate_games
+
+    options = AnnotateOptions(board, symmetries, precision, rank, opponent)  # type: ignore[arg-type]
+    names = nets or ["small"]
+    if dry_run:
+        prepare(names, catalogues, options)
+        return Plan.of_catalogues(catalogues, [output]).outcome()
+    note_for_interrupt("the same command resumes")
+    report = annotate_games(names, catalogues, output, options, jobs=jobs, engine=engine, progress=progress)
+    return Outcome.of_output(output, report)
 
 
 @command(

@@ -35,6 +35,18 @@ def parse_duration(text: str | float) -> float:
     return float(number) * seconds
 
 
+def parse_rank(text: str | float) -> float:
+    """Return the rating (`kifu.Rank.rating`) of a rank such as "3d" or "10k"; raise BadParameter for other text."""
+    from kifu.records.meta import Rank
+
+    if isinstance(text, float):
+        return text
+    rank = Rank.parse(text)
+    if rank is None:
+        raise typer.BadParameter(f"a rank is 30k to 1k, 1d to 9d or 1p to 9p, got {text!r}")
+    return float(rank.rating)
+
+
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
 """The option for the file or folder that a command writes."""
 
@@ -63,6 +75,12 @@ Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of mo
 Checkpoint = Annotated[Path, typer.Argument(metavar="NET", help="A net, a run directory, or small, the packaged net.")]
 """Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
 
+NetOrEngine = Annotated[
+    str,
+    typer.Argument(metavar="NET", help="A net, a run directory, small (the packaged net), or an engine's command."),
+]
+"""The name of a predictor, see `kifu.learn.predictors.open_predictor`."""
+
 Board = partial(typer.Option, metavar="WIDTHxHEIGHT", help="Size of the board.")
 Rules = Annotated[
     str,
@@ -70,7 +88,17 @@ Rules = Annotated[
         metavar="RULES", help="Rules: chinese, aga, japanese, korean, new-zealand, tromp-taylor, records (lenient)."
     ),
 ]
+Precision = Annotated[str, typer.Option(metavar="float32|bfloat16", help="Precision of the network.")]
 Symmetries = Annotated[bool, typer.Option("--symmetries", help="Average over the board's symmetries.")]
+PlayerRank = partial(typer.Option, parser=parse_rank, metavar="RANK")
+"""An option for the rank of a player."""
+
+Mover = Annotated[
+    float | None, PlayerRank("--rank", help="Rank of the side to move, such as 3d.", show_default="the player's")
+]
+Opponent = Annotated[
+    float | None, PlayerRank("--opponent", help="Rank of its opponent.", show_default="the opponent's")
+]
 Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of threads.", show_default="one per core")]
 Engine = Annotated[str, typer.Option(metavar="ENGINE", help="Execution backend: threads, ray, or ray=HOST:PORT.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and list inputs and outputs; write nothing.")]

@@ -7,17 +7,21 @@ order of the shards and their items. Threads share the items of one shard after 
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
+
+from blake3 import blake3
 
 from kifu.errors import OutputError, RecipeError
 from kifu.registry import unknown
@@ -30,7 +34,8 @@ Item = TypeVar("Item")
 THREADS = "threads"
 
 _RAY_EXECUTOR = "kifu.execution.ray_executor:RayExecutor"
-"""Imported when it is used: it needs ray, and builds on this module."""
+_RESUMABLE_EXECUTOR = "kifu.execution.resumable_executor:ResumableExecutor"
+"""Imported when they are used: they build on this module, and the former needs ray."""
 
 
 def count_jobs(jobs: int | None) -> int:
@@ -62,6 +67,14 @@ class Job(ABC, Generic[Shard, Item, R]):
     def shard_fingerprint(self, shard: Shard) -> Any:
         """Return JSON values that identify the shard and the content of the files that it names."""
         raise TypeError(f"results of {type(self).__name__} cannot be staged: its shards have no fingerprint")
+
+    def keys(self, shards: Iterable[Shard]) -> Iterator[tuple[Shard, str]]:
+        """Yield each shard with a hash of all that its results depend on, 32 hexadecimal digits."""
+        kind = f"{type(self).__module__}.{type(self).__qualname__}"
+        fingerprint = [version("kifu"), kind, self.fingerprint()]  # may read all sources
+        for shard in shards:
+            text = json.dumps([*fingerprint, self.shard_fingerprint(shard)], sort_keys=True)
+            yield shard, blake3(text.encode()).hexdigest(16)
 
     def read(self, shard: Shard) -> Iterator[Item]:
         """Yield the items of a shard, by default the shard itself. Runs in one thread at a time."""
@@ -174,25 +187,34 @@ class ThreadExecutor(Executor):
                 pass
 
 
-def make_executor(engine: str = THREADS, jobs: int | None = None, staging: Path | None = None) -> Executor:
+def make_executor(
+    engine: str = THREADS, jobs: int | None = None, staging: Path | None = None, *, resumable: bool = False
+) -> Executor:
     """Return the executor of an execution backend.
 
     Args:
         engine: "threads", "ray" for a cluster that is started on this machine, or "ray=HOST:PORT".
         jobs: number of threads or of shards at a time; by default as many as there are processors.
         staging: directory visible to all nodes where results wait until they are asked for, so that an interrupted run
-            can be resumed. None: nothing is kept. Threads do not use it, and remove what a cluster has left there.
+            can be resumed. None: nothing is kept. Threads do not use it unless they are resumable, and remove what a
+            cluster has left there.
+        resumable: threads keep results in the staging directory, too: for jobs that take much longer than writing them.
 
     Raises:
         RecipeError: unknown engine, or jobs below 1.
         ClusterError: the cluster does not answer or cannot do this work.
+        OutputError: the staging directory cannot be used.
     """
+    executor: Executor
     if engine == THREADS:
-        return ThreadExecutor(jobs, staging)
+        if not resumable:
+            return ThreadExecutor(jobs, staging)
+        executor = resolve_name(_RESUMABLE_EXECUTOR)(jobs, staging)
+        return executor
     name, _, address = engine.partition("=")
     if name != "ray":
         raise unknown("engine", engine, (THREADS, "ray", "ray=ADDRESS"))
-    executor: Executor = resolve_name(_RAY_EXECUTOR)(address or None, jobs, staging)
+    executor = resolve_name(_RAY_EXECUTOR)(address or None, jobs, staging)
     return executor
 
 

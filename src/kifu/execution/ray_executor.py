@@ -6,19 +6,17 @@ Ray repeats a shard whose process or node has died. Results are yielded in the o
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from textwrap import shorten
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import ray
-from blake3 import blake3
 from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
@@ -110,16 +108,14 @@ class RayExecutor(Executor):
         """Submit each shard whose results are not complete yet, when it is asked for."""
         run, self._runs = self._runs, self._runs + 1
         task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)(ray_task.run_shard)
-        kind = f"{type(job).__module__}.{type(job).__qualname__}"
-        fingerprint = [] if self._staging is None else [__version__, kind, job.fingerprint()]  # may read all sources
         self._head.require()  # the first call would wait for it forever
         with self._head.watched():
             pickled = ray.put(cloudpickle.dumps(job))
-        for number, shard in enumerate(shards):
+        keyed = zip(shards, repeat("")) if self._staging is None else job.keys(shards)
+        for number, (shard, key) in enumerate(keyed):
             path, complete = None, False
             if self._staging is not None:
-                text = json.dumps([*fingerprint, job.shard_fingerprint(shard)], sort_keys=True)
-                path, complete = self._staging.file(run, number, blake3(text.encode()).hexdigest(16))
+                path, complete = self._staging.file(run, number, key)
             call = cloudpickle.dumps((str(Path.cwd()), shard, path))
             answer = None
             if not complete:

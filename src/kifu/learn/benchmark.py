@@ -281,7 +281,7 @@ def _benchmark_set(
     positions = fixed_positions(used)
     with progress(each.name, len(positions) * len(entrants), "positions") as bar:
         scores = [
-            score_moves([entrant.predictor], positions, legal=False, jobs=jobs, bar=bar)[0]
+            score_moves(entrant.predictor, positions, legal=False, jobs=jobs, bar=bar)
             for entrant in entrants
             if len(positions)
         ]

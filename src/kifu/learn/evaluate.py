@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Literal, get_args
 
@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.config import parse_board
-from kifu.corpus.schema import game_arrays, to_numpy
-from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
+from kifu.corpus.schema import to_numpy
+from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
@@ -24,9 +23,10 @@ from kifu.execution.executor import count_jobs
 from kifu.learn.batch_evaluator import Precision
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS
 from kifu.learn.examples import NAME_COLUMNS, Example, select_examples
-from kifu.learn.net import AnyNet, Net, NetMetadata, as_net
+from kifu.learn.net import Net
 from kifu.learn.positions import EvalPositions
-from kifu.learn.predict import Predictor
+from kifu.learn.predict import MovePredictor
+from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, unique_names
 from kifu.learn.score_moves import score_moves
 from kifu.learn.scores import (
     Calibration,
@@ -93,7 +93,7 @@ class NetResult:
 
     Attributes:
         name: Name of the net, unique within the evaluation.
-        about: Its metadata.
+        description: What it is, such as "b4c64 on alphago48@1".
         known_games: Number of games it is known to be trained on or validated with; 0 if unknown.
         learned: Number of these among the games to evaluate, whether they were dropped or not.
         score: Score of all positions.
@@ -103,7 +103,7 @@ class NetResult:
     """
 
     name: str
-    about: NetMetadata
+    description: str
     known_games: int
     learned: int
     score: Score
@@ -205,8 +205,7 @@ def _games(count: int) -> str:
 def _net_to_json(net: NetResult) -> dict[str, Any]:
     return {
         "name": net.name,
-        "net": net.about.net,
-        "planes": net.about.planes,
+        "net": net.description,
         "known_games": net.known_games,
         "learned": net.learned,
         "score": _score_to_json(net.score),
@@ -240,7 +239,7 @@ def _rounded(interval: Interval) -> list[float]:
 
 
 def evaluate(
-    nets: AnyNet | Sequence[AnyNet],
+    nets: AnyPredictor | Sequence[AnyPredictor],
     sources: Paths,
     options: EvalOptions = EvalOptions(),
     *,
@@ -250,7 +249,8 @@ def evaluate(
     """Measure how well nets predict the moves of games: top-1, 3 and 5, likelihood, calibration, and examples.
 
     Args:
-        nets: One net, or several to compare on the same positions: opened, or paths as for `open_net`.
+        nets: One net or engine, or several to compare on the same positions: opened, or named as for
+            `kifu.learn.predictors.open_predictor`. The options do not apply to predictors that are open already.
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal".
         options: Selection of positions, and settings of the nets.
@@ -262,47 +262,61 @@ def evaluate(
         SourceError: There are no such games.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
-    nets = _with_unique_names([nets] if isinstance(nets, Net | str | os.PathLike) else nets)
+    opened = [nets] if isinstance(nets, str | os.PathLike | Net) or not isinstance(nets, Sequence) else nets
+    predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in opened]
+    board = common_board(predictors, options.board)
+    _check_passes(predictors, options)
     paths = as_list(sources)
-    metadata = nets[0].about
-    board = (metadata.width, metadata.height) if options.board is None else parse_board(options.board)
-    _check_nets(nets, options, board)
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; an evaluation requires games: catalogues, archives, records")
     rows = read_games(paths, board, False, jobs, (*COLUMNS, *_COLUMNS))
-    trained_on = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
-    rows = _handle_overlap(rows, nets, trained_on, options.overlap)
+    trained_on = [np.isin(to_numpy(rows["canonical"]), predictor.games) for predictor in predictors]
+    rows = _handle_overlap(rows, predictors, trained_on, options.overlap)
     position_filter = PositionFilter(passes=options.passes, per_game=options.per_game)
-    source = CatalogueSource(rows, ExampleSpec(metadata.planes, board, labels=("move",), filter=position_filter))
-    positions = _select_positions(source, rows, options, board)
-    predictors = [Predictor(net, symmetries=options.symmetries, precision=options.precision) for net in nets]
-    with progress("evaluating", len(positions) * len(nets), "positions") as bar:
-        scores = score_moves(predictors, positions, legal=options.legal, jobs=count_jobs(jobs), bar=bar)
-    game, seed = np.unique(positions.game, return_inverse=True)[1], options.seed
+    source = CatalogueSource(
+        rows, ExampleSpec(replay_planes(predictors), board, labels=("move",), filter=position_filter)
+    )
+    positions = _sample_positions(EvalPositions.from_source(source, rows, options.seed), options)
+    with progress("evaluating", len(positions) * len(predictors), "positions") as bar:
+        scores = [
+            score_moves(predictor, positions, legal=options.legal, jobs=count_jobs(jobs), bar=bar)
+            for predictor in predictors
+        ]
+    return Evaluation(
+        options,
+        board,
+        tuple(as_path(path).name for path in paths),
+        str(source.fingerprint()["source"]),
+        len(np.unique(positions.game)),
+        len(positions),
+        int(np.any(trained_on, axis=0).sum()),
+        _summarize(predictors, trained_on, positions, scores, options.seed),
+        select_examples(predictors, positions, scores[0], legal=options.legal, seed=options.seed),
+    )
+
+
+def _summarize(
+    predictors: Sequence[MovePredictor],
+    trained_on: Sequence[npt.NDArray[np.bool_]],
+    positions: EvalPositions,
+    scores: Sequence[MoveScores],
+    seed: int,
+) -> tuple[NetResult, ...]:
+    """Return the result of each net, given the scores of its moves."""
+    game = np.unique(positions.game, return_inverse=True)[1]
     by = _break_down(positions, scores, game, seed)
-    results = [
+    return tuple(
         NetResult(
-            net.name,
-            net.about,
-            len(net.games),
+            name,
+            predictor.description,
+            len(predictor.games),
             int(known.sum()),
             score(moves, game, seed),
             calibrate(moves, game, seed),
             groups,
             None if moves is scores[0] else differences(moves, scores[0], game, seed),
         )
-        for net, known, moves, groups in zip(nets, trained_on, scores, by)
-    ]
-    return Evaluation(
-        options,
-        board,
-        tuple(as_path(path).name for path in paths),
-        str(source.fingerprint()["source"]),
-        int(game.max()) + 1,
-        len(positions),
-        int(np.any(trained_on, axis=0).sum()),
-        tuple(results),
-        select_examples(nets, positions, scores[0], legal=options.legal, symmetries=options.symmetries, seed=seed),
+        for name, predictor, known, moves, groups in zip(unique_names(predictors), predictors, trained_on, scores, by)
     )
 
 
@@ -318,29 +332,17 @@ def _break_down(
     return by
 
 
-def _with_unique_names(nets: Sequence[AnyNet]) -> list[Net]:
-    """Open the nets, and number those whose name occurred before."""
-    unique: list[Net] = []
-    for each in nets:
-        net = as_net(each)
-        name, number = net.name, 1
-        while name in [other.name for other in unique]:
-            number += 1
-            name = f"{net.name} ({number})"
-        unique.append(replace(net, name=name))
-    return unique
-
-
-def _check_nets(nets: Sequence[Net], options: EvalOptions, board: tuple[int, int]) -> None:
-    """Raise RecipeError if a net does not support the board or passes."""
-    for net in nets:
-        net.encoder_for(*board)
-        if options.passes and not net.about.passes:
-            raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
+def _check_passes(predictors: Sequence[MovePredictor], options: EvalOptions) -> None:
+    """Raise RecipeError if passes are included and a net does not predict them."""
+    for predictor in predictors:
+        if options.passes and not predictor.passes:
+            raise RecipeError(
+                f"net {predictor.name} does not predict passes; positions before a pass cannot be included"
+            )
 
 
 def _handle_overlap(
-    rows: pa.RecordBatch, nets: Sequence[Net], trained_on: Sequence[npt.NDArray[np.bool_]], overlap: OnOverlap
+    rows: pa.RecordBatch, nets: Sequence[MovePredictor], trained_on: Sequence[npt.NDArray[np.bool_]], overlap: OnOverlap
 ) -> pa.RecordBatch:
     """Return the games to evaluate.
 
@@ -363,17 +365,11 @@ def _handle_overlap(
     return rows
 
 
-def _select_positions(
-    source: CatalogueSource, rows: pa.RecordBatch, options: EvalOptions, board: tuple[int, int]
-) -> EvalPositions:
+def _sample_positions(positions: EvalPositions, options: EvalOptions) -> EvalPositions:
     """Return the positions to evaluate. Raise SourceError if there are none."""
-    selection = source.select(options.seed, 0, False)
-    move_index = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
-    game = np.repeat(np.arange(len(selection.counts)), selection.counts)
-    if options.positions is not None and options.positions < len(move_index):
-        rng = np.random.default_rng(options.seed)
-        chosen = np.sort(rng.choice(len(move_index), options.positions, replace=False, shuffle=False))
-        move_index, game = move_index[chosen], game[chosen]
-    if not len(move_index):
-        raise SourceError(f"the games have no positions to evaluate: {_games(len(rows))} of passes only")
-    return EvalPositions(rows, game_arrays(rows), *board, move_index, game, Conditions.from_rows(rows))
+    if not len(positions):
+        raise SourceError(f"the games have no positions to evaluate: {_games(len(positions.games))} of passes only")
+    if options.positions is None or options.positions >= len(positions):
+        return positions
+    rng = np.random.default_rng(options.seed)
+    return positions.take(np.sort(rng.choice(len(positions), options.positions, replace=False, shuffle=False)))

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.go.board import Board
-from kifu.learn.net import Net
 from kifu.learn.positions import EvalPositions, Indices
-from kifu.learn.predict import Predictor
+from kifu.learn.predict import MovePredictor
+from kifu.learn.predictors import unique_names
 from kifu.learn.scores import MoveScores
 from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
 
@@ -116,13 +116,7 @@ class Example:
 
 
 def select_examples(
-    nets: Sequence[Net],
-    positions: EvalPositions,
-    scores: MoveScores,
-    *,
-    legal: bool,
-    symmetries: bool,
-    seed: int,
+    nets: Sequence[MovePredictor], positions: EvalPositions, scores: MoveScores, *, legal: bool, seed: int
 ) -> tuple[Example, ...]:
     """Select examples of each kind, at most one per game and kind, and predict them in float32 with all nets.
 
@@ -131,7 +125,6 @@ def select_examples(
         positions: The evaluated positions.
         scores: Scores of the first net, by which positions are selected.
         legal: Restrict the probabilities to legal moves.
-        symmetries: Average over the symmetries of the board.
         seed: Seed of the selection among confident hits.
     """
     kinds = get_args(Kind)
@@ -139,9 +132,9 @@ def select_examples(
     which = np.concatenate(list(selected.values()))
     kind_of = [kind for kind, some in selected.items() for _ in some]
     batch = positions.select(which)
-    policies = [Predictor(net, symmetries=symmetries).probabilities(batch, legal) for net in nets]
+    names, policies = unique_names(nets), [net.predict(batch, legal).policy for net in nets]
     return tuple(
-        _make_example(kind, positions, int(k), [(net.name, policy[i]) for net, policy in zip(nets, policies)])
+        _make_example(kind, positions, int(k), [(name, policy[i]) for name, policy in zip(names, policies)])
         for i, (kind, k) in enumerate(zip(kind_of, which))
     )
 

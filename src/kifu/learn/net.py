@@ -144,6 +144,19 @@ def default_net_path() -> Path:
     return Path(str(asset("nets", PACKAGED + SUFFIX)))
 
 
+def _find_net(path: str | os.PathLike[str] | None) -> tuple[Path, str | None]:
+    """Return the path of a net, and the class that its name ends with; `path` as for `open_net`."""
+    text, class_name = (None, None) if path is None else split_class(os.fspath(path))
+    exists = text is not None and (text != PACKAGED or Path(text).exists())
+    return Path(text) if text is not None and exists else default_net_path(), class_name
+
+
+def net_file(path: str | os.PathLike[str] | None = None) -> Path:
+    """Return the file that `open_net` opens."""
+    found, _ = _find_net(path)
+    return found / BEST if found.is_dir() else found
+
+
 def open_net(path: str | os.PathLike[str] | None = None) -> Net:
     """Open a net. Nothing in the file is executed, unpickled or imported.
 
@@ -157,8 +170,7 @@ def open_net(path: str | os.PathLike[str] | None = None) -> Net:
             whose module is not imported.
         RecipeError: The class that `path` names is missing or invalid.
     """
-    text, class_name = (None, None) if path is None else split_class(os.fspath(path))
-    path = Path(text) if text is not None and (text != PACKAGED or Path(text).exists()) else default_net_path()
+    path, class_name = _find_net(path)
     file = _read_net(path)
     if class_name is not None:
         file = file._replace(about=file.about.model_copy(update={"net": import_net(class_name).name}))

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.corpus.schema import game_arrays
 from kifu.datasets.global_inputs import Conditions, InputPositions
+from kifu.datasets.sources import CatalogueSource
 from kifu.errors import GameError
 from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
@@ -246,6 +248,7 @@ class EvalPositions:
         move_index: [N] int64, ascending indices into games.moves of the moves to predict.
         game: [N] int64, the game of each position.
         conditions: Komi, ranks and other conditions of the G games.
+        ranks: Ratings of the side to move and of its opponent in all positions; None for those of the conditions.
     """
 
     rows: pa.RecordBatch
@@ -255,6 +258,22 @@ class EvalPositions:
     move_index: Indices
     game: Indices
     conditions: Conditions
+    ranks: tuple[float | None, float | None] = (None, None)
+
+    @classmethod
+    def from_source(cls, source: CatalogueSource, rows: pa.RecordBatch, seed: int = 0) -> EvalPositions:
+        """Return the positions that a source selects.
+
+        Args:
+            source: Games on one board size.
+            rows: The same games, with at least GAME_COLUMNS and CONDITION_COLUMNS.
+            seed: Seed of the selection.
+        """
+        selection, layout = source.select(seed, 0, False), source.layout
+        move_index = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
+        game = np.repeat(np.arange(len(selection.counts)), selection.counts)
+        conditions = Conditions.from_rows(rows)
+        return cls(rows, game_arrays(rows), layout.width, layout.height, move_index, game, conditions)
 
     def __len__(self) -> int:
         return len(self.game)
@@ -289,12 +308,20 @@ class EvalPositions:
     @property
     def input_positions(self) -> InputPositions:
         """The same positions, for `kifu.datasets.global_inputs.encode_inputs`."""
-        return InputPositions(self.conditions, self.game, self.to_play == WHITE)
+        white = self.to_play == WHITE
+        if self.ranks == (None, None):
+            return InputPositions(self.conditions, self.game, white)
+        conditions = self.conditions.take(self.game).with_ranks(white, *self.ranks)
+        return InputPositions(conditions, np.arange(len(self)), white)
 
     def slice(self, start: int, stop: int) -> EvalPositions:
         """Return positions start to stop - 1."""
         return replace(self, move_index=self.move_index[start:stop], game=self.game[start:stop])
 
+    def take(self, which: Indices) -> EvalPositions:
+        """Return some of the positions; indices ascend."""
+        return replace(self, move_index=self.move_index[which], game=self.game[which])
+
     def select(self, which: Indices) -> PredictPositions:
-        """Return some of the positions."""
+        """Return some of the positions, with the ranks of the conditions."""
         return PredictPositions(self.games, self.game[which], self.ply[which], self.conditions)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeAlias
 
+from kifu.config import parse_board
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.batch_evaluator import Precision
+from kifu.learn.net import AnyNet, Net
 from kifu.learn.predict import MovePredictor, Predictor
 
 
@@ -28,3 +32,58 @@ def open_predictor(
         FormatError: The file is not a net.
     """
     return Predictor(name, rules=rules, symmetries=symmetries, precision=precision)
+
+
+AnyPredictor: TypeAlias = MovePredictor | AnyNet
+"""A predictor, a net, or the name of one as for `open_predictor`."""
+
+
+def as_predictor(
+    predictor: AnyPredictor, *, symmetries: bool = False, precision: Precision = "float32"
+) -> MovePredictor:
+    """Return an open predictor as it is, or open a net; arguments and errors as for `open_predictor`."""
+    if isinstance(predictor, str | os.PathLike):
+        return open_predictor(predictor, symmetries=symmetries, precision=precision)
+    if isinstance(predictor, Net):
+        return Predictor(predictor, symmetries=symmetries, precision=precision)
+    return predictor
+
+
+def replay_planes(predictors: Sequence[MovePredictor]) -> str:
+    """Return the plane set that determines how far games can be replayed: that of the first net."""
+    nets = [predictor.net for predictor in predictors if isinstance(predictor, Predictor)]
+    return nets[0].about.planes if nets else "black+white"
+
+
+def unique_names(predictors: Sequence[MovePredictor]) -> list[str]:
+    """Return the names of predictors; a name that occurred before gets a number."""
+    names: list[str] = []
+    for predictor in predictors:
+        name, number = predictor.name, 1
+        while name in names:
+            number += 1
+            name = f"{predictor.name} ({number})"
+        names.append(name)
+    return names
+
+
+def common_board(predictors: Sequence[MovePredictor], board: str | None) -> tuple[int, int]:
+    """Return width and height of the boards that predictors are asked about.
+
+    Args:
+        predictors: The nets and engines.
+        board: The size, such as "19x19"; None for the size that the first net was trained on, or 19 x 19 if the first
+            is an engine.
+
+    Raises:
+        RecipeError: A net does not support the size.
+        GameError: A plane set does not support it.
+    """
+    size = (19, 19)
+    if board is not None:
+        size = parse_board(board)
+    elif isinstance(predictors[0], Predictor):
+        size = predictors[0].net.about.width, predictors[0].net.about.height
+    for predictor in predictors:
+        predictor.check_board(*size)
+    return size

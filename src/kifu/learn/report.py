@@ -86,8 +86,8 @@ def _cut(text: str) -> str:
 
 def _score_table(nets: tuple[NetResult, ...]) -> Table:
     table = make_table(("", "left"), *((_cut(net.name), "right") for net in nets))
-    table.add_row("net", *(cell(net.about.net) for net in nets))
-    table.add_row("planes", *(cell(_cut(net.about.planes)) for net in nets))
+    for k, title in enumerate(("net", "on")):
+        table.add_row(title, *(cell(_cut(net.description.partition(" on ")[2 * k])) for net in nets))
     for name in MEASURES:
         table.add_row(TITLES[name], *(formatter(name)(net.score.measure(name)) for net in nets))
     table.add_row("calibration error", *(percent(net.calibration.error) for net in nets))

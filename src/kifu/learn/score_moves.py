@@ -1,13 +1,13 @@
-"""Scores of the moves played in many positions."""
+"""Scores of the moves played in many positions: the rows of `kifu annotate`, which `kifu evaluate` summarizes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+import numpy as np
 import torch
 from torch import Tensor
 
 from kifu.errors import FormatError
+from kifu.learn.batch_evaluator import BatchOutput
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor
 from kifu.learn.scores import MoveScores
@@ -15,47 +15,53 @@ from kifu.progress import Progress
 
 
 def score_moves(
-    predictors: Sequence[MovePredictor], positions: EvalPositions, *, legal: bool, jobs: int, bar: Progress
-) -> list[MoveScores]:
-    """Return the scores of the moves played, for each predictor.
+    predictor: MovePredictor, positions: EvalPositions, *, legal: bool, jobs: int, bar: Progress | None = None
+) -> MoveScores:
+    """Return the scores of the moves played.
 
     Args:
-        predictors: The nets or engines.
+        predictor: The net or engine.
         positions: The positions.
         legal: Restrict the probabilities to legal moves.
         jobs: Threads that encode planes.
-        bar: Counts positions of all predictors.
+        bar: Counts positions.
 
     Raises:
         FormatError: A net returns NaN, or a game differs from its row.
     """
-    found = []
-    for predictor in predictors:
-        scores, start = MoveScores.empty(len(positions)), 0
-        with predictor.stream(positions, legal=legal, jobs=jobs) as outputs:
-            for output in outputs:
-                count = len(output.log_probs)
-                move = torch.from_numpy(positions.slice(start, start + count).move).to(output.log_probs.device)
-                _store_scores(scores, start, output.log_probs, move, predictor.name)
-                start += count
-                bar.advance(count)
-        found.append(scores)
-    return found
+    scores, start = MoveScores.empty(len(positions)), 0
+    with predictor.stream(positions, legal=legal, jobs=jobs) as outputs:
+        for output in outputs:
+            part = slice(start, start + len(output.log_probs))
+            move = torch.from_numpy(positions.slice(part.start, part.stop).move).to(output.log_probs.device)
+            _store_scores(scores, part, output, move, predictor.name)
+            start = part.stop
+            if bar is not None:
+                bar.advance(len(move))
+    return scores
 
 
-def _store_scores(out: MoveScores, start: int, log_probs: Tensor, move: Tensor, name: str) -> None:
-    """Store rank, negative log-likelihood and confidence of moves [B], given [B, moves] log-probabilities.
+def _store_scores(out: MoveScores, part: slice, output: BatchOutput, move: Tensor, name: str) -> None:
+    """Store the scores of moves [B].
 
     Raises:
-        FormatError: The log-probability of a move is NaN or infinite.
+        FormatError: The log-probability of a move, or a value, is NaN or infinite.
     """
-    part = slice(start, start + len(move))
-    played = log_probs.gather(1, move[:, None])
+    log_probs, moves = output.log_probs, output.log_probs.shape[1]
+    move, predicted = move.clamp(max=moves - 1)[:, None], move < moves
+    played = log_probs.gather(1, move)
     preferred = log_probs > played
-    preferred |= (log_probs == played) & (torch.arange(log_probs.shape[1], device=log_probs.device) < move[:, None])
+    preferred |= (log_probs == played) & (torch.arange(moves, device=log_probs.device) < move)
     nll = -played[:, 0]
-    if not bool(nll.isfinite().all()):
+    confidence, best = log_probs.max(1)
+    finite = nll.isfinite() | ~predicted
+    if output.value is not None:
+        finite &= output.value.isfinite()
+    if not bool(finite.all()):
         raise FormatError(f"net {name} returns values that are NaN or too large")
     out.rank[part] = preferred.sum(1).cpu().numpy()
-    out.nll[part] = nll.cpu().numpy()
-    out.confidence[part] = log_probs.amax(1).exp().cpu().numpy()
+    out.nll[part] = nll.masked_fill(~predicted, torch.nan).cpu().numpy()
+    out.confidence[part] = np.exp(confidence.cpu().numpy())
+    out.entropy[part] = torch.special.entr(log_probs.exp()).sum(1).cpu().numpy()
+    out.best[part] = best.cpu().numpy()
+    out.value[part] = torch.nan if output.value is None else output.value.cpu().numpy()

@@ -107,18 +107,25 @@ class MoveScores:
 
     Attributes:
         rank: [N] uint16, number of moves that are preferred; of equally likely moves the lower number is preferred.
-        nll: [N] float32, -ln of the move's probability.
-        confidence: [N] float32, probability of the most likely move.
+        nll: [N] float32, -ln of the move's probability; NaN for a pass if the net does not predict passes.
+        confidence: [N] float32, probability of the most likely move; 0 if no move is legal.
+        entropy: [N] float32, entropy of the probabilities in nats.
+        best: [N] uint16, the most likely move.
+        value: [N] float32, from -1 (the player of the move loses) to 1; NaN without a value head.
     """
 
     rank: npt.NDArray[np.uint16]
     nll: npt.NDArray[np.float32]
     confidence: npt.NDArray[np.float32]
+    entropy: npt.NDArray[np.float32]
+    best: npt.NDArray[np.uint16]
+    value: npt.NDArray[np.float32]
 
     @classmethod
     def empty(cls, count: int) -> MoveScores:
         """Return uninitialized scores of `count` moves."""
-        return cls(np.empty(count, np.uint16), np.empty(count, np.float32), np.empty(count, np.float32))
+        nll, confidence, entropy, value = np.empty((4, count), np.float32)
+        return cls(np.empty(count, np.uint16), nll, confidence, entropy, np.empty(count, np.uint16), value)
 
     def __len__(self) -> int:
         return len(self.rank)

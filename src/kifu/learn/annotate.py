@@ -1,0 +1,362 @@
+"""Annotation of catalogues: what nets think of each move, as rows of a Parquet file; see docs/annotation.md.
+
+Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.score_moves`
+computes them, as it does for `kifu evaluate`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from kifu.atomic_io import staging_dir
+from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
+from kifu.corpus.parquet import TableWriter
+from kifu.corpus.schema import drop_code, map_distinct, to_numpy
+from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
+from kifu.datasets.global_inputs import CONDITION_COLUMNS
+from kifu.datasets.mmap_games import COLUMNS
+from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.sources import CatalogueSource, ExampleSpec
+from kifu.errors import DropReason, RecipeError
+from kifu.execution.executor import THREADS, Job, make_executor
+from kifu.files import hash_file
+from kifu.learn.batch_evaluator import Precision
+from kifu.learn.net import net_file
+from kifu.learn.positions import EvalPositions
+from kifu.learn.predict import MovePredictor, Predictor
+from kifu.learn.predictors import common_board, open_predictor, replay_planes, unique_names
+from kifu.learn.score_moves import score_moves
+from kifu.learn.scores import MoveScores
+from kifu.point import WHITE_BIT
+from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.records.paths import Paths, as_list
+from kifu.registry import check_choice
+from kifu.report import Report
+
+VERSION_KEY = "kifu.moves"
+"""The metadata key of the version of the columns."""
+
+_VERSION = 1
+
+_COLOURS = ("black", "white")
+
+_NAMES = pa.dictionary(pa.int8(), pa.string())
+
+_SHARD_GAMES = 256
+"""Rows of the catalogue that are read together, and kept together if the run is interrupted."""
+
+_ITEM_GAMES = 16
+"""Rows of the catalogue that a thread processes at a time."""
+
+_MAX_NETS = 100
+
+SCHEMA = pa.schema(
+    [
+        pa.field("game", pa.uint64(), nullable=False),
+        pa.field("ply", pa.int32(), nullable=False),
+        pa.field("move", pa.uint16(), nullable=False),
+        pa.field("colour", _NAMES, nullable=False),
+        pa.field("net", _NAMES, nullable=False),
+        pa.field("probability", pa.float32()),
+        pa.field("log_probability", pa.float32()),
+        pa.field("rank", pa.uint16()),
+        pa.field("entropy", pa.float32()),
+        pa.field("top_move", pa.uint16()),
+        pa.field("top_probability", pa.float32()),
+        pa.field("value", pa.float32()),
+    ]
+)
+"""The columns, one row per net and move; docs/annotation.md documents them."""
+
+_FLOATS = [each.name for each in SCHEMA if pa.types.is_floating(each.type)]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotateOptions:
+    """Selection of games, and settings of the nets.
+
+    Attributes:
+        board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
+        symmetries: Average probabilities over the 8 symmetries of the board (4 if it is not square).
+        precision: "float32" or "bfloat16", see `kifu.learn.evaluate.EvalOptions`.
+        rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
+        opponent: Rating of its opponent in all positions; None for the opponent's own.
+    """
+
+    board: str | None = None
+    symmetries: bool = False
+    precision: Precision = "float32"
+    rank: float | None = None
+    opponent: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("precision", self.precision, get_args(Precision))
+
+
+@dataclass(slots=True)
+class AnnotateReport(Report):
+    """Counts of annotated games; `read` == `annotated` + the sum of `skipped`.
+
+    Attributes:
+        read: Number of games.
+        annotated: Number of games with a row.
+        skipped: Number of games without a row: "dropped" ones, those on another "board", and those without "moves".
+        rows: Number of rows, one per net and move.
+        bytes: Size of the file.
+    """
+
+    read: int = 0
+    annotated: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, part: AnnotatedGames) -> None:
+        """Count some games."""
+        self.read += part.read
+        self.skipped += part.skipped
+        self.annotated += part.read - part.skipped.total()
+        self.rows += len(part.rows)
+
+    def __str__(self) -> str:
+        names = {"dropped": "dropped by the catalogue", "board": "on other boards", "moves": "without moves"}
+        skipped = "".join(f" + {n:,} {names[key]}" for key, n in self.skipped.most_common())
+        games = f"{self.read:,} games = {self.annotated:,} annotated{skipped}"
+        return f"{games}; {self.rows:,} rows, {format_bytes(self.bytes)}"
+
+
+class AnnotatedGames(NamedTuple):
+    """The rows of some games."""
+
+    rows: pa.RecordBatch
+    read: int
+    skipped: Counter[str]
+
+
+@dataclass(frozen=True)
+class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
+    """Annotates ranges of rows of catalogues.
+
+    Attributes:
+        nets: Nets as for `open_predictor`.
+        options: The options.
+    """
+
+    nets: tuple[str, ...]
+    options: AnnotateOptions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields only: each process opens the nets itself."""
+        return AnnotateJob, (self.nets, self.options)
+
+    def fingerprint(self) -> Any:
+        """Return the nets with their hashes, and the options."""
+        return [self.nets, self.hashes, asdict(self.options)]
+
+    def shard_fingerprint(self, shard: SourceShard) -> Any:
+        """Return `SourceShard.fingerprint`."""
+        return shard.fingerprint()
+
+    def describe(self) -> dict[str, Any]:
+        """Return nets, options and board as JSON values, for the metadata of the file."""
+        nets = [
+            {"name": name, "net": predictor.description, "blake3": digest}
+            for name, predictor, digest in zip(self.names, self.predictors, self.hashes)
+        ]
+        return {"nets": nets, "options": asdict(self.options) | {"board": "{}x{}".format(*self.board)}}
+
+    @cached_property
+    def predictors(self) -> list[MovePredictor]:
+        """The nets and engines."""
+        options = self.options
+        return [open_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in self.nets]
+
+    @cached_property
+    def hashes(self) -> list[str | None]:
+        """Hashes of the nets' files; None for engines."""
+        pairs = zip(self.nets, self.predictors)
+        return [hash_file(net_file(net)) if isinstance(predictor, Predictor) else None for net, predictor in pairs]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The values of column `net`."""
+        return unique_names(self.predictors)
+
+    @cached_property
+    def board(self) -> tuple[int, int]:
+        """Width and height of the games."""
+        return common_board(self.predictors, self.options.board)
+
+    @cached_property
+    def _spec(self) -> ExampleSpec:
+        """The positions of all moves that can be replayed."""
+        planes = replay_planes(self.predictors)
+        return ExampleSpec(planes, self.board, labels=("move",), filter=PositionFilter(passes=True))
+
+    def read(self, shard: SourceShard) -> Iterator[pa.RecordBatch]:
+        """Yield a few rows at a time."""
+        assert isinstance(shard.shard, RowShard)
+        columns = tuple(dict.fromkeys((*COLUMNS, *CONDITION_COLUMNS)))
+        for batch in read_shard(shard.shard, columns):
+            for first in range(0, len(batch), _ITEM_GAMES):
+                yield batch.slice(first, _ITEM_GAMES)
+
+    def process(self, item: pa.RecordBatch) -> AnnotatedGames:
+        """Annotate some games, on one thread, so that figures do not depend on the number of threads."""
+        torch.set_num_threads(1)
+        rows, skipped = self._select(item)
+        positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
+        skipped["moves"] = len(rows) - len(np.unique(positions.game))
+        positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
+        scores = [self._score(predictor, positions) for predictor in self.predictors]
+        return AnnotatedGames(_to_rows(positions, scores, self.names), len(item), skipped)
+
+    def _score(self, predictor: MovePredictor, positions: EvalPositions) -> MoveScores:
+        # An engine thinks about many positions at a time, and answers one caller.
+        with nullcontext() if isinstance(predictor, Predictor) else self._engine_lock:
+            return score_moves(predictor, positions, legal=True, jobs=1)
+
+    @cached_property
+    def _engine_lock(self) -> threading.Lock:
+        return threading.Lock()
+
+    def _select(self, item: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[str]]:
+        """Return the kept games on the board, and counts of the others."""
+        kept = map_distinct(item["drop"], drop_code, np.uint8) == DropReason.KEPT
+        fits = (to_numpy(item["width"]) == self.board[0]) & (to_numpy(item["height"]) == self.board[1])
+        skipped = Counter(dropped=int((~kept).sum()), board=int((kept & ~fits).sum()))
+        return item.filter(pa.array(kept & fits)), skipped
+
+
+def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows of some games, game by game and net by net."""
+    count = len(positions)
+    order = np.argsort(np.tile(positions.game, len(scores)), kind="stable")
+
+    def column(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+        return pa.array(values[order], mask=None if missing is None else missing[order])
+
+    def same(values: npt.NDArray[Any]) -> pa.Array:
+        return column(np.tile(values, len(scores)))
+
+    found = MoveScores(*(np.concatenate([getattr(each, f.name) for each in scores]) for f in fields(MoveScores)))
+    white = positions.words & WHITE_BIT
+    unpredicted, undecided = np.isnan(found.nll), found.confidence == 0
+    net = np.repeat(np.arange(len(scores), dtype=np.int8), count)
+    columns = [
+        same(to_numpy(positions.rows["id"])[positions.game]),
+        same(positions.ply.astype(np.int32)),
+        same(positions.words),
+        pa.DictionaryArray.from_arrays(same((white != 0).astype(np.int8)), pa.array(_COLOURS)),
+        pa.DictionaryArray.from_arrays(column(net), pa.array(names)),
+        column(np.exp(-found.nll), unpredicted),
+        column(-found.nll, unpredicted),
+        column(found.rank + np.uint16(1), unpredicted),
+        column(found.entropy, undecided),
+        column(found.best | np.tile(white, len(scores)), undecided),
+        column(found.confidence, undecided),
+        column(found.value, np.isnan(found.value)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def annotate(
+    nets: Paths,
+    catalogues: Paths,
+    output: str | os.PathLike[str],
+    options: AnnotateOptions = AnnotateOptions(),
+    *,
+    jobs: int | None = None,
+    engine: str = THREADS,
+    progress: ProgressFactory = silent,
+) -> AnnotateReport:
+    """Write what nets think of each move of catalogues: probability, rank, entropy and value.
+
+    Probabilities are those of legal moves. The bytes do not depend on `jobs` and `engine`. An interrupted run leaves
+    its results in a hidden folder beside the output, with which the same call resumes. Memory does not grow with the
+    number of games.
+
+    Args:
+        nets: One or several nets or engines as for `kifu.learn.predictors.open_predictor`.
+        catalogues: Catalogues, whose kept games are annotated.
+        output: The new Parquet file, with the columns of `SCHEMA`.
+        options: Selection of games, and settings of the nets.
+        jobs: See `kifu.execution.executor.make_executor`.
+        engine: See `kifu.execution.executor.make_executor`.
+        progress: Reports the number of games.
+
+    Raises:
+        RecipeError: An option does not fit the nets.
+        SourceError: A catalogue changes meanwhile.
+        FormatError: A catalogue or net is damaged, or a net returns NaN.
+        OutputError: The file cannot be written.
+        ClusterError: The cluster fails.
+    """
+    path, threads = Path(output), torch.get_num_threads()
+    job, found = prepare(nets, catalogues, options)
+    report, games = AnnotateReport(), sum(source.catalogue.rows for source in found if source.catalogue)
+    try:
+        with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
+            infos = hash_sources(found, executor)
+            with _open_writer(path) as writer, progress("annotating", games, "games") as bar:
+                for part in executor.run(job, make_shards(found, infos)):
+                    writer.write(part.rows)
+                    report.add(part)
+                    bar.advance(part.read)
+                require_unchanged(found)
+                counts = {"games": report.annotated, "skipped": dict(report.skipped), "rows": report.rows}
+                writer.commit({"kifu.about": job.describe() | {"sources": infos} | counts})
+    finally:
+        torch.set_num_threads(threads)
+    report.bytes = writer.size
+    return report
+
+
+def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[AnnotateJob, list[Source]]:
+    """Open nets and catalogues, and check that they fit together; arguments and errors as for `annotate`."""
+    texts = tuple(str(net) for net in as_list(nets))
+    if not 0 < len(texts) <= _MAX_NETS:
+        raise RecipeError(f"the number of nets must be within 1 to {_MAX_NETS}, got {len(texts)}")
+    for path in as_list(catalogues):
+        open_catalogue(path)
+    job = AnnotateJob(texts, options)
+    common_board(job.predictors, options.board)
+    for predictor in job.predictors if (options.rank, options.opponent) != (None, None) else ():
+        if isinstance(predictor, Predictor) and "ranks" not in predictor.net.about.inputs:
+            raise RecipeError(f"net {predictor.name} has no input 'ranks', so it cannot predict the moves of a rank")
+    return job, find_sources(catalogues)
+
+
+def make_shards(sources: Iterable[Source], infos: Iterable[dict[str, Any]]) -> Iterator[SourceShard]:
+    """Yield all rows of catalogues, in order, a few hundred at a time."""
+    for source, info in zip(sources, infos):
+        assert source.catalogue is not None
+        for path, rows in source.catalogue.partitions.items():
+            for first in range(0, rows, _SHARD_GAMES):
+                shard = RowShard(str(path), first, min(_SHARD_GAMES, rows - first))
+                yield SourceShard(source.name, info["blake3"], shard)
+
+
+def _open_writer(path: Path) -> TableWriter:
+    """Return the writer of the file. Raises OutputError."""
+    metadata = {VERSION_KEY: str(_VERSION), "kifu.version": version("kifu")}
+    return TableWriter(
+        path,
+        SCHEMA.with_metadata(metadata),
+        use_dictionary=[name for name in SCHEMA.names if name not in (*_FLOATS, "ply")],
+        column_encoding=dict.fromkeys(_FLOATS, "BYTE_STREAM_SPLIT") | {"ply": "DELTA_BINARY_PACKED"},
+    )

@@ -1,0 +1,284 @@
+"""Annotation of moves: agreement with single predictions and with `evaluate`, resuming, and errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import evaluated
+from commands import run
+from evaluated import games_in
+from kifu.corpus.catalogue import open_catalogue
+from kifu.datasets.global_inputs import encode_inputs
+from kifu.datasets.sources import CatalogueSource, ExampleSpec
+from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.point import POINT_MASK, WHITE_BIT
+from lazy import lazy_import
+from nets import tiny_net
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight games of 36 moves on 9 x 9, passes among them, and one on 11 x 11."""
+    return evaluated.make(tmp_path_factory.mktemp("games"))
+
+
+@pytest.fixture(scope="module")
+def nets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A net with passes and value, and one without."""
+    folder = tmp_path_factory.mktemp("nets")
+    return [
+        tiny_net(folder / "full.safetensors", passes=True, heads=("value",)),
+        tiny_net(folder / "plain.safetensors", planes="one-plane", seed=1),
+    ]
+
+
+@pytest.fixture(scope="module")
+def rows(games: Path, nets: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    path = tmp_path_factory.mktemp("rows") / "moves.parquet"
+    report = learn.annotate.annotate(nets, games, path, jobs=2)
+    assert (report.read, report.annotated, dict(report.skipped)) == (9, 8, {"board": 1})
+    found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    assert report.rows == len(found) == 2 * 8 * 36
+    return found
+
+
+def single_predictions(games: Path, nets: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the rows, one prediction at a time."""
+    predictors = [learn.predict.Predictor(net) for net in nets]
+    (ids,) = (batch["id"].to_pylist() for batch in open_catalogue(games).batches(["id"]))
+    for game_id, game in zip(ids, games_in(games)):
+        for predictor in predictors:
+            for ply, word in enumerate(game.moves.tolist()):
+                found = predictor.predict(learn.positions.PredictPositions.from_games([game], [ply]))
+                policy, move = found.policy[0].astype(np.float64), word & POINT_MASK
+                order = np.argsort(-policy, kind="stable").tolist()
+                known = move < len(policy)
+                yield {
+                    "game": game_id,
+                    "ply": ply,
+                    "move": word,
+                    "colour": "white" if word & WHITE_BIT else "black",
+                    "net": predictor.name,
+                    "probability": policy[move] if known else None,
+                    "log_probability": math.log(policy[move]) if known else None,
+                    "rank": order.index(move) + 1 if known else None,
+                    "entropy": -sum(p * math.log(p) for p in policy.tolist() if p),
+                    "top_move": order[0] | (word & WHITE_BIT),
+                    "top_probability": max(policy),
+                    "value": None if found.value is None else float(found.value[0]),
+                }
+
+
+def test_rows_equal_single_predictions(games: Path, nets: list[Path], rows: list[dict[str, Any]]) -> None:
+    for found, expected in zip(rows, single_predictions(games, nets), strict=True):
+        exact = [name for name, value in expected.items() if not isinstance(value, float)]
+        assert [found[name] for name in exact] == [expected[name] for name in exact]
+        for name in expected.keys() - exact:
+            assert found[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6), name
+    assert {row["probability"] is None for row in rows if row["move"] & POINT_MASK == 81} == {True, False}
+
+
+def test_columns_agree_with_each_other(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert 0 <= row["entropy"] <= math.log(82)
+        assert (row["rank"] == 1) == (row["move"] == row["top_move"])
+        if row["rank"] is not None:
+            assert row["probability"] == pytest.approx(math.exp(row["log_probability"]))
+            assert row["probability"] <= row["top_probability"] <= 1
+            assert row["rank"] > 1 or row["probability"] == row["top_probability"]
+
+
+def test_evaluate_summarizes_the_rows(games: Path, nets: list[Path], rows: list[dict[str, Any]]) -> None:
+    found = learn.evaluate.evaluate(nets, games, learn.evaluate.EvalOptions(legal=True))
+    for net in found.nets:
+        moves = [row for row in rows if row["net"] == net.name and row["move"] & POINT_MASK < 81]
+        assert net.score.positions == len(moves)
+        assert net.score.nll.value == pytest.approx(-np.mean([row["log_probability"] for row in moves]), rel=1e-5)
+        for top in (1, 3, 5):
+            share = np.mean([row["rank"] <= top for row in moves])
+            assert net.score.measure(f"top{top}").value == pytest.approx(share)
+
+
+def test_bytes_do_not_depend_on_jobs(games: Path, nets: list[Path], tmp_path: Path) -> None:
+    files = [tmp_path / f"{jobs}.parquet" for jobs in (1, 3)]
+    for jobs, file in zip((1, 3), files):
+        learn.annotate.annotate(nets, games, file, jobs=jobs)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_rows_do_not_depend_on_shards(
+    games: Path, nets: list[Path], rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learn.annotate, "_SHARD_GAMES", 3)
+    monkeypatch.setattr(learn.annotate, "_ITEM_GAMES", 2)
+    learn.annotate.annotate(nets, games, tmp_path / "moves.parquet")
+    for found, expected in zip(pq.read_table(tmp_path / "moves.parquet").to_pylist(), rows, strict=True):
+        assert found == {
+            name: pytest.approx(value, rel=1e-4, abs=1e-6) if isinstance(value, float) else value
+            for name, value in expected.items()
+        }
+
+
+def test_an_interrupted_run_resumes(
+    games: Path, nets: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learn.annotate, "_SHARD_GAMES", 3)
+    whole, path = tmp_path / "whole.parquet", tmp_path / "moves.parquet"
+    learn.annotate.annotate(nets, games, whole)
+    process, done = learn.annotate.AnnotateJob.process, []
+
+    def limited(job: Any, item: pa.RecordBatch) -> Any:
+        if len(done) == limit:
+            raise KeyboardInterrupt
+        done.append(item)
+        return process(job, item)
+
+    monkeypatch.setattr(learn.annotate.AnnotateJob, "process", limited)
+    limit = 2
+    with pytest.raises(KeyboardInterrupt):
+        learn.annotate.annotate(nets, games, path, jobs=1)
+    assert [each.name for each in tmp_path.iterdir() if each != whole] == [".moves.parquet.work"]
+    limit = 3  # two of three shards are complete
+    learn.annotate.annotate(nets, games, path, jobs=1)
+    assert sorted(tmp_path.iterdir()) == [path, whole]
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_other_nets_or_options_do_not_resume(
+    games: Path, nets: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+    for names, options in (
+        (nets, {}),
+        (nets[:1], {}),
+        (nets, {"symmetries": True}),
+        (nets, {"board": "11x11"}),
+    ):
+        job, found = learn.annotate.prepare(names, games, learn.annotate.AnnotateOptions(**options))
+        keys += [key for _, key in job.keys(learn.annotate.make_shards(found, [{"blake3": "x"}]))]
+    assert len(keys) == len(set(keys)) == 4
+
+
+def test_threads_of_torch_are_restored(games: Path, nets: list[Path], tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        learn.annotate.annotate(nets[1], games, tmp_path / "moves.parquet", jobs=1)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_ranks_of_all_positions_can_be_replaced(games: Path) -> None:
+    (batch,) = open_catalogue(games).batches()
+    batch = batch.slice(0, 8)
+    source = CatalogueSource(batch, ExampleSpec("black+white", (9, 9), labels=("move",)))
+    positions = learn.positions.EvalPositions.from_source(source, batch)
+    forced = replace(positions, ranks=(34.0, 40.0))
+    rating = np.tile(np.float32([34, 40]), (len(positions), 1))
+    rating[positions.to_play == 2] = 40, 34
+    conditions = replace(positions.conditions.take(positions.game), rating=rating)
+    expected = positions.input_positions._replace(conditions=conditions, game=np.arange(len(positions)))
+    assert np.array_equal(
+        encode_inputs(["komi", "ranks"], forced.input_positions), encode_inputs(["komi", "ranks"], expected)
+    )
+    half = replace(positions, ranks=(None, 40.0)).slice(3, 50)
+    kept = half.input_positions.conditions.rating
+    side = (half.to_play == 2).astype(int)
+    at = np.arange(len(half))
+    assert np.array_equal(kept[at, side], positions.conditions.rating[half.game, side], equal_nan=True)
+    assert set(kept[at, 1 - side].tolist()) == {40.0}
+
+
+def test_the_file_describes_its_origin(games: Path, nets: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "moves.parquet"
+    learn.annotate.annotate(nets, games, path, learn.annotate.AnnotateOptions(symmetries=True))
+    metadata = pq.read_metadata(path).metadata
+    about = json.loads(metadata[b"kifu.about"])
+    assert metadata[b"kifu.moves"] == b"1"
+    assert [net["name"] for net in about["nets"]] == ["full", "plain"]
+    assert about["nets"][0]["net"].startswith("b1c8 on seven")
+    assert len(about["nets"][0]["blake3"]) == 64
+    assert about["options"]["symmetries"]
+    assert about["options"]["board"] == "9x9"
+    assert about["sources"][0]["blake3"] == open_catalogue(games).digest()
+
+
+def test_polars_and_duckdb_read_the_file(games: Path, nets: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "moves.parquet"
+    learn.annotate.annotate(nets, games, path)
+    frame = pl.read_parquet(path)
+    counted = duckdb.sql(f"SELECT net, count(*), avg(entropy) FROM '{path}' GROUP BY net ORDER BY net").fetchall()
+    assert [each[:2] for each in counted] == [("full", 288), ("plain", 288)]
+    assert frame["net"].cast(pl.String).unique().sort().to_list() == ["full", "plain"]
+    assert counted[0][2] == pytest.approx(frame.filter(pl.col("net") == "full")["entropy"].mean())
+
+
+def test_the_command(games: Path, nets: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "moves.parquet"
+    arguments = ["annotate", games, "-o", out, "--net", nets[0], "--net", nets[1]]
+    assert "dry run" in run(*arguments, "--dry-run").out
+    assert not out.exists()
+    result = run(*arguments, "--json", tmp_path / "report.json")
+    assert "9 games = 8 annotated + 1 on other boards; 576 rows" in result.out
+    assert json.loads((tmp_path / "report.json").read_text())["rows"] == 576
+
+
+WRONG = [
+    (["--rank", "40d"], "a rank is 30k to 1k"),
+    (["--rank", "3d"], "has no input 'ranks'"),
+    (["--board", "big"], "board must be like 19x19, got 'big'"),
+    (["--precision", "float16"], "unknown precision 'float16'"),
+    (["--net", "no-such-net"], "no-such-net"),
+    (["--engine", "spark"], "unknown engine 'spark'"),
+    (["--jobs", "0"], "--jobs"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_invalid_options(arguments: list[str], message: str, games: Path, nets: list[Path], tmp_path: Path) -> None:
+    result = run("annotate", games, "-o", tmp_path / "moves.parquet", "--net", nets[0], *arguments)
+    assert (result.code, len(result.err)) == (2, 1)
+    assert message in result.err[0]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_boards_that_a_net_does_not_support(games: Path, tmp_path: Path) -> None:
+    fixed = tiny_net(tmp_path / "fixed.safetensors", "blog", "one-plane")
+    options = learn.annotate.AnnotateOptions(board="11x11")
+    with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 11 x 11"):
+        learn.annotate.annotate(fixed, games, tmp_path / "moves.parquet", options)
+
+
+def test_sources_that_are_no_catalogues(nets: list[Path], tmp_path: Path) -> None:
+    record = tmp_path / "game.sgf"
+    record.write_bytes(evaluated.text(0))
+    with pytest.raises(FormatError, match=r"game.sgf is not a catalogue"):
+        learn.annotate.annotate(nets, record, tmp_path / "moves.parquet")
+    with pytest.raises((FormatError, SourceError)):
+        learn.annotate.annotate(nets, tmp_path / "none.parquet", tmp_path / "moves.parquet")
+
+
+def test_a_net_that_returns_nan(games: Path, tmp_path: Path) -> None:
+    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors"))
+    next(net.module.parameters()).data.fill_(1e38)
+    learn.net.save_net(tmp_path / "bad.safetensors", net.module, net.about, net.games)
+    with pytest.raises(FormatError, match="net bad returns values that are NaN"):
+        learn.annotate.annotate(tmp_path / "bad.safetensors", games, tmp_path / "moves.parquet")
+    assert not (tmp_path / "moves.parquet").exists()

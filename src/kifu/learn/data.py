@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import split_keys
 from kifu.datasets.epoch_plan import LoaderConfig, Output
+from kifu.datasets.examples import Batch
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
 from kifu.datasets.mmap_games import read_games, select_rows
@@ -27,7 +28,9 @@ from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
 from kifu.files import hash_file, utf8_name
+from kifu.learn.batch import TeacherInputs, TrainingBatch
 from kifu.learn.benchmark_sets import is_reserved
+from kifu.learn.net import Net, net_file, open_net
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
@@ -39,24 +42,11 @@ _PINNED_BATCHES = 2
 Paths = Sequence[str | os.PathLike[str]]
 
 
-class TrainingBatch(NamedTuple):
-    """A batch of positions with their labels.
+class TeacherSpec(NamedTuple):
+    """Plane set and global inputs of a teacher."""
 
-    Attributes:
-        planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
-        move: [B] int64, the move played.
-        result: [B] int8, if the network has a value head.
-        ownership: [B, N] int8, if the network has an ownership head.
-        globals: [B, G] float32, if the network has global inputs.
-        next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
-    """
-
-    planes: Tensor
-    move: Tensor
-    result: Tensor | None = None
-    ownership: Tensor | None = None
-    globals: Tensor | None = None
-    next_position: tuple[int, int] = (0, 0)
+    planes: str
+    inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -66,10 +56,12 @@ class TrainingGames:
     Attributes:
         train: Positions to train on.
         validation: Held-out positions, or None.
-        canonical: [K] uint64, canonical hashes of the games to train on and of those to validate with, which choose the
-            best net.
+        canonical: [K] uint64, canonical hashes of the games to train on, of those to validate with, which choose the
+            best net, and of those that the nets of the recipe have seen.
         inputs: Names of the sources and hashes of those that are files.
         excluded: Number of games of the sources that are not used because they are reserved for benchmarks.
+        teachers: Plane set and global inputs of each teacher.
+        others: The training positions for teachers with other planes, by plane set.
     """
 
     train: CatalogueSource
@@ -77,6 +69,8 @@ class TrainingGames:
     canonical: npt.NDArray[np.uint64]
     inputs: dict[str, list[dict[str, str]]]
     excluded: int
+    teachers: tuple[TeacherSpec, ...] = ()
+    others: Mapping[str, CatalogueSource] = field(default_factory=dict)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return hashes of the games and positions as JSON values."""
@@ -94,6 +88,21 @@ class TrainingGames:
         }
 
 
+def open_teachers(recipe: TrainingRecipe) -> list[Net]:
+    """Open the teachers of a recipe.
+
+    Raises:
+        RecipeError: A net does not support the board, or predicts no passes although the recipe does.
+        FormatError: A file is not a net.
+    """
+    nets = [open_net(path) for path in recipe.teacher.nets] if recipe.teacher else []
+    for net in nets:
+        net.encoder_for(*recipe.size)
+        if recipe.positions.passes and not net.about.passes:
+            raise RecipeError(f"teacher {net.name} does not predict passes; positions.passes must be false")
+    return nets
+
+
 def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int | None) -> TrainingGames:
     """Read the games of a run and hold out those for validation.
 
@@ -108,14 +117,16 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         jobs: Threads that read.
 
     Raises:
-        RecipeError: A source is a data set.
+        RecipeError: A source is a data set, or a net of the recipe does not fit.
         SourceError: A source cannot be read, or no games are left.
-        FormatError: A source is damaged.
+        FormatError: A source or net is damaged.
     """
-    rows, excluded = _read_rows(recipe, sources, jobs)
+    teachers = tuple(TeacherSpec(net.about.planes, net.about.inputs) for net in open_teachers(recipe))
+    specs = _example_specs(recipe, teachers)
+    rows, excluded = _read_rows(recipe, sources, jobs, specs)
     opening = to_numpy(rows["opening"])
     if validate:
-        held_out, excluded_too = _read_rows(recipe, validate, jobs)
+        held_out, excluded_too = _read_rows(recipe, validate, jobs, specs)
         excluded += excluded_too
         in_training = ~np.isin(opening, to_numpy(held_out["opening"]))
     elif recipe.validation:
@@ -130,16 +141,30 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         purpose = "train on" if not len(train) else "validate with"
         raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {recipe.validation}")
     used = [train] if held_out is None else [train, held_out]
+    own, *others = (CatalogueSource(train, spec) for spec in specs)
+    for other in others:
+        if other.fingerprint() != own.fingerprint():
+            raise RecipeError(f"a teacher's planes {other.layout.plane_set} cannot be drawn of the same positions")
+    seen = [open_net(path).games for path in recipe.nets]
     return TrainingGames(
-        _make_source(recipe, train),
-        None if held_out is None else _make_source(recipe, held_out),
-        np.concatenate([to_numpy(rows["canonical"]) for rows in used]),
-        {"train": _hash_sources(sources), "validation": _hash_sources(validate)},
+        own,
+        None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
+        np.concatenate([*(to_numpy(rows["canonical"]) for rows in used), *seen]),
+        {"train": _hash_sources(sources), "validation": _hash_sources(validate)} | _hash_nets(recipe),
         excluded,
+        teachers,
+        {other.layout.plane_set: other for other in others},
     )
 
 
-def _read_rows(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> tuple[pa.RecordBatch, int]:
+def _hash_nets(recipe: TrainingRecipe) -> dict[str, list[dict[str, str]]]:
+    """Return names and hashes of the nets of a recipe as an entry of `TrainingGames.inputs`, if there are any."""
+    return {"nets": _hash_sources([net_file(path) for path in recipe.nets])} if recipe.nets else {}
+
+
+def _read_rows(
+    recipe: TrainingRecipe, paths: Paths, jobs: int | None, specs: Sequence[ExampleSpec]
+) -> tuple[pa.RecordBatch, int]:
     """Return the games that may be used, and the number of those that are reserved for benchmarks."""
     excluded = 0
 
@@ -151,8 +176,8 @@ def _read_rows(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> tuple[
 
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
-    columns = (*_example_spec(recipe).columns(), *_COLUMNS)
-    return read_games(paths, recipe.size, False, jobs, columns, select), excluded
+    columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS))
+    return read_games(paths, recipe.size, False, jobs, tuple(columns), select), excluded
 
 
 def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
@@ -165,12 +190,16 @@ def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
     return select_rows(rows, selected)
 
 
-def _example_spec(recipe: TrainingRecipe) -> ExampleSpec:
-    return ExampleSpec(recipe.planes, recipe.size, labels=recipe.labels, filter=recipe.positions)
-
-
-def _make_source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
-    return CatalogueSource(rows, _example_spec(recipe))
+def _example_specs(recipe: TrainingRecipe, teachers: Sequence[TeacherSpec]) -> list[ExampleSpec]:
+    """Return the specification of the network's examples, then one for each plane set that only teachers have."""
+    own = recipe.encoder().plane_set.name
+    labels = {own: dict.fromkeys(recipe.labels)}
+    for planes, inputs in teachers:
+        labels.setdefault(planes, {"move": None}).update({inputs_label(inputs): None} if inputs else {})
+    return [
+        ExampleSpec(planes, recipe.size, labels=tuple(names), filter=recipe.positions)
+        for planes, names in labels.items()
+    ]
 
 
 def _hash_sources(paths: Paths) -> list[dict[str, str]]:
@@ -233,7 +262,8 @@ class TrainingData:
         Raises:
             RecipeError: The state does not fit the recipe and games.
         """
-        self._start.load_state_dict(state)
+        for loader in (self._start, *self._others.values()):
+            loader.load_state_dict(state)
         self.position = self._start.position[:2]
 
     @property
@@ -246,16 +276,19 @@ class TrainingData:
     @property
     def output(self) -> Output:
         """The format of the planes: packed for a GPU, which unpacks them; otherwise as the network takes them."""
-        if self.games.train.layout.real:
+        return self._output(self.games.train)
+
+    def _output(self, source: CatalogueSource) -> Output:
+        if source.layout.real:
             return "float32"
         return "packed" if self._on_gpu else self.recipe.precision
 
     def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
         # If the cores run the network, more loader threads would only compete with it.
         jobs = max(count_cores() // self._local_world_size, 1) if self._on_gpu else 1
-        return Loader(source, replace(config, output=self.output, jobs=jobs), batch_size)
+        return Loader(source, replace(config, output=self._output(source), jobs=jobs), batch_size)
 
-    def _train_loader(self) -> Loader:
+    def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
         recipe = self.recipe
         config = LoaderConfig(
@@ -266,12 +299,17 @@ class TrainingData:
             rank=self._rank,
             world_size=self._world_size,
         )
-        return self._loader(self.games.train, recipe.batch_size // self._world_size, config)
+        return self._loader(source, recipe.batch_size // self._world_size, config)
 
     @cached_property
     def _start(self) -> Loader:
         """The same loader where the present processes started or resumed."""
-        return self._train_loader()
+        return self._train_loader(self.games.train)
+
+    @cached_property
+    def _others(self) -> dict[str, Loader]:
+        """Loaders of the same positions for teachers with other planes, by plane set."""
+        return {planes: self._train_loader(source) for planes, source in self.games.others.items()}
 
     @cached_property
     def epoch_batches(self) -> int:
@@ -279,7 +317,7 @@ class TrainingData:
 
         Later epochs differ if positions are sampled.
         """
-        return len(self._train_loader())
+        return len(self._train_loader(self.games.train))
 
     def batches(self) -> Generator[TrainingBatch]:
         """Yield training batches from `position` on, epoch after epoch, without end.
@@ -292,6 +330,7 @@ class TrainingData:
 
     def _endless_batches(self) -> Generator[TrainingBatch]:
         loader = self._start.epoch(*self.position)
+        others = {planes: other.epoch(*self.position) for planes, other in self._others.items()}
         while True:
             epoch, first, _ = loader.position
             count = len(loader)
@@ -301,8 +340,20 @@ class TrainingData:
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"
                 )
-            for k, batch in enumerate(loader, first + 1):
-                yield self._make_batch(tensors(batch), (epoch, k) if k < count else (epoch + 1, 0))
+            for k, (batch, *parts) in enumerate(zip(loader, *others.values(), strict=True), first + 1):
+                values, seen = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
+                made = self._make_batch(values, (epoch, k) if k < count else (epoch + 1, 0))
+                yield made._replace(teachers=self._teacher_inputs(values, seen))
+
+    def _teacher_inputs(
+        self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]
+    ) -> tuple[TeacherInputs, ...]:
+        """Return what each teacher sees, given the values of the student's loader and of the others by plane set."""
+        for planes, values in others.items():
+            if not all(values[name].equal(own[name]) for name in ("game", "ply")):
+                raise AssertionError(f"the loader of {planes} yields other positions")
+        views = [(others.get(planes, own), inputs) for planes, inputs in self.games.teachers]
+        return tuple(TeacherInputs(seen["planes"], seen.get(inputs_label(inputs))) for seen, inputs in views)
 
     def validation_batches(self) -> Generator[TrainingBatch]:
         """Yield this process' part of the validation positions, which do not depend on the number of processes."""
@@ -315,14 +366,18 @@ class TrainingData:
             start, stop = (count * rank // self._world_size for rank in (self._rank, self._rank + 1))
             part = batch.slice(start, stop)
             if len(part):
-                yield self._make_batch(tensors(part), (0, 0))
+                yield self._make_batch(self._tensors(part), (0, 0))
             remaining -= count
             if not remaining:
                 break
 
-    def _make_batch(self, values: dict[str, Tensor], next_position: tuple[int, int]) -> TrainingBatch:
+    def _tensors(self, batch: Batch) -> dict[str, Tensor]:
+        values = tensors(batch)
         if self._on_gpu:  # pinned memory is copied to the device asynchronously
-            values = {name: value.pin_memory() for name, value in values.items()}
+            return {name: value.pin_memory() for name, value in values.items()}
+        return values
+
+    def _make_batch(self, values: dict[str, Tensor], next_position: tuple[int, int]) -> TrainingBatch:
         inputs = values.get(inputs_label(self.recipe.inputs))
         return TrainingBatch(
             values["planes"], values["move"], values.get("result"), values.get("ownership"), inputs, next_position

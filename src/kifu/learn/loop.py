@@ -22,7 +22,8 @@ from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.execution.executor import count_cores
 from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
-from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
+from kifu.learn.batch import TrainingBatch
+from kifu.learn.data import TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, make_policy_module
 from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics, slowdown
 from kifu.learn.net import NetMetadata, save_net
@@ -40,6 +41,7 @@ from kifu.learn.run_dir import (
     save_checkpoint,
     save_curves,
 )
+from kifu.learn.teacher import Teachers
 from kifu.progress import Progress, ProgressFactory, Rate, silent
 from kifu.recipes.training import TrainingRecipe
 
@@ -184,6 +186,7 @@ class TrainingLoop:
             with _restoring(job.checkpoint):
                 self.module.load_state_dict(checkpoint["state_dict"])
         self.model = fabric.setup_module(self.module)
+        self.teachers = None if recipe.teacher is None else Teachers(recipe, fabric.device)
         optimizer = make_optimizer(self.module.network, recipe.optimiser)
         if checkpoint is not None:
             with _restoring(job.checkpoint):
@@ -269,7 +272,8 @@ class TrainingLoop:
                 self._set_learning_rate()
                 self._seed_step()
                 self.optimizer.zero_grad()
-                loss, sums = self.model(self.fabric.to_device(batch))
+                on_device = self.fabric.to_device(batch)
+                loss, sums = self.model(on_device if self.teachers is None else self.teachers.label(on_device))
                 self.fabric.backward(loss)
                 if self.recipe.clip is not None:
                     torch.nn.utils.clip_grad_norm_(parameters, self.recipe.clip)

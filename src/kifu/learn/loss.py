@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
-from kifu.learn.data import TrainingBatch
+from kifu.learn.batch import TrainingBatch
+from kifu.learn.net import copy_weights, open_net
 from kifu.learn.nets import Network, NetworkOutput, make_net
 from kifu.learn.nets.base import drop_inputs
 from kifu.learn.nets.registry import import_net, initialize
@@ -44,6 +45,9 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         self._head_weights = dict(recipe.heads)
         self._inputs, self._input_dropout = recipe.inputs, recipe.input_dropout
         self._bfloat16 = recipe.precision == "bfloat16"
+        self._soft_weight, self._temperature = 0.0, 1.0
+        if recipe.teacher is not None:
+            self._soft_weight, self._temperature = recipe.teacher.weight, recipe.teacher.temperature
 
     def forward(self, batch: TrainingBatch) -> BatchLoss:
         """Return the errors on a batch.
@@ -55,11 +59,13 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             globals_ = drop_inputs(globals_, self._inputs, self._input_dropout)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=self._bfloat16):
             output: NetworkOutput = self.network(planes, globals_)
-        policy = output.policy.float()
+        policy, soft = output.policy.float(), batch.soft
         loss = functional.cross_entropy(policy, batch.move)
         rank = _ranks(policy.detach(), batch.move)
         count = len(rank)
         sums = [torch.tensor(float(count), device=loss.device), loss.detach() * count]
+        if soft is not None:
+            loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, soft.policy)
         sums += [(rank < top).sum().float() for top in (1, TOP)]
         for head, label in (("value", batch.result), ("ownership", batch.ownership)):
             predicted: Tensor | None = getattr(output, head)
@@ -68,9 +74,20 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
                 continue
             known = label != UNKNOWN
             error = torch.where(known, (predicted.float() - label) ** 2, 0).sum()
-            loss = loss + self._head_weights[head] * error / known.sum().clamp(min=1)  # type: ignore[index]
+            head_loss = error / known.sum().clamp(min=1)
+            if head == "value" and soft is not None and soft.value is not None:
+                soft_error = functional.mse_loss(predicted.float(), soft.value)
+                head_loss = (1 - self._soft_weight) * head_loss + self._soft_weight * soft_error
+            loss = loss + self._head_weights[head] * head_loss  # type: ignore[index]
             sums += [error.detach(), known.sum().float()]
         return BatchLoss(loss, torch.stack(sums))
+
+    def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:
+        """Return the cross-entropy with the teachers' probabilities at the recipe's temperature T.
+
+        Gradients shrink as 1 / T^2, so that the loss is multiplied by T^2 (Hinton et al. 2015, arXiv:1503.02531, 2).
+        """
+        return functional.cross_entropy(policy / self._temperature, target) * self._temperature**2
 
     def prepare(self, planes: Tensor) -> Tensor:
         """Return the loader's planes, packed or not, as [B, C, H, W] in the network's dtype, channels last."""
@@ -82,10 +99,11 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
 
 
 def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
-    """Return the module of a recipe before its first step, a pure function of the recipe.
+    """Return the module of a recipe before its first step, a pure function of the recipe and the nets that it names.
 
     Raises:
-        RecipeError: The recipe names an unknown network, plane set or initialization.
+        RecipeError: The recipe names an unknown network, plane set or initialization, or a net that does not fit.
+        FormatError: The file of `init_from` is not a net.
     """
     encoder = recipe.encoder()
     import_net(recipe.net)
@@ -96,6 +114,8 @@ def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
             heads=tuple(recipe.heads), inputs=recipe.inputs,
         )  # fmt: skip
         initialize(network, recipe.init)
+    if recipe.init_from is not None:
+        copy_weights(open_net(recipe.init_from), network, recipe.net, encoder.plane_set.name)
     return PolicyModule(network.to(memory_format=torch.channels_last), recipe)
 
 

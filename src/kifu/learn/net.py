@@ -255,6 +255,38 @@ def _training_summary(trained: Mapping[str, Any]) -> list[str]:
     return [length, f"  validation  {validation}"]
 
 
+_OPTIONAL_WEIGHTS = ("value", "ownership", "globals", "pass_")
+"""First parts of the names of weights that depend on heads, inputs and passes."""
+
+
+def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
+    """Copy the weights of a net into a network of the same architecture and planes.
+
+    Weights of heads, inputs or passes that the net lacks, or has with other shapes, stay as they are.
+
+    Args:
+        net: The net to copy from.
+        network: The network to copy to.
+        name: Name of the network's architecture.
+        planes: The network's plane set with its version.
+
+    Raises:
+        RecipeError: The net has another architecture, other planes, or another board.
+    """
+    about = net.about
+    if (about.net, about.planes) != (name, planes):
+        raise RecipeError(
+            f"init_from: {net.name} is {about.net} on {about.planes}, the recipe's net {name} on {planes}"
+        )
+    old, new = net.module.state_dict(), network.state_dict()
+    fitting = {key: old[key] for key in new if key in old and old[key].shape == new[key].shape}
+    for key in new.keys() - fitting.keys():
+        if key.partition(".")[0] not in _OPTIONAL_WEIGHTS:
+            shapes = f"{list(old[key].shape)} in {net.name}, {list(new[key].shape)} in the recipe's net"
+            raise RecipeError(f"init_from: weight {key} of {name} has shape {shapes}")
+    network.load_state_dict(new | fitting)
+
+
 def _check_size(path: Path) -> None:
     """Raise FormatError for a file, or a header, that is too large for a net. Raises OSError."""
     with open_regular(path) as file:

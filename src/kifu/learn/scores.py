@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.datasets.labels import UNKNOWN
+from kifu.errors import RecipeError
+
 TOPS = (1, 3, 5)
 
 MEASURES = (*(f"top{top}" for top in TOPS), "nll")
@@ -30,7 +33,9 @@ _CHUNK = 1 << 22
 """Approximate number of games that are resampled at once."""
 
 Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 class Interval(NamedTuple):
@@ -99,6 +104,25 @@ class Calibration:
 
     error: Interval
     bins: tuple[CalibrationBin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueScore:
+    """The errors of a net's values, from -1 (the side to move loses) to 1 (it wins).
+
+    Attributes:
+        positions: Number of positions whose result is known.
+        games: Number of games that they are from.
+        squared: Mean squared error; a constant 0 has 1 if there are no draws.
+        black: Mean of value - result where Black is to move, the bias for Black; NaN if there are no such positions.
+        white: The same for White.
+    """
+
+    positions: int
+    games: int
+    squared: Interval
+    black: Interval
+    white: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +280,36 @@ def _calibration_error(sums: Floats) -> Floats:
     """Return [...] expected calibration errors of sums [..., BINS, 3]."""
     error: Floats = np.abs(sums[..., 2] - sums[..., 1]).sum(-1) / sums[..., 0].sum(-1)
     return error
+
+
+def value_error(value: Floats32, result: npt.NDArray[np.int8], white: Bools, game: Indices, seed: int) -> ValueScore:
+    """Return the errors of values, over the positions whose result is known.
+
+    Args:
+        value: [N] float32 from -1 to 1, from the mover's side.
+        result: [N] int8, 1 if the side to move wins, -1 if it loses, 0 for a draw, UNKNOWN if that is not known.
+        white: [N] bool, whether White is to move.
+        game: [N] game numbers from 0 on.
+        seed: Seed of the bootstrap.
+
+    Raises:
+        RecipeError: No result is known.
+    """
+    known = result != UNKNOWN
+    if not known.any():
+        raise RecipeError("value_error() requires positions with a known result")
+    error, side = value[known].astype(np.float64) - result[known], white[known].astype(np.int64)
+    game = np.unique(game[known], return_inverse=True)[1]
+    games = int(game.max()) + 1
+    sums = _sum_by_key(game * 2 + side, games * 2, [error**2, error]).reshape(games, 2, 3)
+    total = np.concatenate([sums.sum(1, keepdims=True), sums], 1)  # [games, 3, 3]: all, Black, White
+    means, draws = _means(total.sum(0)), _means(resample(total, seed))
+    return ValueScore(
+        len(error),
+        games,
+        _interval(means[0, 0], draws[:, 0, 0]),
+        *(_interval(means[k, 1], draws[:, k, 1]) for k in (1, 2)),
+    )
 
 
 def by_measure(score: Score) -> Mapping[str, Interval]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
@@ -321,11 +322,13 @@ def _find_model(table: Mapping[str, Any], name: str | os.PathLike[str]) -> type[
 
 
 def load_training(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> TrainingRecipe:
-    """Load the recipe of a training run, see `load_recipe`."""
+    """Load the recipe of a training run, see `load_recipe`; paths in a file are relative to it where they exist."""
     recipe = load_recipe(name, overrides)
     if getattr(recipe, "kind", None) != "training":
         raise RecipeError(f"recipe {name} builds data sets; it does not train a network")
-    return cast("TrainingRecipe", recipe)
+    training = cast("TrainingRecipe", recipe)
+    path = Path(name)
+    return training.with_nets_in(path.parent) if path.suffix == ".toml" else training
 
 
 def check_recipe(table: Mapping[str, Any], name: str | os.PathLike[str]) -> KgsgoRecipe:

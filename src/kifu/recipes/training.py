@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, field_serializer, model_validator
@@ -181,6 +182,21 @@ Schedule: TypeAlias = Annotated[
 ]
 
 
+class TeacherConfig(BaseModel):
+    """Nets whose probabilities are learned together with the moves, see `kifu.learn.teacher`."""
+
+    model_config = STRICT
+
+    nets: Annotated[tuple[Line, ...], Field(strict=False, min_length=1, max_length=16)]
+    """Files or run directories; their probabilities are averaged."""
+    weight: Share = 0.5
+    """Weight of the teachers in the loss; that of the moves and results is 1 - weight."""
+    temperature: Positive = 1.0
+    """Probabilities of teachers and student are raised to the power 1 / temperature."""
+    symmetries: bool = False
+    """Average the teachers over the symmetries of the board, at 8 times the cost."""
+
+
 class TrainingRecipe(NamedConfig):
     """Everything that a training run depends on, besides the games."""
 
@@ -203,6 +219,11 @@ class TrainingRecipe(NamedConfig):
     """Probability with which each input is made unknown in a training position, so that the net can do without it."""
     init: Line = "torch"
     """Initialization of the weights."""
+    init_from: Line | None = None
+    """A net's file or run directory, whose weights replace the initial ones. Paths are relative to the recipe file or
+    the working directory."""
+    teacher: TeacherConfig | None = None
+    """Nets to learn from besides the moves."""
 
     games: Count | None = None
     """Maximum number of games to train on, chosen by hash, by default all that are not held out."""
@@ -268,6 +289,20 @@ class TrainingRecipe(NamedConfig):
     def size(self) -> tuple[int, int]:
         """Width and height of the board."""
         return parse_board(self.board)
+
+    @property
+    def nets(self) -> tuple[str, ...]:
+        """Paths of the nets that the run depends on: the one of `init_from` and the teachers."""
+        return (*([self.init_from] if self.init_from else []), *(self.teacher.nets if self.teacher else ()))
+
+    def with_nets_in(self, folder: Path) -> TrainingRecipe:
+        """Return the recipe with the paths of nets in a folder instead of the working directory, where they exist."""
+
+        def locate(path: str) -> str:
+            return str(folder / path) if (folder / path).exists() else path
+
+        teacher = self.teacher and self.teacher.model_copy(update={"nets": tuple(map(locate, self.teacher.nets))})
+        return self.model_copy(update={"init_from": self.init_from and locate(self.init_from), "teacher": teacher})
 
     def encoder(self) -> Encoder:
         """Return the encoder of the planes. Raises RecipeError, GameError."""

@@ -157,6 +157,12 @@ def _select_colour(both: Tensor, white: Tensor) -> Tensor:
     return torch.where(white.view(-1, *[1] * (both.ndim - 2)), both[:, 1], both[:, 0])
 
 
+def zeros(layer: nn.Linear) -> nn.Linear:
+    """Return a layer that has no effect until it is trained."""
+    nn.init.zeros_(layer.weight)
+    return layer
+
+
 def first_padding(size: int, rim: int) -> int:
     """Return the padding with which a first convolution of `size` rows and columns outputs the size of the board."""
     return size // 2 - rim
@@ -176,21 +182,28 @@ class PointsConv(nn.Conv2d):  # type: ignore[misc]
 class ValueHead(nn.Module):  # type: ignore[misc]
     """Predicts the winner from the mean and maximum of each channel with two linear layers.
 
+    Global inputs enter twice: added to the hidden units, and directly to the output, so that what a linear fit would
+    gain from komi and ranks is learned in the first steps. Both begin at zero.
+
     Pooled features have a large mean. Without the batch norm between the layers, all hidden units soon became negative
     and stopped learning. It requires at least two positions per training batch.
     """
 
     def __init__(self, channels: int, hidden: int = 64, outputs: int = 1, inputs: int = 0) -> None:
         super().__init__()
-        self.first = nn.Linear(2 * channels + inputs, hidden, bias=False)
+        self.first = nn.Linear(2 * channels, hidden, bias=False)
         self.norm = nn.BatchNorm1d(hidden)
         self.second = nn.Linear(hidden, outputs)
+        self.globals = zeros(nn.Linear(inputs, hidden, bias=False)) if inputs else None
+        self.skip = zeros(nn.Linear(inputs, outputs, bias=False)) if inputs else None
 
     def forward(self, features: Tensor, globals: Tensor | None = None) -> Tensor:
         """Map features [B, F, H, W] and global inputs [B, G] to values from -1 to 1, [B] or [B, outputs]."""
         pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
-        pooled = pooled if globals is None else torch.cat((pooled, globals.to(pooled.dtype)), 1)
-        values = self.second(torch.relu(self.norm(self.first(pooled))))  # [B, outputs]
+        hidden, direct = self.first(pooled), 0
+        if self.globals is not None and self.skip is not None:
+            hidden, direct = hidden + self.globals(globals), self.skip(globals)
+        values = self.second(torch.relu(self.norm(hidden))) + direct  # [B, outputs]
         return torch.tanh(values.squeeze(1) if self.second.out_features == 1 else values)
 
 

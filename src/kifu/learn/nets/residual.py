@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding
+from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding, zeros
 
 _POOL_EVERY = 3
 """Every third block pools."""
@@ -20,12 +20,6 @@ _HEAD_CHANNELS = 32
 def _conv(channels_in: int, channels_out: int, size: int) -> nn.Conv2d:
     """Return a convolution without a bias, which the batch norm that follows would cancel."""
     return nn.Conv2d(channels_in, channels_out, size, padding=size // 2, bias=False)
-
-
-def _zeros(layer: nn.Linear) -> nn.Linear:
-    """Return a layer that has no effect until it is trained."""
-    nn.init.zeros_(layer.weight)
-    return layer
 
 
 class PooledBias(nn.Module):  # type: ignore[misc]
@@ -79,7 +73,7 @@ class Residual(Network):
     def __init__(self, config: NetworkConfig, blocks: int, channels: int) -> None:
         super().__init__(config, channels)
         self.stem = nn.Conv2d(config.planes, channels, 3, padding=first_padding(3, config.rim), bias=False)
-        self.globals = _zeros(nn.Linear(config.global_size, channels, bias=False)) if config.inputs else None
+        self.globals = zeros(nn.Linear(config.global_size, channels, bias=False)) if config.inputs else None
         self.blocks = nn.Sequential(
             *(ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1) for k in range(blocks))
         )

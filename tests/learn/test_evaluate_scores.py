@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from kifu.datasets.labels import UNKNOWN
+from kifu.errors import RecipeError
 from kifu.learn import scores
 from kifu.learn.scores import (
     BINS,
@@ -136,3 +138,39 @@ def test_calibration_by_hand() -> None:
     assert [each.accuracy.value for each in found.bins] == pytest.approx([0.5, 1, 0.8])
     assert found.error.value == pytest.approx((40 * 0.2 + 10 * 0.1 + 50 * 0.2) / 100)
     assert [each.start for each in found.bins] == pytest.approx([4 / 15, 13 / 15, 14 / 15])
+
+
+def test_errors_of_values_match_a_naive_loop() -> None:
+    chance = np.random.default_rng(3)
+    value = chance.uniform(-1, 1, 300).astype(np.float32)
+    result = chance.choice(np.array([-1, 0, 1, UNKNOWN], np.int8), 300)
+    white, game = chance.random(300) < 0.4, chance.integers(0, 40, 300)
+    found = scores.value_error(value, result, white, game, 1)
+    errors: dict[bool, list[float]] = {False: [], True: []}
+    for k in range(300):
+        if result[k] != UNKNOWN:
+            errors[bool(white[k])].append(float(value[k]) - int(result[k]))
+    both = errors[False] + errors[True]
+    assert (found.positions, found.games) == (len(both), len({game[k] for k in range(300) if result[k] != UNKNOWN}))
+    assert found.squared.value == pytest.approx(sum(e * e for e in both) / len(both))
+    assert found.black.value == pytest.approx(sum(errors[False]) / len(errors[False]))
+    assert found.white.value == pytest.approx(sum(errors[True]) / len(errors[True]))
+    for interval in (found.squared, found.black, found.white):
+        assert interval.low < interval.value < interval.high
+
+
+def test_a_value_that_cannot_see_the_colour_is_biased_against_it() -> None:
+    """Black wins 70 % of the games, which a constant 0 misses by 0.4 on either side."""
+    result = np.where(np.arange(1000) // 2 % 10 < 7, 1, -1).astype(np.int8)
+    white = np.arange(1000) % 2 == 1
+    result = np.where(white, -result, result).astype(np.int8)
+    found = scores.value_error(np.zeros(1000, np.float32), result, white, np.arange(1000), 0)
+    assert (found.squared.value, found.squared.low) == (1, 1)
+    assert found.black.low < -0.4 < found.black.high
+    assert found.white.low < 0.4 < found.white.high
+
+
+def test_values_without_results_have_no_error() -> None:
+    none = np.full(3, UNKNOWN, np.int8)
+    with pytest.raises(RecipeError, match="requires positions with a known result"):
+        scores.value_error(np.zeros(3, np.float32), none, np.zeros(3, np.bool_), np.arange(3), 0)

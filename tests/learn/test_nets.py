@@ -565,6 +565,19 @@ def test_heads_match_a_naive_computation():
             assert torch.allclose(ownership(x)[b, y * 6 + x_], output, atol=1e-6)
 
 
+def test_global_inputs_of_a_value_head_begin_without_effect_and_reach_the_output_linearly():
+    torch.manual_seed(0)
+    head = learn.nets.base.ValueHead(3, 5, inputs=4).eval()
+    x, inputs = torch.randn(2, 3, 4, 6), torch.randn(2, 4)
+    before = head(x, inputs)
+    assert torch.equal(before, head(x, torch.zeros(2, 4)))
+    torch.nn.init.normal_(head.skip.weight)
+    direct = (inputs @ head.skip.weight[0]).detach()
+    assert torch.allclose(torch.atanh(head(x, inputs)), torch.atanh(before) + direct, atol=1e-4)
+    torch.nn.init.normal_(head.globals.weight)
+    assert not torch.allclose(torch.atanh(head(x, inputs)), torch.atanh(before) + direct, atol=1e-2)
+
+
 # the command
 
 

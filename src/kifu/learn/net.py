@@ -276,7 +276,7 @@ def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
     about = net.about
     if (about.net, about.planes) != (name, planes):
         raise RecipeError(
-            f"init_from: {net.name} is {about.net} on {about.planes}, the recipe's net {name} on {planes}"
+            f"init_from: {net.name} is {about.net} on {about.planes}; the recipe requires {name} on {planes}"
         )
     old, new = net.module.state_dict(), network.state_dict()
     fitting = {key: old[key] for key in new if key in old and old[key].shape == new[key].shape}

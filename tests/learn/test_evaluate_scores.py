@@ -170,6 +170,12 @@ def test_a_value_that_cannot_see_the_colour_is_biased_against_it() -> None:
     assert found.white.low < 0.4 < found.white.high
 
 
+def test_the_bias_of_a_side_that_never_moves_is_unknown() -> None:
+    found = scores.value_error(np.zeros(3, np.float32), np.ones(3, np.int8), np.zeros(3, np.bool_), np.arange(3), 0)
+    assert found.black == (-1, -1, -1)
+    assert all(math.isnan(part) for part in found.white)
+
+
 def test_values_without_results_have_no_error() -> None:
     none = np.full(3, UNKNOWN, np.int8)
     with pytest.raises(RecipeError, match="requires positions with a known result"):

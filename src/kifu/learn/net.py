@@ -282,8 +282,11 @@ def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
     fitting = {key: old[key] for key in new if key in old and old[key].shape == new[key].shape}
     for key in new.keys() - fitting.keys():
         if key.partition(".")[0] not in _OPTIONAL_WEIGHTS:
-            shapes = f"{list(old[key].shape)} in {net.name}, {list(new[key].shape)} in the recipe's net"
-            raise RecipeError(f"init_from: weight {key} of {name} has shape {shapes}")
+            shape = list(old[key].shape) if key in old else None
+            raise RecipeError(
+                f"init_from: weight {key} of {name} has shape {shape} in {net.name}, {list(new[key].shape)} in the"
+                " recipe's net"
+            )
     network.load_state_dict(new | fitting)
 
 

@@ -7,6 +7,7 @@ and Welsh 2007). An interval spans the 2.5th to the 97.5th percentile of the sco
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -192,6 +193,8 @@ def _means(sums: Floats) -> Floats:
 
 def _interval(value: float, draws: Floats) -> Interval:
     """Return the interval of draws [RESAMPLES], which are NaN for draws without such positions."""
+    if np.isnan(draws).all():
+        return Interval(value, math.nan, math.nan)
     low, high = np.nanpercentile(draws, _PERCENTILES)
     return Interval(float(value), float(low), float(high))
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class TeacherInputs(NamedTuple):
-    """What a teacher sees of a batch.
+    """The inputs of a teacher for a batch.
 
     Attributes:
         planes: In the format of the loader, as in `TrainingBatch`.
@@ -20,7 +20,7 @@ class TeacherInputs(NamedTuple):
 
 
 class SoftTargets(NamedTuple):
-    """What teachers say about a batch.
+    """The targets that teachers give for a batch.
 
     Attributes:
         policy: [B, moves] float32, probabilities.
@@ -41,7 +41,7 @@ class TrainingBatch(NamedTuple):
         ownership: [B, N] int8, if the network has an ownership head.
         globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
-        teachers: What each teacher sees of these positions, until they have labelled the batch.
+        teachers: The inputs of each teacher for these positions, until they have labelled the batch.
         soft: Targets from the teachers.
     """
 

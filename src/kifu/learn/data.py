@@ -348,7 +348,7 @@ class TrainingData:
     def _teacher_inputs(
         self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]
     ) -> tuple[TeacherInputs, ...]:
-        """Return the inputs of each teacher, given the values of the student's loader and of the others by plane set."""
+        """Return the inputs of each teacher from values of the student's loader and of the others by plane set."""
         for planes, values in others.items():
             if not all(values[name].equal(own[name]) for name in ("game", "ply")):
                 raise AssertionError(f"the loader of {planes} yields other positions")

@@ -173,6 +173,8 @@ def test_missing_and_seen_games(
         for symmetries in (False, True)
     ]
     assert all(each.score and each.score.games == result.used for each in result.nets)
+    page = learn.benchmark_page.compare([learn.benchmark.benchmark([net, other], some)])
+    assert page.count(f"| INCOMPLETE: {result.used} of 24 |") == 2
     first, second = result.nets[0], result.nets[2]
     assert second.to_first is not None
     difference = second.score.top1.value - first.score.top1.value
@@ -268,6 +270,23 @@ def test_drift_needs_windows_with_games() -> None:
         assert learn.drift.measure_drift(moves, game, window, score) == {}
     shifted = np.where(np.arange(40) < 4, -1, np.arange(40) % 3)
     assert learn.drift.measure_drift(moves, game, shifted, score)
+
+
+def test_means_over_sets() -> None:
+    def sample(p: float, seed: int) -> learn.scores.Score:
+        moves, game = scored(np.full(300, p), 15, seed)
+        return learn.scores.score(moves, game, 0)
+
+    assert learn.drift.pool_sets([sample(0.5, 0), sample(0.4, 1)]) == {}
+    true = [0.42, 0.45, 0.47, 0.44, 0.5]
+    pooled = learn.drift.pool_sets([sample(p, k) for k, p in enumerate(true)])["top1"]
+    assert pooled.spread == pytest.approx(np.std(true, ddof=1), rel=0.4)
+    assert pooled.interval.value == pytest.approx(np.mean(true), abs=0.01)
+    arm = 2.78 * np.std(true, ddof=1) * (6 / 5) ** 0.5  # Student's distribution with 4 degrees of freedom
+    assert pooled.interval.high - pooled.interval.value == pytest.approx(arm, rel=0.4)
+    same = [learn.drift.pool_sets([sample(0.45, 10 * run + k) for k in range(5)])["top1"] for run in range(10)]
+    assert np.mean([each.spread for each in same]) < 0.01
+    assert sum(each.interval.low < 0.45 < each.interval.high for each in same) >= 9
 
 
 # Commands and files

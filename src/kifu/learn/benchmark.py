@@ -24,7 +24,7 @@ from kifu.execution.executor import count_jobs
 from kifu.files import read_small
 from kifu.learn.benchmark_sets import BenchmarkSet, load_set, set_names
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, Groups
-from kifu.learn.drift import Drift, measure_drift
+from kifu.learn.drift import Drift, measure_drift, pool_sets
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor
@@ -139,6 +139,15 @@ class BenchmarkResults(BaseModel):
     def to_json(self) -> str:
         """Return the results as JSON."""
         return self.model_dump_json(indent=1) + "\n"
+
+    def pooled(self) -> dict[str, dict[str, Drift]]:
+        """Return the means over the complete sets by label of a net and measure, see `pool_sets`."""
+        scores: dict[str, list[Score]] = {}
+        for each in self.sets:
+            for net in each.nets:
+                if net.score is not None and each.used == each.games:
+                    scores.setdefault(net.label, []).append(net.score)
+        return {label: pooled for label, found in scores.items() if (pooled := pool_sets(found))}
 
     def __repr__(self) -> str:
         nets = ", ".join(f"{each.name}: {each.used:,} of {each.games:,} games" for each in self.sets)

@@ -11,6 +11,7 @@ from rich.text import Text
 from kifu.errors import FormatError, RecipeError, printable
 from kifu.learn.benchmark import BenchmarkResults, NetScores, SetResults
 from kifu.learn.benchmark_sets import load_set, set_names
+from kifu.learn.drift import Drift
 from kifu.learn.report import TITLES, formatter, percent, signed
 from kifu.learn.scores import MEASURES, Score
 from kifu.tables import cell, make_console, make_table, print_lines
@@ -43,6 +44,13 @@ def print_results(results: BenchmarkResults) -> None:
             if nets[0].score is not None:
                 lines += ["", *_tables(each, nets)]
         lines += [""]
+    for label, pooled in results.pooled().items():
+        top1 = pooled["top1"]
+        lines += [
+            cell(f"{label}, mean of the complete sets: top-1 {percent(top1.interval)}, nll"),
+            cell(f"{formatter('nll')(pooled['nll'].interval)}; another set is expected in the brackets."),
+            "",
+        ]
     lines += [
         "In brackets: 95 % intervals by the bootstrap over games; for another day, week",
         "or month of the same source they include the drift between these.",
@@ -85,7 +93,7 @@ def _score(net: NetScores) -> Score:
 
 
 def compare(results: Sequence[BenchmarkResults]) -> str:
-    """Return a Markdown page with one table for each set: all nets, best likelihood first.
+    """Return a Markdown page with one table for each set: all nets, the best likelihood first, incomplete results last.
 
     Raises:
         RecipeError: There are no results.
@@ -96,7 +104,20 @@ def compare(results: Sequence[BenchmarkResults]) -> str:
     by_set: dict[str, list[SetResults]] = {}
     for each in (found for result in results for found in result.sets):
         by_set.setdefault(each.name, []).append(each)
-    return "# Benchmark\n\n" + "\n".join(_section(by_set[name]) for name in sorted(by_set))
+    pooled = [each for result in results for each in result.pooled().items()]
+    sections = [_section(by_set[name]) for name in sorted(by_set)] + ([_pooled_section(pooled)] if pooled else [])
+    return "# Benchmark\n\n" + "\n".join(sections)
+
+
+def _pooled_section(pooled: Sequence[tuple[str, dict[str, Drift]]]) -> str:
+    """Return the section of the means over all complete sets."""
+    lines = ["## Mean of the complete sets", "", "In brackets: the interval for another set.", ""]
+    lines += ["| net | top-1 | spread | nll, nats | spread |", "|---|---|---|---|---|"]
+    for label, found in sorted(pooled, key=lambda each: each[1]["nll"].interval.value):
+        top1, nll = found["top1"], found["nll"]
+        cells = [_escape(label), percent(top1.interval), f"{top1.spread:.1%}"]
+        lines += [f"| {' | '.join([*cells, formatter('nll')(nll.interval), f'{nll.spread:.3f}'])} |"]
+    return "\n".join(lines) + "\n"
 
 
 def _section(found: Sequence[SetResults]) -> str:
@@ -105,7 +126,7 @@ def _section(found: Sequence[SetResults]) -> str:
     if any(each.digest != first.digest for each in found):
         raise FormatError(f"results of {first.name} refer to different lists of games")
     rows = [(each, net) for each in found for net in each.nets if net.score is not None]
-    rows.sort(key=lambda row: _score(row[1]).nll.value)
+    rows.sort(key=lambda row: (row[0].used < row[0].games, _score(row[1]).nll.value))
     lines = [f"## {_escape(first.name)}", "", f"{_escape(first.title)}; {first.games:,} games, `{first.digest}`", ""]
     lines += ["| " + " | ".join(_HEADER) + " |", "|---" * len(_HEADER) + "|"]
     lines += ["| " + " | ".join(_row(each, net)) + " |" for each, net in rows]
@@ -116,7 +137,7 @@ def _section(found: Sequence[SetResults]) -> str:
 def _row(each: SetResults, net: NetScores) -> Iterator[str]:
     score = _score(net)
     yield _escape(net.label)
-    yield f"{each.used:,}" if each.used == each.games else f"{each.used:,} of {each.games:,}"
+    yield f"{each.used:,}" if each.used == each.games else f"INCOMPLETE: {each.used:,} of {each.games:,}"
     yield percent(score.top1)
     yield percent(net.drift["top1"].interval) if "top1" in net.drift else ""
     yield f"{score.top3.value:.1%}"

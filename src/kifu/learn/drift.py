@@ -9,6 +9,7 @@ interval of the bootstrap.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +22,11 @@ MIN_WINDOWS = 3
 MIN_GAMES = 5
 """Minimum number of games of such a window."""
 
-_NORMAL = 1.959964
+_NORMAL = 1.96
 """The 97.5th percentile of the normal distribution."""
+
+_STUDENT = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+"""The 97.5th percentile of Student's distribution for 2 to 10 degrees of freedom."""
 
 
 class Drift(NamedTuple):
@@ -59,11 +63,37 @@ def measure_drift(moves: MoveScores, game: Indices, window: Indices, score: Scor
     between = np.maximum(mean.var(0, ddof=1) - np.mean(by_draw, 0), 0)
     share = count / count.sum()
     # The value itself is a mean over drifting windows; another window drifts once more.
-    extra = _NORMAL**2 * between * (1 + (share**2).sum())
+    extra = _student(len(used) - 1) ** 2 * between * (1 + (share**2).sum())
     return {
         name: Drift(float(np.sqrt(between[m])), _widen(score.measure(name), float(extra[m])))
         for m, name in enumerate(MEASURES)
     }
+
+
+def pool_sets(scores: Sequence[Score]) -> dict[str, Drift]:
+    """Return the mean of each measure over sets of games, its spread between them, and the interval for another set.
+
+    Returns an empty dictionary if there are fewer than MIN_WINDOWS sets.
+
+    Args:
+        scores: The scores of one net on different sets.
+    """
+    if len(scores) < MIN_WINDOWS:
+        return {}
+    pooled = {}
+    for name in MEASURES:
+        value, low, high = np.array([score.measure(name) for score in scores]).T
+        by_draw = ((high - low) / (2 * _NORMAL)) ** 2
+        between = max(float(value.var(ddof=1) - by_draw.mean()), 0.0)
+        count, mean = len(value), float(value.mean())
+        arm = _student(count - 1) * (between * (1 + 1 / count) + by_draw.sum() / count**2) ** 0.5
+        pooled[name] = Drift(between**0.5, Interval(mean, mean - arm, mean + arm))
+    return pooled
+
+
+def _student(degrees: int) -> float:
+    """Return the 97.5th percentile of Student's distribution, accurate to 1 %."""
+    return _STUDENT[degrees - 2] if degrees - 2 < len(_STUDENT) else _NORMAL + 2.4 / degrees
 
 
 def _widen(interval: Interval, extra: float) -> Interval:

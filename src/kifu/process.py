@@ -99,7 +99,7 @@ class PipedProcess:
     """
 
     farewell = b""
-    """Written before the program is killed, unless it has failed."""
+    """Written before standard input is closed, unless the program has failed."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """Start a program.
@@ -194,12 +194,12 @@ class PipedProcess:
         self.fail("crash", f"{how}: {excerpt(last, quote=False)}" if last else how)
 
     def close(self) -> None:
-        """Write the farewell unless the program has failed, then kill it and its children."""
+        """Say farewell and close standard input unless the program has failed, then kill it and its children."""
         if self._closed:
             return
         self._closed = True
         try:
-            if self.farewell and not self.failed:
+            if not self.failed:
                 self._leave()
         finally:
             self._kill()
@@ -220,10 +220,13 @@ class PipedProcess:
         self.close()
 
     def _leave(self) -> None:
-        """Write the farewell and wait briefly for the program to close its output."""
+        """Write the farewell, close standard input, and wait briefly for the program to close its output."""
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
+        self.unsend()
         with contextlib.suppress(OSError):
             os.write(self._in, self.farewell)
+            assert self._process.stdin is not None
+            self._process.stdin.close()
         while self.output_open and time.monotonic() < deadline:
             for key, _ in self._selector.select(POLL_S):
                 self._take(key.fd)

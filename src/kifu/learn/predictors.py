@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from kifu.config import parse_board
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.batch_evaluator import Precision
+from kifu.learn.engine_predictor import EnginePredictor
 from kifu.learn.net import AnyNet, Net
 from kifu.learn.predict import MovePredictor, Predictor
 
@@ -20,17 +22,22 @@ def open_predictor(
     symmetries: bool = False,
     precision: Precision = "float32",
 ) -> MovePredictor:
-    """Open a net.
+    """Open a net, or start an engine.
 
     Args:
-        name: A net's file, a run directory or the name of a packaged net, as for `open_net`.
+        name: A net's file, a run directory or the name of a packaged net, as for `open_net`; or the command line of
+            KataGo's analysis engine, such as "katago analysis -config analysis.cfg -model net.bin.gz".
         rules: The rules that define legal moves.
         symmetries: Average over the symmetries of the board.
-        precision: Precision of `MovePredictor.stream`.
+        precision: Precision of `MovePredictor.stream`; engines have their own.
 
     Raises:
         FormatError: The file is not a net.
+        RecipeError: The program of a command line was not found.
+        ProcessError: The engine failed.
     """
+    if isinstance(name, str) and is_command(name):
+        return EnginePredictor(name, rules=rules, symmetries=symmetries)
     return Predictor(name, rules=rules, symmetries=symmetries, precision=precision)
 
 
@@ -87,3 +94,11 @@ def common_board(predictors: Sequence[MovePredictor], board: str | None) -> tupl
     for predictor in predictors:
         predictor.check_board(*size)
     return size
+
+
+def is_command(name: str) -> bool:
+    """Return True for a text of several words that is not a path: the command line of an engine."""
+    try:
+        return len(name.split()) > 1 and not Path(name).exists()
+    except (OSError, ValueError):  # for example, the text is too long for a path
+        return True

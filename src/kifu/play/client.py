@@ -101,7 +101,6 @@ class GtpProcess(PipedProcess):
                     partial = f" (it began with {excerpt(self.received)})" if self.received.strip() else ""
                     self.fail("time", f"no response to {command!r} within {timeout:g} s{partial}")
                 if self._stop.is_set():
-                    self.failed = True  # it is killed without a farewell
                     raise MatchCancelledError("cancelled")
                 self.wait(min(left, POLL_S))
                 if not self.output_open and self.received.find(b"\n\n") < 0:
@@ -112,6 +111,11 @@ class GtpProcess(PipedProcess):
         if not success:
             raise ProcessError("refusal", f"it refused {command!r}: {excerpt(text)}")
         return text
+
+    def close(self) -> None:
+        """End the program; after a cancellation, without waiting for it."""
+        self.failed |= self._stop.is_set()
+        super().close()
 
     def clean(self, data: bytes) -> bytes:
         """Return standard output without control characters."""

@@ -6,7 +6,7 @@ well. The words:
     ok                the response
     error             an error for the query            general    an error without an id
     warning           a warning before the response     settings   a warning that settings are unknown
-    hold              the response comes after all others of the moment, in reverse order
+    hold              the response comes once no query is waiting, in reverse order
     split             the response in two writes        during     a report during the search, and the response
     crash             exit code 3, with a complaint     segv       killed by its own fault
     hang              nothing, for ever                 flood      a line without an end
@@ -27,11 +27,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shlex
 import signal
 import sys
 import time
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,8 +60,8 @@ def policy(query: Query, turn: int, seed: str = "") -> list[float]:
 
 
 def winrate(query: Query, turn: int) -> float:
-    """Return the probability of the side to move."""
-    return (turn + 1) / (len(query["moves"]) + 7 + turn)
+    """Return the side to move's probability of winning."""
+    return (turn + 1) / (7 + 2 * turn + (_side(query, turn) == "W"))
 
 
 def _side(query: Query, turn: int) -> str:
@@ -183,7 +185,12 @@ def _main(script: str, *options: str) -> None:
             time.sleep(0.1)
             print("Tuning", file=sys.stderr, flush=True)
     _misbehave(start)
-    for line in sys.stdin:
+
+    def release() -> None:
+        while held:
+            _answer("ok", held.pop())
+
+    for line in _lines(release):
         query = json.loads(line)
         if "action" in query:
             _greeting(query, said.get("human", ""), said.get("old", ""))
@@ -194,8 +201,21 @@ def _main(script: str, *options: str) -> None:
                 held.append(response)
             else:
                 _answer(word, response)
-        while held and not (words and words[0] == "hold"):
-            _answer("ok", held.pop())
+
+
+def _lines(idle: Callable[[], None]) -> Iterator[bytes]:
+    """Yield lines of standard input; `idle` is called whenever none comes for a while."""
+    read = bytearray()
+    while True:
+        while (end := read.find(b"\n")) >= 0:
+            yield bytes(read[:end])
+            del read[: end + 1]
+        if not select.select([0], [], [], 0.05)[0]:
+            idle()
+        data = os.read(0, 1 << 16)
+        if not data:
+            return
+        read += data
 
 
 if __name__ == "__main__":

@@ -183,7 +183,8 @@ def predict(
         list[str],
         typer.Argument(
             metavar="[NET] GAME",
-            help="A net (default: small, the packaged one), and a record, archive, folder or catalogue.",
+            help="A net, or an engine's command line in quotes (default: small, the packaged net), and a record,"
+            " archive, folder or catalogue.",
         ),
     ],
     number: GameNumber = 1,
@@ -197,15 +198,14 @@ def predict(
     from kifu.errors import RecipeError
     from kifu.learn import SUFFIX
     from kifu.learn.heatmap import describe, draw, predict_move
-    from kifu.learn.net import open_net
-    from kifu.learn.predict import Predictor
+    from kifu.learn.predictors import open_predictor
     from kifu.records.paths import as_path
 
     if len(files) > 2:
         raise RecipeError(f"predict takes a net and a game, got {len(files)} files")
     if files[-1].endswith(SUFFIX):
         raise RecipeError(f"the last argument must be a game, got the net {files[-1]}")
-    predictor = Predictor(open_net(files[0] if len(files) == 2 else None), symmetries=symmetries)
+    predictor = open_predictor(files[0] if len(files) == 2 else None, symmetries=symmetries)
     prediction = predict_move(predictor, find_game(as_path(files[-1]), number), move, top)
     if output is not None:
         draw(prediction, output)

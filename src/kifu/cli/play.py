@@ -16,8 +16,12 @@ _PANEL = "Play"
 @command(_PANEL, "echo genmove black | kifu gtp", "echo genmove black | kifu gtp run --temperature 0.5", kernels=True)
 def gtp(
     checkpoint: Annotated[
-        Path | None,
-        typer.Argument(metavar="NET", help="A net or a run directory.", show_default="small, the packaged net"),
+        str | None,
+        typer.Argument(
+            metavar="NET",
+            help="A net, a run directory, or an engine's command line in quotes.",
+            show_default="small, the packaged net",
+        ),
     ] = None,
     rules: Rules = "chinese",
     temperature: Annotated[
@@ -39,17 +43,16 @@ def gtp(
     It speaks GTP 2 on standard input and output.
     """
     from kifu.go.rules import Rules
-    from kifu.learn.net import open_net
-    from kifu.learn.predict import Predictor
+    from kifu.learn.predictors import open_predictor
     from kifu.play.engine import Engine
     from kifu.play.gtp import serve_stdio
     from kifu.play.player import NetEvaluator, Player
 
     ruleset = Rules.named(rules)
-    net = open_net(checkpoint)
-    evaluator = NetEvaluator(Predictor(net, rules=ruleset, symmetries=symmetries))
-    player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)
-    serve_stdio(Engine(player, rules=ruleset, width=net.about.width, height=net.about.height))
+    predictor = open_predictor(checkpoint, rules=ruleset, symmetries=symmetries)
+    player = Player(NetEvaluator(predictor), temperature=temperature, resign=resign, seed=seed)
+    width, height = predictor.board
+    serve_stdio(Engine(player, rules=ruleset, width=width, height=height))
 
 
 @command(

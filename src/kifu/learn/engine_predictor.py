@@ -46,6 +46,7 @@ class EnginePredictor:
     The engine runs until the predictor is deleted or the interpreter exits.
     """
 
+    board = 19, 19
     passes = has_value = has_ownership = True
 
     def __init__(self, command: str, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:

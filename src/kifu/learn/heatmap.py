@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kifu.describe import SelectedGame
 from kifu.errors import join_lines, printable
 from kifu.go.board import Board
-from kifu.learn.predict import Predictions, Predictor, PredictPositions
+from kifu.learn.predict import MovePredictor, Predictions, PredictPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
 from kifu.viz.boards import draw_board, notebook_svg, save
@@ -101,7 +101,7 @@ class MovePrediction:
         return int(np.count_nonzero(self.policy > self.policy[move])) + 1
 
 
-def predict_move(predictor: Predictor, shown: SelectedGame, move: int | None, top: int = 5) -> MovePrediction:
+def predict_move(predictor: MovePredictor, shown: SelectedGame, move: int | None, top: int = 5) -> MovePrediction:
     """Predict the next move of a game.
 
     Args:
@@ -113,6 +113,7 @@ def predict_move(predictor: Predictor, shown: SelectedGame, move: int | None, to
     Raises:
         GameError: There is no such move.
         RecipeError: The net does not support the board size.
+        ProcessError: The engine failed.
     """
     game, plies = shown.game, shown.plies if move is None else move
     positions = PredictPositions.from_games([game], [plies])
@@ -122,7 +123,7 @@ def predict_move(predictor: Predictor, shown: SelectedGame, move: int | None, to
     board = game.board(plies)
     board.to_play = int(positions.to_play[0])
     played = None if point == NO_POINT else point
-    return MovePrediction(predictor.net.name, shown, plies, board, predictions, tuple(best[best >= 0].tolist()), played)
+    return MovePrediction(predictor.name, shown, plies, board, predictions, tuple(best[best >= 0].tolist()), played)
 
 
 def describe(prediction: MovePrediction) -> str:

@@ -106,6 +106,7 @@ class MovePredictor(Protocol):
     Attributes:
         name: Display name.
         description: What it is, such as "b4c64 on alphago48@1".
+        board: Width and height of the boards that it was trained on; 19 x 19 for an engine.
         games: [K] uint64, ascending canonical hashes of the games that it was trained on or validated with.
         passes: True if it predicts passes.
         has_value: True if evaluations have a value.
@@ -114,6 +115,7 @@ class MovePredictor(Protocol):
 
     name: str
     description: str
+    board: tuple[int, int]
     games: npt.NDArray[np.uint64]
     passes: bool
     has_value: bool
@@ -159,7 +161,7 @@ class Predictor:
         self.net, self.rules = as_net(net), rules
         about = self.net.about
         self.name, self.games, self.passes = self.net.name, self.net.games, about.passes
-        self.description = f"{about.net} on {about.planes}"
+        self.description, self.board = f"{about.net} on {about.planes}", (about.width, about.height)
         self.has_value, self.has_ownership = "value" in about.heads, "ownership" in about.heads
         self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, symmetries=symmetries)

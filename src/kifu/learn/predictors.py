@@ -41,6 +41,14 @@ def open_predictor(
     return Predictor(name, rules=rules, symmetries=symmetries, precision=precision)
 
 
+def is_command(name: str) -> bool:
+    """Return True for a text of several words that is not a path: the command line of an engine."""
+    try:
+        return len(name.split()) > 1 and not Path(name).exists()
+    except (OSError, ValueError):  # for example, the text is too long for a path
+        return True
+
+
 AnyPredictor: TypeAlias = MovePredictor | AnyNet
 """A predictor, a net, or the name of one as for `open_predictor`."""
 
@@ -86,19 +94,7 @@ def common_board(predictors: Sequence[MovePredictor], board: str | None) -> tupl
         RecipeError: A net does not support the size.
         GameError: A plane set does not support it.
     """
-    size = (19, 19)
-    if board is not None:
-        size = parse_board(board)
-    elif isinstance(predictors[0], Predictor):
-        size = predictors[0].net.about.width, predictors[0].net.about.height
+    size = predictors[0].board if board is None else parse_board(board)
     for predictor in predictors:
         predictor.check_board(*size)
     return size
-
-
-def is_command(name: str) -> bool:
-    """Return True for a text of several words that is not a path: the command line of an engine."""
-    try:
-        return len(name.split()) > 1 and not Path(name).exists()
-    except (OSError, ValueError):  # for example, the text is too long for a path
-        return True

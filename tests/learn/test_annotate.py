@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,8 +43,8 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A net with passes and value, and one without."""
     folder = tmp_path_factory.mktemp("nets")
     return [
-        tiny_net(folder / "full.safetensors", passes=True, heads=("value",)),
-        tiny_net(folder / "plain.safetensors", planes="one-plane", seed=1),
+        tiny_net(folder / "run.safetensors", passes=True, heads=("value",)),
+        tiny_net(folder / "small.safetensors", planes="one-plane", seed=1),
     ]
 
 
@@ -212,7 +213,7 @@ def test_the_file_describes_its_origin(games: Path, nets: list[Path], tmp_path: 
     metadata = pq.read_metadata(path).metadata
     about = json.loads(metadata[b"kifu.about"])
     assert metadata[b"kifu.moves"] == b"1"
-    assert [net["name"] for net in about["nets"]] == ["full", "plain"]
+    assert [net["name"] for net in about["nets"]] == ["run", "small"]
     assert about["nets"][0]["net"].startswith("b1c8 on seven")
     assert len(about["nets"][0]["blake3"]) == 64
     assert about["options"]["symmetries"]
@@ -225,9 +226,55 @@ def test_polars_and_duckdb_read_the_file(games: Path, nets: list[Path], tmp_path
     learn.annotate.annotate(nets, games, path)
     frame = pl.read_parquet(path)
     counted = duckdb.sql(f"SELECT net, count(*), avg(entropy) FROM '{path}' GROUP BY net ORDER BY net").fetchall()
-    assert [each[:2] for each in counted] == [("full", 288), ("plain", 288)]
-    assert frame["net"].cast(pl.String).unique().sort().to_list() == ["full", "plain"]
-    assert counted[0][2] == pytest.approx(frame.filter(pl.col("net") == "full")["entropy"].mean())
+    assert [each[:2] for each in counted] == [("run", 288), ("small", 288)]
+    assert frame["net"].cast(pl.String).unique().sort().to_list() == ["run", "small"]
+    assert counted[0][2] == pytest.approx(frame.filter(pl.col("net") == "run")["entropy"].mean())
+
+
+GUIDE = (Path(__file__).parents[2] / "docs/annotation.md").read_text("utf-8")
+
+QUESTIONS = re.findall(r'^kifu query "(.*?)" games\.parquet moves', GUIDE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def annotated(games: Path, nets: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("annotated") / "moves.parquet"
+    learn.annotate.annotate(nets, games, path)
+    return path
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_questions_of_the_guide(sql: str, games: Path, annotated: Path) -> None:
+    result = run("query", sql, games, annotated, "--json", "-")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["rows"]
+
+
+def test_the_guide_asks_three_questions() -> None:
+    assert len(QUESTIONS) == 3
+
+
+def test_queries_read_annotations_alone(annotated: Path, tmp_path: Path) -> None:
+    out = tmp_path / "hard.parquet"
+    assert run("query", "SELECT * FROM moves WHERE rank > 5", annotated, "-o", out).code == 0
+    found = pq.read_table(out)
+    assert found["rank"].to_numpy().min() == 6
+    assert found["colour"].type == pa.string()
+    (origin,) = json.loads(pq.read_metadata(out).metadata[b"kifu.of"])
+    assert origin["bytes"] == annotated.stat().st_size
+    assert "kept does not exist" in run("query", "SELECT * FROM kept", annotated).err[0]
+
+
+def test_annotations_of_other_versions_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "moves.parquet"
+    for metadata, message in (
+        ({"kifu.moves": "2"}, "annotation of version '2'; this kifu reads version 1"),
+        ({"kifu.moves": "1"}, "is not an annotation: it lacks the columns game, ply, move"),
+    ):
+        pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(metadata), path)
+        result = run("query", "SELECT 1", path)
+        assert (result.code, len(result.err)) == (2, 1)
+        assert message in result.err[0]
 
 
 def test_the_command(games: Path, nets: list[Path], tmp_path: Path) -> None:

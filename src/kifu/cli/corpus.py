@@ -73,15 +73,17 @@ def stats(catalogues: Catalogues, output: Picture = None, jobs: Jobs = None, eng
     'kifu query "select * from kept where n_moves > 250" games.parquet -o long.csv',
 )
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the tables games and kept.")],
-    catalogues: Catalogues,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the tables games, kept and moves.")],
+    catalogues: Annotated[
+        list[str], typer.Argument(metavar="CATALOGUE", help="Catalogues, and annotations made by `kifu annotate`.")
+    ],
     output: Annotated[
         Path | None, Output(help="Write all rows into this .csv or .parquet file; - prints them as CSV.")
     ] = None,
     rows: Annotated[int, typer.Option(min=1, metavar="N", help="Number of rows to show.")] = 40,
     jobs: Jobs = None,
 ) -> Outcome:
-    """Query catalogues in SQL.
+    """Query catalogues and annotations in SQL.
 
     A result that has all columns of a catalogue can be written as one.
     """

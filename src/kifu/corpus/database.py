@@ -1,7 +1,7 @@
-"""DuckDB over catalogues: one SELECT statement at a time, which can read the catalogues and write nothing.
+"""DuckDB over catalogues and annotations: one SELECT statement at a time, which can read them and write nothing.
 
 Two layers enforce this. The parsed statement must consist of SELECTs and of functions that read no files. And DuckDB
-reaches no path: it reads the catalogues through `_CatalogueFiles`, which cannot write.
+reaches no path: it reads these files through `_CatalogueFiles`, which cannot write.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import duckdb
 import pyarrow as pa
 from fsspec import AbstractFileSystem
 
+from kifu.corpus import annotation
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import EVALUATIONS, POINTS, SCHEMA, SECONDS
 from kifu.errors import FormatError, RecipeError, first_line
@@ -58,12 +59,12 @@ _TYPES = {
     pa.bool_(): "BOOLEAN", pa.uint8(): "UTINYINT", pa.uint16(): "USMALLINT", pa.uint64(): "UBIGINT",
     pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.float32(): "FLOAT", pa.date32(): "DATE",
     pa.string(): "VARCHAR", POINTS: "USMALLINT[]", SECONDS: "FLOAT[]",
-    EVALUATIONS: "STRUCT(win FLOAT, loss FLOAT, score FLOAT, visits INTEGER)[]",
+    EVALUATIONS: "STRUCT(win FLOAT, loss FLOAT, score FLOAT, visits INTEGER)[]", annotation.NAMES: "VARCHAR",
 }  # fmt: skip
 
 
 class _CatalogueFiles(AbstractFileSystem):  # type: ignore[misc]
-    """A file system for DuckDB that contains the files of the catalogues, and opens them to read only."""
+    """A file system for DuckDB that contains the files to query, and opens them to read only."""
 
     protocol = "kifu"
     cachable = False
@@ -122,7 +123,11 @@ class Database:
     """A DuckDB connection, as `open_database` yields it. Methods raise RecipeError for all of DuckDB's errors."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, thread: Executor, tables: Sequence[tuple[str, Mapping[str, str]]]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        thread: Executor,
+        tables: Sequence[tuple[str, Mapping[str, str]]],
+        annotations: dict[str, str],
     ) -> None:
         """Create the tables and disable all access to other files.
 
@@ -130,18 +135,22 @@ class Database:
             connection: The connection.
             thread: Runs the queries.
             tables: Each catalogue as given, and the paths of its files by their names in `_CatalogueFiles`.
+            annotations: The paths of annotations by their names in `_CatalogueFiles`.
         """
         self._connection = connection
         self._thread = thread
-        self._paths = {name: path for _, names in tables for name, path in names.items()}
-        rows = " UNION ALL ".join(_select(path, list(names)) for path, names in tables)
+        self._paths = {name: path for _, names in tables for name, path in names.items()} | annotations
         with self._errors():
             connection.register_filesystem(_CatalogueFiles(self._paths))
             connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, self._paths))}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
-            connection.execute(f"CREATE VIEW games AS {rows}")
-            connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
+            if tables:
+                rows = " UNION ALL ".join(_select_games(path, list(names)) for path, names in tables)
+                connection.execute(f"CREATE VIEW games AS {rows}")
+                connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
+            if annotations:
+                connection.execute(f"CREATE VIEW moves AS {_select(annotation.SCHEMA, list(annotations))}")
             known = "SELECT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')"
             self._refused = {name for (name,) in connection.execute(known).fetchall()} - _TABLE_FUNCTIONS
 
@@ -169,7 +178,9 @@ class Database:
             raise RecipeError(f"the query must only select, got {kind} in a part of it")
         called = {json.loads(name).lower() for name in re.findall(r'"function_name":("(?:[^"\\]|\\.)*")', tree)}
         if refused := called & self._refused:
-            raise RecipeError(f"the query must not call {min(refused)}(); it can read only the tables games and kept")
+            raise RecipeError(
+                f"the query must not call {min(refused)}(); it can read only the tables games, kept and moves"
+            )
 
     def batches(self, relation: duckdb.DuckDBPyRelation, rows: int = 8192) -> Iterator[pa.RecordBatch]:
         """Run the query and yield at most `rows` rows at a time."""
@@ -210,24 +221,29 @@ class Database:
 
 @contextlib.contextmanager
 def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | None = None) -> Iterator[Database]:
-    """Open a database with two tables: `games`, the rows of all catalogues in order, and `kept`, those not dropped.
+    """Open a database of catalogues and annotations.
 
-    The tables have SCHEMA's columns and types, then FILE_COLUMN. Data beyond the memory limit is spilled to a temporary
+    Catalogues give two tables: `games`, all their rows in order, and `kept`, those not dropped. These have SCHEMA's
+    columns and types, then FILE_COLUMN. Annotations give the table `moves` with the columns of
+    `kifu.corpus.annotation.SCHEMA`. Data beyond the memory limit is spilled to a temporary
     directory. No other file can be read, none can be written, and no extension can be loaded.
 
     Args:
-        catalogues: One or more paths.
+        catalogues: One or more paths, also of annotations.
         jobs: Number of threads, by default one per core.
         max_memory: See `kifu.corpus.query.query`.
 
     Raises:
-        FormatError: If a file is not a catalogue.
+        FormatError: If a file is neither a catalogue nor an annotation.
         RecipeError: If the memory does not suffice.
     """
     paths = [os.fspath(path) for path in as_list(catalogues)]
-    files = [_checked_files(path) for path in paths]
     names = (f"{_CatalogueFiles.protocol}://{k}.parquet" for k in count())
-    tables = [(path, {next(names): file for file in each}) for path, each in zip(paths, files)]
+    annotations = {next(names): path for path in paths if annotation.is_annotation(Path(path))}
+    for path in annotations.values():
+        annotation.check_annotation(Path(path))
+    others = [path for path in paths if path not in annotations.values()]
+    tables = [(path, {next(names): file for file in _checked_files(path)}) for path in others]
     with tempfile.TemporaryDirectory(prefix="kifu-query-") as folder:
         config: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": _MEMORY,
@@ -240,7 +256,7 @@ def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | 
             spill = min(_MAX_SPILL, shutil.disk_usage(folder).free // 2)
             connection.execute(f"SET max_temp_directory_size = '{spill} bytes'")  # has no effect in `config`
             with contextlib.nullcontext() if max_memory is None else _limited_memory(max_memory):
-                yield Database(connection, thread, tables)
+                yield Database(connection, thread, tables, annotations)
 
 
 @contextlib.contextmanager
@@ -269,12 +285,17 @@ def _checked_files(path: str) -> list[str]:
     return [os.fspath(file) for file in catalogue.partitions]
 
 
-def _select(path: str, names: Sequence[str]) -> str:
+def _select_games(path: str, names: Sequence[str]) -> str:
     """Return the SELECT of one catalogue's rows, cast to SCHEMA's types."""
-    columns = [f'"{field.name}"::{_TYPES[field.type]} AS "{field.name}"' for field in SCHEMA]
-    columns.append(f"{_quoted(utf8_name(path))} AS {FILE_COLUMN}")
+    return _select(SCHEMA, names, f"{_quoted(utf8_name(path))} AS {FILE_COLUMN}")
+
+
+def _select(schema: pa.Schema, names: Sequence[str], *more: str) -> str:
+    """Return the SELECT of the rows of some files, cast to the types of a schema; more: further columns."""
+    columns = [f'"{field.name}"::{_TYPES[field.type]} AS "{field.name}"' for field in schema]
     files = ", ".join(map(_quoted, names))
-    return f"SELECT {', '.join(columns)} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
+    source = f"read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
+    return f"SELECT {', '.join([*columns, *more])} FROM {source}"
 
 
 def _quoted(text: str) -> str:

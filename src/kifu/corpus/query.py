@@ -1,4 +1,4 @@
-"""Query catalogues in SQL; results become rows to print, CSV, Parquet, or a catalogue again."""
+"""Query catalogues and annotations in SQL; results become rows to print, CSV, Parquet, or a catalogue again."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from kifu.atomic_io import AtomicFile
+from kifu.corpus.annotation import is_annotation
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.database import FILE_COLUMN, Database, open_database
 from kifu.corpus.parquet import TableWriter, cast_batch
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
-from kifu.files import utf8_name
+from kifu.files import hash_file, utf8_name
 from kifu.records.paths import Paths, as_list
 from kifu.report import Report
 
@@ -57,7 +58,7 @@ class QueryResult:
 
     Attributes:
         sql: The query.
-        catalogues: The paths of the catalogues.
+        catalogues: The paths of the catalogues and annotations.
     """
 
     sql: str
@@ -151,33 +152,37 @@ class QueryResult:
         return schema
 
     def _metadata(self) -> dict[str, Any]:
-        opened = {name: open_catalogue(name) for name in self.catalogues}
-        inputs = [
-            {"name": utf8_name(name), "bytes": c.file_bytes(), "blake3": c.digest()} for name, c in opened.items()
-        ]
-        return {"query": self.sql, "of": inputs}
+        return {"query": self.sql, "of": [_describe_input(name) for name in self.catalogues]}
 
 
 @contextlib.contextmanager
 def query(
     sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: int | None = None
 ) -> Iterator[QueryResult]:
-    """Bind one SELECT statement over the tables `games` and `kept`, see `open_database`.
+    """Bind one SELECT statement over the tables `games`, `kept` and `moves`, see `open_database`.
 
     Args:
         sql: The statement.
-        catalogues: One or more paths.
+        catalogues: One or more paths, also of annotations.
         jobs: Number of threads, by default one per core.
         max_memory: Maximum number of bytes that this process may allocate while the context is open, on Linux only. It
             holds for all threads. None: only DuckDB's own limit of 1 GB, which long texts and lists can exceed.
 
     Raises:
-        FormatError: If a file is not a catalogue.
+        FormatError: If a file is neither a catalogue nor an annotation.
         RecipeError: If the statement is invalid, or not a SELECT, or the memory does not suffice.
     """
     paths = as_list(catalogues)
     with open_database(paths, jobs, max_memory) as database:
         yield QueryResult(sql, tuple(os.fspath(path) for path in paths), database, database.select(sql))
+
+
+def _describe_input(name: str) -> dict[str, Any]:
+    """Return name, size and hash of a catalogue or annotation."""
+    if is_annotation(path := Path(name)):
+        return {"name": utf8_name(name), "bytes": path.stat().st_size, "blake3": hash_file(path)}
+    catalogue = open_catalogue(name)
+    return {"name": utf8_name(name), "bytes": catalogue.file_bytes(), "blake3": catalogue.digest()}
 
 
 def check_suffix(path: Path) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -23,8 +22,8 @@ import pyarrow as pa
 import torch
 
 from kifu.atomic_io import staging_dir
+from kifu.corpus.annotation import SCHEMA, AnnotationWriter
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.parquet import TableWriter
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
@@ -47,14 +46,7 @@ from kifu.records.paths import Paths, as_list
 from kifu.registry import check_choice
 from kifu.report import Report
 
-VERSION_KEY = "kifu.moves"
-"""The metadata key of the version of the columns."""
-
-_VERSION = 1
-
 _COLOURS = ("black", "white")
-
-_NAMES = pa.dictionary(pa.int8(), pa.string())
 
 _SHARD_GAMES = 256
 """Rows of the catalogue that are read together, and kept together if the run is interrupted."""
@@ -63,26 +55,6 @@ _ITEM_GAMES = 16
 """Rows of the catalogue that a thread processes at a time."""
 
 _MAX_NETS = 100
-
-SCHEMA = pa.schema(
-    [
-        pa.field("game", pa.uint64(), nullable=False),
-        pa.field("ply", pa.int32(), nullable=False),
-        pa.field("move", pa.uint16(), nullable=False),
-        pa.field("colour", _NAMES, nullable=False),
-        pa.field("net", _NAMES, nullable=False),
-        pa.field("probability", pa.float32()),
-        pa.field("log_probability", pa.float32()),
-        pa.field("rank", pa.uint16()),
-        pa.field("entropy", pa.float32()),
-        pa.field("top_move", pa.uint16()),
-        pa.field("top_probability", pa.float32()),
-        pa.field("value", pa.float32()),
-    ]
-)
-"""The columns, one row per net and move; docs/annotation.md documents them."""
-
-_FLOATS = [each.name for each in SCHEMA if pa.types.is_floating(each.type)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +265,7 @@ def annotate(
     Args:
         nets: One or several nets or engines as for `kifu.learn.predictors.open_predictor`.
         catalogues: Catalogues, whose kept games are annotated.
-        output: The new Parquet file, with the columns of `SCHEMA`.
+        output: The new Parquet file, see docs/annotation.md.
         options: Selection of games, and settings of the nets.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
@@ -312,7 +284,7 @@ def annotate(
     try:
         with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
             infos = hash_sources(found, executor)
-            with _open_writer(path) as writer, progress("annotating", games, "games") as bar:
+            with AnnotationWriter(path) as writer, progress("annotating", games, "games") as bar:
                 for part in executor.run(job, make_shards(found, infos)):
                     writer.write(part.rows)
                     report.add(part)
@@ -349,14 +321,3 @@ def make_shards(sources: Iterable[Source], infos: Iterable[dict[str, Any]]) -> I
             for first in range(0, rows, _SHARD_GAMES):
                 shard = RowShard(str(path), first, min(_SHARD_GAMES, rows - first))
                 yield SourceShard(source.name, info["blake3"], shard)
-
-
-def _open_writer(path: Path) -> TableWriter:
-    """Return the writer of the file. Raises OutputError."""
-    metadata = {VERSION_KEY: str(_VERSION), "kifu.version": version("kifu")}
-    return TableWriter(
-        path,
-        SCHEMA.with_metadata(metadata),
-        use_dictionary=[name for name in SCHEMA.names if name not in (*_FLOATS, "ply")],
-        column_encoding=dict.fromkeys(_FLOATS, "BYTE_STREAM_SPLIT") | {"ply": "DELTA_BINARY_PACKED"},
-    )

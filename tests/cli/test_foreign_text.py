@@ -464,6 +464,16 @@ def benchmark(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
+def rank(world: Path, out: Path) -> Iterator[Arguments]:
+    net, games = world / f"net{EVIL}{SUFFIX}", world / f"{PATH}.zip"
+    yield [games, "--net", net, "--player", EVIL]
+    yield [games, "--net", EVIL, "--calibrate", "-o", f"{{out}}/{EVIL}.json", "--ranks", EVIL]
+    yield [games, "--net", net, "--calibrate", "-o", f"{{out}}/{EVIL}.json", "--board", "9x9"]
+    (out / f"{EVIL}.json").write_text(json.dumps({"version": 1, "kifu": EVIL, "net": EVIL, EVIL: EVIL}))
+    yield [games, "--net", net, "--calibration", out / f"{EVIL}.json"]
+
+
+@case
 def predict(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
     yield [net, world / f"{PATH}.zip"]

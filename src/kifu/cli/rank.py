@@ -45,12 +45,19 @@ def rank(  # noqa: PLR0913 - command-line options
 
     A net is calibrated once, with --calibrate, on players whose ranks are known.
     """
+    from typing import get_args
+
+    from kifu.atomic_io import write_output
     from kifu.cli.plan import Plan
     from kifu.errors import RecipeError
+    from kifu.learn.batch_evaluator import Precision
     from kifu.learn.predictors import open_predictor
     from kifu.learn.rank import describe_estimates, estimate_ranks
-    from kifu.learn.rank_calibration import open_calibration, parse_ranks
+    from kifu.learn.rank_calibrate import calibrate as calibrate_net
+    from kifu.learn.rank_calibration import describe_calibration, open_calibration, parse_ranks
+    from kifu.registry import check_choice
 
+    check_choice("precision", precision, get_args(Precision))
     if calibrate != (output is not None):
         raise RecipeError("--calibrate and -o require each other")
     if calibrate and (player or calibration):
@@ -58,17 +65,13 @@ def rank(  # noqa: PLR0913 - command-line options
     ratings = parse_ranks(ranks)
     if dry_run:
         return Plan.of_sources(sources, [output] if output else []).outcome()
-    opened = None if calibrate else open_calibration(calibration, net)
-    predictor = open_predictor(net, precision=precision)
-    if output is not None:
-        from kifu.atomic_io import write_output
-        from kifu.learn.rank_calibrate import calibrate as calibrate_net
-        from kifu.learn.rank_calibration import describe_calibration
-
-        found = calibrate_net(
-            predictor, net, sources, ratings, board=board, per_rank=per_rank, jobs=jobs, progress=progress
-        )
-        write_output(output, found.model_dump_json(indent=1).encode())
-        return Outcome(describe_calibration(found), found.model_dump(mode="json"), summary=True)
-    estimates = estimate_ranks(predictor, sources, opened, player or (), jobs=jobs, progress=progress)
-    return Outcome(describe_estimates(estimates), estimates)
+    predictor = open_predictor(net, precision=precision)  # type: ignore[arg-type]
+    if output is None:
+        opened = open_calibration(calibration, net)
+        estimates = estimate_ranks(predictor, sources, opened, player or (), jobs=jobs, progress=progress)
+        return Outcome(describe_estimates(estimates), estimates)
+    found = calibrate_net(
+        predictor, net, sources, ratings, board=board, per_rank=per_rank, jobs=jobs, progress=progress
+    )
+    write_output(output, found.model_dump_json(indent=1).encode())
+    return Outcome(describe_calibration(found), found.model_dump(mode="json"), summary=True)

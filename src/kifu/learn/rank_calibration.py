@@ -24,11 +24,11 @@ from torch import Tensor
 from kifu.config import STRICT, BoardSize, Line
 from kifu.errors import FormatError, RecipeError, first_line
 from kifu.files import hash_file, read_small
-from kifu.learn import BEST, PACKAGED, SUFFIX
-from kifu.learn.net import default_net_path
+from kifu.learn import SUFFIX
+from kifu.learn.net import net_file
 from kifu.records.meta import Rank
 
-SUFFIX_OF_CALIBRATION = ".ranks.json"
+CALIBRATION_SUFFIX = ".ranks.json"
 """Suffix of the calibration beside a net's file."""
 
 CONFIDENCE = 0.95
@@ -37,8 +37,8 @@ CONFIDENCE = 0.95
 _MAX_BYTES = 1 << 20
 _MAX_RANKS = 49
 _MIN_SPREAD = 0.2
-_STEP_PENALTY = 0.01
-"""Weight of the squared differences of the centres' steps from one rank, which holds ranks of few players in place."""
+_STEP_PENALTY = 5.0
+"""Weight of the squared differences of the centres' steps from one rank, as of one sample; for ranks of few players."""
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -186,7 +186,7 @@ def fit_calibration(curves: Floats, ratings: tuple[int, ...], truth: Indices) ->
         temperature, spread, centres = parameters()
         found = _log_posterior(likelihoods, ratings, temperature, spread, centres)
         value: Tensor = -(weight * found.gather(1, rank[:, None])[:, 0]).sum()
-        value = value + _STEP_PENALTY * (centres.diff() - 1).square().sum()
+        value = value + _STEP_PENALTY / len(rank) * (centres.diff() - 1).square().sum()
         value.backward()
         return value
 
@@ -286,23 +286,11 @@ def net_hash(net: str | os.PathLike[str] | None) -> str:
     Raises:
         FormatError: The file cannot be read.
     """
-    path = _net_file(net)
+    path = net_file(net)
     try:
         return hash_file(path) if path.exists() else blake3(os.fsencode(str(net))).hexdigest()
     except OSError as error:
         raise FormatError(f"cannot read the net {path}: {error.strerror}") from None
-
-
-def calibration_path(net: str | os.PathLike[str] | None) -> Path:
-    """Return the default path of a net's calibration: beside its file."""
-    path = _net_file(net)
-    return path.with_name(path.name.removesuffix(SUFFIX) + SUFFIX_OF_CALIBRATION)
-
-
-def _net_file(net: str | os.PathLike[str] | None) -> Path:
-    """Return the path of a net that is named as for `kifu.learn.net.open_net`."""
-    path = Path(net) if net is not None and (str(net) != PACKAGED or Path(net).exists()) else default_net_path()
-    return path / BEST if path.is_dir() else path
 
 
 def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike[str] | None) -> RankCalibration:
@@ -315,12 +303,14 @@ def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike
     Raises:
         FormatError: The file is not a calibration, or is that of another net.
     """
-    path = calibration_path(net) if path is None else Path(path)
+    path = _default_path(net) if path is None else Path(path)
     try:
         values: Any = json.loads(read_small(path, _MAX_BYTES))
         calibration = RankCalibration.model_validate(values)
     except FileNotFoundError:
-        raise FormatError(f"there is no calibration {path}; kifu rank --calibrate measures one") from None
+        raise FormatError(
+            f"there is no calibration {path}; kifu rank --calibrate writes one for a net with the input ranks"
+        ) from None
     except OSError as error:
         raise FormatError(f"cannot read the calibration {path}: {error.strerror}") from None
     except ValidationError as error:
@@ -332,3 +322,9 @@ def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike
     if calibration.net_hash != net_hash(net):
         raise FormatError(f"{path} is the calibration of another net, {calibration.net}")
     return calibration
+
+
+def _default_path(net: str | os.PathLike[str] | None) -> Path:
+    """Return the path of the calibration beside a net's file."""
+    path = net_file(net)
+    return path.with_name(path.name.removesuffix(SUFFIX) + CALIBRATION_SUFFIX)

@@ -190,11 +190,13 @@ def _time(at: InputPositions) -> list[Floats]:
 
 def _interpolated(values: Floats, knots: Sequence[float]) -> Floats:
     """[B, K] weights of the two knots around each value, which sum to 1; zeros where the value is NaN."""
-    points = np.array(knots, np.float64)
-    inside = np.clip(values.astype(np.float64), points[0], points[-1])
-    known = np.isfinite(values)
-    weights = np.stack([np.interp(inside, points, unit) for unit in np.eye(len(points))], 1)
-    return np.where(known[:, None], weights, 0)
+    points, known = np.array(knots, np.float32), np.flatnonzero(~np.isnan(values))
+    inside = np.clip(values[known], points[0], points[-1])
+    below = np.minimum(np.searchsorted(points, inside, "right"), len(points) - 1) - 1
+    weights = np.zeros((len(values), len(points)), np.float32)
+    weights[known, below + 1] = (inside - points[below]) / np.diff(points)[below]
+    weights[known, below] = 1 - weights[known, below + 1]
+    return weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +244,12 @@ def input_size(names: Sequence[str]) -> int:
 
 def encode_inputs(names: Sequence[str], at: InputPositions) -> Floats:
     """Return the global inputs of positions, [B, input_size(names)] float32, in the order of the names."""
-    parts = [part for name in names for part in INPUTS[name].encode(at)]
-    return np.concatenate([np.empty((len(at.game), 0)), *parts], 1).astype(np.float32)
+    # The positions of a game share one row for each colour, and there are far fewer games than positions.
+    pairs, row = np.unique(2 * at.game + at.white, return_inverse=True)
+    each = InputPositions(at.conditions, pairs // 2, pairs % 2 == 1)
+    rows = np.empty((len(pairs), input_size(names)), np.float32)
+    parts = [part for name in names for part in INPUTS[name].encode(each)]
+    return np.concatenate(parts, 1, out=rows, casting="same_kind")[row]
 
 
 def input_parts(names: Sequence[str]) -> list[tuple[slice, bool]]:

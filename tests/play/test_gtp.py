@@ -163,7 +163,7 @@ def test_loadsgf_up_to_a_move(tmp_path: Path) -> None:
     for before, plies in ((None, 4), (1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (99, 4)):
         engine.run("loadsgf", [str(path)] + ([] if before is None else [str(before)]))
         assert engine.game.board.stones.tolist() == game.board(plies).stones.tolist()
-        assert (engine.game.board.to_play, engine.komi) == (WHITE if plies in (0, 2, 4) else BLACK, 5.5)
+        assert (engine.game.board.to_play, engine.game.komi) == (WHITE if plies in (0, 2, 4) else BLACK, 5.5)
         for back in range(plies - 1, -1, -1):
             engine.run("undo", [])
             assert engine.game.board.stones.tolist() == game.board(back).stones.tolist()

@@ -190,6 +190,8 @@ def predict(
     number: GameNumber = 1,
     move: Move = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of moves to list.")] = 5,
+    rank: Mover = None,
+    opponent: Opponent = None,
     symmetries: Symmetries = False,
     output: Picture = None,
 ) -> Outcome:
@@ -206,7 +208,8 @@ def predict(
     if files[-1].endswith(SUFFIX):
         raise RecipeError(f"the last argument must be a game, got the net {files[-1]}")
     predictor = open_predictor(files[0] if len(files) == 2 else None, symmetries=symmetries)
-    prediction = predict_move(predictor, find_game(as_path(files[-1]), number), move, top)
+    game = find_game(as_path(files[-1]), number)
+    prediction = predict_move(predictor, game, move, top, rank=rank, opponent=opponent)
     if output is not None:
         draw(prediction, output)
     return Outcome(describe(prediction), prediction)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, command, progress
-from kifu.cli.options import Board, DryRun, Duration, Output, Rules, Symmetries
+from kifu.cli.options import Board, DryRun, Duration, Output, PlayerRank, Rules, Symmetries
 
 _PANEL = "Play"
 
@@ -24,6 +24,12 @@ def gtp(
         ),
     ] = None,
     rules: Rules = "chinese",
+    rank: Annotated[
+        float | None, PlayerRank("--rank", help="Play as a player of this rank, such as 3d.", show_default="unknown")
+    ] = None,
+    opponent: Annotated[
+        float | None, PlayerRank("--opponent", help="Rank of the opponent.", show_default="the same rank")
+    ] = None,
     temperature: Annotated[
         float, typer.Option(metavar="T", help="0 plays the most probable move, 1 samples from the policy.")
     ] = 0,
@@ -50,7 +56,9 @@ def gtp(
 
     ruleset = Rules.named(rules)
     predictor = open_predictor(checkpoint, rules=ruleset, symmetries=symmetries)
-    player = Player(NetEvaluator(predictor), temperature=temperature, resign=resign, seed=seed)
+    opponent = rank if opponent is None else opponent
+    evaluator = NetEvaluator(predictor, rules=rules, rank=rank, opponent=opponent)
+    player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)
     width, height = predictor.board
     serve_stdio(Engine(player, rules=ruleset, width=width, height=height))
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.examples import Layout, is_next
+from kifu.datasets.labels import INPUTS_PREFIX
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
 from kifu.point import symmetries
@@ -16,7 +17,7 @@ Symmetry = npt.NDArray[np.uint8]
 Sizes = npt.NDArray[np.int64]
 
 _INVARIANT = ("to_play", "result", "ranks", "komi", "seconds", "evaluation", "globals")
-"""Labels that no symmetry changes."""
+"""Labels, besides global inputs, that no symmetry changes."""
 
 
 def check_augmentable(layout: Layout) -> None:
@@ -24,7 +25,7 @@ def check_augmentable(layout: Layout) -> None:
     shapes = {"move": (), "ownership": (layout.pass_label,), "policy": (layout.pass_label + 1,)}
     for label in layout.labels:
         known = len(label.shape) == 1 if is_next(label.name) else shapes.get(label.name) == label.shape
-        if not (known or label.name in _INVARIANT):
+        if not (known or label.name in _INVARIANT or label.name.startswith(INPUTS_PREFIX)):
             shape = f" of shape {list(label.shape)}" if label.shape else ""
             raise RecipeError(f"label {label.name!r}{shape} does not support augmentation; augment must be False")
 

@@ -20,7 +20,7 @@ from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.errors import RecipeError
 from kifu.planes.encoder import RATING_COLUMNS, ratings_of
 from kifu.records.game import Game
-from kifu.records.times import parse_date, parse_minutes, parse_overtime, thinking_seconds
+from kifu.records.times import parse_date, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
 from kifu.registry import unknown
 
 Floats = npt.NDArray[np.float32]
@@ -81,6 +81,13 @@ class Conditions:
         )
 
     @classmethod
+    def of_game(cls, *, komi: float | None, handicap: int | None, rules: str) -> Conditions:
+        """Return the conditions of one game by its komi, handicap (None is 0) and RU; the others are unknown."""
+        found = cls.unknown(1)
+        found.komi[0], found.handicap[0], found.area[0] = _number(komi), handicap or 0, _scoring(rules)
+        return found
+
+    @classmethod
     def from_games(cls, games: Sequence[Game]) -> Conditions:
         """Return the conditions of games by their root properties."""
         found = cls.unknown(len(games))
@@ -91,8 +98,7 @@ class Conditions:
             found.rating[g] = [_number(None if rank is None else rank.rating) for rank in game.ranks]
             date = parse_date(game.date)
             found.year[g] = _number(None if date is None else date.year)
-            seconds = thinking_seconds(parse_minutes(game.text("TM")), parse_overtime(game.text("OT")))
-            found.seconds[g] = _number(seconds) / _MOVES
+            found.seconds[g] = _number(_thinking_seconds(game.text("TM"), game.text("OT"))) / _MOVES
         return found
 
     def with_ranks(
@@ -123,6 +129,12 @@ def _column(rows: pa.RecordBatch, name: str) -> Floats:
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
+
+
+def _thinking_seconds(main_time: str, overtime: str) -> float | None:
+    """Return the thinking time of TM and OT; DGS writes the main time into OT."""
+    minutes = parse_minutes(main_time)
+    return thinking_seconds(parse_main_before(overtime) if minutes is None else minutes, parse_overtime(overtime))
 
 
 def _scoring(rules: str | None) -> float:
@@ -245,11 +257,16 @@ def input_size(names: Sequence[str]) -> int:
 def encode_inputs(names: Sequence[str], at: InputPositions) -> Floats:
     """Return the global inputs of positions, [B, input_size(names)] float32, in the order of the names."""
     # The positions of a game share one row for each colour, and there are far fewer games than positions.
-    pairs, row = np.unique(2 * at.game + at.white, return_inverse=True)
-    each = InputPositions(at.conditions, pairs // 2, pairs % 2 == 1)
+    first = at.game.min(initial=len(at.conditions.komi))
+    pair = 2 * (at.game - first) + at.white
+    used = np.bincount(pair) > 0
+    pairs, row = np.flatnonzero(used), np.cumsum(used) - 1
+    each = InputPositions(at.conditions, first + pairs // 2, pairs % 2 == 1)
     rows = np.empty((len(pairs), input_size(names)), np.float32)
     parts = [part for name in names for part in INPUTS[name].encode(each)]
-    return np.concatenate(parts, 1, out=rows, casting="same_kind")[row]
+    np.concatenate(parts, 1, out=rows, casting="same_kind")
+    values: Floats = rows.take(row[pair], axis=0)
+    return values
 
 
 def input_parts(names: Sequence[str]) -> list[tuple[slice, bool]]:

@@ -37,7 +37,7 @@ from kifu.learn.batch_evaluator import Precision
 from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor, Predictor
-from kifu.learn.predictors import common_board, open_predictor, replay_planes, unique_names
+from kifu.learn.predictors import check_ranks, common_board, open_predictor, replay_planes, unique_names
 from kifu.learn.score_moves import score_moves
 from kifu.learn.scores import MoveScores
 from kifu.point import WHITE_BIT
@@ -307,9 +307,8 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
         open_catalogue(path)
     job = AnnotateJob(texts, options)
     common_board(job.predictors, options.board)
-    for predictor in job.predictors if (options.rank, options.opponent) != (None, None) else ():
-        if isinstance(predictor, Predictor) and "ranks" not in predictor.net.about.inputs:
-            raise RecipeError(f"net {predictor.name} has no input 'ranks', so it cannot predict the moves of a rank")
+    for predictor in job.predictors:
+        check_ranks(predictor, options.rank, options.opponent)
     return job, find_sources(catalogues)
 
 

@@ -14,6 +14,7 @@ from kifu.describe import SelectedGame
 from kifu.errors import join_lines, printable
 from kifu.go.board import Board
 from kifu.learn.predict import MovePredictor, Predictions, PredictPositions
+from kifu.learn.predictors import check_ranks
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
 from kifu.viz.boards import draw_board, notebook_svg, save
@@ -101,7 +102,15 @@ class MovePrediction:
         return int(np.count_nonzero(self.policy > self.policy[move])) + 1
 
 
-def predict_move(predictor: MovePredictor, shown: SelectedGame, move: int | None, top: int = 5) -> MovePrediction:
+def predict_move(
+    predictor: MovePredictor,
+    shown: SelectedGame,
+    move: int | None,
+    top: int = 5,
+    *,
+    rank: float | None = None,
+    opponent: float | None = None,
+) -> MovePrediction:
     """Predict the next move of a game.
 
     Args:
@@ -109,14 +118,17 @@ def predict_move(predictor: MovePredictor, shown: SelectedGame, move: int | None
         shown: The game.
         move: Number of moves to play before; None for all, or as many as are legal.
         top: Number of moves to list.
+        rank: Rating (`kifu.Rank.rating`) of the side to move; None for the player's own.
+        opponent: Rating of its opponent; None for the opponent's own.
 
     Raises:
         GameError: There is no such move.
-        RecipeError: The net does not support the board size.
+        RecipeError: The net does not support the board size, or does not take ranks.
         ProcessError: The engine failed.
     """
+    check_ranks(predictor, rank, opponent)
     game, plies = shown.game, shown.plies if move is None else move
-    positions = PredictPositions.from_games([game], [plies])
+    positions = PredictPositions.from_games([game], [plies]).with_ranks(rank, opponent)
     predictions = predictor.predict(positions)
     best = predictions.top(top)[0][0]
     point = int(game.moves[plies] & POINT_MASK) if plies < len(game) else NO_POINT

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from kifu.config import parse_board
+from kifu.errors import RecipeError
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.batch_evaluator import Precision
 from kifu.learn.engine_predictor import EnginePredictor
@@ -62,6 +63,20 @@ def as_predictor(
     if isinstance(predictor, Net):
         return Predictor(predictor, symmetries=symmetries, precision=precision)
     return predictor
+
+
+def check_ranks(predictor: MovePredictor, *ranks: float | None) -> None:
+    """Check that a net takes ranks, if one is given; engines decide themselves.
+
+    Raises:
+        RecipeError: The net does not take ranks.
+    """
+    if not isinstance(predictor, Predictor) or all(rank is None for rank in ranks):
+        return
+    net = predictor.net
+    if "ranks" not in net.about.inputs and not net.encoder.plane_set.needs_ranks:
+        inputs = ", ".join(("planes", *net.about.inputs))
+        raise RecipeError(f"net {net.name} does not take ranks; its inputs are {inputs}")
 
 
 def replay_planes(predictors: Sequence[MovePredictor]) -> str:

@@ -52,7 +52,6 @@ class Engine:
         """Start with an empty board of width x height, which the player's evaluator must support."""
         self.player, self._rules = player, rules
         self.game = GameSession(width, height, rules=rules)
-        self.komi = 7.5
 
     def run(self, name: str, words: list[str]) -> Answer:
         """Run a command and return its response.
@@ -116,7 +115,7 @@ class Engine:
         fits = min(width, height) >= 2 and max(width, height) <= MAX_SIZE
         if not fits or not self.player.evaluator.supports(width, height):
             raise GtpError("unacceptable size")
-        self.game = GameSession(width, height, rules=self._rules)
+        self.game = GameSession(width, height, rules=self._rules, komi=self.game.komi)
         return ""
 
     def clear_board(self, arguments: Arguments) -> str:
@@ -126,7 +125,7 @@ class Engine:
 
     def set_komi(self, arguments: Arguments) -> str:
         """Set the komi."""
-        self.komi = arguments.real()
+        self.game.komi = arguments.real()
         arguments.end()
         return ""
 
@@ -172,7 +171,7 @@ class Engine:
         arguments.end()
         board = self.game.board
         lines = [
-            f"{_COLOURS[board.to_play]} to play, move {len(self.game.moves) + 1}, komi {self.komi:g}",
+            f"{_COLOURS[board.to_play]} to play, move {len(self.game.moves) + 1}, komi {self.game.komi:g}",
             f"captured by Black {board.captures[BLACK]}, by White {board.captures[WHITE]}",
         ]
         return "\n".join(["", str(board), *lines])
@@ -185,14 +184,12 @@ class Engine:
         try:
             record = read_sgf(read_small(path, _MAX_RECORD_BYTES))
             plies = len(record) if before is None else min(before - 1, len(record))
-            game = GameSession.from_game(record, plies, rules=self._rules)
+            game = GameSession.from_game(record, plies, rules=self._rules, default_komi=self.game.komi)
         except (OSError, ValueError):
             raise GtpError("cannot load file") from None
         if not self.player.evaluator.supports(record.width, record.height):
             raise GtpError("unacceptable size")
         self.game = game
-        if record.komi is not None:
-            self.komi = record.komi
         return ""
 
     # moves
@@ -263,7 +260,7 @@ class Engine:
         arguments.end()
         if self.game.trailing_passes < 2:
             raise GtpError("cannot score")
-        score = self.game.board.area_score() - self.komi
+        score = self.game.board.area_score() - self.game.komi
         return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
 
     def final_status_list(self, arguments: Arguments) -> str:

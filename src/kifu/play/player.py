@@ -12,11 +12,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kifu.datasets.global_inputs import Conditions
 from kifu.errors import KifuError, RecipeError
 from kifu.go.board import EMPTY, Board
 from kifu.go.state import WALL
 from kifu.learn.positions import PredictPositions
 from kifu.learn.predict import MovePredictor
+from kifu.learn.predictors import check_ranks
 from kifu.play.session import GameSession
 from kifu.point import BLACK, WHITE
 
@@ -85,8 +87,27 @@ class Evaluator(Protocol):
 class NetEvaluator:
     """An evaluator that queries a net or an engine."""
 
-    def __init__(self, predictor: MovePredictor) -> None:
-        self._predictor = predictor
+    def __init__(
+        self,
+        predictor: MovePredictor,
+        *,
+        rules: str = "",
+        rank: float | None = None,
+        opponent: float | None = None,
+    ) -> None:
+        """Prepare an evaluator.
+
+        Args:
+            predictor: The net or engine.
+            rules: Name of the rules, as in records; their scoring is an input of some nets. "" is unknown.
+            rank: Rating (`kifu.Rank.rating`) of the side to move; None is unknown.
+            opponent: Rating of its opponent; None is unknown.
+
+        Raises:
+            RecipeError: A rank is given for a net that does not take ranks.
+        """
+        check_ranks(predictor, rank, opponent)
+        self._predictor, self._rules, self._ranks = predictor, rules, (rank, opponent)
         self.name, self.has_value, self.has_ownership = predictor.name, predictor.has_value, predictor.has_ownership
 
     def supports(self, width: int, height: int) -> bool:
@@ -101,10 +122,12 @@ class NetEvaluator:
         """Return the network's evaluation of the current position with that colour to move."""
         board = game.board
         setup, setup_ply = game.setup
+        conditions = Conditions.of_game(komi=game.komi, handicap=game.handicap, rules=self._rules)
         positions = PredictPositions.from_moves(
-            [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour]
-        )
-        predicted = self._predictor.predict(positions)
+            [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour],
+            conditions=conditions,
+        )  # fmt: skip
+        predicted = self._predictor.predict(positions.with_ranks(*self._ranks))
         policy = np.zeros(board.pass_move + 1, np.float32)
         policy[: predicted.policy.shape[1]] = predicted.policy[0]
         value = None if predicted.value is None else float(predicted.value[0])

@@ -15,6 +15,8 @@ from kifu.records.game import Game
 
 CHINESE = Rules.named("chinese")
 
+DEFAULT_KOMI = 7.5
+
 
 class GameSession:
     """A game in progress.
@@ -22,9 +24,13 @@ class GameSession:
     Attributes:
         board: Current position under the session's rules. Change it through the methods of this class only.
         moves: Moves as point | WHITE_BIT; a pass is width * height. Consecutive moves by one colour are allowed.
+        komi: Points for White.
+        handicap: Number of handicap stones.
     """
 
-    def __init__(self, width: int = 19, height: int | None = None, *, rules: Rules = CHINESE) -> None:
+    def __init__(
+        self, width: int = 19, height: int | None = None, *, rules: Rules = CHINESE, komi: float = DEFAULT_KOMI
+    ) -> None:
         """Start with an empty board, square if `height` is None.
 
         Raises:
@@ -32,13 +38,22 @@ class GameSession:
         """
         self.board = Board(width, height, rules=rules)
         self.moves: list[int] = []
+        self.komi, self.handicap = komi, 0
         self._setup = np.empty(0, np.uint16)
         self._setup_ply = np.empty(0, np.uint16)
         self._first = BLACK
 
     @classmethod
-    def from_game(cls, game: Game, ply: int, *, rules: Rules = CHINESE) -> GameSession:
+    def from_game(
+        cls, game: Game, ply: int, *, rules: Rules = CHINESE, default_komi: float = DEFAULT_KOMI
+    ) -> GameSession:
         """Return a session at the position before move `ply` of a recorded game.
+
+        Args:
+            game: The game.
+            ply: Number of moves to play.
+            rules: Rules of the session.
+            default_komi: The komi if the record has none.
 
         Raises:
             IllegalMove: An earlier move is illegal under these rules.
@@ -46,11 +61,13 @@ class GameSession:
         """
         if game.drop:
             raise GameError(f"a dropped game has no positions: {game.drop.reason}")
-        session = cls(game.width, game.height, rules=rules)
+        komi, handicap = game.komi, game.handicap or 0
+        session = cls(game.width, game.height, rules=rules, komi=default_komi if komi is None else komi)
+        session.handicap = handicap
         placed = game.setup_ply <= ply
         session.moves = game.moves[:ply].tolist()
         session._setup, session._setup_ply = game.setup[placed], game.setup_ply[placed]
-        session._first = game.to_play or (WHITE if (game.handicap or 0) > 1 else BLACK)
+        session._first = game.to_play or (WHITE if handicap > 1 else BLACK)
         session._replay()
         return session
 
@@ -104,6 +121,7 @@ class GameSession:
         self._setup = np.array(points, np.uint16)
         self._setup_ply = np.zeros(len(points), np.uint16)
         self._first = self.board.to_play = WHITE
+        self.handicap = len(points)
 
     def _replay(self) -> None:
         old = self.board

@@ -12,9 +12,11 @@ from kifu.cli.options import Board, DryRun, Jobs, Output, Precision, Sources
 
 
 @command(
-    "Networks", "kifu rank games.parquet --net run --calibrate -o run/best.ranks.json --ranks 12k-9k --dry-run",
+    "Networks",
+    "kifu rank games.parquet --net run --calibrate -o run/best.ranks.json --ranks 12k-9k --dry-run",
+    "kifu rank sample --net run --calibration run/best.ranks.json --dry-run",
     kernels=True,
-)  # fmt: skip
+)
 def rank(  # noqa: PLR0913 - command-line options
     sources: Sources,
     player: Annotated[

@@ -311,6 +311,35 @@ def test_json_is_complete(games: Path, net: learn.net.Net) -> None:
     }
     assert sum(each["positions"] for each in one["calibration"]["bins"]) == 200
     assert len(reported["examples"]) == len(found.examples) > 5
+    assert one["value"] is None
+    assert one["entropy"] == pytest.approx(found.nets[0].entropy, abs=1e-6)
+
+
+def test_errors_of_values_match_single_predictions(net: learn.net.Net, tmp_path: Path) -> None:
+    results = ["B+R", "W+3.5", "0", "", "B+T"]
+    texts = [evaluated.text(k, 20, root=f"RE[{text}]" if text else "") for k, text in enumerate(results)]
+    games = evaluated.catalogue(tmp_path, texts)
+    valued = tiny_net(tmp_path / "valued.safetensors", heads=("value",))
+    one, other = learn.evaluate.evaluate([valued, net], games, learn.evaluate.EvalOptions(legal=True)).nets
+    predictor = learn.predict.Predictor(valued)
+    errors: dict[bool, list[float]] = {False: [], True: []}
+    entropies = []
+    for game, text in zip(games_in(games), results):
+        for ply in [t for t, word in enumerate(game.moves.tolist()) if word & POINT_MASK < 81]:
+            found = predictor.predict(PredictPositions.from_games([game], [ply]))
+            entropies.append(-sum(p * math.log(p) for p in found.policy[0].tolist() if p))
+            if text:
+                for_black = {"B": 1, "W": -1, "0": 0}[text[0]]
+                result = -for_black if is_white(game, ply) else for_black
+                errors[is_white(game, ply)].append(float(found.value[0]) - result)
+    everything = np.array(errors[False] + errors[True])
+    assert one.value is not None
+    assert (one.value.positions, one.value.games) == (len(everything), 4)
+    assert one.value.squared.value == pytest.approx((everything**2).mean(), rel=1e-5)
+    assert one.value.black.value == pytest.approx(np.mean(errors[False]), rel=1e-5)
+    assert one.value.white.value == pytest.approx(np.mean(errors[True]), rel=1e-5)
+    assert one.entropy.value == pytest.approx(np.mean(entropies), rel=1e-5)
+    assert other.value is None
 
 
 def test_examples_match_a_naive_evaluation(games: Path, net: learn.net.Net) -> None:

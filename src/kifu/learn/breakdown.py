@@ -12,6 +12,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
 from kifu.go.replay import captured_stones
 from kifu.learn.positions import EvalPositions, Indices
+from kifu.learn.scores import MoveScores, Score, score_groups
 from kifu.point import WHITE_BIT
 
 RANK_COLUMNS = ("black_rating", "white_rating", "black_pro", "white_pro")
@@ -90,3 +91,15 @@ BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
     "capture": ("stones captured by the move", _by_capture),
 }
 """Titles and grouping functions by name."""
+
+
+def score_breakdowns(
+    positions: EvalPositions, scores: Sequence[MoveScores], game: Indices, seed: int
+) -> list[dict[str, dict[str, Score]]]:
+    """Return, for each net, its scores by breakdown and group; arguments as for `score_groups`."""
+    by: list[dict[str, dict[str, Score]]] = [{} for _ in scores]
+    for name, (_, group_positions) in BREAKDOWNS.items():
+        names, index = group_positions(positions)
+        for moves, groups in zip(scores, by):
+            groups[name] = score_groups(moves, game, index, names, seed)
+    return by

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ import pyarrow as pa
 
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
+from kifu.datasets.labels import UNKNOWN, LabelPositions, find_label, label_values
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
 from kifu.learn.batch_evaluator import Precision
-from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS
+from kifu.learn.breakdown import RANK_COLUMNS, score_breakdowns
 from kifu.learn.examples import NAME_COLUMNS, Example, select_examples
 from kifu.learn.net import Net
 from kifu.learn.positions import EvalPositions
@@ -33,11 +35,13 @@ from kifu.learn.scores import (
     Interval,
     MoveScores,
     Score,
+    ValueScore,
     by_measure,
     calibrate,
     differences,
+    mean_entropy,
     score,
-    score_groups,
+    value_error,
 )
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
@@ -45,7 +49,7 @@ from kifu.registry import check_choice
 
 OnOverlap = Literal["refuse", "drop", "keep"]
 
-_COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, *CONDITION_COLUMNS, "canonical")
+_COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, *CONDITION_COLUMNS, "canonical", "winner")
 
 _DIGITS = 6
 """Decimal places of numbers in JSON."""
@@ -98,6 +102,8 @@ class NetResult:
         learned: Number of these among the games to evaluate, whether they were dropped or not.
         score: Score of all positions.
         calibration: Calibration on all positions.
+        entropy: Mean entropy of the probabilities, in nats.
+        value: Errors of the values; None without a value head, or if no game has a result.
         by: Scores by breakdown (`kifu.learn.breakdown.BREAKDOWNS`) and group.
         to_first: Differences to the first net on the same positions by measure; None for the first net.
     """
@@ -108,6 +114,8 @@ class NetResult:
     learned: int
     score: Score
     calibration: Calibration
+    entropy: Interval
+    value: ValueScore | None
     by: dict[str, dict[str, Score]]
     to_first: dict[str, Interval] | None
 
@@ -222,10 +230,19 @@ def _net_to_json(net: NetResult) -> dict[str, Any]:
                 for each in net.calibration.bins
             ],
         },
+        "entropy": _rounded(net.entropy),
+        "value": None if net.value is None else _value_to_json(net.value),
         "by": {
             name: {group: _score_to_json(each) for group, each in groups.items()} for name, groups in net.by.items()
         },
         "to_first": None if net.to_first is None else {key: _rounded(each) for key, each in net.to_first.items()},
+    }
+
+
+def _value_to_json(value: ValueScore) -> dict[str, Any]:
+    measures = {"squared": value.squared, "bias_black": value.black, "bias_white": value.white}
+    return {"positions": value.positions, "games": value.games} | {
+        name: None if math.isnan(interval.value) else _rounded(interval) for name, interval in measures.items()
     }
 
 
@@ -304,7 +321,12 @@ def _summarize(
 ) -> tuple[NetResult, ...]:
     """Return the result of each net, given the scores of its moves."""
     game = np.unique(positions.game, return_inverse=True)[1]
-    by = _break_down(positions, scores, game, seed)
+    by = score_breakdowns(positions, scores, game, seed)
+    ply, board = positions.ply.astype(np.int32), (positions.width, positions.height)
+    at = LabelPositions(positions.rows, positions.games, positions.game, ply, *board)
+    spec = find_label("result", *board)
+    result, white = label_values([spec], at)["result"], at.white_to_play
+    known_result = bool((result != UNKNOWN).any())
     return tuple(
         NetResult(
             name,
@@ -313,23 +335,13 @@ def _summarize(
             int(known.sum()),
             score(moves, game, seed),
             calibrate(moves, game, seed),
+            mean_entropy(moves, game, seed),
+            value_error(moves.value, result, white, game, seed) if predictor.has_value and known_result else None,
             groups,
             None if moves is scores[0] else differences(moves, scores[0], game, seed),
         )
         for name, predictor, known, moves, groups in zip(unique_names(predictors), predictors, trained_on, scores, by)
     )
-
-
-def _break_down(
-    positions: EvalPositions, scores: Sequence[MoveScores], game: npt.NDArray[np.int64], seed: int
-) -> list[dict[str, dict[str, Score]]]:
-    """Return `NetResult.by` of each net."""
-    by: list[dict[str, dict[str, Score]]] = [{} for _ in scores]
-    for name, (_, group_positions) in BREAKDOWNS.items():
-        names, index = group_positions(positions)
-        for moves, groups in zip(scores, by):
-            groups[name] = score_groups(moves, game, index, names, seed)
-    return by
 
 
 def _check_passes(predictors: Sequence[MovePredictor], options: EvalOptions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -68,6 +69,22 @@ def formatter(name: str) -> Callable[[Interval], str]:
     return nats if name == "nll" else percent
 
 
+def further_measures(net: NetResult) -> dict[str, str]:
+    """Return the measures that are not broken down as text by title; "" if the net has no value."""
+    value = net.value
+    return {
+        "calibration error": percent(net.calibration.error),
+        "entropy, nats": nats(net.entropy),
+        "value: error²": "" if value is None else nats(value.squared),
+        "value: bias, Black": _bias(None if value is None else value.black),
+        "value: bias, White": _bias(None if value is None else value.white),
+    }
+
+
+def _bias(interval: Interval | None) -> str:
+    return "" if interval is None or math.isnan(interval.value) else signed("nll", interval)
+
+
 def print_evaluation(evaluation: Evaluation) -> None:
     """Print all figures as tables of at most 80 columns; examples are in the page and the JSON only."""
     lines: list[RenderableType] = [Text(printable(f"{', '.join(evaluation.sources)}: {evaluation.headline()}"))]
@@ -90,7 +107,10 @@ def _score_table(nets: tuple[NetResult, ...]) -> Table:
         table.add_row(title, *(cell(_cut(net.description.partition(" on ")[2 * k])) for net in nets))
     for name in MEASURES:
         table.add_row(TITLES[name], *(formatter(name)(net.score.measure(name)) for net in nets))
-    table.add_row("calibration error", *(percent(net.calibration.error) for net in nets))
+    more = [further_measures(net) for net in nets]
+    for name in more[0]:
+        if any(each[name] for each in more):
+            table.add_row(name, *(each[name] for each in more))
     if any(net.to_first for net in nets):
         table.add_row("against the first")
         for name in MEASURES:
@@ -141,6 +161,7 @@ def page(evaluation: Evaluation) -> str:
             (*_KINDS[kind], [_board_of(each) for each in evaluation.examples if each.kind == kind]) for kind in _KINDS
         ],
         formatter=formatter,
+        further=[further_measures(net) for net in evaluation.nets],
         signed=signed,
         version=version("kifu"),
     )

@@ -235,6 +235,12 @@ def score_groups(moves: MoveScores, game: Indices, group: Indices, names: Sequen
     }
 
 
+def mean_entropy(moves: MoveScores, game: Indices, seed: int) -> Interval:
+    """Return the mean entropy of all positions; arguments as for `score`."""
+    sums = _sum_by_key(game, int(game.max()) + 1, [moves.entropy])
+    return _interval(float(_means(sums.sum(0))[0]), _means(resample(sums, seed))[:, 0])
+
+
 def differences(one: MoveScores, other: MoveScores, game: Indices, seed: int) -> dict[str, Interval]:
     """Return by measure how much more `one` scores than `other` on the same positions.
 

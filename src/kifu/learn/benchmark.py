@@ -27,7 +27,7 @@ from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, Groups
 from kifu.learn.drift import Drift, measure_drift, pool_sets
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import open_predictor
+from kifu.learn.predictors import open_predictor, unique_names
 from kifu.learn.score_moves import score_moves
 from kifu.learn.scores import Interval, MoveScores, Score, differences, score, score_groups
 from kifu.point import POINT_MASK
@@ -224,19 +224,15 @@ class _Entrant(NamedTuple):
 
 
 def _open(nets: Sequence[str | os.PathLike[str]], symmetries: bool) -> list[_Entrant]:
-    """Open each net, and once more to be averaged over the symmetries; number names that occurred before."""
-    entrants: list[_Entrant] = []
-    for net in nets:
-        predictor = open_predictor(net)
+    """Open each net, and once more to be averaged over the symmetries."""
+    predictors = [open_predictor(net) for net in nets]
+    for predictor in predictors:
         predictor.check_board(*BOARD)
-        short, number = printable(predictor.name)[:100], 1
-        name = short
-        while name in [other.name for other in entrants]:
-            number += 1
-            name = f"{short} ({number})"
-        entrants.append(_Entrant(name, False, predictor))
+    entrants = []
+    for net, predictor, name in zip(nets, predictors, unique_names(predictors)):
+        entrants.append(_Entrant(printable(name)[:200], False, predictor))
         if symmetries:
-            entrants.append(_Entrant(name, True, open_predictor(net, symmetries=True)))
+            entrants.append(_Entrant(printable(name)[:200], True, open_predictor(net, symmetries=True)))
     return entrants
 
 

@@ -9,6 +9,7 @@ interval of the bootstrap.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -87,7 +88,7 @@ def pool_sets(scores: Sequence[Score]) -> dict[str, Drift]:
         between = max(float(value.var(ddof=1) - by_draw.mean()), 0.0)
         count, mean = len(value), float(value.mean())
         arm = _student(count - 1) * (between * (1 + 1 / count) + by_draw.sum() / count**2) ** 0.5
-        pooled[name] = Drift(between**0.5, Interval(mean, mean - arm, mean + arm))
+        pooled[name] = Drift(between**0.5, Interval(mean, max(mean - arm, 0.0), mean + arm))
     return pooled
 
 
@@ -97,6 +98,9 @@ def _student(degrees: int) -> float:
 
 
 def _widen(interval: Interval, extra: float) -> Interval:
-    """Return the interval with the square of both its arms increased by `extra`."""
+    """Return the interval, none of which is below 0, with the square of both its arms increased by `extra`."""
     value, low, high = interval
-    return Interval(value, value - np.hypot(value - low, extra**0.5), value + np.hypot(high - value, extra**0.5))
+    if not extra:
+        return interval
+    below, above = math.hypot(value - low, extra**0.5), math.hypot(high - value, extra**0.5)
+    return Interval(value, max(value - below, 0.0), value + above)

@@ -11,6 +11,9 @@ import typer
 
 from kifu.errors import OutputError
 
+_RANK_LEVELS = (*range(-29, 10), *range(11, 20))
+"""`kifu.Rank.level` of 30 kyu to 9 dan and of 1 to 9 dan professional."""
+
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 """Seconds of each unit of a duration."""
 
@@ -42,7 +45,7 @@ def parse_rank(text: str | float) -> float:
     if isinstance(text, float):
         return text
     rank = Rank.parse(text)
-    if rank is None:
+    if rank is None or rank.level not in _RANK_LEVELS:
         raise typer.BadParameter(f"a rank is 30k to 1k, 1d to 9d or 1p to 9p, got {text!r}")
     return float(rank.rating)
 

@@ -199,7 +199,7 @@ def test_predictions_depend_on_the_profile(human: str, monkeypatch: pytest.Monke
     assert (float(weak.value[0]) == pytest.approx(float(plain.value[0]))) == (human == "main")
 
 
-def test_no_profile_is_sent_to_nets_that_imitate_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_profile_is_sent_without_a_net_that_imitates_players(monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     assert profiles(spy, PredictPositions.from_games(parsed()[:1], [2])) == {None}
 
@@ -282,6 +282,26 @@ def test_an_engine_behind_gtp() -> None:
     assert host.run("genmove", ["b"])
     with pytest.raises(ProcessError, match="out of luck"):
         host.run("genmove", ["w"])
+
+
+def test_evaluate_and_annotate_take_an_engine(catalogue: Path, tmp_path: Path) -> None:
+    """The scores do not depend on the order of responses."""
+    found = []
+    for script in ("", "hold ok hold hold split"):
+        done = run("evaluate", engine(script), catalogue, "--board", "9x9", "--json", tmp_path / "scores.json")
+        assert done.code == 0
+        (net,) = json.loads((tmp_path / "scores.json").read_text())["nets"]
+        assert (net["name"], net["net"]) == ("b1c1", "KataGo 1.18.1 with b1c1")
+        found.append(net["score"])
+    assert found[0] == found[1]
+    assert found[0]["positions"] > 50
+    moves = tmp_path / "moves.parquet"
+    done = run("annotate", catalogue, "-o", moves, "--net", engine(human="model"), "--board", "9x9", "--rank", "3d")
+    assert done.code == 0
+    assert "120 rows" in done.out
+    done = run("annotate", catalogue, "-o", tmp_path / "none.parquet", "--net", engine("ok crash"), "--board", "9x9")
+    assert done.code == 2
+    assert done.err[-1].endswith("it exited with code 3: out of luck")
 
 
 @pytest.mark.slow

@@ -41,9 +41,12 @@ _LOWEST_RATING, _HIGHEST_RATING = 12, 40
 
 
 class EnginePredictor:
-    """Predicts moves with KataGo's raw policy. The attributes are those of `MovePredictor`.
+    """Predicts moves with KataGo's raw policy. The engine runs until the predictor is deleted or the interpreter exits.
 
-    The engine runs until the predictor is deleted or the interpreter exits.
+    The attributes are those of `MovePredictor`, and:
+
+    Attributes:
+        takes_ranks: True if a net of the engine imitates players of the ranks that positions have.
     """
 
     board = 19, 19
@@ -64,7 +67,7 @@ class EnginePredictor:
         self._engine = AnalysisEngine(command)
         weakref.finalize(self, self._engine.close)
         self.rules, self._symmetries = rules, symmetries
-        self._chooses_profile = self._engine.has_human and "humanSLProfile" not in command
+        self.takes_ranks = self._engine.has_human and "humanSLProfile" not in command
         models = self._engine.models
         self.name = models[-1] if models else "katago"
         self.description = f"KataGo {self._engine.version}" + (f" with {' and '.join(models)}" if models else "")
@@ -155,7 +158,7 @@ class EnginePredictor:
 
     def _profiles(self, at: InputPositions) -> list[str | None]:
         """Return the humanSLProfile of each position: the players' ranks, if known and if the engine imitates ranks."""
-        if not self._chooses_profile:
+        if not self.takes_ranks:
             return [None] * len(at.game)
         rating, year = at.conditions.rating[at.game], at.conditions.year[at.game]
         rating = np.where(np.isnan(rating), rating[:, ::-1], rating)

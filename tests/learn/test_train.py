@@ -924,7 +924,7 @@ def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> No
 
 def test_packaged_recipes_run_on_a_cpu(games: Path, tmp_path: Path) -> None:
     small = ["net=b1c8", "batch_size=32", "steps=20", "window=2000", "validation=0.2"]
-    for name in ("quick-cpu", "strong-gpu"):
+    for name in ("quick-cpu", "human", "strong-gpu"):
         result = learn.train.train(load_training(name, small), [games], tmp_path / name)
         assert (result.state, result.steps) == ("finished", 20)
         assert result.last["loss"] < 7

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import run
-from kifu.errors import FormatError, KifuError, RecipeError
+import kifu
+from commands import KIFU, run
+from kifu.errors import FormatError, KifuError, OutputError, RecipeError
 from kifu.play.client import parse_command
 from lazy import lazy_import
 from runs import SAMPLE, assert_same_weights, figures_of, interrupted, tiny
@@ -142,6 +145,32 @@ def test_the_layers_of_a_class_are_listed(folder: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_each_process_imports_the_class(folder: Path) -> None:
+    changes = ("net=my_module:MyNet", "steps=2", "games=20", "batch_size=16", "validation_positions=20")
+    sets = [word for change in changes for word in ("--set", change)]
+    done = subprocess.run(
+        [KIFU, "train", "quick-cpu", SAMPLE, "-o", "run", "--devices", "2", "--accelerator", "cpu", *sets],
+        capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    manifest = learn.run_dir.read_run(folder / "run")
+    assert (manifest.steps, manifest.machine["processes"]) == (2, 2)
+    assert learn.net.open_net(f"run@{NAME}").about.net == NAME
+
+
+@pytest.mark.slow
+def test_a_network_that_fixes_the_batch_is_not_exported(folder: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    write(TEMPLATE.replace("x = self.stem(planes)", "x = self.stem(planes) + torch.zeros(len(planes), 1, 1, 1)"))
+    save(folder / "net.safetensors")
+    with pytest.raises(OutputError) as caught:
+        learn.export.export_onnx(learn.net.open_net(f"net.safetensors@{NAME}"), folder / "net.onnx")
+    assert str(caught.value).isprintable()
+    assert not Path("net.onnx").exists()
+
+
 # Files import nothing
 
 
@@ -231,3 +260,78 @@ def test_malformed_names_are_rejected(name: str, folder: Path) -> None:
     assert done.code == 2
     assert done.err == [f"kifu: net {name!r} must be a module and a class, such as my_module:MyNet"]
     assert "my_module" not in sys.modules
+
+
+# The example
+
+TRANSFORMER = "point_transformer:PointTransformer"
+
+
+@pytest.fixture
+def transformer(monkeypatch: pytest.MonkeyPatch) -> learn.nets.Network:
+    """The transformer with all inputs and outputs for boards with a rim, in evaluation mode."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    learn.nets.registry.import_net(TRANSFORMER)
+    torch.manual_seed(0)
+    return learn.nets.make_net(
+        TRANSFORMER, 8, 9, 9, rim=1, passes=True, heads=("value", "ownership"), inputs=("colour", "komi")
+    ).eval()  # fmt: skip
+
+
+def test_the_transformer_sees_positions_and_global_inputs(transformer: learn.nets.Network) -> None:
+    planes, unknown = torch.rand(2, 8, 11, 11), torch.zeros(2, transformer.config.global_size)
+    output = transformer(planes, unknown)
+    one, other = transformer(planes[:1], unknown[:1]), transformer(planes[1:], unknown[1:])
+    assert torch.allclose(output.policy, torch.cat((one.policy, other.policy)), atol=1e-5)
+    assert not torch.allclose(transformer(planes, unknown + 1).policy, output.policy, atol=1e-3)
+    far = planes.clone()
+    far[:, :, 10, 10] += 1  # attention reaches from corner to corner
+    assert (transformer(far, unknown).policy - output.policy)[:, 0].abs().min() > 1e-6
+    assert not torch.allclose(transformer(planes.mT, unknown).policy[:, 0], output.policy[:, 0], atol=1e-4)
+
+
+def test_attention_of_the_transformer_depends_on_offsets(transformer: learn.nets.Network) -> None:
+    module = sys.modules[type(transformer).__module__]
+    angles = module.position_angles(5, 7, torch.device("cpu"))
+    q, k = torch.rand(2, 1, 1, 1, module.HEAD)
+    scores = module.rotate(q.expand(1, 1, 36, -1), angles) @ module.rotate(k.expand(1, 1, 36, -1), angles).mT
+    scores = scores[0, 0, 1:, 1:].unflatten(1, (5, 7)).unflatten(0, (5, 7))  # [y, x, y', x']
+    for y, x in ((0, 0), (2, 3), (1, 0)):
+        values = torch.stack([scores[j, i, j + y, i + x] for j in range(5 - y) for i in range(7 - x)])
+        assert torch.allclose(values, values[0], atol=1e-4)
+        assert not torch.allclose(scores[y, x, 0, 0], values[0], atol=1e-4) or (y, x) == (0, 0)
+
+
+@pytest.mark.slow
+def test_the_transformer_is_exported_for_all_boards(transformer: learn.nets.Network, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    about = learn.net.NetMetadata(
+        net=TRANSFORMER, planes="clark8@1", width=9, height=9, passes=True, heads=("value", "ownership"),
+        inputs=("colour", "komi"),
+    )  # fmt: skip
+    net = learn.net.Net(transformer, about, np.empty(0, np.uint64), "transformer")
+    report = learn.export.export_onnx(net, tmp_path / "net.onnx")
+    assert (report.board, report.outputs) == ("boards of any size", ("policy", "value", "ownership"))
+    assert report.difference < 1e-4
+
+
+def test_the_recipe_of_the_transformer_differs_from_quick_cpu_in_the_network(transformer: learn.nets.Network) -> None:
+    own = kifu.load_recipe(ROOT / "examples" / "point-transformer.toml").to_dict()
+    other = kifu.load_recipe("quick-cpu").to_dict()
+    assert {key for key in own if own[key] != other[key]} == {"name", "title", "net"}
+    assert own["net"] == TRANSFORMER
+
+
+def test_the_transformer_memorizes_moves(transformer: learn.nets.Network) -> None:
+    net = learn.nets.make_net(TRANSFORMER, 2, 5, 5)
+    planes, moves = torch.rand(16, 2, 5, 5), torch.arange(16)
+    optimizer = torch.optim.Adam(net.parameters(), 0.01)
+    losses = []
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(net(planes).policy, moves)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert all(float(value.grad.abs().max()) > 0 for value in net.parameters())
+    assert losses[-1] < losses[0] / 3

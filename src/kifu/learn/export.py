@@ -182,7 +182,13 @@ def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:
         inputs = _random_inputs(net, batch, extra)
         with torch.inference_mode():
             expected = [each.numpy() for each in net.module(*inputs.values()) if each is not None]
-        exported: list[npt.NDArray[np.float32]] = session.run(None, {key: x.numpy() for key, x in inputs.items()})
+        try:
+            exported: list[npt.NDArray[np.float32]] = session.run(None, {key: x.numpy() for key, x in inputs.items()})
+        except Exception as error:  # of many kinds: a network may fix the size of the batch
+            raise OutputError(
+                f"the exported net {net.name} does not accept planes {list(inputs['planes'].shape)}; nothing written:"
+                f" {' '.join(str(error).split())}"
+            ) from error
         for name, original, other in zip(outputs, expected, exported, strict=True):
             if original.shape != other.shape or not np.allclose(other, original, rtol=TOLERANCE, atol=TOLERANCE):
                 raise OutputError(f"{name} of the exported net {net.name} differs from the original; nothing written")

@@ -105,7 +105,7 @@ class MovePredictor(Protocol):
 
     Attributes:
         name: Display name.
-        description: What it is, such as "b4c64 on alphago48@1".
+        description: What it is, such as "b4c64 on alphago48@1 with colour, komi".
         board: Width and height of the boards that it was trained on; 19 x 19 for an engine.
         games: [K] uint64, ascending canonical hashes of the games that it was trained on or validated with.
         passes: True if it predicts passes.
@@ -161,7 +161,8 @@ class Predictor:
         self.net, self.rules = as_net(net), rules
         about = self.net.about
         self.name, self.games, self.passes = self.net.name, self.net.games, about.passes
-        self.description, self.board = f"{about.net} on {about.planes}", (about.width, about.height)
+        inputs = f" with {', '.join(about.inputs)}" if about.inputs else ""
+        self.description, self.board = f"{about.net} on {about.planes}{inputs}", (about.width, about.height)
         self.has_value, self.has_ownership = "value" in about.heads, "ownership" in about.heads
         self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, symmetries=symmetries)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from kifu.datasets.global_inputs import INPUTS
 from kifu.learn.nets.registry import find_net, import_net, make_net
 from kifu.planes.encoder import find_encoder
 
@@ -42,11 +43,13 @@ class NetworkCount:
         flops: Floating-point operations of all convolutions and matrix products in the forward pass for one position.
             A multiply-add counts as two.
         layers: All layers with weights, in order of execution.
+        takes_inputs: True if a recipe may give it global inputs.
     """
 
     parameters: int
     flops: int
     layers: tuple[LayerCount, ...]
+    takes_inputs: bool
 
 
 def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> NetworkCount:
@@ -84,7 +87,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     for handle in handles:
         handle.remove()
     parameters = sum(weight.numel() for weight in net.parameters())
-    return NetworkCount(parameters, counter.get_total_flops(), tuple(layers))
+    return NetworkCount(parameters, counter.get_total_flops(), tuple(layers), net.takes_inputs)
 
 
 def net_line(name: str, planes: str | None = None, width: int = 19, height: int = 19) -> str:
@@ -120,8 +123,10 @@ def net_card(name: str, planes: str | None = None, width: int = 19, height: int 
         f"| {each.name} | {each.kind} | {' x '.join(map(str, each.shape))} | {each.parameters:,} | {each.flops:,} |"
         for each in count.layers
     ]
+    inputs = [f"- `{key}`: {each.title}" for key, each in INPUTS.items()]
     return "\n".join([
         f"# {name}", "", f"{net.title}. Source: {net.source}.", "", inspect.cleandoc(net.description), "",
+        *(["Global inputs that a recipe may list:", "", *inputs, ""] if count.takes_inputs else []),
         f"On planes {planes or net.planes} of {width} x {height}, for one position:", "",
         "| layer | kind | output | parameters | FLOPs |", "|---|---|---|---:|---:|", *rows,
         f"| total | | | {count.parameters:,} | {count.flops:,} |", "",

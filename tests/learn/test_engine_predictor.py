@@ -209,6 +209,18 @@ def test_a_profile_in_the_command_takes_precedence(monkeypatch: pytest.MonkeyPat
     assert profiles(spy, PredictPositions.from_games(parsed()[:1], [2])) == {None}
 
 
+def test_ranks_require_a_net_that_imitates_players(catalogue: Path, tmp_path: Path) -> None:
+    (tmp_path / "game.sgf").write_bytes(GAMES[0])
+    game = (tmp_path / "game.sgf", "--move", 2, "--rank", "8k", "--opponent", "1d")
+    assert (
+        run("predict", engine(human="model"), *game).out != run("predict", engine(human="model"), *game[:-1], "9d").out
+    )
+    for command in (engine(), engine(human="model", override="humanSLProfile=rank_1k")):
+        done = run("predict", command, *game)
+        assert (done.code, done.out, len(done.err)) == (2, "", 1)
+        assert "does not take ranks; that needs a net that imitates players" in done.err[0]
+
+
 def test_symmetries_are_averaged_by_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     positions = PredictPositions.from_games(parsed()[:1], [2])
     predictor = learn.engine_predictor.EnginePredictor(engine(), symmetries=True)

@@ -66,12 +66,19 @@ def as_predictor(
 
 
 def check_ranks(predictor: MovePredictor, *ranks: float | None) -> None:
-    """Check that a net takes ranks, if one is given; engines decide themselves.
+    """Check that a net or engine takes ranks, if one is given.
 
     Raises:
-        RecipeError: The net does not take ranks.
+        RecipeError: It does not take ranks.
     """
-    if not isinstance(predictor, Predictor) or all(rank is None for rank in ranks):
+    if all(rank is None for rank in ranks):
+        return
+    if isinstance(predictor, EnginePredictor) and not predictor.takes_ranks:
+        raise RecipeError(
+            f"{predictor.description} does not take ranks; that needs a net that imitates players (-human-model FILE)"
+            " and no humanSLProfile in the command"
+        )
+    if not isinstance(predictor, Predictor):
         return
     net = predictor.net
     if "ranks" not in net.about.inputs and not net.encoder.plane_set.needs_ranks:

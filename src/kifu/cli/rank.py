@@ -13,8 +13,8 @@ from kifu.cli.options import Board, DryRun, Jobs, Output, Precision, Sources
 
 @command(
     "Networks",
-    "kifu rank games.parquet --net run --calibrate -o run/best.ranks.json --ranks 12k-9k --dry-run",
-    "kifu rank sample --net run --calibration run/best.ranks.json --dry-run",
+    "kifu rank games.parquet --net run --calibrate -o ranks.json --dry-run",
+    "kifu rank sample --net run --calibration ranks.json --dry-run",
     kernels=True,
 )
 def rank(  # noqa: PLR0913 - command-line options

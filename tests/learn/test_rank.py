@@ -158,6 +158,29 @@ def test_the_recorded_rank_has_no_influence(tmp_path: Path) -> None:
     assert np.ptp(curves[0]) > 1e-3
 
 
+def test_warnings(calibration: learn.rank_calibration.RankCalibration, tmp_path: Path) -> None:
+    rng = np.random.default_rng(12)
+    game = played(rng, ("me", 34), ("you", 35))
+    short = game[: game.index(b";B", len(game) - 240)] + b")"
+    games = {"usual": game, "handicap": game.replace(b"DT[", b"HA[9]DT["), "old": game.replace(b"2018", b"1998"),
+             "opponent": game.replace(b"WR[4d]", b"WR[9p]"), "short": short}  # fmt: skip
+    found = {}
+    for name, text in games.items():
+        (tmp_path / name).mkdir()
+        found[name] = estimate(calibration, catalogue(tmp_path / name, [text]), "me")[0].warnings
+    assert found["usual"] == ()
+    assert found["handicap"] == ("handicap: median 9, the games of the calibration have 0 to 0",)
+    assert found["old"] == ("year: median 1998, the games of the calibration have 2018 to 2018",)
+    assert found["opponent"] == (
+        "rank of the opponents, as rating: median 49, the games of the calibration have 32 to 36",
+    )
+    assert "too few moves: " in " ".join(found["short"])
+    vague = calibration.model_copy(update={"temperature": 1e6})
+    (unsure,) = estimate(vague, catalogue(tmp_path, [game]), "me")
+    assert (unsure.low, unsure.high) == ("1d", "5d")
+    assert any("the moves do not reveal the rank" in each for each in unsure.warnings)
+
+
 def simulated_curves(
     rng: np.random.Generator, samples: int, centres: Sequence[float], spread: float, temperature: float, sharp: float
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -311,6 +311,8 @@ def _estimate(
     medians = {key: float(np.nanmedian(each[which])) for key, each in games.properties().items() if _known(each[which])}
     medians["moves"] = float(games.moves[which].sum())
     warnings = [*_edge_warnings(probability, ranks), *_range_warnings(medians, calibration)]
+    if summary.low[0] == 0 and summary.high[0] == len(ranks) - 1:
+        warnings.append("the interval is the whole range of the calibration: the moves do not reveal the rank")
     if seen[which].any():
         warnings.append(f"the net was trained on or validated with {seen[which].sum():,} of {len(which):,} games")
     return RankEstimate(

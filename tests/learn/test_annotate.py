@@ -289,7 +289,7 @@ def test_the_command(games: Path, nets: list[Path], tmp_path: Path) -> None:
 
 WRONG = [
     (["--rank", "40d"], "a rank is 30k to 1k"),
-    (["--rank", "3d"], "has no input 'ranks'"),
+    (["--rank", "3d"], "does not take ranks"),
     (["--board", "big"], "board must be like 19x19, got 'big'"),
     (["--precision", "float16"], "unknown precision 'float16'"),
     (["--net", "no-such-net"], "no-such-net"),
@@ -311,6 +311,13 @@ def test_boards_that_a_net_does_not_support(games: Path, tmp_path: Path) -> None
     options = learn.annotate.AnnotateOptions(board="11x11")
     with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 11 x 11"):
         learn.annotate.annotate(fixed, games, tmp_path / "moves.parquet", options)
+
+
+def test_planes_of_ranks_are_not_replaced(games: Path, tmp_path: Path) -> None:
+    net = tiny_net(tmp_path / "ranked.safetensors", planes="maddison36@2")
+    options = learn.annotate.AnnotateOptions(rank=34.0)
+    with pytest.raises(RecipeError, match="net ranked has planes of ranks"):
+        learn.annotate.prepare(net, games, options)
 
 
 def test_sources_that_are_no_catalogues(nets: list[Path], tmp_path: Path) -> None:

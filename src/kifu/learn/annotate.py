@@ -309,7 +309,13 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     common_board(job.predictors, options.board)
     for predictor in job.predictors:
         check_ranks(predictor, options.rank, options.opponent)
+        if (options.rank, options.opponent) != (None, None) and _has_rank_planes(predictor):
+            raise RecipeError(f"net {predictor.name} has planes of ranks, which are those recorded and not replaced")
     return job, find_sources(catalogues)
+
+
+def _has_rank_planes(predictor: MovePredictor) -> bool:
+    return isinstance(predictor, Predictor) and predictor.net.encoder.plane_set.needs_ranks
 
 
 def make_shards(sources: Iterable[Source], infos: Iterable[dict[str, Any]]) -> Iterator[SourceShard]:

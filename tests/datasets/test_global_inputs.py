@@ -14,6 +14,7 @@ from kgs_archives import archive
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets import global_inputs
+from kifu.datasets.augment import check_augmentable
 from kifu.datasets.global_inputs import INPUTS, Conditions, InputPositions, encode_inputs, input_parts, input_size
 from kifu.datasets.labels import inputs_label
 from kifu.errors import RecipeError
@@ -194,6 +195,11 @@ def test_the_loader_draws_inputs(tmp_path: Path) -> None:
             white = np.array([kept[g].moves[ply] & WHITE_BIT != 0 for g, ply in zip(game, batch.ply)])
             wanted = encode_inputs(names, InputPositions(conditions, game, white))
             np.testing.assert_allclose(batch.labels[inputs_label(names)], wanted, atol=1e-6)
+
+
+def test_data_sets_with_inputs_can_be_augmented(tmp_path: Path) -> None:
+    layout = load(make(tmp_path), "own+opp", labels=("move", inputs_label(ALL))).layout
+    check_augmentable(layout)  # raises RecipeError for labels that it does not know
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ _START_SILENCE_S = 300.0
 """Time without any output, also on standard error, after which an engine that loads its net has failed."""
 
 _START_TIMEOUT_S = 3 * 3600.0
-"""Time to load a net; OpenCL builds measure kernels first, which takes an hour on some machines."""
+"""Time to load a net; OpenCL builds measure kernels first, which takes long on CPUs."""
 
 _RESPONSE_TIMEOUT_S = 300.0
 """Time between two responses."""

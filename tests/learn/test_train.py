@@ -396,7 +396,7 @@ def test_the_processes_of_a_machine_share_the_cores_they_may_use(
     recipe = tiny(batch_size=4 * processes)
     found = learn.data.read_training_games(recipe, [games], [], 1)
     data = learn.data.TrainingData(recipe, found, 0, 4 * processes, processes, on_gpu=True)
-    assert data._train_loader()._jobs == threads
+    assert data._start._jobs == threads
 
 
 def test_a_run_counts_the_cores_that_it_may_use(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from kifu.config import parse_board
 from kifu.errors import RecipeError
 from kifu.go.rules import RECORD_RULES, Rules
+from kifu.learn import split_class
 from kifu.learn.batch_evaluator import Precision
 from kifu.learn.engine_predictor import EnginePredictor
 from kifu.learn.net import AnyNet, Net
@@ -45,7 +46,7 @@ def open_predictor(
 def is_command(name: str) -> bool:
     """Return True for a text of several words that is not a path: the command line of an engine."""
     try:
-        return len(name.split()) > 1 and not Path(name).exists()
+        return len(name.split()) > 1 and not Path(split_class(name)[0]).exists()
     except (OSError, ValueError):  # for example, the text is too long for a path
         return True
 

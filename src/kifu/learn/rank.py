@@ -172,7 +172,7 @@ class RankEstimate(Report):
         return printable(f"<RankEstimate of {self.player}: {self.rank}, {self.low} to {self.high}>")
 
 
-def check_ranks(predictor: MovePredictor, ratings: Sequence[int], board: tuple[int, int]) -> None:
+def check_rank_dependence(predictor: MovePredictor, ratings: Sequence[int], board: tuple[int, int]) -> None:
     """Raise RecipeError or GameError unless the predictions for an empty board of this size depend on the rank."""
     predictor.check_board(*board)
     unknown = Conditions.unknown(2)
@@ -237,7 +237,7 @@ def estimate_ranks(
         FormatError: A catalogue is damaged, or the net returns NaN.
     """
     board = parse_board(calibration.board)
-    check_ranks(predictor, calibration.ratings, board)
+    check_rank_dependence(predictor, calibration.ratings, board)
     rows = read_games(as_list(sources), board, False, jobs, COLUMNS)
     names = _find_players(rows, players)
     known = np.stack([_index_in(rows[name], names) for name in NAMES], 1)

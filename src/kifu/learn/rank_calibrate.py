@@ -17,7 +17,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import SourceError
 from kifu.learn.predict import MovePredictor
-from kifu.learn.rank import COLUMNS, NAMES, Floats, Indices, PlayerGames, check_ranks, rank_curves
+from kifu.learn.rank import COLUMNS, NAMES, Floats, Indices, PlayerGames, check_rank_dependence, rank_curves
 from kifu.learn.rank_calibration import (
     RankCalibration,
     RankErrors,
@@ -76,7 +76,7 @@ def calibrate(
         FormatError: A catalogue is damaged, or the net returns NaN.
     """
     size = parse_board(board)
-    check_ranks(predictor, ratings, size)
+    check_rank_dependence(predictor, ratings, size)
     rows = read_games(as_list(sources), size, False, jobs, tuple(dict.fromkeys((*COLUMNS, *_CALIBRATION_COLUMNS))))
     players = np.stack([_player_hashes(rows[name]) for name in NAMES], 1)
     rating = _usable_ratings(rows, players, predictor.games)

@@ -31,10 +31,10 @@ def main() -> None:
     make_batch, after_step = learn.data.TrainingData._make_batch, learn.loop.TrainingLoop._after_step
 
     def recording_batch(
-        self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int]
+        self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int], *teachers: Any
     ) -> learn.data.TrainingBatch:
         rows_of[next_position] = list(zip(values["game"].tolist(), values["ply"].tolist()))
-        return make_batch(self, values, next_position)
+        return make_batch(self, values, next_position, *teachers)
 
     def recording_step(self: learn.loop.TrainingLoop, batch: learn.data.TrainingBatch) -> learn.loop.RunEnd | None:
         epoch, step = self.data.position[0], self.state.steps

@@ -383,3 +383,10 @@ def test_ranges_as_text() -> None:
     assert str(Range.of(1_234_567, 0)) == "1,234,567"
     assert str(Range.of(1_234_567, 0.05)) == "about 1,230,000 (1,110,000 to 1,360,000)"
     assert str(Range.of(87, 0.05)) == "about 87 (78 to 96)"
+
+
+def test_a_folder_without_records_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("no game")
+    done = run("estimate", tmp_path)
+    assert done.code == 2
+    assert done.err[-1] == f"kifu: {tmp_path.name}: no game records to estimate from"

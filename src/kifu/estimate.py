@@ -37,7 +37,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.corpus.sources import Content, Source, find_sources
 from kifu.corpus.splits import NO_SET
 from kifu.datasets.dat import find_dat_layout
-from kifu.errors import RecipeError
+from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import ThreadExecutor, count_jobs
 from kifu.execution.serialization import dump_results
 from kifu.progress import format_bytes, format_seconds
@@ -342,7 +342,11 @@ class _Sample:
 
     def _count(self, part: list[npt.NDArray[np.int64]]) -> None:
         self.part = np.concatenate(part)
-        columns = pa.Table.from_batches(open_catalogue(self.path).batches(("drop", "n_legal"))).combine_chunks()
+        batches = list(open_catalogue(self.path).batches(("drop", "n_legal")))
+        if not batches:
+            names = dict.fromkeys(part.source.name for part in self.parts)
+            raise SourceError(f"{', '.join(names) or 'the sources'}: no game records to estimate from")
+        columns = pa.Table.from_batches(batches).combine_chunks()
         kept = columns["drop"].is_null().to_numpy().astype(np.float64)
         moves = kept * columns["n_legal"].to_numpy()
         self.games, self.kept, self.moves = (

@@ -444,6 +444,14 @@ def train(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
+def annotate(world: Path, out: Path) -> Iterator[Arguments]:
+    net = world / f"net{EVIL}{SUFFIX}"
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{PATH}", "--net", net, "--net", net]
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{PATH}", "--net", world / f"odd{SUFFIX}"]
+    yield [world / f"{PATH}.zip", "-o", f"{{out}}/{PATH}", "--net", f"{EVIL} analysis", "--rank", EVIL]
+
+
+@case
 def evaluate(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
     page = ["--html", f"{{out}}/{EVIL}.html"]

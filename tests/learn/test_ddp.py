@@ -42,7 +42,9 @@ def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
 def batches(data: learn.data.TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
     """Yield the rows of each batch of the present epoch, and the next position."""
 
-    def record(self: learn.data.TrainingData, result: dict[str, torch.Tensor], position: tuple[int, int]) -> Any:
+    def record(
+        self: learn.data.TrainingData, result: dict[str, torch.Tensor], position: tuple[int, int], teachers: Any = ()
+    ) -> Any:
         return set(zip(result["game"].view(torch.uint64).tolist(), result["ply"].tolist())), position
 
     epoch = data.position[0]

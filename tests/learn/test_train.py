@@ -124,9 +124,9 @@ def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path
     make_batch = learn.data.TrainingData._make_batch
 
     def shuffled(
-        self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int]
+        self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int], *teachers: Any
     ) -> learn.data.TrainingBatch:
-        return make_batch(self, {**values, "move": values["move"].roll(1)}, next_position)
+        return make_batch(self, {**values, "move": values["move"].roll(1)}, next_position, *teachers)
 
     with mock.patch.object(learn.data.TrainingData, "_make_batch", shuffled):
         chance = learn.train.train(recipe, [sample], tmp_path / "chance")

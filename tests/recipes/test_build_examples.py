@@ -391,7 +391,7 @@ def test_a_set_that_is_none(games: Path, tmp_path: Path) -> None:
 def test_every_label_is_told_of() -> None:
     for name in LABELS:
         if name != "ply":
-            label = find_label(name.replace("<k>", "7"), 19, 19)
+            label = find_label(name.replace("<k>", "7").replace("<a>+<b>", "komi+year"), 19, 19)
             assert label.meaning == LABELS[name]
 
 

@@ -342,8 +342,8 @@ class TrainingData:
                 )
             for k, (batch, *parts) in enumerate(zip(loader, *others.values(), strict=True), first + 1):
                 values, seen = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
-                made = self._make_batch(values, (epoch, k) if k < count else (epoch + 1, 0))
-                yield made._replace(teachers=self._teacher_inputs(values, seen))
+                following = (epoch, k) if k < count else (epoch + 1, 0)
+                yield self._make_batch(values, following, self._teacher_inputs(values, seen))
 
     def _teacher_inputs(
         self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]
@@ -377,8 +377,10 @@ class TrainingData:
             return {name: value.pin_memory() for name, value in values.items()}
         return values
 
-    def _make_batch(self, values: dict[str, Tensor], next_position: tuple[int, int]) -> TrainingBatch:
-        inputs = values.get(inputs_label(self.recipe.inputs))
+    def _make_batch(
+        self, values: dict[str, Tensor], next_position: tuple[int, int], teachers: tuple[TeacherInputs, ...] = ()
+    ) -> TrainingBatch:
         return TrainingBatch(
-            values["planes"], values["move"], values.get("result"), values.get("ownership"), inputs, next_position
-        )
+            values["planes"], values["move"], values.get("result"), values.get("ownership"),
+            values.get(inputs_label(self.recipe.inputs)), next_position, teachers,
+        )  # fmt: skip

@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kifu
 from fuzzing import damage
 from kifu.assets import read_card
+from kifu.datasets.global_inputs import INPUTS
 from kifu.errors import FormatError, RecipeError
 from kifu.learn import BEST
 from kifu.planes.encoder import find_encoder
+from kifu.point import BLACK
 from lazy import lazy_import
 from nets import NET_NAMES, global_values, tiny_net
 
 learn = lazy_import("kifu.learn")
+play = lazy_import("kifu.play")
 safetensors = lazy_import("safetensors.torch")
 torch = lazy_import("torch")
 
@@ -99,6 +103,22 @@ def test_the_packaged_net_has_a_name(tmp_path, good, monkeypatch):
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / BEST).write_bytes(good)
     assert learn.net.open_net("small").about != packaged.about == learn.net.open_net().about
+
+
+def test_packaged_nets_open_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inputs = {name: learn.net.open_net(name).about.inputs for name in learn.PACKAGED}
+    assert inputs == {"small": (), "human": tuple(INPUTS)}
+
+
+def test_the_value_of_human_follows_the_ranks():
+    predictor, game = learn.predict.Predictor("human"), play.session.GameSession(komi=6.5)
+    strong, weak = (kifu.Rank.parse(rank).rating for rank in ("9d", "1d"))
+
+    def value(rank: int, opponent: int) -> float:
+        return play.player.NetEvaluator(predictor, rank=rank, opponent=opponent).evaluate(game, BLACK).value
+
+    assert value(strong, weak) > 0.3 > abs(value(strong, strong)) > -0.3 > value(weak, strong)
 
 
 def test_half_precision_is_read_as_float32(tmp_path):
@@ -184,7 +204,7 @@ def test_invalid_dtypes(tmp_path, good, dtype):
 
 
 def test_large_files_are_refused(tmp_path, good, monkeypatch):
-    monkeypatch.setattr(learn.net, "_MAX_BYTES", len(good) - 1)
+    monkeypatch.setattr(learn.net_header, "_MAX_BYTES", len(good) - 1)
     assert "too large for a net" in refused(tmp_path, good)
 
 

@@ -170,7 +170,7 @@ def test_choice_of_the_game(folder: Path) -> None:
 
 
 def test_the_packaged_net_is_the_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learn.net, "default_net_path", lambda: folder / "points.safetensors")
+    monkeypatch.setattr(learn.net, "packaged_net", lambda name: folder / "points.safetensors")
     lines = lines_of(run("predict", folder / "game.sgf", "--move", 1))
     assert lines == lines_of(run("predict", folder / "points.safetensors", folder / "game.sgf", "--move", 1))
 

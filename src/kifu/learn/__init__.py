@@ -6,6 +6,7 @@ File names are defined here so that they can be imported without loading torch.
 import os
 import re
 import sys
+from pathlib import Path
 
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
@@ -19,8 +20,8 @@ if "torch" not in sys.modules and not any(name in os.environ for name in _WAIT_V
 SUFFIX = ".safetensors"
 """Suffix of a net's file."""
 
-PACKAGED = "small"
-"""Name of the net that is packaged with kifu."""
+PACKAGED = ("small", "human")
+"""Names of the nets that are packaged with kifu, the default first."""
 
 _WITH_CLASS = re.compile(r"(.+)@([A-Za-z_][\w.]*:[A-Za-z_]\w*)", re.ASCII)
 
@@ -29,6 +30,14 @@ def split_class(text: str) -> tuple[str, str | None]:
     """Return the path and the class of "PATH@module:Class", a net of a class of one's own; the class may be missing."""
     match = None if os.path.exists(text) else _WITH_CLASS.fullmatch(text)  # noqa: PTH110 - false for impossible names
     return (text, None) if match is None else (match[1], match[2])
+
+
+def is_command(name: str) -> bool:
+    """Return True for a text of several words that is not a path: the command line of an engine."""
+    try:
+        return len(name.split()) > 1 and not Path(split_class(name)[0]).exists()
+    except (OSError, ValueError):  # for example, the text is too long for a path
+        return True
 
 
 BEST = "best" + SUFFIX

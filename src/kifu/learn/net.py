@@ -19,25 +19,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import BaseModel, Field, ValidationError
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from kifu.assets import asset
 from kifu.atomic_io import write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, KifuError, RecipeError, first_line, join_lines, printable
-from kifu.files import hash_file, open_regular
+from kifu.files import hash_file
 from kifu.learn import BEST, PACKAGED, SUFFIX, split_class
+from kifu.learn.net_header import METADATA_KEY, open_net_file
 from kifu.learn.nets import Heads, Network, make_net
 from kifu.learn.nets.own import is_class_name, is_imported
 from kifu.learn.nets.registry import import_net
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.progress import format_seconds
 
-_METADATA_KEY, _GAMES, _WEIGHT_PREFIX = "kifu-net", "games", "net."
-
-_MAX_BYTES = 4 << 30
-_MAX_HEADER_BYTES = 16 << 20
+_GAMES, _WEIGHT_PREFIX = "games", "net."
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 """Accepted dtypes of weights; all are read as float32."""
@@ -126,7 +123,7 @@ def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]
     """
     tensors = {_WEIGHT_PREFIX + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
     tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
-    data: bytes = save(tensors, {_METADATA_KEY: about.model_dump_json()})
+    data: bytes = save(tensors, {METADATA_KEY: about.model_dump_json()})
     return data
 
 
@@ -139,16 +136,16 @@ def save_net(path: Path, module: Network, about: NetMetadata, games: npt.NDArray
     write_file(path, net_bytes(module, about, games))
 
 
-def default_net_path() -> Path:
-    """Return the path of the small net that is packaged with kifu."""
-    return Path(str(asset("nets", PACKAGED + SUFFIX)))
+def packaged_net(name: str = PACKAGED[0]) -> Path:
+    """Return the path of a net that is packaged with kifu."""
+    return Path(str(asset("nets", name + SUFFIX)))
 
 
 def _find_net(path: str | os.PathLike[str] | None) -> tuple[Path, str | None]:
     """Return the path of a net, and the class that its name ends with; `path` as for `open_net`."""
-    text, class_name = (None, None) if path is None else split_class(os.fspath(path))
-    exists = text is not None and (text != PACKAGED or Path(text).exists())
-    return Path(text) if text is not None and exists else default_net_path(), class_name
+    text, class_name = (PACKAGED[0], None) if path is None else split_class(os.fspath(path))
+    packaged = text in PACKAGED and (path is None or not Path(text).exists())
+    return packaged_net(text) if packaged else Path(text), class_name
 
 
 def net_file(path: str | os.PathLike[str] | None = None) -> Path:
@@ -161,9 +158,9 @@ def open_net(path: str | os.PathLike[str] | None = None) -> Net:
     """Open a net. Nothing in the file is executed, unpickled or imported.
 
     Args:
-        path: A file, or a run directory for its best net; "small", unless there is such a path, or None for the net
-            that is packaged with kifu. A net of a class of one's own requires that the program has imported its module,
-            or "PATH@module:Class", which imports it.
+        path: A file, or a run directory for its best net; the name of a packaged net ("small" or "human"), unless there
+            is such a path; None for "small". A net of a class of one's own requires that the program has imported its
+            module, or "PATH@module:Class", which imports it.
 
     Raises:
         FormatError: The file is not a net, or its weights do not fit the architecture that it names, or that is a class
@@ -190,15 +187,9 @@ def _read_net(path: Path) -> _NetFile:
     """Read a net's file without creating the network. Raises FormatError."""
     if path.is_dir():
         path = path / BEST
-    try:
-        _check_size(path)
-        with safe_open(path, framework="pt") as file:
-            about = _read_metadata(path, file.metadata())
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-    except OSError as error:
-        raise FormatError(f"cannot read the net {path}: {error.strerror or first_line(error)}") from None
-    except SafetensorError as error:
-        raise FormatError(f"{path} is not a net of kifu: {first_line(error)}") from None
+    with open_net_file(path, "pt") as file:
+        about = _read_metadata(path, file.metadata())
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
     games = _read_games(path, tensors.pop(_GAMES, torch.empty(0, dtype=torch.int64)))
     return _NetFile(path, about, {key.removeprefix(_WEIGHT_PREFIX): value for key, value in tensors.items()}, games)
 
@@ -290,21 +281,9 @@ def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
     network.load_state_dict(new | fitting)
 
 
-def _check_size(path: Path) -> None:
-    """Raise FormatError for a file, or a header, that is too large for a net. Raises OSError."""
-    with open_regular(path) as file:
-        size, header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
-    if size > _MAX_BYTES:
-        raise FormatError(f"{path} has more than {_MAX_BYTES >> 30} GiB, too large for a net")
-    if size > header > _MAX_HEADER_BYTES:
-        raise FormatError(f"{path} is not a net of kifu: its header has more than {_MAX_HEADER_BYTES >> 20} MiB")
-
-
-def _read_metadata(path: Path, metadata: Mapping[str, str] | None) -> NetMetadata:
-    if not metadata or _METADATA_KEY not in metadata:
-        raise FormatError(f"{path} is not a net of kifu: its safetensors metadata has no {_METADATA_KEY!r}")
+def _read_metadata(path: Path, metadata: Mapping[str, str]) -> NetMetadata:
     try:
-        return NetMetadata.model_validate(json.loads(metadata[_METADATA_KEY]))
+        return NetMetadata.model_validate(json.loads(metadata[METADATA_KEY]))
     except ValidationError as error:
         first = error.errors()[0]
         location = ".".join(str(part) for part in first["loc"])

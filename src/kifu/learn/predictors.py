@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 from kifu.config import parse_board
 from kifu.errors import RecipeError
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.learn import split_class
+from kifu.learn import is_command
 from kifu.learn.batch_evaluator import Precision
 from kifu.learn.engine_predictor import EnginePredictor
 from kifu.learn.net import AnyNet, Net
@@ -41,14 +40,6 @@ def open_predictor(
     if isinstance(name, str) and is_command(name):
         return EnginePredictor(name, rules=rules, symmetries=symmetries)
     return Predictor(name, rules=rules, symmetries=symmetries, precision=precision)
-
-
-def is_command(name: str) -> bool:
-    """Return True for a text of several words that is not a path: the command line of an engine."""
-    try:
-        return len(name.split()) > 1 and not Path(split_class(name)[0]).exists()
-    except (OSError, ValueError):  # for example, the text is too long for a path
-        return True
 
 
 AnyPredictor: TypeAlias = MovePredictor | AnyNet
@@ -85,6 +76,15 @@ def check_ranks(predictor: MovePredictor, *ranks: float | None) -> None:
     if "ranks" not in net.about.inputs and not net.encoder.plane_set.needs_ranks:
         inputs = ", ".join(("planes", *net.about.inputs))
         raise RecipeError(f"net {net.name} does not take ranks; its inputs are {inputs}")
+
+
+def takes_ranks(predictor: MovePredictor) -> bool:
+    """Return True if a net or engine takes ranks."""
+    try:
+        check_ranks(predictor, 0.0)
+    except RecipeError:
+        return False
+    return True
 
 
 def replay_planes(predictors: Sequence[MovePredictor]) -> str:

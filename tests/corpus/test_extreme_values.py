@@ -154,7 +154,9 @@ COMMANDS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMA.names)
 def test_commands_take_extreme_values_or_fail_with_one_line(tmp_path: Path, name: str) -> None:
-    for number, (value, command) in enumerate(product(extremes(SCHEMA.field(name).type), COMMANDS)):
+    """A third of the combinations for each column; the columns of a type share them all."""
+    combinations = list(product(extremes(SCHEMA.field(name).type), COMMANDS))[SCHEMA.names.index(name) % 3 :: 3]
+    for number, (value, command) in enumerate(combinations):
         path = write(tmp_path / "games.parquet", name, value)
         out = str(tmp_path / f"out{number}")
         done = run(*(each.replace("OUT", out) if each != "E" else path for each in command), "--quiet")

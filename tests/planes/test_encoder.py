@@ -20,8 +20,9 @@ from kifu.kernel import fingerprint
 from kifu.planes import encoder as encoder_module
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.context import PositionContext
+from kifu.planes.definitions import DEFINITIONS, define, definition_table
 from kifu.planes.encoder import find_encoder
-from kifu.planes.feature import FEATURES, feature
+from kifu.planes.feature import FAMILIES, FEATURES, feature, find_feature
 from kifu.planes.packing import unpack
 from kifu.planes.registry import PLANE_SETS, find_plane_set
 from kifu.point import WHITE_BIT, symmetries
@@ -242,10 +243,18 @@ def test_cards_list_every_plane(name):
         assert features in (card + history).replace("`\n`", "")
 
 
-def test_features_page_is_complete():
+def test_definitions_are_complete():
+    defined = [name for section in DEFINITIONS.values() for name in section]
+    own = {name for name in FEATURES if FEATURES[name].fill.__module__.startswith("kifu.")}
+    assert sorted(defined) == sorted(own | FAMILIES.keys())
     text = (DOCS / "features.md").read_text("utf-8")
-    stems = set(re.findall(r"`([a-z_]+)`", text))
-    assert {each for each in FEATURES if FEATURES[each].fill.__module__.startswith("kifu.")} <= stems
+    assert re.findall("<!-- generated: features_([a-z]+) -->", text) == list(DEFINITIONS)
+    rows = [row for section in DEFINITIONS for row in definition_table(section)[2:]]
+    assert "| `capture_size`k | k | legal moves that capture 0, 1, ..., k - 1 or more stones |" in rows
+    assert [row.split(" | ")[1] for row in rows if "history" in row] == ["2k", "2k", "k", "k"]
+    assert define(find_feature("capture_size7")) == "legal moves that capture 0, 1, ..., 6 or more stones"
+    assert define(find_feature("own_liberties3")) == "own stones whose chain has 1, 2, 3 or more liberties"
+    assert not any("{" in define(feature) for found in PLANE_SETS.values() for feature in found.features)
 
 
 def test_sizes():

@@ -169,7 +169,7 @@ def test_a_composition_is_its_parts(drawn):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [BITS, VALUES])
 def test_features_of_real_games(shared, name):
-    for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", 150):
+    for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", 40):
         nodes = []
         setup = list(game.setup)
         for ply, word in enumerate([*game.moves, None]):
@@ -182,4 +182,6 @@ def test_features_of_real_games(shared, name):
                 nodes.append(("W" if word & WHITE_BIT else "B", None if p == 361 else (p % 19, p // 19)))
         planes, _ = draw(name, (19, 19, nodes))
         for row, position in enumerate(naive_planes.positions(19, 19, nodes)):
-            np.testing.assert_allclose(planes[row], naive_planes.planes(name, position), 1e-6, 1e-30, err_msg=f"{row}")
+            if row % 5 == 0:  # the twin takes 30 ms
+                expected = naive_planes.planes(name, position)
+                np.testing.assert_allclose(planes[row], expected, 1e-6, 1e-30, err_msg=f"{row}")

@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from copy import copy
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -142,7 +143,7 @@ class Database:
         self._paths = {name: path for _, names in tables for name, path in names.items()} | annotations
         with self._errors():
             connection.register_filesystem(_CatalogueFiles(self._paths))
-            connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, self._paths))}]")
+            connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, self._paths))}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             if tables:
@@ -153,6 +154,38 @@ class Database:
                 connection.execute(f"CREATE VIEW moves AS {_select(annotation.SCHEMA, list(annotations))}")
             known = "SELECT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')"
             self._refused = {name for (name,) in connection.execute(known).fetchall()} - _TABLE_FUNCTIONS
+
+    def create_table(self, name: str, sql: str) -> None:
+        """Keep the rows of a SELECT statement in memory as a table, for this connection and its cursors.
+
+        Args:
+            name: An SQL identifier.
+            sql: The statement, written by kifu.
+        """
+        with self._errors():
+            self._connection.execute(f"CREATE TABLE {name} AS {sql}")
+
+    def register(self, name: str, table: pa.Table) -> None:
+        """Let the statements of this connection, but not of its cursors, read an Arrow table.
+
+        Args:
+            name: An SQL identifier.
+            table: The table.
+        """
+        with self._errors():
+            self._connection.register(name, table)
+
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[Database]:
+        """Open another connection to the same tables, for one thread, while the context is open."""
+        with self._connection.cursor() as connection, ThreadPoolExecutor(1) as thread:
+            other = copy(self)
+            other._connection, other._thread = connection, thread
+            yield other
+
+    def interrupt(self) -> None:
+        """End the running query of this connection with a RecipeError; called by another thread."""
+        self._connection.interrupt()
 
     def select(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Parse and bind one SELECT statement without running it.
@@ -287,16 +320,17 @@ def _checked_files(path: str) -> list[str]:
 
 def _select_games(path: str, names: Sequence[str]) -> str:
     """Return the SELECT of one catalogue's rows, cast to SCHEMA's types."""
-    return _select(SCHEMA, names, f"{_quoted(utf8_name(path))} AS {FILE_COLUMN}")
+    return _select(SCHEMA, names, f"{quoted(utf8_name(path))} AS {FILE_COLUMN}")
 
 
 def _select(schema: pa.Schema, names: Sequence[str], *more: str) -> str:
     """Return the SELECT of the rows of some files, cast to the types of a schema; more: further columns."""
     columns = [f'"{field.name}"::{_TYPES[field.type]} AS "{field.name}"' for field in schema]
-    files = ", ".join(map(_quoted, names))
+    files = ", ".join(map(quoted, names))
     source = f"read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
     return f"SELECT {', '.join([*columns, *more])} FROM {source}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -20,6 +20,7 @@ from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import to_numpy
 from kifu.errors import printable
 from kifu.execution.executor import THREADS, Job, make_executor
+from kifu.progress import ProgressFactory, silent
 from kifu.records.formats import RECORD_FORMATS
 from kifu.records.paths import Paths, as_list
 from kifu.report import json_text
@@ -129,6 +130,7 @@ def stats(
     *,
     jobs: int | None = None,
     engine: str = THREADS,
+    progress: ProgressFactory = silent,
 ) -> Stats:
     """Count the games of several catalogues, in memory that does not grow with the games.
 
@@ -136,6 +138,7 @@ def stats(
         catalogues: One or more paths.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
+        progress: Reports the number of batches of games.
 
     Raises:
         FormatError: If a file is not a catalogue, or damaged.
@@ -143,10 +146,11 @@ def stats(
     paths = as_list(catalogues)
     opened = [open_catalogue(path) for path in paths]
     tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
-    with make_executor(engine, jobs) as executor:
+    with make_executor(engine, jobs) as executor, progress("counting", None, "batches") as bar:
         for counted in executor.run(_CountJob(), [shard for catalogue in opened for shard in catalogue.shards()]):
             for name, counts in counted.items():
                 tallies[name].add(counts)
+            bar.advance()
     rows = {name: tally.rows() for name, tally in tallies.items()}
     return _stats(tuple(os.fspath(path) for path in paths), sum(catalogue.rows for catalogue in opened), rows)
 

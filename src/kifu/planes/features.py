@@ -1,6 +1,6 @@
 """The features of the published plane sets that describe the board as it is, its history and the players.
 
-"Own" is the side to move, "opp" the opponent. docs/planes/features.md defines each feature.
+"Own" is the side to move, "opp" the opponent. `kifu.planes.definitions` defines each feature.
 """
 # ruff: noqa: D103 - names and planes of a feature are in its decorator
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
+from kifu.corpus.schema import PLAYED_COLUMNS, SCHEMA, move_arrays
 from kifu.errors import GameError, RecipeError
 from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, silent
@@ -30,7 +30,7 @@ from kifu.search.info import INFO_COLUMNS, UNKNOWN_YEAR, GameInfo, game_info
 from kifu.search.match import MatchArrays, match_games
 from kifu.search.pattern import Pattern
 from kifu.search.position import GamePly, Position, game_position
-from kifu.search.store import GameBatch, GameStore, RowGroup, take_rows
+from kifu.search.store import GameBatch, GameStore, RowGroup, take_game, take_rows
 
 Rows = npt.NDArray[np.bool_]
 """[rows] bool: rows of the catalogue."""
@@ -99,7 +99,8 @@ class _Found(NamedTuple):
 class Searcher:
     """Searches a catalogue, with the indices of its files where there are any.
 
-    Decoded games stay in memory, up to 200 MB, for later searches. Dropped games are never searched.
+    Decoded games stay in memory, up to 200 MB, for later searches. Dropped games are never searched. Methods may be
+    called from any thread, also at the same time.
 
     Attributes:
         catalogue: The catalogue.
@@ -237,10 +238,23 @@ class Searcher:
             RecipeError: If there is no such game or position.
             FormatError: If the file is damaged.
         """
-        try:
-            return game_position(self.moves(row), 0, ply)
-        except GameError as error:
-            raise RecipeError(f"row {row}: {error}") from None
+        return self.positions([GamePly(row, ply)])[0]
+
+    def positions(self, plies: Sequence[GamePly]) -> list[Position]:
+        """Return positions of games, see `position`."""
+        rows = {row for row, _ in plies}
+        games = {row: cached for row in rows if (cached := self._store.cached(row)) is not None}
+        missing = np.array(sorted(rows - games.keys()), np.int64)
+        unread = iter(missing.tolist())
+        for batch in self._read_rows(missing, PLAYED_COLUMNS):
+            games |= {next(unread): (move_arrays(batch), g) for g in range(len(batch))}
+        positions = []
+        for row, ply in plies:
+            try:
+                positions.append(game_position(*games[row], ply))
+            except GameError as error:
+                raise RecipeError(f"row {row}: {error}") from None
+        return positions
 
     def moves(self, row: int) -> MoveArrays:
         """Return the moves of a game, as arrays of one game.
@@ -252,8 +266,23 @@ class Searcher:
             RecipeError: If there is no such game.
             FormatError: If the file is damaged.
         """
+        if (cached := self._store.cached(row)) is not None:
+            return take_game(*cached)
         (batch,) = self._read_rows(np.array([row]), PLAYED_COLUMNS)
         return move_arrays(batch)
+
+    def record(self, row: int) -> pa.RecordBatch:
+        """Return a row of the catalogue with all columns.
+
+        Args:
+            row: The row in the catalogue, from 0.
+
+        Raises:
+            RecipeError: If there is no such game.
+            FormatError: If the file is damaged.
+        """
+        (batch,) = self._read_rows(np.array([row]), SCHEMA.names)
+        return batch
 
     def games(self, rows: Sequence[int]) -> list[GameSummary]:
         """Describe some games, at most 1,000.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import Catalogue
 from kifu.errors import RecipeError
 from kifu.point import BLACK, WHITE
+
+if TYPE_CHECKING:
+    from kifu.corpus.database import Database
 
 _COLUMNS = {BLACK: "black", WHITE: "white"}
 
@@ -56,18 +60,28 @@ def select(
 def _select_where(catalogue: Catalogue, where: str) -> npt.NDArray[np.bool_]:
     from kifu.corpus.database import open_database
 
-    if not where.strip():
-        raise RecipeError("the condition must be an SQL expression, got an empty text")
     # Row numbers make the result independent of the order of DuckDB's rows, which subqueries may change.
     numbered = 'SELECT *, row_number() OVER () - 1 AS "row" FROM games'
     chosen = np.zeros(catalogue.rows, np.bool_)
     with open_database(catalogue.path) as database:
-        database.select(f"SELECT 1 FROM games WHERE ((\n{where}\n))")
-        # Only one expression is valid in two pairs of brackets as well as in one.
+        check_condition(database, where, "games")
         found = database.select(f'SELECT "row" FROM ({numbered}) WHERE (\n{where}\n)')
         for batch in database.batches(found, _BATCH):
             chosen[batch.column(0).to_numpy()] = True
     return chosen
+
+
+def check_condition(database: Database, condition: str, table: str) -> None:
+    """Check that a text is one SQL expression over the columns of a table.
+
+    Raises:
+        RecipeError: If it is not.
+    """
+    if not condition.strip():
+        raise RecipeError("the condition must be an SQL expression, got an empty text")
+    # Only one expression is valid in two pairs of brackets as well as in one.
+    database.select(f"SELECT 1 FROM {table} WHERE ((\n{condition}\n))")
+    database.select(f"SELECT 1 FROM {table} WHERE (\n{condition}\n)")
 
 
 def _select_player(catalogue: Catalogue, player: str, colour: str | None) -> npt.NDArray[np.bool_]:

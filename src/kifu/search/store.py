@@ -105,6 +105,21 @@ def take_rows(
                 yield batch.filter(pa.array(chosen))
 
 
+def take_game(games: MoveArrays, g: int) -> MoveArrays:
+    """Return the arrays of one game."""
+    moves, setup = slice(*games.move_offset[g : g + 2]), slice(*games.setup_offset[g : g + 2])
+    return MoveArrays(
+        width=games.width[g : g + 1],
+        height=games.height[g : g + 1],
+        moves=games.moves[moves],
+        move_offset=games.move_offset[g : g + 2] - games.move_offset[g],
+        setup=games.setup[setup],
+        setup_ply=games.setup_ply[setup],
+        setup_offset=games.setup_offset[g : g + 2] - games.setup_offset[g],
+        root_setup=games.root_setup[g : g + 1],
+    )
+
+
 class GameStore:
     """The games of a catalogue by row group. Methods may be called from any thread.
 
@@ -147,6 +162,14 @@ class GameStore:
                 read = [*read, batch] if self._reserve(_nbytes(batch)) else None
         if read is not None:
             self._cached[group] = read
+
+    def cached(self, row: int) -> tuple[MoveArrays, int] | None:
+        """Return the games of a batch in memory, and the number of a row of the catalogue in it; None if not there."""
+        for group, batches in list(self._cached.items()):
+            if group.start <= row < group.stop:
+                batch = next(each for each in reversed(batches) if each.first <= row)
+                return batch.games, row - batch.first
+        return None
 
     def _reserve(self, size: int) -> bool:
         """Return True if so many bytes may be kept; a group that is read twice at the same time counts twice."""

@@ -27,6 +27,7 @@ from searching import search
 from shuffling import shuffling
 from throughput import kernels, threads, whole_way
 from timing import machine
+from webserver import web
 
 from corpus import find_corpus
 from kifu.errors import KifuError
@@ -48,6 +49,7 @@ _BENCHMARKS = {
     "shuffling": shuffling,
     "katago": katago,
     "search": search,
+    "web": web,
     "chunks": chunks,
     "learning": learning,
     "genmove": genmove,

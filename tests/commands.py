@@ -65,9 +65,13 @@ def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str)
 
 
 def finish(process: subprocess.Popen[str]) -> Done:
-    """Waits for it."""
+    """Waits for it, 300 s at most."""
     with process:
-        out, err = process.communicate(timeout=300)
+        try:
+            out, err = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.kill()  # or the end of the context waits forever
+            raise
     return Done(process.returncode, out or "", _lines(err))
 
 

@@ -19,7 +19,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Choose another profile with --hypothesis-profile.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
-settings.register_profile("thorough", deadline=None, max_examples=300)
+settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.register_profile("interpreted", settings.get_profile("default"), max_examples=8)
 settings.load_profile("interpreted" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "default")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
 
 def test_progress_goes_to_standard_error(done: tuple[Done, Path]) -> None:
     assert done[0].code == 0, done[0].err
-    known = ("building kgsgo-", "reading games", "splitting games", "training demo", "step ", "compiling ")
+    known = ("building kgsgo-", "reading games", "indexing", "splitting games", "training demo", "step ", "compiling ")
     assert [line for line in done[0].err if not line.startswith((*known, "a second process"))] == []
 
 
@@ -38,7 +39,7 @@ def test_files(done: tuple[Done, Path]) -> None:
     printed, into = done
     made = {path.name for path in into.iterdir()}
     top = {*FILES, *(f"{name}.manifest.json" for name in FILES), *(name for name in PICTURES if "/" not in name)}
-    assert made == {*top, "games.parquet", "sets", "run", "index.html"}
+    assert made == {*top, "games.parquet", "games.parquet.search", "sets", "run", "index.html"}
     for name in FILES:
         manifest = read_manifest(into / name)
         with kifu.open(into / name) as data:
@@ -57,7 +58,7 @@ def test_page_shows_all_pictures_and_commands(done: tuple[Done, Path]) -> None:
     assert re.findall('<img src="([^"]*)"', page) == [
         "games.png", "example.png", "planes.png", "run/curves.png", "hit.png", "miss.png",
     ]  # fmt: skip
-    assert "\n".join(line.strip() for line in printed.out.splitlines()[-3:]) in page
+    assert "\n".join(line.strip() for line in printed.out.splitlines()[-4:]) in page
 
 
 def test_explanations_name_the_moves(done: tuple[Done, Path]) -> None:
@@ -76,8 +77,18 @@ def test_lines_fit_a_terminal(done: tuple[Done, Path]) -> None:
 def test_next_commands_run(done: tuple[Done, Path]) -> None:
     lines = done[0].out.splitlines()
     commands = [line.split() for line in lines[lines.index("Next:") + 1 :]]
-    assert [command[:2] for command in commands] == [["kifu", "predict"], ["kifu", "inspect"], ["kifu", "audit"]]
-    assert [run(*command[1:]).code for command in commands] == [0, 0, 0]
+    *others, serve = commands
+    assert [command[:2] for command in others] == [["kifu", "predict"], ["kifu", "inspect"], ["kifu", "audit"]]
+    assert [run(*command[1:]).code for command in others] == [0, 0, 0]
+    into = done[1]
+    catalogue, net = str(into / "games.parquet"), str(into / "run")
+    assert serve == ["kifu", "serve", catalogue, "--net", net, "--net", "small", "--open"]
+    pytest.importorskip("starlette", reason="needs kifu[web]")
+    from kifu.web.site import Site
+
+    with closing(Site([catalogue], [net, "small"])) as site:
+        assert site.corpora[0].indexed
+        assert len(site.nets) == 2
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ PACKAGES = [
     "errors", "point", "registry", "report", "progress", "retry", "process", "assets", "files", "config", "folders",
     "atomic_io", "kernel", "execution", "go", "records",
     "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "search", "estimate", "fetch",
-    "describe", "tables", "learn", "play", "demo", "cli",
+    "describe", "tables", "learn", "play", "web", "demo", "cli",
 ]  # fmt: skip
 
 # Imports inside functions that go against this order: (file, package).
@@ -312,9 +312,9 @@ def test_modules_have_no_import_cycles() -> None:
 
 
 def test_only_these_modules_use_the_network() -> None:
-    """Downloads, records at URLs, and the connection to a cluster."""
+    """Downloads, records at URLs, the connection to a cluster, and the web application."""
     users = {path for path in FILES if {name.partition(".")[0] for name in imported_names(path)} & NETWORK_LIBRARIES}
     users.remove(SOURCE / "corpus" / "database.py")  # only derives a local file system from fsspec's class
-    assert {path.relative_to(SOURCE).parent.name for path in users} == {"fetch", "records", "execution"}
+    assert {path.relative_to(SOURCE).parent.name for path in users} == {"fetch", "records", "execution", "web", "cli"}
     others = {path.name for path in users if path.parent.name != "fetch"}
-    assert others <= {"paths.py", "_remote.py", "_store.py", "ray_cluster.py"}
+    assert others <= {"paths.py", "_remote.py", "_store.py", "ray_cluster.py", "guard.py", "server.py", "serve.py"}

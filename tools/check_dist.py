@@ -48,6 +48,8 @@ def check_wheel(wheel: Path) -> None:
         check(packed == set(files), f"the wheel and src/kifu differ by {sorted(packed ^ set(files))}")
         for name, path in files.items():
             check(archive.read(name) == path.read_bytes(), f"{name} differs in the wheel")
+        for name in ("app.js", "app.css", "index.html", "icon.svg", "LICENSES.txt"):
+            check(f"kifu/assets/web/{name}" in packed, f"the wheel has no assets/web/{name}; `make client` builds it")
         check(info + "licenses/LICENSE" in archive.namelist(), "the wheel has no LICENSE")
         metadata = BytesParser(policy=compat32).parsebytes(archive.read(info + "METADATA"))
     description = str(metadata.get_payload())
@@ -65,6 +67,8 @@ def check_sdist(sdist: Path) -> None:
     names = {each.name.partition("/")[2] for each in members}
     for name in ("LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py", "src/kifu/py.typed"):
         check(name in names, f"the sdist has no {name}")
+    check("client/package-lock.json" in names, "the sdist has no client/package-lock.json")
+    check(not any("node_modules" in name for name in names), "the sdist holds node_modules")
     print(f"{sdist.name}: {len(members)} members, {sdist.stat().st_size / 1e6:.1f} MB")
 
 

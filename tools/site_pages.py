@@ -11,7 +11,8 @@ import re
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from nbclient import NotebookClient
+
+from kifu.planes.definitions import DEFINITIONS, definition_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT_FILES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -230,8 +233,9 @@ def formats() -> Iterator[str]:
         yield f"| [{name}](../formats/{name.partition('@')[0]}.md) | {planes} | {title} |"
 
 
-GENERATED: dict[str, Callable[[], Iterator[str]]] = {
+GENERATED: dict[str, Callable[[], Iterable[str]]] = {
     "commands": commands,
+    **{f"features_{section}": partial(definition_table, section) for section in DEFINITIONS},
     "formats": formats,
     "plane_sets": plane_sets,
     "recipes": recipes,

@@ -1,4 +1,4 @@
-"""The whole pipeline on the bundled sample: ingest, split, build, read back and compare, train a net, draw pictures."""
+"""The whole pipeline on the bundled sample: ingest, index, split, build, read back and compare, train a net, draw."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.parse import summarize
+from kifu.search.build import build_index
 from kifu.viz.boards import draw_planes, save
 from kifu.viz.charts import draw_charts
 
@@ -137,16 +138,19 @@ def run_demo(
         report = _Report(into, say, progress)
         test = _prepare(report, jobs)
         data_set, row = _build_and_check(report, jobs)
+        catalogue = into / "games.parquet"
+        nets = f" --net {into / 'run'} --net small" if learn else ""
         commands = [
             f"kifu inspect {data_set} --row {row}",
             f"kifu audit {into / 'sets/train.parquet'} {into / 'sets/test.parquet'}",
+            f"kifu serve {catalogue}{nets} --open",
         ]
         if learn:
             wait()
             commands.insert(0, _learn(report, test, jobs, seconds))
         else:
             say("Net: skipped, torch is required: pip install 'kifu[learn]'\n")
-            commands.insert(0, f"kifu stats {into / 'games.parquet'}")
+            commands.insert(0, f"kifu stats {catalogue}")
     report.end(commands)
 
 
@@ -196,6 +200,11 @@ def _prepare(report: _Report, jobs: int | None) -> Path:
         f"{catalogue.name}, {ingested}",
         "A table with one row for each game, kept or dropped with a reason: for SQL, polars and pandas.",
         "games.png",
+    )
+    report.step(
+        "Index",
+        str(build_index(catalogue, jobs=jobs, progress=report.progress)),
+        "Positions and shapes are found without reading every game.",
     )
     divided = split(catalogue, into / "sets", progress=report.progress)
     report.step(

@@ -68,6 +68,8 @@ EXTRAS = {
     "py7zr": "7z",
     "matplotlib": "charts",
     "textual": "explore",
+    "starlette": "web",
+    "uvicorn": "web",
     "torch": "learn",
     "lightning_fabric": "learn",
     "safetensors": "learn",

@@ -103,7 +103,7 @@ def test_every_command_has_help_with_examples_and_the_common_options() -> None:
         assert f"Usage: kifu {name}" in done.out
         for option in ("-q, --quiet", "-v, --verbose"):
             assert set(option.split(", ")) <= set(done.out.split())
-        assert ("--json" in done.out.split()) == (name not in ("demo", "gtp"))
+        assert ("--json" in done.out.split()) == (name not in ("demo", "gtp", "serve"))
         shown = done.out.rstrip().splitlines()[-len(command.examples) :]
         assert [line.strip() for line in shown] == command.examples
         assert len(command.examples) >= 2

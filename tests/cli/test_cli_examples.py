@@ -21,6 +21,14 @@ EXAMPLES = [line for command in typer.main.get_command(app).commands.values() fo
 def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path) -> None:
     environment = os.environ | {"PATH": f"{KIFU.parent}:{os.environ['PATH']}"}
     for line in EXAMPLES:
+        if line.startswith("kifu serve "):  # runs until a signal ends it
+            arguments = [*shlex.split(line)[1:], "--port", "0"]
+            with subprocess.Popen([KIFU, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+                assert server.stdout is not None
+                first = server.stdout.readline()
+                server.terminate()
+                assert "Ctrl-C ends it" in first, line
+            continue
         done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, (line, done.stderr)
 

@@ -181,7 +181,7 @@ def test_only_printable_text_is_printed(
         check([*arguments, "--verbose"], terminal=True)
     for k, arguments in enumerate(CASES[name](world, tmp_path)):
         check(arguments, terminal=False)
-        if k % 2 or name in ("demo", "gtp"):
+        if k % 2 or name in ("demo", "gtp", "serve"):
             check(arguments, terminal=True)
         else:
             check([*arguments, "--json", "-"], terminal=False)
@@ -513,6 +513,17 @@ def gtp(world: Path, out: Path) -> Iterator[Arguments]:
     with mock.patch("kifu.play.gtp.os.read", lambda _, size, read=os.read: read(reading, size)):
         yield [world / f"net{EVIL}{SUFFIX}"]
     os.close(reading)
+
+
+@case
+def serve(world: Path, out: Path) -> Iterator[Arguments]:
+    catalogue = world / f"{PATH}.parquet"
+    yield [world / f"{EVIL}.parquet"]
+    yield [catalogue, "--report", world / f"keys{SUFFIX}"]
+    yield [catalogue, "--records", out / EVIL]
+    yield [catalogue, "--host", EVIL]
+    yield [catalogue, "--token", EVIL]
+    yield [catalogue, "--port", 0, "--net", world / f"keys{SUFFIX}"]
 
 
 ENGINE = f"""import sys

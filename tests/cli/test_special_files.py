@@ -94,7 +94,7 @@ def test_special_files_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games: Path, command: str, kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with time_limit(20):
+    with time_limit(120):  # kernels may have to be compiled
         done = run(*arguments(command, tmp_path, special(tmp_path, kind), games))
     assert (done.code, len(done.err), done.out) == (2, 1, "")
     assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file()]

@@ -30,7 +30,7 @@ from kifu.errors import KifuError, RecipeError, first_line, join_lines, missing_
 if TYPE_CHECKING:
     from kifu.progress import Progress
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 
@@ -311,7 +311,7 @@ def main() -> None:
         if isinstance(error, FileNotFoundError) and not _has_temporary_folder():
             _fail("there is no folder for temporary files: set TMPDIR to one that is writable", error)
         _fail(f"unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback", error)
-    if code == _INTERRUPTED:
+    if code == INTERRUPTED:
         print(f"kifu: interrupted; {_interrupt_note}", file=sys.stderr)
     sys.exit(128 + received[0] if received else code)
 
@@ -320,6 +320,8 @@ def main() -> None:
 def _termination_interrupts() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP interrupt like Ctrl-C, so that temporary files are removed; yield those received.
 
+    The argument of KeyboardInterrupt is the number of the signal; without one, it is SIGINT.
+
     Signals that are ignored, such as SIGHUP under nohup, remain so. Further signals do not disturb the removal.
     """
     received: list[int] = []
@@ -327,7 +329,7 @@ def _termination_interrupts() -> Iterator[list[int]]:
     def interrupt(number: int, frame: object) -> None:
         received.append(number)
         if len(received) == 1:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(number)
 
     numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) == signal.SIG_DFL]
     for number in numbers:
@@ -377,10 +379,16 @@ def _refuse_empty(arguments: list[str]) -> None:
         raise RecipeError("an argument is empty: a path or value has at least one character")
 
 
-def _fail(line: str, error: BaseException | None = None) -> None:
-    if error is not None and _verbosity == Verbosity.VERBOSE:
+def print_traceback(error: BaseException) -> None:
+    """Print the traceback of an error if the command is verbose."""
+    if _verbosity == Verbosity.VERBOSE:
         trace = "".join(traceback.format_exception(error)).rstrip()
         print(join_lines(f"  {each}" for each in trace.split("\n")), file=sys.stderr)
+
+
+def _fail(line: str, error: BaseException | None = None) -> None:
+    if error is not None:
+        print_traceback(error)
     print(f"kifu: {printable(line)}", file=sys.stderr)
     sys.exit(2)
 

@@ -38,7 +38,7 @@ class MatchCancelledError(KifuError):
 def parse_command(text: str, rules: str = "chinese") -> list[str]:
     """Return the program and arguments of a command line.
 
-    A net (a run directory, a .safetensors file, or "small", the packaged one) stands for `kifu gtp NET --rules RULES`.
+    A net (a run directory, a .safetensors file, or the name of a packaged one) stands for `kifu gtp NET --rules RULES`.
 
     Raises:
         RecipeError: The text is not a command line, or the program was not found.
@@ -56,7 +56,7 @@ def _is_net(text: str) -> bool:
     path = Path(split_class(text)[0])
     try:
         if not path.exists():
-            return text == PACKAGED
+            return text in PACKAGED
         return bool(text.strip()) and (path.is_dir() or (path.suffix == SUFFIX and path.is_file()))
     except OSError:  # for example, the name is too long
         return False

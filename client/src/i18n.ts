@@ -1,0 +1,66 @@
+// Texts of the interface. Each file of src/texts has the texts of a page: key -> [English, Japanese, Chinese, Korean].
+import { useState } from "preact/hooks";
+import { common } from "./texts/common";
+import { corpus } from "./texts/corpus";
+import { explorer } from "./texts/explorer";
+import { game } from "./texts/game";
+import { games } from "./texts/games";
+import { patterns } from "./texts/patterns";
+import { planes } from "./texts/planes";
+import { play } from "./texts/play";
+import { reports } from "./texts/reports";
+import { ui } from "./texts/ui";
+
+export const LANGUAGES = { en: "English", ja: "日本語", zh: "中文", ko: "한국어" } as const;
+export type Language = keyof typeof LANGUAGES;
+export type Texts = Record<string, readonly [string, string, string, string]>;
+
+const TEXTS = { ...common, ...corpus, ...explorer, ...game, ...games, ...patterns, ...planes, ...play, ...reports, ...ui };
+export type Key = keyof typeof TEXTS;
+
+function preferred(): Language {
+  const known = Object.keys(LANGUAGES) as Language[];
+  const wanted = [localStorage.getItem("language") ?? "", ...navigator.languages];
+  for (const each of wanted) {
+    const language = known.find((code) => each.toLowerCase().startsWith(code));
+    if (language) return language;
+  }
+  return "en";
+}
+
+let language = preferred();
+document.documentElement.lang = language;
+
+/** Return the present language and a function that changes it. */
+export function useLanguage(): [Language, (language: Language) => void] {
+  const [, rerender] = useState(0);
+  return [
+    language,
+    (chosen) => {
+      language = chosen;
+      localStorage.setItem("language", chosen);
+      document.documentElement.lang = chosen;
+      rerender((n) => n + 1);
+    },
+  ];
+}
+
+/** Return a text of the interface; "{name}" in it is replaced by values.name. */
+export function t(key: Key, values: Record<string, string | number> = {}): string {
+  const text = TEXTS[key][Object.keys(LANGUAGES).indexOf(language)] as string;
+  return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+}
+
+/** Return a number as it is written in the present language. */
+export function number(value: number, digits = 0): string {
+  return value.toLocaleString(language, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** Return a share as a percentage; a positive one that would be rounded to zero as "<0.1%". */
+export function percent(share: number, digits = 1): string {
+  const smallest = 10 ** -(digits + 2);
+  const tiny = Math.abs(share) < smallest / 2;
+  const shown = !tiny ? share : share > 0 ? smallest : 0;
+  const format = { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits } as const;
+  return (tiny && share > 0 ? "<" : "") + shown.toLocaleString(language, format);
+}

@@ -1,0 +1,32 @@
+import type { Texts } from "../i18n";
+
+/** Texts of the filter, of tables and of charts. */
+export const ui = {
+  any: ["Any", "すべて", "不限", "전체"],
+  player: ["Player", "対局者", "棋手", "대국자"],
+  colour: ["Colour", "手番", "执棋", "돌 색"],
+  yearFrom: ["From year", "開始年", "起始年份", "시작 연도"],
+  yearTo: ["To year", "終了年", "结束年份", "끝 연도"],
+  lowestRank: ["Lowest rank", "最低段級位", "最低段位", "최저 기력"],
+  winner: ["Winner", "勝者", "胜者", "승자"],
+  draw: ["Draw", "持碁", "和棋", "무승부"],
+  noWinner: ["None or unknown", "勝者なし・不明", "无或未知", "없음 또는 모름"],
+  handicap: ["Handicap", "置石", "让子", "접바둑"],
+  evenGames: ["Even games", "置石なし", "分先（无让子）", "호선"],
+  handicapGames: ["Handicap games", "置碁", "让子棋", "접바둑"],
+  boardSize: ["Board", "碁盤", "棋盘", "바둑판"],
+  archive: ["Archive", "アーカイブ", "归档文件", "아카이브"],
+  sqlTitle: ["Condition in SQL", "SQL条件", "SQL 条件", "SQL 조건"],
+  sqlCondition: ["Condition over the catalogue's columns", "棋譜集の列に対する条件", "针对棋谱库各列的条件", "기보집 열에 대한 조건"],
+  apply: ["Apply", "適用", "应用", "적용"],
+  clear: ["Clear", "クリア", "清除", "지우기"],
+  clearFilter: ["Clear filter ({count})", "絞り込みを解除（{count}）", "清除筛选（{count}）", "필터 지우기 ({count})"],
+  filter: ["Filter", "絞り込み", "筛选", "필터"],
+  pages: ["Pages", "ページ", "分页", "페이지"],
+  firstPage: ["First page", "最初のページ", "第一页", "첫 페이지"],
+  lastPage: ["Last page", "最後のページ", "最后一页", "마지막 페이지"],
+  previous: ["Previous", "前へ", "上一页", "이전"],
+  next: ["Next", "次へ", "下一页", "다음"],
+  range: ["{first}–{last} of {total}", "{total} 件中 {first}–{last}", "第 {first}–{last} 条，共 {total} 条", "{total}개 중 {first}–{last}"],
+  highest: ["Highest bar: {value}", "最大 {value}", "最高 {value}", "최고 {value}"],
+} as const satisfies Texts;

@@ -1,0 +1,1 @@
+"""The local web application: catalogues and nets in a browser."""

@@ -1,0 +1,233 @@
+"""Endpoints of games: lists, facets, records to download and to show."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import Field
+from starlette.routing import Route
+
+from kifu.corpus.export import rows_to_games, rows_to_sgf
+from kifu.errors import KifuError, RecordError
+from kifu.records.game import Game, game_at
+from kifu.records.olf_writer import ExportFailure
+from kifu.records.sgf import as_block, read_block
+from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint, upload
+from kifu.web.game_table import Filter
+from kifu.web.lines import Line
+from kifu.web.positions import Played, PlayedParams, find_played
+from kifu.web.site import Site
+
+_MAX_TEXT = 1000
+"""Characters of a record's text that are shown."""
+
+_MAX_VALUES = 20
+"""Number of archives and players that are counted, the most frequent ones."""
+
+
+class ListParams(PlayedParams):
+    """A page of the list of games.
+
+    Attributes:
+        sort: The column to sort by; "" keeps the order of the catalogue.
+        descending: Sort in descending order.
+        first: Number of games before the page.
+        count: Number of games on the page.
+    """
+
+    sort: Literal["", "black", "white", "date", "result", "moves", "event", "rating"] = ""
+    descending: bool = False
+    first: int = Field(0, ge=0, le=10**9)
+    count: int = Field(50, ge=1, le=200)
+
+
+class GameParams(Params):
+    """A game of a catalogue.
+
+    Attributes:
+        corpus: Number of the catalogue, from 0.
+        row: Row of the game, from 0.
+    """
+
+    corpus: int = Field(ge=0, le=10_000)
+    row: int = Field(ge=0, le=10**12)
+
+
+_FIELDS = {
+    "row": '"row"', "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",
+    "date": "date_text", "year": "year", "event": "event", "result": "result_text", "moves": "n_moves",
+    "handicap": "handicap", "winner": "winner", "width": "width", "height": "height", "drop": '"drop"',
+}  # fmt: skip
+_SORT = {
+    "black": "lower(black)", "white": "lower(white)", "date": "coalesce(CAST(date AS VARCHAR), CAST(year AS VARCHAR))",
+    "result": "result_text", "moves": "n_moves", "event": "lower(event)",
+    "rating": "black_rating + white_rating",
+}  # fmt: skip
+
+
+def list_games(site: Site, params: ListParams, deadline: Deadline) -> dict[str, Any]:
+    """Return a page of games: {"total": number, "games": [{field: value}]}.
+
+    With a position, "line" is `Line.to_json` of the line to it, and the field "ply" the number of moves before it.
+    """
+    corpus = site.corpus(params.corpus)
+    played = find_played(corpus, params, deadline)
+    source, found = _source(played)
+    condition = corpus.table.condition(params.chosen, deadline)
+    order = f"{_SORT[params.sort]} {'DESC' if params.descending else 'ASC'} NULLS LAST, " if params.sort else ""
+    ((total,),) = corpus.table.query(f"SELECT count(*) FROM {source} WHERE {condition}", deadline, found)
+    rows = corpus.table.query(
+        f'SELECT {", ".join(_FIELDS.values())} FROM {source} WHERE {condition} ORDER BY {order}"row"'
+        f" LIMIT {params.count} OFFSET {params.first}",
+        deadline,
+        found,
+    )
+    games = [dict(zip(_FIELDS, row)) for row in rows]
+    if played is None:
+        return {"total": total, "games": games}
+    plies = played.plies()
+    games = [game | {"ply": plies[game["row"]]} for game in games]
+    return {"total": total, "games": games, "line": played.line.to_json()}
+
+
+def _source(played: Played | None) -> tuple[str, pa.Table | None]:
+    """Return what to select from for all games or those with a position, and the table `found` of `GameTable.query`."""
+    if played is None:
+        return "summaries", None
+    return '(SELECT * FROM summaries SEMI JOIN found USING ("row"))', played.games
+
+
+_FACETS: dict[str, tuple[dict[str, Any], str]] = {
+    "years": ({"year_from": None, "year_to": None}, "CAST(year AS VARCHAR)"),
+    "boards": ({"board": ""}, "concat(width, 'x', height)"),
+    "handicaps": ({"handicap": ""}, "CASE WHEN coalesce(handicap, 0) > 1 THEN 'some' ELSE 'none' END"),
+    "winners": ({"winner": ""}, "coalesce(winner, 'none')"),
+    "archives": ({"archive": ""}, "archive"),
+    "players": ({"player": "", "colour": ""}, ""),
+}
+"""By name, the fields of a filter that a facet sets, without the filter's choice, and the SQL value that it counts."""
+
+_COUNTED = ("year", "width", "height", "handicap", "winner", "archive", "black", "white")
+"""The columns that facets count."""
+
+
+def count_facets(site: Site, params: PlayedParams, deadline: Deadline) -> dict[str, list[tuple[Any, int]]]:
+    """Return the number of games by the values that a filter can choose: {facet: [[value, games]]}.
+
+    Each facet counts the games that all other fields of the filter choose. Years ascend, null last; of the other values
+    the most frequent ones are first, at most `_MAX_VALUES` of them.
+    """
+    corpus, chosen = site.corpus(params.corpus), params.chosen
+    table, (source, found) = corpus.table, _source(find_played(corpus, params, deadline))
+    by_filter: dict[Filter, list[str]] = {}
+    for name, (without, _) in _FACETS.items():
+        by_filter.setdefault(chosen.model_copy(update=without), []).append(name)
+    facets: dict[str, list[tuple[Any, int]]] = {name: [] for name in _FACETS}
+    for filtered, names in by_filter.items():
+        # Facets of the same games share one pass over the condition, which is slow for texts.
+        kind = "NOT MATERIALIZED" if filtered == Filter() and found is None else "MATERIALIZED"
+        games = f"SELECT {', '.join(_COUNTED)} FROM {source} WHERE {table.condition(filtered, deadline)}"
+        parts = [f"(SELECT '{name}' AS facet, * FROM ({_facet_query(name, chosen.colour)}))" for name in names]
+        sql = f"WITH chosen AS {kind} ({games}\n) {' UNION ALL '.join(parts)}"
+        for name, value, count in table.query(sql, deadline, found):
+            facets[name].append((value, count))
+    for name, values in facets.items():
+        values.sort(key=lambda each: (-each[1], each[0]) if name != "years" else (each[0] is None, each[0]))
+    facets["years"] = [(None if year is None else int(year), count) for year, count in facets["years"]]
+    return facets
+
+
+def _facet_query(name: str, colour: str) -> str:
+    """Return the SELECT statement of a facet over the games `chosen`. colour: of the players to count; "" for both."""
+    if name != "players":
+        limit = "" if name == "years" else f"ORDER BY 2 DESC, 1 LIMIT {_MAX_VALUES}"
+        return f"SELECT {_FACETS[name][1]} AS value, count(*) AS games FROM chosen GROUP BY 1 {limit}"
+    distinct = "" if colour else "WHERE lower(black) IS DISTINCT FROM lower(white)"
+    names = {"black": "SELECT black AS name FROM chosen", "white": f"SELECT white AS name FROM chosen {distinct}"}
+    found = " UNION ALL ".join(sql for each, sql in names.items() if colour in ("", each))
+    return (
+        f"SELECT min(name), sum(games)::BIGINT FROM (SELECT name, count(*) AS games FROM ({found})"
+        f" WHERE name IS NOT NULL GROUP BY name) GROUP BY lower(name) ORDER BY 2 DESC, 1 LIMIT {_MAX_VALUES}"
+    )
+
+
+def game_info(game: Game) -> dict[str, Any]:
+    """Return what a record states about a game, as JSON values: None or "" where it states nothing."""
+    texts = {
+        "black": "PB", "white": "PW", "black_rank": "BR", "white_rank": "WR", "date": "DT", "event": "EV",
+        "round": "RO", "place": "PC", "title": "GN", "result": "RE", "rules": "RU", "time": "TM", "overtime": "OT",
+    }  # fmt: skip
+    return {
+        **{name: game.text(prop)[:_MAX_TEXT] for name, prop in texts.items()},
+        "komi": game.komi,
+        "handicap": game.handicap,
+        "width": game.width,
+        "height": game.height,
+        "moves": len(game),
+        "warnings": [each.name.lower() for each in game.warnings if each.name],
+    }
+
+
+def read_upload(data: bytes) -> dict[str, Any]:
+    """Return the first readable game of an SGF record or collection.
+
+    Returns:
+        {"line": `Line.to_json`, "info": `game_info`, "games": number of games}.
+
+    Raises:
+        RecordError: If no game is readable.
+    """
+    parsed = read_block(as_block([data]))
+    first = next((g for g in range(len(parsed.games)) if not parsed.games.drop[g]), None)
+    if first is None:
+        reason = game_at(parsed, 0).drop.reason
+        raise RecordError(f"the text is not a readable game: {reason}")
+    game = game_at(parsed, first)
+    return {"line": Line.of_game(game).to_json(), "info": game_info(game), "games": len(parsed.games)}
+
+
+def read_game(site: Site, params: GameParams) -> Game:
+    """Return a game of a catalogue. Raises NotFoundError."""
+    searcher = site.corpus(params.corpus).searcher
+    if params.row >= len(searcher.catalogue):
+        raise NotFoundError(f"there is no game {params.row}; the catalogue has {len(searcher.catalogue):,}")
+    (game,) = rows_to_games(searcher.record(params.row))
+    return game
+
+
+def show_game(site: Site, params: GameParams) -> dict[str, Any]:
+    """Return {"line": `Line.to_json`, "info": `game_info`} of a game of a catalogue."""
+    game = read_game(site, params)
+    return {"line": Line.of_game(game).to_json(), "info": game_info(game)}
+
+
+def download_game(site: Site, params: GameParams) -> Download:
+    """Return a game of a catalogue as an SGF record.
+
+    Raises:
+        NotFoundError: If there is no such game.
+        KifuError: If it cannot be written as SGF.
+    """
+    searcher = site.corpus(params.corpus).searcher
+    if params.row >= len(searcher.catalogue):
+        raise NotFoundError(f"there is no game {params.row}; the catalogue has {len(searcher.catalogue):,}")
+    (record,), (failure,) = rows_to_sgf(searcher.record(params.row))
+    if failure:
+        raise KifuError(f"game {params.row} cannot be written as SGF: {ExportFailure(failure).name.lower()}")
+    return Download(record, "application/x-go-sgf", f"game-{params.row}.sgf")
+
+
+def games_routes(site: Site) -> list[Route]:
+    """Return the routes of this module."""
+    return [
+        endpoint("/api/games", ListParams, lambda params, deadline: list_games(site, params, deadline), site.quick),
+        endpoint(
+            "/api/facets", PlayedParams, lambda params, deadline: count_facets(site, params, deadline), site.search
+        ),
+        endpoint(
+            "/api/games/{corpus}/{row}/sgf", GameParams, lambda params, _: download_game(site, params), site.quick
+        ),
+        endpoint("/api/games/{corpus}/{row}", GameParams, lambda params, _: show_game(site, params), site.quick),
+        upload("/api/sgf", lambda data, _: read_upload(data), site.search),
+    ]

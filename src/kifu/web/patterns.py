@@ -1,0 +1,213 @@
+"""Endpoints of the pattern search."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+from starlette.routing import Route
+
+from kifu.errors import RecipeError
+from kifu.search.cutting import Rectangle, pattern_from_position
+from kifu.search.drawing import Drawing
+from kifu.search.hits import Hits
+from kifu.search.notation import format_pattern, parse_pattern
+from kifu.search.pattern import Pattern, Window
+from kifu.search.position import GamePly, board_position
+from kifu.search.searcher import Rows, Searcher
+from kifu.web.api import Deadline, endpoint
+from kifu.web.explore import continuation_json, years_json
+from kifu.web.game_table import CorpusParams, Filter
+from kifu.web.positions import PositionParams, last_point, position_line
+from kifu.web.site import Corpus, Site
+
+_MAX_RESULTS, _MAX_BYTES = 8, 192 << 20
+"""Number of results that are kept, and the bytes of their hits."""
+
+_MAX_HITS, _SAMPLE = 3_000_000, 1000
+"""Largest number of hits that is expected of a search, and the number of games that this is estimated from."""
+
+_CORNER = 9
+"""Columns and rows of the region that is cut out of a game, at least."""
+
+_MAX_TEXT = 4000
+
+
+class SearchParams(CorpusParams):
+    """A search for a pattern.
+
+    Attributes:
+        pattern: The pattern in text notation.
+        first: Number of hits before the page.
+        count: Number of hits on the page.
+    """
+
+    pattern: Annotated[str, Field(min_length=1, max_length=_MAX_TEXT)]
+    first: int = Field(0, ge=0, le=10**9)
+    count: int = Field(12, ge=0, le=48)
+
+
+class PatternParams(PositionParams):
+    """A pattern in text notation, or the region around the last move of a position.
+
+    Attributes:
+        pattern: The text; "" for the region.
+    """
+
+    pattern: Annotated[str, Field(max_length=_MAX_TEXT)] = ""
+
+
+class Results:
+    """The latest results of searches, for many threads."""
+
+    def __init__(self) -> None:
+        """Start without results."""
+        self._kept: OrderedDict[tuple[int, Filter, str], Hits] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, corpus: Corpus, number: int, chosen: Filter, pattern: Pattern, deadline: Deadline) -> Hits:
+        """Search for a pattern, or return the result of an equal search.
+
+        Args:
+            corpus: The catalogue.
+            number: Its number.
+            chosen: The choice of games.
+            pattern: The pattern.
+            deadline: The end of the time.
+
+        Raises:
+            RecipeError: If the pattern occurs too often.
+            TimeLimitError: If it takes too long.
+        """
+        key = number, chosen, format_pattern(pattern)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        rows = corpus.table.select(chosen, deadline)
+        _check_frequency(corpus.searcher, pattern, rows, deadline)
+        hits = corpus.searcher.find(pattern, rows, progress=deadline.progress)
+        with self._lock:
+            self._kept[key] = hits
+            while len(self._kept) > 1 and self._too_large():
+                self._kept.popitem(last=False)
+        return hits
+
+    def _too_large(self) -> bool:
+        return len(self._kept) > _MAX_RESULTS or sum(each.table.nbytes for each in self._kept.values()) > _MAX_BYTES
+
+
+def _check_frequency(searcher: Searcher, pattern: Pattern, rows: Rows | None, deadline: Deadline) -> None:
+    """Raise RecipeError if a pattern occurs too often, by its hits in evenly spaced games."""
+    candidates = np.arange(searcher.catalogue.rows) if rows is None else np.flatnonzero(rows)
+    if len(candidates) <= _SAMPLE:
+        return
+    sample = np.zeros(searcher.catalogue.rows, np.bool_)
+    sample[candidates[np.linspace(0, len(candidates) - 1, _SAMPLE).astype(np.int64)]] = True
+    expected = len(searcher.find(pattern, sample, progress=deadline.progress)) * len(candidates) // _SAMPLE
+    if expected > _MAX_HITS:
+        raise RecipeError(
+            f"the pattern occurs about {expected:,} times, more than {_MAX_HITS:,}: add stones, or choose fewer games"
+        )
+
+
+def search(site: Site, results: Results, params: SearchParams, deadline: Deadline) -> dict[str, Any]:
+    """Return the counts of a pattern, its continuations, and a page of hits."""
+    corpus = site.corpus(params.corpus)
+    hits = results.find(corpus, params.corpus, params.chosen, parse_pattern(params.pattern), deadline)
+    letters = Drawing.of_pattern(hits.pattern).letters(continuations := hits.continuations())
+    black, white = hits.wins
+    return {
+        "pattern": pattern_json(hits.pattern),
+        "hits": len(hits),
+        "games": hits.games,
+        "black_wins": black,
+        "white_wins": white,
+        "years": years_json(hits.by_year()),
+        "continuations": [
+            continuation_json(each, letters) | {"years": years_json(hits.by_year(each))} for each in continuations
+        ],
+        "page": _page(corpus.searcher, hits, params),
+    }
+
+
+def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str, Any]]:
+    found = hits.table.slice(params.first, params.count).to_pylist()
+    games = searcher.games([each["row"] for each in found])
+    positions = searcher.positions([GamePly(each["row"], each["ply"]) for each in found])
+    size = hits.pattern.width, hits.pattern.height
+    page = []
+    for hit, game, position in zip(found, games, positions):
+        width, height = size[::-1] if hit["symmetry"] & 4 else size
+        page.append(
+            game.to_dict()
+            | {
+                "ply": hit["ply"],
+                "exchanged": hit["exchanged"],
+                "region": [hit["x"], hit["y"], width, height],
+                "width": position.width,
+                "height": position.height,
+                "stones": position.stones.tolist(),
+            }
+        )
+    return page
+
+
+def pattern_json(pattern: Pattern) -> dict[str, Any]:
+    """Return a pattern as JSON values, with its text and the edges of the board that it touches."""
+    anchor = pattern.anchor
+    if isinstance(anchor, Window):
+        left, right, top, bottom = (value + 1 for value in anchor)
+        anchor_text = f"columns {left}-{right} rows {top}-{bottom}"
+    else:
+        anchor_text = anchor
+    return {
+        "text": format_pattern(pattern),
+        "width": pattern.width,
+        "height": pattern.height,
+        "cells": pattern.cells,
+        "anchor": anchor_text,
+        "edges": Drawing.of_pattern(pattern).edges,
+        "both_colours": pattern.both_colours,
+        "moves": [list(move) for move in pattern.moves],
+        "consecutive": pattern.consecutive,
+        "next_colour": pattern.next_colour or 0,
+        "actual_colour": pattern.actual_colour,
+        "last_ply": pattern.last_ply,
+    }
+
+
+def describe_pattern(site: Site, params: PatternParams, deadline: Deadline) -> dict[str, Any]:
+    """Return a pattern as JSON values."""
+    if params.pattern:
+        return pattern_json(parse_pattern(params.pattern))
+    line = position_line(site.corpus(params.corpus), params)
+    region = _corner(last_point(line), line.width, line.height)
+    return pattern_json(pattern_from_position(board_position(line.board()), region))
+
+
+def _corner(point: int | None, width: int, height: int) -> Rectangle:
+    """Return the region in a corner of a board that contains a point and its neighbours; the board if it is small."""
+    y, x = divmod(width - 1 if point is None else point, width)  # the upper right corner, where games begin
+    right, lower = 2 * x >= width, 2 * y >= height
+    across = max(_CORNER, (width - x if right else x + 1) + 1)
+    down = max(_CORNER, (height - y if lower else y + 1) + 1)
+    if across >= width or down >= height:
+        return Rectangle(0, 0, width - 1, height - 1)
+    left, top = width - across if right else 0, height - down if lower else 0
+    return Rectangle(left, top, left + across - 1, top + down - 1)
+
+
+def patterns_routes(site: Site) -> list[Route]:
+    """Return the routes of this module."""
+    results = Results()
+    return [
+        endpoint(
+            "/api/search", SearchParams, lambda params, end: search(site, results, params, end), site.search,
+            method="POST",
+        ),
+        endpoint("/api/pattern", PatternParams, lambda params, end: describe_pattern(site, params, end), site.quick),
+    ]  # fmt: skip

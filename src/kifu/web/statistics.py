@@ -1,0 +1,234 @@
+"""Endpoints of the corpus page: statistics, dropped games and their bytes, duplicates, splits."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+from starlette.routing import Route
+
+from kifu.corpus.database import quoted
+from kifu.corpus.schema import READER_REASONS, drop_code
+from kifu.corpus.splits import NO_SET, load_split, split_names
+from kifu.corpus.stats import stats
+from kifu.errors import DropReason
+from kifu.records.containers import blocks
+from kifu.records.parse import parse_block
+from kifu.records.paths import AnyPath
+from kifu.web.api import Deadline, NotFoundError, Params, endpoint
+from kifu.web.games import GameParams
+from kifu.web.site import Site
+
+_MAX_RECORD = 64 << 10
+"""Bytes of a record that are shown."""
+
+_MAX_CLUSTER = 20
+"""Games of a cluster of duplicates that are listed."""
+
+_SUMMARY = ("black", "white", "black_rank", "white_rank", "date_text", "result_text", "n_moves", "drop")
+"""The columns of a game in a cluster of duplicates."""
+
+_UNREADABLE = ", ".join(quoted(DropReason(reason).name.lower()) for reason in READER_REASONS)
+
+
+class StatsParams(Params):
+    """A catalogue.
+
+    Attributes:
+        corpus: Number of the catalogue, from 0.
+    """
+
+    corpus: int = Field(0, ge=0, le=10_000)
+
+
+class DroppedParams(StatsParams):
+    """A page of the list of dropped games.
+
+    Attributes:
+        reason: Only games with this drop reason; "" for all.
+        first: Number of games before the page.
+        count: Number of games on the page.
+    """
+
+    reason: str = Field("", pattern="^[a-z_]{0,40}$")
+    first: int = Field(0, ge=0, le=10**9)
+    count: int = Field(50, ge=1, le=200)
+
+
+class ClusterParams(StatsParams):
+    """A page of the list of clusters of duplicates.
+
+    Attributes:
+        first: Number of clusters before the page.
+        count: Number of clusters on the page.
+    """
+
+    first: int = Field(0, ge=0, le=10**9)
+    count: int = Field(20, ge=1, le=100)
+
+
+class _Computed:
+    """Values that are computed once for each catalogue: a catalogue does not change while it is served."""
+
+    def __init__(self, compute: Any) -> None:
+        self._compute = compute
+        self._values: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, params: StatsParams, deadline: Deadline) -> Any:
+        with self._lock:  # a second request waits for the first one instead of computing the same
+            if params.corpus not in self._values:
+                deadline.check()
+                self._values[params.corpus] = self._compute(params.corpus, deadline)
+            return self._values[params.corpus]
+
+
+def count_games(site: Site, corpus: int, deadline: Deadline) -> dict[str, Any]:
+    """Return the statistics of a catalogue as `kifu stats --json` writes them, and what each drop reason means."""
+    found = stats(site.corpus(corpus).searcher.catalogue.path, jobs=1, progress=deadline.progress)
+    values: dict[str, Any] = json.loads(found.to_json())
+    del values["catalogues"]
+    return values | {"reasons": {reason: DropReason(drop_code(reason)).reason for reason in found.dropped}}
+
+
+def count_splits(site: Site, corpus: int, deadline: Deadline) -> list[dict[str, Any]]:
+    """Return the number of kept games in each set of the built-in splits: [{"name", "title", "sets": {set: games}}]."""
+    configs = [load_split(name) for name in split_names()]
+    columns = list(dict.fromkeys(["drop", *(column for config in configs for column in config.split.columns)]))
+    tallies = [np.zeros(len(config.split.sets) + 1, np.int64) for config in configs]
+    for batch in site.corpus(corpus).searcher.catalogue.batches(columns, size=65_536):
+        deadline.check()
+        kept = batch.filter(batch.column("drop").is_null())
+        for config, tally in zip(configs, tallies):
+            tally += np.bincount(config.split.codes(kept) - NO_SET, minlength=len(tally))
+    return [
+        {
+            "name": config.name,
+            "title": config.title,
+            "sets": dict(zip(["", *config.split.sets], tally.tolist()))
+            if tally[0]
+            else dict(zip(config.split.sets, tally[1:].tolist())),
+        }
+        for config, tally in zip(configs, tallies)
+    ]
+
+
+def list_dropped(site: Site, params: DroppedParams, deadline: Deadline) -> dict[str, Any]:
+    """Return a page of dropped games: {"total": number, "games": [{field: value}]}.
+
+    `readable` is false for games without moves, which a reader dropped.
+    """
+    table = site.corpus(params.corpus).table
+    condition = f'"drop" = {quoted(params.reason)}' if params.reason else '"drop" IS NOT NULL'
+    columns = ("row", "archive", "member", "entry", "index", "drop", "drop_detail", "black", "white", "n_moves")
+    ((total,),) = table.query(f"SELECT count(*) FROM summaries WHERE {condition}", deadline)
+    rows = table.query(
+        f'SELECT {", ".join(map(_name, columns))}, "drop" NOT IN ({_UNREADABLE}) FROM summaries WHERE {condition}'
+        f' ORDER BY "row" LIMIT {params.count} OFFSET {params.first}',
+        deadline,
+    )
+    return {"total": total, "games": [dict(zip((*columns, "readable"), row)) for row in rows]}
+
+
+def list_clusters(site: Site, params: ClusterParams, deadline: Deadline) -> dict[str, Any]:
+    """Return a page of clusters: games with moves that are equal up to symmetry, colours and final passes.
+
+    Returns:
+        {"total": number of clusters, "games": number of games in them, "clusters": [{"canonical": 16 hex digits,
+        "size": number of games, "games": [{field: value}]}]}: the largest first, each with its first games.
+    """
+    table = site.corpus(params.corpus).table
+    groups = 'SELECT canonical, count(*) AS size, min("row") AS first FROM summaries WHERE n_moves > 0'
+    groups += " GROUP BY canonical HAVING count(*) > 1"
+    ((total, games),) = table.query(f"SELECT count(*), coalesce(sum(size), 0)::BIGINT FROM ({groups})", deadline)
+    page = table.query(
+        f"SELECT canonical, size FROM ({groups}) ORDER BY size DESC, first LIMIT {params.count} OFFSET {params.first}",
+        deadline,
+    )
+    members: dict[int, list[dict[str, Any]]] = {canonical: [] for canonical, _ in page}
+    if page:
+        names = ("row", *_SUMMARY)
+        rows = table.query(
+            f"SELECT canonical, {', '.join(map(_name, names))} FROM summaries"
+            f" WHERE n_moves > 0 AND canonical IN ({', '.join(map(str, members))})"
+            f' QUALIFY row_number() OVER (PARTITION BY canonical ORDER BY "row") <= {_MAX_CLUSTER} ORDER BY "row"',
+            deadline,
+        )
+        for canonical, *values in rows:
+            members[canonical].append(dict(zip(names, values)))
+    clusters = [
+        {"canonical": f"{canonical:016x}", "size": size, "games": members[canonical]} for canonical, size in page
+    ]
+    return {"total": total, "games": games, "clusters": clusters}
+
+
+def show_record(site: Site, params: GameParams, deadline: Deadline) -> dict[str, Any]:
+    """Return the bytes of a game's record as printable text.
+
+    Returns:
+        {"archive", "member", "known", "text", "bytes", "shown"}. `known` is false if the server was not started with
+        the archive; `text` is null then, or if the archive has no such record. `text` has the first `shown` of the
+        record's `bytes`, at most `_MAX_RECORD`.
+    """
+    table = site.corpus(params.corpus).table
+    columns = ("archive", "member", "entry", "index")
+    rows = table.query(f'SELECT {", ".join(map(_name, columns))} FROM summaries WHERE "row" = {params.row}', deadline)
+    if not rows:
+        raise NotFoundError(f"there is no game {params.row}; the catalogue has {table.rows:,}")
+    archive, member, entry, index = rows[0]
+    path = site.records.get(archive)
+    data = None if path is None else _read_record(path, entry, index, deadline)
+    return {
+        "archive": archive,
+        "member": member,
+        "known": path is not None,
+        "text": None if data is None else _escaped(data[:_MAX_RECORD]),
+        "bytes": None if data is None else len(data),
+        "shown": None if data is None else min(len(data), _MAX_RECORD),
+    }
+
+
+def _name(column: str) -> str:
+    return f'"{column}"'
+
+
+def _read_record(path: AnyPath, entry: int, index: int, deadline: Deadline) -> bytes | None:
+    """Return the bytes of a game by its location; those of the whole member if the game has no text of its own."""
+    for block in blocks(path):
+        deadline.check()
+        for k in np.flatnonzero(block.member == entry).tolist():
+            part = block.part(k, k + 1)
+            for parsed in parse_block(part, None):
+                for g in np.flatnonzero(parsed.index == index).tolist():
+                    start, stop = parsed.games.start[g], parsed.games.stop[g]
+                    span = (start, stop) if start < stop else (block.start[k], block.stop[k])
+                    return block.data[slice(*span)].tobytes()
+    return None
+
+
+def _escaped(data: bytes) -> str:
+    """Return bytes as text: UTF-8, with other bytes and control characters escaped."""
+    text = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    return re.sub(r"[^\n\t -~]", lambda c: c[0] if c[0].isprintable() else c[0].encode("unicode_escape").decode(), text)
+
+
+def statistics_routes(site: Site) -> list[Route]:
+    """Return the routes of this module."""
+    counted = _Computed(lambda corpus, deadline: count_games(site, corpus, deadline))
+    divided = _Computed(lambda corpus, deadline: count_splits(site, corpus, deadline))
+    return [
+        endpoint("/api/stats", StatsParams, counted, site.search),
+        endpoint("/api/splits", StatsParams, divided, site.search),
+        endpoint("/api/dropped", DroppedParams, lambda params, end: list_dropped(site, params, end), site.quick),
+        endpoint("/api/clusters", ClusterParams, lambda params, end: list_clusters(site, params, end), site.search),
+        endpoint(
+            "/api/games/{corpus}/{row}/record",
+            GameParams,
+            lambda params, end: show_record(site, params, end),
+            site.search,
+        ),
+    ]

@@ -1,0 +1,106 @@
+"""Fixtures of the tests of the web application.
+
+`site_server` is a `web_site.ServedSite`: a real server over the bundled sample (320 games, indexed) with the net
+`small`, shared by all tests of a run, so a test must not change it. Its methods `get(path, **params)`,
+`post(path, body)`, `request(method, target, body, headers)` and `connect()` return a `web_site.Answer` or a socket. Use
+`answer.json` for JSON, and `answer.error` where an error is expected: it checks the status and that the error is one
+line. The run fails if a request raised an unexpected exception. `full_server` has a second catalogue of two games
+with hostile texts (`web_site.HOSTILE_TEXT`) and the nets small and human. `web_site.serving(Site([...]))` serves other
+catalogues and nets.
+
+`browser_page` is a page of Playwright's synchronous API in a desktop window, `phone_page` one of 360 x 740; both start
+empty: `page.goto(site_server.url + "/explore")`. A test fails on console errors, exceptions, and requests to other
+hosts; a test that provokes an error (an answer with an error status is one, too) calls `problems(page).clear()` from
+`web_site`. `axe(page)` returns the serious and critical violations of accessibility. The tests skip without Chromium;
+mark them `slow`. While a page is open, asyncio.run() fails in the same module.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kifu
+from web_site import HOSTILE_TEXT, ServedSite, problems, serving, watch
+
+
+@pytest.fixture(scope="session")
+def web_catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The catalogue of the bundled sample, indexed; not to be changed."""
+    path = tmp_path_factory.mktemp("web") / "games.parquet"
+    kifu.ingest(kifu.sample_path(), path)
+    kifu.build_index(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def site_server(web_catalogue: Path) -> Iterator[ServedSite]:
+    """A running server over the bundled sample with the net small."""
+    pytest.importorskip("uvicorn", reason="needs kifu[web]")
+    from kifu.web.site import Site
+
+    with serving(Site([web_catalogue], ["small"])) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def full_server(web_catalogue: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedSite]:
+    """A running server over two catalogues, the second with hostile texts, with the nets small and human."""
+    pytest.importorskip("uvicorn", reason="needs kifu[web]")
+    from kifu.web.site import Site
+
+    folder = tmp_path_factory.mktemp("hostile")
+    names = "".join(f"{name}[{HOSTILE_TEXT}]" for name in ("PB", "PW", "EV", "PC", "RE", "RU"))
+    (folder / "hostile.sgf").write_text(f"(;SZ[19]{names};B[pd];W[dp])(;SZ[9]{names};B[ee];W[cc])")
+    kifu.ingest(folder, folder / "hostile.parquet")
+    with serving(Site([web_catalogue, folder / "hostile.parquet"], ["small", "human"])) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser; it must not outlive the module, since Playwright's event loop occupies the thread."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("needs Chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+@pytest.fixture
+def browser_page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
+    """An empty page, 1280 x 800; the test fails if `problems` has an entry at the end."""
+    yield from _page(browser, site_server, viewport={"width": 1280, "height": 800})
+
+
+@pytest.fixture
+def phone_page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
+    """An empty page of 360 x 740 with a touch screen."""
+    yield from _page(browser, site_server, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+
+
+@pytest.fixture
+def full_page(browser: Any, full_server: ServedSite) -> Iterator[Any]:
+    """An empty page like `browser_page`, for `full_server`."""
+    yield from _page(browser, full_server, viewport={"width": 1280, "height": 800})
+
+
+def _page(browser: Any, site_server: ServedSite, **options: object) -> Iterator[Any]:
+    context = browser.new_context(locale="en-GB", **options)
+    context.set_default_timeout(30_000)
+    page = context.new_page()
+    watch(page, site_server.url)
+    try:
+        yield page
+        assert problems(page) == []
+    finally:
+        context.close()

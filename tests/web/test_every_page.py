@@ -1,0 +1,110 @@
+"""All pages in both sizes, both themes and all languages: accessible, readable, and without errors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from web_site import ServedSite, axe, problems
+
+pytestmark = pytest.mark.slow
+
+PAGES = {
+    "/": ".facets li",
+    "/?corpus=1": ".facets li",
+    "/?sql=nonsense": "[role=alert]",
+    "/game/0/0?ply=30&nets=0,1&numbers=1": "#least",
+    "/game/1/0?ply=1&line=ddqq": "nav.row button",
+    "/game/0/999": "[role=alert]",
+    "/explore?moves=pddp": "ul.plain-list a",
+    "/search?pattern=XO/OX": ".hits li",
+    "/play": "form",
+    "/planes?corpus=0&row=0&ply=30&planes=alphago48@1": ".planes li",
+    "/corpus": "main h2",
+    "/corpus?view=dropped": "main p",
+    "/corpus?view=clusters": "main h2",
+    "/corpus?view=splits": "main table",
+    "/reports": "main h1",
+}
+"""The address of each page, and what it shows once it has loaded."""
+
+SIZES = {"phone": {"width": 360, "height": 740}, "desktop": {"width": 1280, "height": 800}}
+HEADINGS = "[...document.querySelectorAll('h1')].map(each => each.innerText)"
+
+FOCUS = """() => {
+    const marked = (style) => [style.outlineStyle, style.boxShadow, style.stroke].some((each) => each !== "none");
+    window.focused = new Map();
+    addEventListener("focusin", ({target}) => {
+        focused.set(target, [target, ...target.children].some((each) => marked(getComputedStyle(each))));
+    });
+    const named = (each) => each.ariaLabel || each.innerText || each.title || each.labels?.length
+        || each.getAttribute("aria-labelledby") || each.textContent;
+    window.controls = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
+        .filter((each) => each.tabIndex >= 0 && !each.disabled && each.checkVisibility());
+    return controls.filter((each) => !named(each)).map((each) => `no name: ${each.outerHTML.slice(0, 150)}`);
+}"""
+UNFOCUSED = """() => controls.filter((each) => each.isConnected && !focused.get(each))
+    .map((each) => `${focused.has(each) ? "focus not visible" : "not reached"}: ${each.outerHTML.slice(0, 150)}`)"""
+
+
+def show(page: Any, url: str, ready: str) -> None:
+    """Open a page, wait until it has loaded, and open all its disclosures."""
+    page.goto(url)
+    page.locator(ready).first.wait_for(state="attached")
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    if "alert" in ready:
+        problems(page)[:] = [each for each in problems(page) if "the server responded with a status of 40" not in each]
+
+
+def layout_problems(page: Any) -> list[str]:
+    """Return what is wrong with headings and width, and what axe finds."""
+    found = axe(page)
+    headings = page.evaluate(HEADINGS)
+    if len(headings) != 1 or not headings[0].strip():
+        found.append(f"headings: {headings}")
+    width = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return found + [f"{width} px too wide"] * (width > 0)
+
+
+def focus_problems(page: Any) -> list[str]:
+    """Return the controls without a name, and those that Tab does not reach with a visible focus."""
+    found: list[str] = page.evaluate(FOCUS)
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(page.evaluate("controls.length + 2")):
+        page.keyboard.press("Tab")
+    return found + page.evaluate(UNFOCUSED)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_in_both_sizes_and_themes(full_server: ServedSite, full_page: Any, path: str) -> None:
+    page, found = full_page, []
+    for size, viewport in SIZES.items():
+        page.set_viewport_size(viewport)
+        show(page, full_server.url + path, PAGES[path])
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            found += [f"{size}, {theme}: {each}" for each in layout_problems(page)]
+        found += [f"{size}: {each}" for each in focus_problems(page)]
+    assert found == []
+    assert "hostile" not in page.title()
+
+
+@pytest.mark.parametrize(
+    ("language", "script"), [("ja", "[ぁ-ヶ]|棋譜"), ("zh", "[一-鿿]"), ("ko", "[가-힣]")], ids=["ja", "zh", "ko"]
+)
+def test_pages_in_language(full_server: ServedSite, full_page: Any, language: str, script: str) -> None:
+    page, found = full_page, []
+    page.set_viewport_size(SIZES["phone"])
+    show(page, full_server.url, PAGES["/"])
+    page.locator("header select").last.select_option(language)
+    for path, ready in PAGES.items():
+        show(page, full_server.url + path, ready)
+        text = page.locator("main").inner_text()
+        wrong = layout_problems(page) + re.findall(r"\{\w+\}|undefined|NaN", text)
+        if not re.search(script, text):
+            wrong.append(f"no text in {language}")
+        found += [f"{path}: {each}" for each in wrong]
+    assert page.evaluate("document.documentElement.lang") == language
+    assert found == []

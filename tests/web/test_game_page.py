@@ -1,0 +1,190 @@
+"""The pages of a game and of planes in a browser, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kifu
+from kifu.point import WHITE_BIT
+from web_site import ServedSite, stones
+
+pytestmark = pytest.mark.slow
+
+HEAT_TEXTS = "[...document.querySelectorAll('.shudan-heatlabel')].map(each => each.innerText).join()"
+HEAT = '[class*="shudan-heat_"]'
+
+
+@pytest.fixture(scope="module")
+def game() -> kifu.Game:
+    """The first game of the sample."""
+    return next(iter(kifu.read(kifu.sample_path())))
+
+
+def wait_for_move(page: Any, ply: int) -> None:
+    """Wait until a page shows the position after a number of moves."""
+    page.get_by_text(re.compile(f"^Move {ply} of")).wait_for()
+
+
+def prediction(page: Any, change: Callable[[], object], **request: object) -> list[tuple[int, float]]:
+    """Do something on a page that asks for a prediction with these values. Return its moves and probabilities."""
+
+    def asks(response: Any) -> bool:
+        if not response.url.endswith("/api/predict"):
+            return False
+        body = json.loads(response.request.post_data)
+        return all(body.get(name) == value for name, value in request.items())
+
+    with page.expect_response(asks) as answer:
+        change()
+    return [(point, share) for point, share in answer.value.json()["policy"]]
+
+
+def wait_for_table(page: Any, net: str, policy: list[tuple[int, float]]) -> None:
+    """Wait until the table of a net shows these probabilities."""
+    table = page.get_by_role("table").filter(has_text=net)
+    for row, (_, share) in enumerate(policy[:3]):
+        table.locator("tbody tr").nth(row).get_by_text(re.compile(rf"^{100 * share:.1f}\s?%$")).wait_for()
+
+
+def test_game_by_keyboard(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(site_server.url + "/game/0/0?ply=20")
+    page.get_by_text("Move 20 of").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("Move 21 of").wait_for()
+    page.keyboard.press("PageUp")
+    page.get_by_text("Move 11 of").wait_for()
+    page.keyboard.press("Home")
+    page.get_by_text("Move 0 of").wait_for()
+    assert "ply" not in page.url
+
+
+def test_game_by_wheel_slider_and_chart(site_server: ServedSite, browser_page: Any, game: kifu.Game) -> None:
+    page = browser_page
+    page.goto(site_server.url + "/game/0/0?ply=20")
+    wait_for_move(page, 20)
+    page.locator(".board").hover()
+    for step, ply in ((60, 21), (60, 22), (-60, 21)):
+        page.mouse.wheel(0, step)
+        wait_for_move(page, ply)
+    assert page.evaluate("scrollY") == 0
+    page.locator("input[type=range]").fill("57")
+    wait_for_move(page, 57)
+    page.locator("input[type=range]").press("ArrowRight")
+    wait_for_move(page, 58)
+    chart = page.locator(".analysis-chart")
+    box = chart.bounding_box()
+    chart.click(position={"x": 0.75 * box["width"], "y": 20})
+    target = int(0.75 * len(game))
+    wait_for_move(page, target)
+    assert stones(page) == game.board(target).stones.ravel().tolist()
+    chart.focus()
+    page.keyboard.press("ArrowLeft")
+    wait_for_move(page, target - 1)
+    page.go_back()
+    wait_for_move(page, 58)
+
+
+def test_least_expected_moves_lead_to_their_positions(
+    site_server: ServedSite, browser_page: Any, game: kifu.Game
+) -> None:
+    page = browser_page
+    with page.expect_response("**/api/analyse") as answer:
+        page.goto(site_server.url + "/game/0/0?heat=0")
+    log_prob = answer.value.json()["log_prob"]
+    least = sorted(range(len(game)), key=log_prob.__getitem__)
+    black, white = ([ply for ply in least if bool(game.moves[ply] & WHITE_BIT) == colour] for colour in (False, True))
+    links = page.locator("section[aria-labelledby=least] a")
+    links.first.wait_for()
+    expected = [f"Move {ply + 1}: " for ply in black[:5] + white[:5]]
+    for text, start in zip(links.all_inner_texts(), expected, strict=True):
+        assert text.startswith(start)
+    for k, ply in ((0, black[0]), (5, white[0])):
+        links.nth(k).click()
+        wait_for_move(page, ply)
+        assert stones(page) == game.board(ply).stones.ravel().tolist()
+        assert "heat=0" in page.url
+    page.go_back()
+    wait_for_move(page, black[0])
+
+
+def test_ranks_change_the_expected_moves(full_server: ServedSite, full_page: Any) -> None:
+    page = full_page
+    unknown = prediction(page, lambda: page.goto(full_server.url + "/game/0/0?ply=40&nets=1"), rank="")
+    wait_for_table(page, "human", unknown)
+    page.locator(HEAT).first.wait_for()
+    shown = page.evaluate(HEAT_TEXTS)
+    weak = prediction(page, lambda: page.get_by_label("Rank").select_option("18k"), rank="18k", opponent="18k")
+    wait_for_table(page, "human", weak)
+    assert weak != unknown
+    page.wait_for_function(f"shown => {HEAT_TEXTS} !== shown", arg=shown)
+    assert "rank=18k" in page.url
+
+
+def test_two_nets_side_by_side(full_server: ServedSite, full_page: Any) -> None:
+    page = full_page
+    small = prediction(page, lambda: page.goto(full_server.url + "/game/0/0?ply=40"), net=0)
+    human = prediction(page, lambda: page.get_by_label("human").check(), net=1)
+    assert small != human
+    wait_for_table(page, "small", small)
+    wait_for_table(page, "human", human)
+    page.get_by_label("Expected moves").uncheck()
+    page.locator(HEAT).first.wait_for(state="detached")
+    page.get_by_label("Expected moves").check()
+    page.locator(HEAT).first.wait_for()
+    page.get_by_label("small").uncheck()
+    page.get_by_role("table").filter(has_text="small").wait_for(state="detached")
+    page.get_by_label("human").uncheck()
+    page.locator(HEAT).first.wait_for(state="detached")
+
+
+def test_copied_address_shows_the_same(full_server: ServedSite, full_page: Any) -> None:
+    page = full_page
+    page.goto(full_server.url + "/game/0/0?nets=1,0")
+    page.locator("input[type=range]").fill("60")
+    page.get_by_label("Rank").select_option("3d")
+    page.get_by_label("Move numbers").check()
+    empty = stones(page).index(0)
+    page.locator(".shudan-vertex").nth(empty).click()
+    page.get_by_text("Variation from move 60").wait_for()
+    page.wait_for_function(
+        "at => !document.querySelectorAll('.shudan-vertex')[at].matches('.shudan-sign_0')", arg=empty
+    )
+    wait_for_move(page, 61)
+    with page.context.expect_page() as opened:
+        page.evaluate("open(location.href)")
+    copy = opened.value
+    copy.get_by_text("Variation from move 60").wait_for()
+    wait_for_move(copy, 61)
+    assert stones(copy) == stones(page)
+    assert copy.get_by_label("Rank").input_value() == "3d"
+    assert copy.get_by_label("Move numbers").is_checked()
+    assert copy.locator(".shudan-marker").all_inner_texts() == page.locator(".shudan-marker").all_inner_texts()
+    assert copy.get_by_role("table").locator("caption").all_inner_texts() == ["human", "small"]
+
+
+def test_game_variation_by_mouse(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(site_server.url + "/game/0/0")
+    page.get_by_role("heading", name="Moves that the net expected least").wait_for()
+    page.locator('.shudan-vertex[data-x="9"][data-y="9"]').click()
+    page.get_by_text("Variation from move 0").wait_for()
+    page.wait_for_url("**line=jj*")
+    page.locator('.shudan-vertex[data-x="9"][data-y="9"]:not(.shudan-sign_0)').wait_for()
+    page.go_back()
+    page.get_by_text("Variation from move 0").wait_for(state="detached")
+
+
+def test_planes_of_a_position(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(site_server.url + "/planes?corpus=0&row=0&ply=30&planes=alphago48@1")
+    page.locator(".planes li").nth(47).wait_for()
+    assert page.locator(".planes li").count() == 48
+    page.get_by_role("button", name="Next").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("Move 31").wait_for()

@@ -1,0 +1,135 @@
+"""The pattern search answers like `kifu.search`, and a browser paints patterns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kifu.search.cutting import Rectangle, pattern_from_position
+from kifu.search.notation import format_pattern, parse_pattern
+from kifu.search.searcher import Searcher
+from web_site import ServedSite
+
+CORNER = "anchor: corner/......../......../......../...X..../......../......../......../........"
+PATTERNS = [CORNER, "XO/OX", "colours: fixed/next: white/+----/|..../|..X./|.O../|....", "..O.|/.X..|/....|/----+"]
+PATTERNS += ["moves: white/consecutive: yes/+-----/|...../|..1../|...../|...X./|....."]
+
+
+@pytest.fixture(scope="module")
+def searcher(web_catalogue: Path) -> Searcher:
+    """Searches the catalogue of the server."""
+    return Searcher(web_catalogue)
+
+
+@pytest.mark.parametrize("text", PATTERNS)
+def test_counts_and_hits_are_those_of_the_search(site_server: ServedSite, searcher: Searcher, text: str) -> None:
+    answer = site_server.post("/api/search", {"pattern": text, "first": 1, "count": 5}).json
+    hits = searcher.find(parse_pattern(text))
+    assert (answer["hits"], answer["games"]) == (len(hits), hits.games)
+    assert (answer["black_wins"], answer["white_wins"]) == hits.wins
+    assert answer["pattern"]["text"] == format_pattern(hits.pattern)
+    for given, each in zip(answer["continuations"], hits.continuations(), strict=True):
+        years = [[count.year, count.count] for count in hits.by_year(each) if count.year is not None]
+        assert given == each.to_dict() | {"letter": given["letter"], "years": years}
+    for given, hit in zip(answer["page"], hits.table.slice(1, 5).to_pylist(), strict=True):
+        assert (given["row"], given["ply"], given["exchanged"]) == (hit["row"], hit["ply"], hit["exchanged"])
+        assert given["region"][:2] == [hit["x"], hit["y"]]
+        assert given["stones"] == searcher.position(hit["row"], hit["ply"]).stones.tolist()
+
+
+def test_pages_of_equal_searches_are_cached(web_catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kifu.web import patterns
+    from kifu.web.api import Deadline
+    from kifu.web.game_table import Filter
+    from kifu.web.site import Site
+
+    monkeypatch.setattr(patterns, "_MAX_RESULTS", 2)
+    site, results = Site([web_catalogue]), patterns.Results()
+    try:
+        found = [
+            results.find(site.corpora[0], 0, Filter(), parse_pattern(text), Deadline(60))
+            for text in (*PATTERNS[:2], PATTERNS[1], PATTERNS[2], PATTERNS[0])
+        ]
+    finally:
+        site.close()
+    assert found[1] is found[2]
+    assert found[0] is not found[4]
+    assert found[0].table.equals(found[4].table)
+
+
+def test_a_vague_pattern_is_refused(site_server: ServedSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kifu.web import patterns
+
+    monkeypatch.setattr(patterns, "_MAX_HITS", 1000)
+    monkeypatch.setattr(patterns, "_SAMPLE", 20)
+    assert "more than 1,000: add stones" in site_server.post("/api/search", {"pattern": "X"}).error
+
+
+def test_a_search_takes_limited_time(web_catalogue: Path) -> None:
+    from kifu.web.api import Deadline, TimeLimitError
+    from kifu.web.patterns import Results, SearchParams, search
+    from kifu.web.site import Site
+
+    site = Site([web_catalogue])
+    try:
+        with pytest.raises(TimeLimitError, match="longer than"):
+            search(site, Results(), SearchParams(pattern="XO/OX"), Deadline(-1))
+    finally:
+        site.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"pattern": "*"},
+        {"pattern": "X<script>"},
+        {"pattern": ""},
+        {"pattern": "." * 5000},
+        {"pattern": "XO", "count": 1000},
+        {"pattern": "XO", "first": -1},
+        {"pattern": ["XO"]},
+        {"pattern": "XO", "sql": "1; DROP TABLE summaries"},
+        {},
+    ],
+)
+def test_invalid_searches_are_refused(site_server: ServedSite, body: dict[str, object]) -> None:
+    answer = site_server.post("/api/search", body)
+    assert answer.status == 400
+    assert answer.error
+
+
+def test_the_corner_of_the_last_move_is_cut_out(site_server: ServedSite, searcher: Searcher) -> None:
+    row = next(row for row in range(searcher.catalogue.rows) if len(searcher.moves(row).moves) > 40)
+    games = searcher.moves(row)
+    y, x = divmod(int(games.moves[0]) & 0x3FFF, 19)
+    cut = site_server.get("/api/pattern", game=row, ply=1).json
+    region = Rectangle(10 * (2 * x >= 19), 10 * (2 * y >= 19), 8 + 10 * (2 * x >= 19), 8 + 10 * (2 * y >= 19))
+    assert cut["text"] == format_pattern(pattern_from_position(searcher.position(row, 1), region))
+    assert site_server.get("/api/pattern", pattern=cut["text"]).json == cut
+
+
+@pytest.mark.slow
+def test_patterns_are_painted_by_keyboard_and_mouse(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(f"{site_server.url}/search")
+    board = page.get_by_role("application")
+    board.focus()
+    for key in ["ArrowRight"] * 3 + ["ArrowDown"] * 3 + ["Enter"]:
+        page.keyboard.press(key)
+    page.wait_for_url("**/search?*pattern=*")
+    page.locator(".hits li").first.wait_for()
+    page.locator(".continuations tbody tr").first.wait_for()
+    one = page.url
+    page.get_by_role("button", name="Anything").click()
+    box = board.locator("svg").bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5, steps=10)
+    page.mouse.up()
+    page.wait_for_url(lambda url: "********" in url or "%2A%2A" in url)
+    page.go_back()
+    page.wait_for_url(one)
+    page.locator(".hits li").first.wait_for()
+    assert page.locator(".hits a").first.get_attribute("href").startswith("/game/0/")

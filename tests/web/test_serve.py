@@ -1,0 +1,286 @@
+"""The command serve: its first line, its errors, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import sleep
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from commands import finish, run, start
+from kifu.errors import FormatError
+from kifu.web.api import TimeLimitError
+from kifu.web.app import warm_up
+from kifu.web.server import SiteServer
+from kifu.web.site import ServedNet, Site, _open_nets
+from lazy import lazy_import
+from web_site import problems, serving, watch
+
+safetensors = lazy_import("safetensors.numpy")
+
+
+def ready(process: subprocess.Popen[str]) -> str:
+    """Wait until a server is ready; return its first line."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_the_server_with_open_connections_and_running_queries(web_catalogue: Path, number: int) -> None:
+    process = start("serve", web_catalogue, "--net", "none", "--port", 0)
+    line = ready(process)
+    found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/ serves 320 games and no net; Ctrl-C ends it\n", line)
+    assert found, (line, process.stderr.read() if process.stderr and not line else "")
+    address = ("127.0.0.1", int(found[1]))
+    endless = "(SELECT count(*) FROM range(1000000000) a, range(1000000000) b) > 1"
+    query = f"GET /api/games?sql={quote(endless)} HTTP/1.1\r\nHost: 127.0.0.1:{found[1]}\r\n\r\n"
+    with (
+        socket.create_connection(address),
+        socket.create_connection(address) as half,
+        socket.create_connection(address) as asking,
+    ):
+        half.sendall(b"POST /api/upload HTTP/1.1\r\nContent-Le")
+        asking.sendall(query.encode())
+        assert urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/api/site", timeout=60).status == 200
+        process.send_signal(number)
+        done = finish(process)
+    assert done.code == 128 + number
+    assert done.err == ["kifu: interrupted; the server has ended"]
+
+
+@pytest.mark.subprocess
+def test_a_signal_ends_the_server_while_an_engine_starts(web_catalogue: Path) -> None:
+    process = start("serve", web_catalogue, "--net", "sh -c 'cat > /dev/null'", "--port", 0)
+    url = ready(process).partition(" ")[0]
+    with urllib.request.urlopen(f"{url}api/site", timeout=60) as response:
+        assert json.load(response)["nets"] is None
+    process.send_signal(signal.SIGTERM)
+    done = finish(process)
+    assert (done.code, done.err) == (128 + signal.SIGTERM, ["kifu: interrupted; the server has ended"])
+
+
+INTERRUPTED = """
+import logging, os, signal, sys
+from unittest import mock
+from kifu.cli import main
+
+def run(site, app, listener):
+    logging._lock.acquire()
+    site.background.submit(logging.getLogger, "a thread that waits")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+with mock.patch("kifu.cli.serve._run", run):
+    main()
+"""
+
+
+@pytest.mark.subprocess
+def test_a_signal_ends_the_command_before_the_server_runs(web_catalogue: Path) -> None:
+    """It may interrupt the main thread while that holds a lock of logging for which another thread waits."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "serve", web_catalogue, "--net", "none", "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stderr == "kifu: interrupted; the server has ended\n"
+
+
+@pytest.mark.subprocess
+def test_other_hosts_need_the_token_of_the_first_line(web_catalogue: Path) -> None:
+    process = start("serve", web_catalogue, "--net", "none", "--host", "0.0.0.0", "--port", 0)
+    found = re.match(r"http://\S+:(\d+)/\?token=([\w-]{32}) serves 320 games", ready(process))
+    assert found
+    url = f"http://127.0.0.1:{found[1]}/api/site"
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        urllib.request.urlopen(url, timeout=60)
+    refused.value.close()
+    with urllib.request.urlopen(
+        urllib.request.Request(url, headers={"Authorization": f"Bearer {found[2]}"}), timeout=60
+    ) as response:
+        assert response.status == 200
+    process.send_signal(signal.SIGTERM)
+    done = finish(process)
+    assert done.err[0] == "kifu: everyone who has this address can read all games; others are refused"
+
+
+def test_errors_are_one_line(web_catalogue: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 and nothing else PAR1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cases = [
+            ([tmp_path / "missing.parquet"], "missing.parquet is not a catalogue: No such file or directory"),
+            ([broken], "broken.parquet"),
+            ([web_catalogue, "--port", port], f"cannot listen at 127.0.0.1 port {port}: Address already in use"),
+            ([web_catalogue, "--host", "256.256.256.256"], "cannot listen at 256.256.256.256 port"),
+            ([web_catalogue, "--token", "short"], "--token must be 16 to 200 letters"),
+            ([web_catalogue, "--port", 65536], "65536"),
+            ([web_catalogue, "--net", tmp_path / "missing.safetensors"], "cannot read the net"),
+            ([web_catalogue, "--net", broken], "broken.parquet is not a net of kifu"),
+            ([web_catalogue, "--net", tmp_path], "cannot read the net"),
+        ]
+        for arguments, message in cases:
+            port_option = [] if "--port" in arguments else ["--port", 0]
+            net_option = [] if "--net" in arguments else ["--net", "none"]
+            done = run("serve", *arguments, *net_option, *port_option)
+            assert (done.code, done.out, len(done.err)) == (2, "", 1), (arguments, done)
+            assert message in done.err[0], done
+    assert threading.active_count() < 20
+
+
+def test_a_catalogue_without_an_index_is_named_as_it_was_given(
+    web_catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "all games.parquet"
+    path.symlink_to(web_catalogue)
+    monkeypatch.setattr(SiteServer, "run", lambda server, sockets: None)
+    done = run("serve", path, "--net", "none", "--port", 0)
+    assert f"`kifu index '{path}'` makes" in done.err[0]
+    assert run("serve", web_catalogue, "--net", "none", "--port", 0).err == []
+
+
+class SlowNets:
+    """Opens nets once `go_on` is set; a replacement of `kifu.web.site._open_nets`.
+
+    As the innermost context it sets `go_on` at the end, also of a test that fails: a server waits for its nets.
+    """
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.go_on = threading.Event()
+        self._error = error
+
+    def __call__(self, nets: Sequence[str | None]) -> list[ServedNet]:
+        self.go_on.wait()
+        if self._error:
+            raise self._error
+        return _open_nets(nets)
+
+    def __enter__(self) -> SlowNets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go_on.set()
+
+
+@pytest.fixture
+def slow_nets(monkeypatch: pytest.MonkeyPatch) -> SlowNets:
+    """The opening of nets, which waits."""
+    slow = SlowNets()
+    monkeypatch.setattr("kifu.web.site._open_nets", slow)
+    return slow
+
+
+def test_pages_do_not_wait_for_nets(web_catalogue: Path, slow_nets: SlowNets) -> None:
+    with serving(Site([web_catalogue])) as served, ThreadPoolExecutor(1) as pool, slow_nets:
+        assert served.get("/api/site").json["nets"] is None
+        waiting = pool.submit(served.get, "/api/nets")
+        assert served.get("/api/games").json["total"] == 320
+        assert not waiting.done()
+        slow_nets.go_on.set()
+        assert waiting.result().json == []
+        assert served.get("/api/site").json["nets"] == []
+
+
+def test_a_server_ends_while_nets_are_opened(web_catalogue: Path, slow_nets: SlowNets) -> None:
+    with serving(Site([web_catalogue])) as served, ThreadPoolExecutor(1) as pool, slow_nets:
+        waiting = pool.submit(served.get, "/api/nets")
+        while not served.server.server_state.tasks:
+            assert not waiting.done()
+            sleep(0.01)
+        assert served.get("/api/site").json["nets"] is None
+        served.server.should_exit = True
+        answer = waiting.result()
+    assert (answer.status, answer.error) == (503, "the server stops")
+
+
+def test_an_error_of_the_nets_is_one_line(web_catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowNets(FormatError("x is not a net"))
+    slow.go_on.set()
+    monkeypatch.setattr("kifu.web.site._open_nets", slow)
+    with serving(Site([web_catalogue])) as served:
+        assert [served.get(path).error for path in ("/api/nets", "/api/site")] == ["x is not a net"] * 2
+
+
+WARMED = """
+import sys
+from unittest import mock
+from kifu.kernel import _Kernel
+from kifu.web.analysis import PredictParams, predict
+from kifu.web.app import warm_up
+from kifu.web.explore import explore
+from kifu.web.lines import Line
+from kifu.web.patterns import Results, SearchParams, search
+from kifu.web.positions import PositionParams
+from kifu.web.site import Site
+
+site = Site([sys.argv[1]], ["small"])
+warm_up(site, site.unhurried)
+with mock.patch.object(_Kernel, "compile", autospec=True, side_effect=AssertionError):
+    predict(site, PredictParams(line=Line(moves=[60, 300]), ply=2))
+    explore(site, PositionParams(moves="dd"), site.unhurried)
+    search(site, Results(), SearchParams(pattern="X . O"), site.unhurried)
+site.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_no_kernel_is_compiled_after_the_start(web_catalogue: Path) -> None:
+    subprocess.run([sys.executable, "-c", WARMED, web_catalogue], check=True, timeout=600)
+
+
+def test_the_start_is_interrupted(web_catalogue: Path) -> None:
+    with contextlib.closing(Site([web_catalogue])) as site:
+        site.stop()
+        with pytest.raises(TimeLimitError):
+            warm_up(site, site.unhurried)
+
+
+@pytest.mark.slow
+def test_predictions_appear_once_the_net_is_open(web_catalogue: Path, slow_nets: SlowNets, browser: Any) -> None:
+    with (
+        serving(Site([web_catalogue], ["small"])) as served,
+        contextlib.closing(browser.new_context(locale="en-GB")) as context,
+        slow_nets,
+    ):
+        context.set_default_timeout(120_000)  # the first prediction may wait for kernels to be compiled
+        page = context.new_page()
+        watch(page, served.url)
+        page.goto(served.url + "/play")
+        page.get_by_text("The nets are being opened").wait_for()
+        page.get_by_role("link", name="Games", exact=True).click()
+        page.locator("tbody tr a").first.click()
+        page.get_by_text("The nets are being opened").wait_for()
+        slow_nets.go_on.set()
+        page.locator(".shudan-vertex[class*=shudan-heat_]").first.wait_for()
+        assert page.get_by_text("The nets are being opened").count() == 0
+        assert problems(page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_a_net_that_cannot_be_opened_ends_the_server(web_catalogue: Path, tmp_path: Path) -> None:
+    path = tmp_path / "broken.safetensors"
+    path.write_bytes(safetensors.save({}, {"kifu-net": "{}"}))
+    process = start("serve", web_catalogue, "--net", path, "--port", 0)
+    assert ready(process)
+    done = finish(process)
+    assert (done.code, len(done.err)) == (2, 1), done
+    assert f"{path}: invalid metadata" in done.err[0]

@@ -1,0 +1,205 @@
+"""A running server of the web application, raw requests to it, and checks of its pages in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from kifu.web.app import create_app
+from kifu.web.guard import Access
+from kifu.web.server import SiteServer, listen
+from kifu.web.site import Site
+
+CLIENT = Path(__file__).parents[1] / "client"
+
+HOSTILE_TEXT = """<img src=x onerror="document.title='hostile'">"""
+"""Markup that changes the title of a page that does not show it as text."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response of the server."""
+
+    status: int
+    headers: dict[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @property
+    def json(self) -> Any:
+        """The body as a JSON value."""
+        assert self.headers["content-type"] == "application/json", self.headers
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        """The line of an error: a client error, or 503 for a limit; it has one line."""
+        assert 400 <= self.status < 500 or self.status == 503, (self.status, self.body[:200])
+        (key,) = self.json
+        line: str = self.json[key]
+        assert key == "error"
+        assert line.isprintable(), line
+        assert 0 < len(line) <= 400, line
+        return line
+
+
+@dataclass
+class ServedSite:
+    """A server that runs in a thread.
+
+    Attributes:
+        url: Its address, without a slash at the end.
+        site: What it serves.
+        server: The server.
+        failures: The unexpected exceptions of requests so far.
+        routes: Starlette's routes.
+    """
+
+    url: str
+    site: Site
+    server: SiteServer
+    failures: list[Exception]
+    routes: list[Any]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.url.removeprefix("http://").rsplit(":", 1)
+        return host, int(port)
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        connection: http.client.HTTPConnection | None = None,
+    ) -> Answer:
+        """Send one request, over a connection of its own by default. Return the response, whatever its status is."""
+        used = connection or http.client.HTTPConnection(*self.address, timeout=60)
+        try:
+            used.request(method, target, body, dict(headers or {}))
+            response = used.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            if connection is None:
+                used.close()
+
+    def get(self, path: str, **params: object) -> Answer:
+        """Send a GET request with parameters in the query."""
+        return self.request("GET", f"{path}?{urlencode(params)}" if params else path)
+
+    def post(self, path: str, body: object) -> Answer:
+        """Send a POST request with a JSON value, or with bytes as they are."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.request("POST", path, data, {"Content-Type": "application/json"})
+
+    @contextmanager
+    def connect(self) -> Iterator[socket.socket]:
+        """Open a TCP connection to the server."""
+        with socket.create_connection(self.address, timeout=60) as connection:
+            yield connection
+
+    def send_raw(self, data: bytes) -> bytes:
+        """Send bytes over a connection of their own and return all that the server sends until it closes."""
+        with self.connect() as connection:
+            connection.sendall(data)
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+            return b"".join(parts)
+
+
+@contextmanager
+def serving(site: Site, access: Callable[[int], Access] = Access.local) -> Iterator[ServedSite]:
+    """Serve a site on a free port while the context is open, then close it. Unexpected exceptions of requests fail.
+
+    Args:
+        site: The site.
+        access: Return the accepted requests for the port.
+    """
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    failures: list[Exception] = []
+    app = create_app(site, access(port), lambda request, error: failures.append(error))
+    server = SiteServer(app, site.stop)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield ServedSite(f"http://127.0.0.1:{port}", site, server, failures, app.routes)
+    finally:
+        server.should_exit = True
+        thread.join()
+        site.close()
+    assert failures == []
+
+
+def problems(page: Any) -> list[str]:
+    """Return what went wrong on a page so far: console errors, exceptions, requests to other hosts.
+
+    A test that provokes an error clears the list. It must be empty at the end of a test.
+    """
+    found: list[str] = page.problems
+    return found
+
+
+def watch(page: Any, url: str) -> None:
+    """Record the problems of a page, and block requests to other hosts than that of `url`."""
+    page.problems = found = []
+
+    def route(route: Any) -> None:
+        if route.request.url.startswith((f"{url}/", "data:", "blob:")):
+            route.continue_()
+        else:
+            found.append(f"request to {route.request.url[:200]}")
+            route.abort()
+
+    page.context.route("**/*", route)
+    page.on("console", lambda message: found.append(f"console: {message.text}") if message.type == "error" else None)
+    page.on("pageerror", lambda error: found.append(f"exception: {error}"))
+
+
+def tab_to(page: Any, name: str) -> None:
+    """Press Tab until a control whose name begins so has the focus."""
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        shown = page.evaluate("""() => {
+            const { ariaLabel, labels, innerText } = document.activeElement;
+            return ariaLabel ?? labels?.[0]?.innerText ?? innerText;
+        }""")
+        if shown.strip().startswith(name):
+            return
+    raise AssertionError(f"Tab does not reach {name}")
+
+
+def stones(page: Any) -> list[int]:
+    """Return the stones of the board on a page, row by row: 0 empty, 1 black, 2 white."""
+    found: list[int] = page.locator(".shudan-vertex").evaluate_all(
+        "all => all.map(each => ['shudan-sign_0', 'shudan-sign_1', 'shudan-sign_-1']"
+        ".findIndex(sign => each.classList.contains(sign)))"
+    )
+    return found
+
+
+def axe(page: Any) -> list[str]:
+    """Return the serious and critical violations that axe-core finds on a page: "rule: selector" each."""
+    script = CLIENT / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.is_file():
+        pytest.skip("needs axe-core: run npm ci in client/")
+    page.evaluate(script.read_text("utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{each['id']}: {' '.join(node['target'])}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]

@@ -14,7 +14,7 @@ TEST_JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check docs dist counts fuzz bench scale sample clean
+.PHONY: help install demo test test-all coverage check docs dist counts fuzz bench scale sample client clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2}'
@@ -32,20 +32,23 @@ $(READY)-%: pyproject.toml constraints.txt | $(BIN)/python
 
 install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and the development tools
 
-demo: $(READY)-learn ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
+demo: $(READY)-web ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
 # In parts with processes of their own, since compiled kernels and torch stay in memory.
 test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
 	$(PYTEST) tests/records tests/corpus tests/go tests/planes
-	$(PYTEST) tests/learn tests/play
+	$(PYTEST) tests/learn tests/play tests/web
 	$(PYTEST) tests/katago tests/recipes
 	$(PYTEST) tests/datasets tests/execution tests/leaks tests/search tests/viz
 	$(PYTEST) tests/cli tests/fetch tests/test_*.py
 
 # In three processes, since many slow tests wait for others.
-test-all: $(READY)-test $(READY)-lint ## Run the slow tests, too, with more examples, and measure the coverage (25 minutes)
-	$(PYTEST) -n 3 -m 'not exhaustive' --hypothesis-profile thorough --cov --cov-report term --durations 30
+test-all: $(READY)-test $(READY)-lint ## Run the slow tests, too, with more examples (40 minutes)
+	$(PYTEST) -n 3 -m 'not exhaustive' --hypothesis-profile thorough --durations 30
+
+coverage: $(READY)-test ## Run the fast tests and measure which lines they cover
+	$(PYTEST) --cov --cov-report term
 
 check: $(READY)-lint ## Run the linter, the strict type checker and the prose check
 	$(BIN)/ruff check .
@@ -62,7 +65,7 @@ dist: $(READY)-dist ## Build the sdist and the wheel, and test them in empty env
 	$(BIN)/python tools/check_dist.py dist
 
 counts: $(READY)-test ## Count positions and games exhaustively (long)
-	$(BIN)/python -m pytest -m exhaustive -s
+	$(BIN)/python -m pytest -m exhaustive -s --timeout 0
 
 fuzz: $(READY)-test ## Feed damaged files to every reader, with bounds checks, for FUZZ_MINUTES each (30; hours in all)
 	$(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) --jobs $(TEST_JOBS)
@@ -75,6 +78,9 @@ scale: $(READY)-learn ## Measure with five million games derived from real ones 
 
 sample: $(READY)-lint ## Regenerate the bundled sample with GNU Go (hours; needs gnugo)
 	$(BIN)/python tools/make_sample.py --work build/sample --out build
+
+client: ## Bundle the client of kifu serve into src/kifu/assets/web (needs node and npm)
+	cd client && npm ci && npm run build
 
 clean: ## Remove everything that the other targets made
 	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

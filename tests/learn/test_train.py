@@ -308,6 +308,19 @@ def test_a_set_of_a_split_can_be_split_again(sample: Path, tmp_path: Path) -> No
     assert len(found.validation.ids)
 
 
+def test_conditions_select_games_of_both_sets(sample: Path) -> None:
+    every, some = (
+        learn.data.read_training_games(tiny(validation=0.3, **options), [sample], [], 1)
+        for options in ({}, {"positions": {"where": "n_moves % 2 = 0", "weight": "0.5"}})
+    )
+    assert some.validation is not None
+    assert every.validation is not None
+    for one, all_ in ((some.train, every.train), (some.validation, every.validation)):
+        even = [int(k) for k, plies in zip(all_.ids, all_.cost(np.arange(len(all_.ids)))) if plies % 2 == 0]
+        assert one.ids.tolist() == even
+    assert some.fingerprint() != every.fingerprint()
+
+
 def test_a_smaller_sample_is_a_subset(sample: Path) -> None:
     some, more, all_, others = (
         set(learn.data.read_training_games(tiny(**result), [sample], [], 1).train.ids.tolist())

@@ -56,6 +56,15 @@ _SELECT_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE
 _TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree", "summary"}
 """The table functions that are allowed; others access files or memory, change settings, or run SQL in a string."""
 
+_VARYING_KEYWORDS = {"current_time", "current_timestamp", "localtime", "localtimestamp"}
+"""Keywords that stand for functions whose result varies; `current_date` is the name of one."""
+
+NUMBERS = {
+    "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
+    "float", "double", "decimal",
+}  # fmt: skip
+"""The names of the types of numbers."""
+
 _TYPES = {
     pa.bool_(): "BOOLEAN", pa.uint8(): "UTINYINT", pa.uint16(): "USMALLINT", pa.uint64(): "UBIGINT",
     pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.float32(): "FLOAT", pa.date32(): "DATE",
@@ -146,8 +155,10 @@ class Database:
             connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, self._paths))}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
-            if tables:
-                rows = " UNION ALL ".join(_select_games(path, list(names)) for path, names in tables)
+            if tables or not annotations:
+                rows = (
+                    " UNION ALL ".join(_select_games(path, list(names)) for path, names in tables) or _select_no_games()
+                )
                 connection.execute(f"CREATE VIEW games AS {rows}")
                 connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
             if annotations:
@@ -215,6 +226,15 @@ class Database:
                 f"the query must not call {min(refused)}(); it can read only the tables games, kept and moves"
             )
 
+    def require_repeatable(self, sql: str) -> None:
+        """Raise RecipeError if a SELECT statement calls a function such as random() or now(), whose result varies."""
+        (tree,) = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
+        called = {name.lower() for name in re.findall(r'"(?:function_name|column_names)":\[?"(\w+)"', tree)}
+        varying = "SELECT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
+        names = {name for (name,) in self._connection.execute(varying).fetchall()} | _VARYING_KEYWORDS
+        if refused := called & names:
+            raise RecipeError(f"must not call {min(refused)}, whose result varies")
+
     def batches(self, relation: duckdb.DuckDBPyRelation, rows: int = 8192) -> Iterator[pa.RecordBatch]:
         """Run the query and yield at most `rows` rows at a time."""
         reader = self._run(lambda: relation.to_arrow_reader(rows))
@@ -254,7 +274,7 @@ class Database:
 
 @contextlib.contextmanager
 def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | None = None) -> Iterator[Database]:
-    """Open a database of catalogues and annotations.
+    """Open a database of catalogues and annotations; without any, the tables of games are empty.
 
     Catalogues give two tables: `games`, all their rows in order, and `kept`, those not dropped. These have SCHEMA's
     columns and types, then FILE_COLUMN. Annotations give the table `moves` with the columns of
@@ -262,7 +282,7 @@ def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | 
     directory. No other file can be read, none can be written, and no extension can be loaded.
 
     Args:
-        catalogues: One or more paths, also of annotations.
+        catalogues: Paths, also of annotations.
         jobs: Number of threads, by default one per core.
         max_memory: See `kifu.corpus.query.query`.
 
@@ -321,6 +341,13 @@ def _checked_files(path: str) -> list[str]:
 def _select_games(path: str, names: Sequence[str]) -> str:
     """Return the SELECT of one catalogue's rows, cast to SCHEMA's types."""
     return _select(SCHEMA, names, f"{quoted(utf8_name(path))} AS {FILE_COLUMN}")
+
+
+def _select_no_games() -> str:
+    """Return a SELECT of no rows with the columns of `_select_games`."""
+    types = {field.name: _TYPES[field.type] for field in SCHEMA} | {FILE_COLUMN: "VARCHAR"}
+    columns = [f'NULL::{kind} AS "{name}"' for name, kind in types.items()]
+    return f"SELECT {', '.join(columns)} WHERE false"
 
 
 def _select(schema: pa.Schema, names: Sequence[str], *more: str) -> str:

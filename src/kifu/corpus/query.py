@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from kifu.atomic_io import AtomicFile
 from kifu.corpus.annotation import is_annotation
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.database import FILE_COLUMN, Database, open_database
+from kifu.corpus.database import FILE_COLUMN, NUMBERS, Database, open_database
 from kifu.corpus.parquet import TableWriter, cast_batch
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
@@ -25,11 +25,7 @@ from kifu.files import hash_file, utf8_name
 from kifu.records.paths import Paths, as_list
 from kifu.report import Report
 
-_NUMBERS = {
-    "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
-    "float", "double", "decimal",
-}  # fmt: skip
-_CSV_TYPES = _NUMBERS | {"varchar", "boolean", "date", "timestamp"}
+_CSV_TYPES = NUMBERS | {"varchar", "boolean", "date", "timestamp"}
 """Types that Arrow writes to CSV in the usual way; others are written as DuckDB's text."""
 
 
@@ -81,7 +77,7 @@ class QueryResult:
         texts = ", ".join(f"#{k}::VARCHAR" for k in range(1, len(self.columns) + 1))
         first = self._database.rows(self._relation.limit(rows + 1).project(texts))
         total = self._database.rows(self._relation.aggregate("count(*)"))[0][0] if len(first) > rows else len(first)
-        numeric = [kind.id in _NUMBERS for kind in self._relation.types]
+        numeric = [kind.id in NUMBERS for kind in self._relation.types]
         return QueryHead(self.columns, numeric, first[:rows], total)
 
     def arrow(self) -> pa.Table:

@@ -244,8 +244,8 @@ class Loader:
             if len(stages) > _MAX_STAGES:
                 raise ValueError
             *before, last = [WorldStage(*map(operator.index, stage)) for stage in stages]
-            for key, value in self._order.items():
-                _require_same(key, order[key], value)
+            for key in {**order, **self._order}:
+                _require_same(key, order.get(key), self._order.get(key))
         except RecipeError:
             raise
         except (KeyError, TypeError, ValueError):
@@ -419,5 +419,5 @@ def load(
     if planes is None:
         raise RecipeError("planes are required for games; `kifu planes` lists them")
     spec = ExampleSpec(planes, parse_board(board or "19x19"), pad, labels, filter)
-    rows = read_games(paths, spec.board, pad, config.jobs, spec.columns())
+    rows = read_games(paths, spec.board, pad, config.jobs, spec.columns(), filter=filter)
     return Loader(CatalogueSource(rows, spec), config, batch_size)

@@ -19,15 +19,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import is_catalogue, open_catalogue
+from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_code, map_distinct, to_numpy
+from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError
 from kifu.records.paths import as_path
 
 COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))
 """The columns of the catalogue that planes, and labels of the moves, may need."""
+
+WEIGHT_COLUMN = "weight"
+"""An additional column: the weights of games by `PositionFilter.weight`."""
+
+_FIELDS = {field.name: field for field in [*SCHEMA, pa.field(WEIGHT_COLUMN, pa.float64(), nullable=False)]}
 
 _FILTER_COLUMNS = ("width", "height", "n_legal", "drop")
 """Columns that decide which games are used."""
@@ -43,6 +49,7 @@ def read_games(
     jobs: int | None,
     columns: Sequence[str] = COLUMNS,
     select: Callable[[pa.RecordBatch], npt.NDArray[np.bool_]] | None = None,
+    filter: PositionFilter = DEFAULT_FILTER,
 ) -> pa.RecordBatch:
     """Read the kept games that fit a board.
 
@@ -53,8 +60,9 @@ def read_games(
         board: Width and height.
         pad: Smaller boards fit too.
         jobs: Number of threads; None for one per core.
-        columns: Columns of the catalogue to read.
+        columns: Columns of the catalogue to read, and WEIGHT_COLUMN if the filter has a weight.
         select: Returns which games of a batch to read, [G] bool; by default all.
+        filter: Its rules `where` and `weight` select games; those with a weight of 0 are left out.
 
     Returns:
         The games as one batch, as `spill` returns it: those of catalogues first, then those of archives and records.
@@ -62,6 +70,7 @@ def read_games(
     Raises:
         SourceError: A source cannot be read, or there is no game that fits the board.
         FormatError: A catalogue is damaged.
+        RecipeError: A weight is not within 0 to 1, or an expression cannot be evaluated.
         OutputError: There is no disk space for the games.
     """
     paths = list(paths)
@@ -71,7 +80,7 @@ def read_games(
 
     def selected() -> Iterator[pa.RecordBatch]:
         nonlocal found
-        for batch in chain.from_iterable(_kept_games(path, board, pad, columns) for path in catalogues):
+        for batch in chain.from_iterable(_kept_games(path, board, pad, columns, filter) for path in catalogues):
             found += len(batch)
             yield batch if select is None else batch.filter(pa.array(select(batch)))
 
@@ -83,7 +92,8 @@ def read_games(
     pa.default_memory_pool().release_unused()
     if not found:
         names = ", ".join(str(as_path(path)) for path in paths)[:200]
-        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {names}")
+        such = "" if filter.where is None and filter.weight is None else ", selected by where and weight,"
+        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board{such} in {names}")
     return rows
 
 
@@ -97,19 +107,27 @@ def select_rows(rows: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordB
 def spill(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
     """Return columns of several batches of the catalogue as one batch in memory-mapped temporary files.
 
-    Lists and strings get 64-bit offsets, because they may exceed 2 GB. Raises OutputError.
+    The columns may include WEIGHT_COLUMN. Lists and strings get 64-bit offsets, because they may exceed 2 GB.
+
+    Raises:
+        OutputError: There is no disk space.
     """
     with ExitStack() as files:
-        writers = {name: _ColumnWriter(SCHEMA.field(name), files) for name in columns}
+        writers = {name: _ColumnWriter(_FIELDS[name], files) for name in columns}
         for batch in batches:
             for name, writer in writers.items():
                 writer.append(batch.column(name))
         return pa.RecordBatch.from_arrays([writer.array() for writer in writers.values()], names=list(writers))
 
 
-def _kept_games(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the kept games of a catalogue that have moves and fit the board."""
-    for batch in open_catalogue(path).batches(tuple(dict.fromkeys((*columns, *_FILTER_COLUMNS))), size=_ROWS):
+def _kept_games(
+    path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str], filter: PositionFilter
+) -> Iterator[pa.RecordBatch]:
+    """Yield the kept games of a catalogue that have moves, fit the board and are selected by the filter."""
+    catalogue, first = open_catalogue(path), 0
+    weights = _game_weights(catalogue, filter)
+    names = dict.fromkeys((*(name for name in columns if name != WEIGHT_COLUMN), *_FILTER_COLUMNS))
+    for batch in catalogue.batches(tuple(names), size=_ROWS):
         width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
         kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
         kept &= to_numpy(batch["n_legal"]) > 0
@@ -117,7 +135,22 @@ def _kept_games(path: Path, board: tuple[int, int], pad: bool, columns: Sequence
             kept &= (width <= board[0]) & (height <= board[1])
         else:
             kept &= (width == board[0]) & (height == board[1])
+        if weights is not None:
+            weight = weights[first : first + len(batch)]
+            kept &= weight > 0
+            if WEIGHT_COLUMN in columns:
+                batch = batch.append_column(_FIELDS[WEIGHT_COLUMN], pa.array(weight))
+        first += len(batch)
         yield batch.filter(pa.array(kept))
+
+
+def _game_weights(catalogue: Catalogue, filter: PositionFilter) -> npt.NDArray[np.float64] | None:
+    """Return the weights of all rows of a catalogue, 0 for games that are not selected; None without such rules."""
+    if filter.where is None and filter.weight is None:
+        return None
+    from kifu.corpus.expressions import weigh_games  # requires duckdb
+
+    return weigh_games(catalogue, filter.weight or "1", filter.where)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -37,6 +37,9 @@ class PositionFilter:
         ply_weights: The weight, 0 to 1, from each ply on; 0 before the first one.
         rank_weights: The weight, 0 to 1, from each rank of the side to move on, such as "1d"; 0 below the lowest one.
             "?" is the weight of unknown ranks, by default 0.
+        where: A condition in SQL over the columns of the catalogue that selects games, see docs/queries.md; NULL
+            selects none. Requires duckdb, as `weight` does.
+        weight: An SQL expression over these columns, whose value, 0 to 1, is the weight of a game; NULL is 0.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -47,6 +50,8 @@ class PositionFilter:
     per_game: _Int | None = None
     ply_weights: Mapping[int, float] | None = None
     rank_weights: Mapping[str, float] | None = None
+    where: str | None = None
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         """Raise RecipeError for invalid values."""
@@ -65,6 +70,8 @@ class PositionFilter:
             if value is not None and not least <= value <= _MAX_PLY:
                 raise RecipeError(f"{name} must be within {least} to {_MAX_PLY:,}, got {value}")
         self._rating_steps()
+        for name in ("where", "weight"):
+            _check_expression(name, getattr(self, name))
 
     def weights_by_ply(self) -> npt.NDArray[np.float64]:
         """Return the weight of each ply, [T]; the last one also applies to all later plies."""
@@ -91,7 +98,7 @@ class PositionFilter:
         return np.where(np.isnan(rating), self.rank_weights.get(UNKNOWN_RANK, 0.0), weights)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rules as JSON values; min_ply and max_ply only if they are set."""
+        """Return the rules as JSON values; min_ply, max_ply, where and weight only if they are set."""
         rules: dict[str, Any] = {
             "passes": self.passes,
             "ply_weights": None if self.ply_weights is None else [list(step) for step in self.ply_weights.items()],
@@ -100,9 +107,8 @@ class PositionFilter:
         }
         if self.min_ply:
             rules["min_ply"] = self.min_ply
-        if self.max_ply is not None:
-            rules["max_ply"] = self.max_ply
-        return rules
+        optional = {name: getattr(self, name) for name in ("max_ply", "where", "weight")}
+        return rules | {name: value for name, value in optional.items() if value is not None}
 
     def _rating_steps(self) -> tuple[list[float], list[float]]:
         """Return the ratings of `rank_weights` in ascending order, and the weight from each on."""
@@ -114,6 +120,18 @@ class PositionFilter:
                     raise RecipeError(f"rank_weights: {text!r} is not a rank such as 18k, 1d or 9p, or ? for unknown")
                 steps[rank.rating] = weight
         return sorted(steps), [steps[rating] for rating in sorted(steps)]
+
+
+def _check_expression(name: str, expression: str | None) -> None:
+    """Raise RecipeError, which names the rule, if its SQL is invalid."""
+    if expression is None:
+        return
+    from kifu.corpus.expressions import check_expression  # requires duckdb
+
+    try:
+        check_expression(expression, boolean=name == "where")
+    except RecipeError as error:
+        raise RecipeError(f"{name}: {error}") from None
 
 
 DEFAULT_FILTER = PositionFilter()

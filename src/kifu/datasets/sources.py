@@ -29,6 +29,7 @@ from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.labels import ENCODED_LABELS, LabelPositions, find_label, label_columns, label_values
+from kifu.datasets.mmap_games import WEIGHT_COLUMN
 from kifu.datasets.order import PER_GAME, SYMMETRY, WEIGHT, hash_key, select_positions
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
@@ -68,11 +69,12 @@ class ExampleSpec:
         return find_renderer(self.planes, *self.board, self.pad)
 
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of the catalogue that the examples need. Raises RecipeError or GameError."""
+        """Return the columns, as of `read_games`, that the examples need. Raises RecipeError or GameError."""
         renderer = self.renderer()
         layout = make_layout(renderer, self.labels)
         ratings = () if self.filter.rank_weights is None else RATING_COLUMNS
-        names = ("id", "n_legal", *PLAYED_COLUMNS, *renderer.columns, *label_columns(layout.labels), *ratings)
+        weight = () if self.filter.weight is None else (WEIGHT_COLUMN,)
+        names = ("id", "n_legal", *PLAYED_COLUMNS, *renderer.columns, *label_columns(layout.labels), *ratings, *weight)
         return tuple(dict.fromkeys(names))
 
 
@@ -245,8 +247,10 @@ class CatalogueSource(LoaderSource):
         return CatalogueSource, (self._rows, self._spec)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the ids of the games as a hash, and the rules of the filter."""
+        """Return the ids and weights of the games as a hash, and the rules of the filter."""
         source = blake3(self.ids.view(np.uint8).data).update(self.playable.view(np.uint8).data)
+        if self._spec.filter.weight is not None:
+            source.update(to_numpy(self._rows[WEIGHT_COLUMN]).view(np.uint8).data)
         return {"source": source.hexdigest(16)} | self._spec.filter.to_dict()
 
     @cached_property
@@ -271,10 +275,11 @@ class CatalogueSource(LoaderSource):
 
     def _weights_by_player(self, part: slice) -> npt.NDArray[np.float64]:
         """[K, 2] the weights of Black's and of White's moves in some games."""
-        games = part.stop - part.start
-        if self._spec.filter.rank_weights is None:
-            return np.ones((games, 2))
-        return self._spec.filter.weights_by_player(ratings_of(self._rows.slice(part.start, games)))
+        rules, rows = self._spec.filter, self._rows.slice(part.start, part.stop - part.start)
+        weights = np.ones((len(rows), 2))
+        if rules.rank_weights is not None:
+            weights = rules.weights_by_player(ratings_of(rows))
+        return weights if rules.weight is None else weights * to_numpy(rows[WEIGHT_COLUMN])[:, None]
 
     def cost(self, units: Units) -> npt.NDArray[np.int64]:
         """Return the work for each unit; see `LoaderSource.cost`."""

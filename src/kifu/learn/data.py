@@ -177,7 +177,7 @@ def _read_rows(
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
     columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS))
-    return read_games(paths, recipe.size, False, jobs, tuple(columns), select), excluded
+    return read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions), excluded
 
 
 def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:

@@ -203,8 +203,9 @@ class ExamplesRecipe(SplitRecipe):
     @field_validator("positions")
     @classmethod
     def _no_weights(cls, positions: PositionFilter) -> PositionFilter:
-        if positions.ply_weights is not None or positions.rank_weights is not None:
-            raise ValueError("ply_weights and rank_weights are supported by training recipes only")
+        for name in ("ply_weights", "rank_weights", "where", "weight"):
+            if getattr(positions, name) is not None:
+                raise ValueError(f"{name} is supported by training recipes only")
         return positions
 
     @field_serializer("positions")

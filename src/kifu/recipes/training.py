@@ -266,7 +266,8 @@ class TrainingRecipe(NamedConfig):
 
     @field_serializer("positions")
     def _dump_positions(self, positions: PositionFilter) -> dict[str, Any]:
-        limits = {name: getattr(positions, name) for name in ("min_ply", "max_ply") if getattr(positions, name)}
+        optional = ("min_ply", "max_ply", "where", "weight")
+        limits = {name: getattr(positions, name) for name in optional if getattr(positions, name)}
         return {
             "passes": positions.passes,
             "ply_weights": positions.ply_weights,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,6 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import Catalogue
 from kifu.errors import RecipeError
 from kifu.point import BLACK, WHITE
-
-if TYPE_CHECKING:
-    from kifu.corpus.database import Database
 
 _COLUMNS = {BLACK: "black", WHITE: "white"}
 
@@ -50,38 +46,15 @@ def select(
     """
     if colour is not None and (player is None or colour not in _COLUMNS.values()):
         raise RecipeError(f"colour must be black or white and requires a player, got {colour!r}")
-    chosen = None if where is None else _select_where(catalogue, where)
+    chosen = None
+    if where is not None:
+        from kifu.corpus.expressions import select_games  # requires duckdb
+
+        chosen = select_games(catalogue, where)
     if player is not None:
         named = _select_player(catalogue, player, colour)
         chosen = named if chosen is None else chosen & named
     return chosen
-
-
-def _select_where(catalogue: Catalogue, where: str) -> npt.NDArray[np.bool_]:
-    from kifu.corpus.database import open_database
-
-    # Row numbers make the result independent of the order of DuckDB's rows, which subqueries may change.
-    numbered = 'SELECT *, row_number() OVER () - 1 AS "row" FROM games'
-    chosen = np.zeros(catalogue.rows, np.bool_)
-    with open_database(catalogue.path) as database:
-        check_condition(database, where, "games")
-        found = database.select(f'SELECT "row" FROM ({numbered}) WHERE (\n{where}\n)')
-        for batch in database.batches(found, _BATCH):
-            chosen[batch.column(0).to_numpy()] = True
-    return chosen
-
-
-def check_condition(database: Database, condition: str, table: str) -> None:
-    """Check that a text is one SQL expression over the columns of a table.
-
-    Raises:
-        RecipeError: If it is not.
-    """
-    if not condition.strip():
-        raise RecipeError("the condition must be an SQL expression, got an empty text")
-    # Only one expression is valid in two pairs of brackets as well as in one.
-    database.select(f"SELECT 1 FROM {table} WHERE ((\n{condition}\n))")
-    database.select(f"SELECT 1 FROM {table} WHERE (\n{condition}\n)")
 
 
 def _select_player(catalogue: Catalogue, player: str, colour: str | None) -> npt.NDArray[np.bool_]:

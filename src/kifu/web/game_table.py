@@ -15,9 +15,9 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kifu.corpus.database import Database, open_database, quoted
+from kifu.corpus.expressions import check_condition
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import RecipeError
-from kifu.search.select import check_condition
 from kifu.web.api import Deadline, Params
 
 _LISTS = {"setup", "setup_ply", "moves", "territory", "move_seconds", "evaluations"}

@@ -53,6 +53,9 @@ INPUTS_PREFIX = "inputs:"
 ENCODED_LABELS = ("move", "globals")
 """Labels that encoders write together with the planes."""
 
+MERGED_LABELS = ("policy", "count")
+"""Labels of merged positions, which only loaders compute, see `kifu.datasets.merged`."""
+
 _COLUMNS = {
     "result": ("winner",), "komi": ("komi",), "ranks": RATING_COLUMNS, "ownership": ("territory",),
     "seconds": ("move_seconds",), "evaluation": ("evaluations",),
@@ -245,6 +248,9 @@ LABELS = {
     "and the number of visits; NaN unknown",
     f"{INPUTS_PREFIX}<a>+<b>": "global inputs of networks, such as colour+komi+ranks, in this order",
     "globals": f"what KataGo's nets are given beside the planes of {KATAGO22.name}, see its card",
+    "policy": "the share of each move among those played in equal positions, 1 for the move if there is no other; the "
+    "last one is a pass",
+    "count": "how many positions the example stands for, by weight; 1 if the position is not merged with others",
     "ply": "how many moves, passes too, come before the position",
 }
 """Meaning of each label. Data sets store these texts in their layouts, so they must not change."""
@@ -269,6 +275,8 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         LabelSpec("komi", "float32", (), LABELS["komi"]),
         LabelSpec("seconds", "float32", (), LABELS["seconds"]),
         LabelSpec("evaluation", "float32", (4,), LABELS["evaluation"]),
+        LabelSpec("policy", "float32", (width * height + 1,), LABELS["policy"]),
+        LabelSpec("count", "float32", (), LABELS["count"]),
         LabelSpec("globals", "float32", (len(KATAGO22.inputs),), LABELS["globals"]),
     )
     for label in labels:
@@ -278,8 +286,8 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
 
 
 def label_values(specs: Sequence[LabelSpec], at: LabelPositions) -> dict[str, npt.NDArray[Any]]:
-    """Return the labels of some positions by name, [B, ...], except those in ENCODED_LABELS."""
-    return {spec.name: _values(spec, at) for spec in specs if spec.name not in ENCODED_LABELS}
+    """Return the labels of some positions by name, [B, ...], except those in ENCODED_LABELS and MERGED_LABELS."""
+    return {spec.name: _values(spec, at) for spec in specs if spec.name not in (*ENCODED_LABELS, *MERGED_LABELS)}
 
 
 def _values(spec: LabelSpec, at: LabelPositions) -> npt.NDArray[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus._hashes import mix, mix_words
-from kifu.kernel import kernel
+from kifu.kernel import inline_kernel, kernel
 from kifu.point import POINT_MASK, WHITE_BIT
 
 _11 = np.uint64(11)
@@ -85,6 +85,14 @@ def rank_entries(order: npt.NDArray[np.int32], start: int, stop: int) -> tuple[n
     return rank, source
 
 
+@inline_kernel
+def position_weight(word: Any, t: Any, g: Any, points: Any, passes: Any, by_ply: Any, by_player: Any) -> Any:
+    """Return the weight of the position before move `word`, at ply t of game g; see `select_positions`."""
+    if not passes and np.int64(word & POINT_MASK) == points[g]:
+        return 0.0
+    return by_ply[min(t, by_ply.shape[0] - 1)] * by_player[g, 1 if word & WHITE_BIT else 0]
+
+
 @kernel
 def select_positions(  # noqa: PLR0913 - kernel
     moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
@@ -111,12 +119,12 @@ def select_positions(  # noqa: PLR0913 - kernel
         count = 0
         for k in range(first, move_offset[g + 1]):
             t = k - first
-            word = moves[k]
-            keep = t < playable[g] and (passes or np.int64(word & POINT_MASK) != points[g])
-            if keep:
-                weight = by_ply[min(t, by_ply.shape[0] - 1)] * by_player[g, 1 if word & WHITE_BIT else 0]
-                if weight < 1:
-                    keep = np.float64(mix(np.uint64(k) ^ weight_key) >> _11) * _UNIT < weight
+            weight = 0.0
+            if t < playable[g]:
+                weight = position_weight(moves[k], t, g, points, passes, by_ply, by_player)
+            keep = weight >= 1
+            if 0 < weight < 1:
+                keep = np.float64(mix(np.uint64(k) ^ weight_key) >> _11) * _UNIT < weight
             if keep:
                 selected[k >> 3] |= np.uint8(1 << (k & 7))
                 count += 1

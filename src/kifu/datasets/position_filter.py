@@ -17,6 +17,7 @@ UNKNOWN_RANK = "?"
 
 _MAX_PLY = 10**6
 _MAX_WEIGHTED_PLY = 10_000
+_MAX_MERGED = 1_000
 
 _Int = Annotated[int, Field(strict=True)]
 
@@ -39,6 +40,8 @@ class PositionFilter:
             "?" is the weight of unknown ranks, by default 0.
         where: A condition in SQL over the columns of the catalogue that selects games, see docs/queries.md; NULL
             selects none. Requires duckdb, as `weight` does.
+        merge_plies: Merge equal positions within this number of plies of all selected games: the first one represents
+            the others in each epoch, with a weight of 1. See the labels "policy" and "count". Excludes `per_game`.
         weight: An SQL expression over these columns, whose value, 0 to 1, is the weight of a game; NULL is 0.
     """
 
@@ -52,6 +55,7 @@ class PositionFilter:
     rank_weights: Mapping[str, float] | None = None
     where: str | None = None
     weight: str | None = None
+    merge_plies: _Int = 0
 
     def __post_init__(self) -> None:
         """Raise RecipeError for invalid values."""
@@ -69,6 +73,10 @@ class PositionFilter:
         ):
             if value is not None and not least <= value <= _MAX_PLY:
                 raise RecipeError(f"{name} must be within {least} to {_MAX_PLY:,}, got {value}")
+        if not 0 <= self.merge_plies <= _MAX_MERGED:
+            raise RecipeError(f"merge_plies must be within 0 to {_MAX_MERGED:,}, got {self.merge_plies}")
+        if self.merge_plies and self.per_game is not None:
+            raise RecipeError("merge_plies and per_game exclude each other")
         self._rating_steps()
         for name in ("where", "weight"):
             _check_expression(name, getattr(self, name))
@@ -98,15 +106,14 @@ class PositionFilter:
         return np.where(np.isnan(rating), self.rank_weights.get(UNKNOWN_RANK, 0.0), weights)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rules as JSON values; min_ply, max_ply, where and weight only if they are set."""
+        """Return the rules as JSON values; those after per_game only if they are set."""
         rules: dict[str, Any] = {
             "passes": self.passes,
             "ply_weights": None if self.ply_weights is None else [list(step) for step in self.ply_weights.items()],
             "rank_weights": None if self.rank_weights is None else dict(self.rank_weights),
             "per_game": self.per_game,
         }
-        if self.min_ply:
-            rules["min_ply"] = self.min_ply
+        rules |= {name: getattr(self, name) for name in ("min_ply", "merge_plies") if getattr(self, name)}
         optional = {name: getattr(self, name) for name in ("max_ply", "where", "weight")}
         return rules | {name: value for name, value in optional.items() if value is not None}
 

@@ -28,7 +28,15 @@ from kifu.datasets.epoch_plan import EpochSelection
 from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_dataset
-from kifu.datasets.labels import ENCODED_LABELS, LabelPositions, find_label, label_columns, label_values
+from kifu.datasets.labels import (
+    ENCODED_LABELS,
+    MERGED_LABELS,
+    LabelPositions,
+    find_label,
+    label_columns,
+    label_values,
+)
+from kifu.datasets.merged import LabelledPositions, MergedPositions, merge_positions, weigh_positions
 from kifu.datasets.mmap_games import WEIGHT_COLUMN
 from kifu.datasets.order import PER_GAME, SYMMETRY, WEIGHT, hash_key, select_positions
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
@@ -242,6 +250,7 @@ class CatalogueSource(LoaderSource):
         self.ids: npt.NDArray[np.uint64] = to_numpy(rows["id"])
         legal = np.minimum(to_numpy(rows["n_legal"]), np.diff(self.games.move_offset)).astype(np.int32)
         self.playable = self.renderer.playable(self._rows, legal)
+        self._merged = self._merge()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CatalogueSource, (self._rows, self._spec)
@@ -271,7 +280,21 @@ class CatalogueSource(LoaderSource):
                     self._weights_by_ply, self._weights_by_player(part),
                     -1 if rules.per_game is None else rules.per_game, weight_key, per_game_key, selected, counts[part],
                 )  # fmt: skip
+        self._merged.select(games.move_offset, selected, counts)
         return EpochSelection(counts, selected, hash_key(seed, epoch, SYMMETRY) if augment else None)
+
+    def _merge(self) -> MergedPositions:
+        """Merge the equal positions within the first plies of all games."""
+        games, rules = self.games, self._spec.filter
+        weights = np.empty((len(self.ids), rules.merge_plies))
+        for first in range(0, len(weights) if rules.merge_plies else 0, _GAMES):
+            part = slice(first, min(first + _GAMES, len(weights)))
+            weigh_positions(
+                games.moves, games.move_offset[first : part.stop + 1], self.playable[part],
+                games.width[part].astype(np.int64) * games.height[part], rules.passes, self._weights_by_ply,
+                self._weights_by_player(part), weights[part],
+            )  # fmt: skip
+        return merge_positions(games, weights)
 
     def _weights_by_player(self, part: slice) -> npt.NDArray[np.float64]:
         """[K, 2] the weights of Black's and of White's moves in some games."""
@@ -297,8 +320,11 @@ class CatalogueSource(LoaderSource):
         symmetry = selection.symmetries(rows, self.layout.width == self.layout.height)
         drop, ply = self.renderer.render(self._rows, self.games, rows, symmetry, slot_of_move, out.planes, out.labels)
         self._check(rows, slot_of_move, drop, ply)
-        if not {label.name for label in self.layout.labels} <= {*ENCODED_LABELS}:
+        names = {label.name for label in self.layout.labels}
+        if not names <= {*ENCODED_LABELS, *MERGED_LABELS}:
             self._compute_labels(rows, slot_of_move, symmetry, out)
+        if names & {*MERGED_LABELS}:
+            self._fill_merged(rows, slot_of_move, symmetry, out)
 
     def new_buffer(self, slots: int) -> ExampleBuffer:
         """Return arrays for examples; see `LoaderSource.new_buffer`."""
@@ -325,6 +351,16 @@ class CatalogueSource(LoaderSource):
         width, height = games.width[game].astype(np.int64), games.height[game].astype(np.int64)
         for name, augmented in augment_labels(self.layout, values, symmetry[game], width, height).items():
             out.labels[name][slots] = augmented
+
+    def _fill_merged(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: ExampleBuffer) -> None:
+        """Fill the labels of merged positions."""
+        wanted = slot_of_move >= 0
+        index, slots = np.repeat(np.arange(len(rows)), self.cost(rows))[wanted], slot_of_move[wanted]
+        game = rows[index]
+        positions = LabelledPositions(
+            game, out.ply[slots], slots, symmetry[index], self.games.width[game], self.games.height[game]
+        )
+        self._merged.fill(positions, out.labels["move"], self.layout.width, out.labels)
 
 
 class DatasetSource(LoaderSource):

@@ -22,15 +22,15 @@ import numpy.typing as npt
 
 from kifu.corpus.hashes import Hashes
 from kifu.errors import DropReason
+from kifu.go.position_hashes import symmetry_keys
 from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, History, new_history
-from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, new_state, popcount, zobrist_keys
+from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, new_state, popcount
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.packing import DAT2, Records
-from kifu.point import MAX_SIZE, symmetries
+from kifu.point import MAX_SIZE
 from kifu.records.games import GameArrays
 
-_BOARD = 0x9E3779B97F4A7C15
 _POINTS = 361
 _WORDS = 6
 ZERO = np.uint64(0)
@@ -55,18 +55,6 @@ class _Workspace(NamedTuple):
     hashed: npt.NDArray[np.uint8]
     n_stones: npt.NDArray[np.int64]
     words: npt.NDArray[np.uint64]
-
-
-def symmetry_keys(width: int, height: int) -> tuple[Hashes, Hashes]:
-    """Return the key of a stone of the first (0) or second (1) kind on each point under each symmetry: [2, n, 8].
-
-    And the hashes of the empty board: [8]. All are uint64.
-    """
-    n = width * height
-    keys = zobrist_keys(n)[:, symmetries(width, height)[:, :n]]  # [2, 8, n]
-    sizes = [256 * width + height] * 4 + [256 * height + width] * 4
-    empty = np.array([size * _BOARD % 2**64 for size in sizes], np.uint64)
-    return np.ascontiguousarray(keys.transpose(0, 2, 1)), empty
 
 
 def _new_workspace(width: int, height: int) -> _Workspace:

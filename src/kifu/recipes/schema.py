@@ -30,6 +30,7 @@ from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import Format, find_format
+from kifu.datasets.labels import MERGED_LABELS
 from kifu.datasets.manifest import SUFFIX
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
@@ -206,6 +207,8 @@ class ExamplesRecipe(SplitRecipe):
         for name in ("ply_weights", "rank_weights", "where", "weight"):
             if getattr(positions, name) is not None:
                 raise ValueError(f"{name} is supported by training recipes only")
+        if positions.merge_plies:
+            raise ValueError("merge_plies is supported by loaders only")
         return positions
 
     @field_serializer("positions")
@@ -217,6 +220,8 @@ class ExamplesRecipe(SplitRecipe):
         real, form = self.layout().real, self.example_format
         if not form.labels and self.labels != ("move",):
             raise ValueError(f"{form.name} stores only the label move; got {', '.join(self.labels)}")
+        if {*self.labels} & {*MERGED_LABELS}:
+            raise ValueError(f"labels {' and '.join(MERGED_LABELS)} are supported by loaders only")
         if form.needs_move and "move" not in self.labels:
             raise ValueError(f"{form.name} needs the label move; got {', '.join(self.labels)}")
         if self.positions.passes and not form.passes:

@@ -282,6 +282,8 @@ class TrainingRecipe(NamedConfig):
             raise ValueError("steps and epochs exclude each other")
         if self.steps is None and self.epochs is None and self.max_minutes is None:
             raise ValueError("one of steps, epochs and max_minutes is required")
+        if self.positions.merge_plies:
+            raise ValueError("positions.merge_plies is supported by loaders only")
         check_inputs(self.inputs)
         self.encoder()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
         return self

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kifu.corpus._hashes import mix
+from kifu.go.position_hashes import PositionTables, clear_stones, lowest_hash, set_stone
 from kifu.go.replay import ReplayArrays, colour_of
 from kifu.go.state import EMPTY
 from kifu.kernel import inline_kernel, kernel
@@ -36,47 +36,6 @@ class Layout(NamedTuple):
     move: int
 
 
-class PositionTables(NamedTuple):
-    """Tables of a board of n points, and scratch memory of one thread.
-
-    Attributes:
-        keys: [2, n, 8] uint64, the key of a black or white stone on each point under each symmetry.
-        empty: [8] uint64, the hashes of the empty board.
-        images: [8, n + 1] int16, `kifu.point.symmetries`.
-        colour: [n] uint8, the board.
-        hashes: [8] uint64, its hashes.
-    """
-
-    keys: npt.NDArray[np.uint64]
-    empty: npt.NDArray[np.uint64]
-    images: npt.NDArray[np.int16]
-    colour: npt.NDArray[np.uint8]
-    hashes: npt.NDArray[np.uint64]
-
-
-@inline_kernel
-def _set_stone(s: PositionTables, p: Any, c: Any) -> None:
-    """Put a stone of colour c on point p in place of what is there, or empty it."""
-    before = np.int64(s.colour[p])
-    if before != EMPTY:
-        for k in range(8):
-            s.hashes[k] ^= s.keys[before - 1, p, k]
-    if c != EMPTY:
-        for k in range(8):
-            s.hashes[k] ^= s.keys[c - 1, p, k]
-    s.colour[p] = c
-
-
-@inline_kernel
-def _lowest(hashes: Any) -> Any:
-    """Return the index of the lowest hash, of equal ones the first."""
-    low = 0
-    for k in range(1, 8):
-        if hashes[k] < hashes[low]:
-            low = k
-    return low
-
-
 @inline_kernel
 def _set_up(s: PositionTables, games: ReplayArrays, first: Any, stop: Any, ply: Any) -> Any:
     """Put the setup entries `first` to `stop` - 1 that are due at `ply` on the board. Return the index of the next.
@@ -88,7 +47,7 @@ def _set_up(s: PositionTables, games: ReplayArrays, first: Any, stop: Any, ply: 
         p = np.int64(games.setup[at] & POINT_MASK)
         if p >= s.colour.shape[0]:
             return stop
-        _set_stone(s, p, EMPTY if games.setup[at] & ERASE_BIT else np.int64(colour_of(games.setup[at])))
+        set_stone(s, p, EMPTY if games.setup[at] & ERASE_BIT else np.int64(colour_of(games.setup[at])))
         at += 1
     return at
 
@@ -104,7 +63,7 @@ def _remove_captured(s: PositionTables, captures: Any, first: Any, stop: Any) ->
         p = np.int64(captures[at] & _POINT)
         more = captures[at] & LAST_STONE == 0
         if p < s.colour.shape[0]:
-            _set_stone(s, p, EMPTY)
+            set_stone(s, p, EMPTY)
         at += 1
     return at
 
@@ -122,16 +81,13 @@ def list_entries(  # noqa: PLR0913 - kernel
     n = s.colour.shape[0]
     for i in range(game_index.shape[0]):
         g = game_index[i]
-        for p in range(n):
-            s.colour[p] = EMPTY
-        for k in range(8):
-            s.hashes[k] = s.empty[k]
+        clear_stones(s)
         setup, stop = games.setup_offset[g], games.setup_offset[g + 1]
         captured, last = capture_offset[g], capture_offset[g + 1]
         first = entry_offset[g]
         for t in range(entry_offset[g + 1] - first):
             setup = _set_up(s, games, setup, stop, t)
-            k = _lowest(s.hashes)
+            k = lowest_hash(s.hashes)
             hashes[first + t] = mix(s.hashes[k])
             fields = ((np.int64(first_row) + g) << layout.ply | t) << layout.move
             if t == plies[g]:
@@ -143,7 +99,7 @@ def list_entries(  # noqa: PLR0913 - kernel
             fields = ((fields | np.int64(s.images[k, move])) << COLOUR_BITS | (c - 1)) << SYMMETRY_BITS | k
             entries[first + t] = np.uint64(fields)
             if move < n:
-                _set_stone(s, move, c)
+                set_stone(s, move, c)
             if captured < last and captures[captured] == t:
                 captured = _remove_captured(s, captures, captured + 1, last)
 

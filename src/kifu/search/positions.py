@@ -11,7 +11,6 @@ The canonical orientation of a position is that with the lowest hash; if several
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +18,11 @@ import numpy.typing as npt
 
 from kifu.corpus import _hashes
 from kifu.corpus.hashes import Hashes
+from kifu.go.position_hashes import position_tables, symmetry_keys
 from kifu.go.replay import GamesLike, replay_arrays
 from kifu.kernel import writable_view
-from kifu.leaks.positions import symmetry_keys
-from kifu.point import symmetries
 from kifu.search import _positions
-from kifu.search._positions import COLOUR_BITS, SYMMETRY_BITS, Layout, PositionTables
+from kifu.search._positions import COLOUR_BITS, SYMMETRY_BITS, Layout
 from kifu.search.position import Position
 from kifu.search.traces import Traces, games_by_size
 
@@ -79,7 +77,7 @@ class PackedPositions(NamedTuple):
 
 def position_hash(position: Position) -> CanonicalPosition:
     """Return the hash and the canonical orientation of a position."""
-    keys, empty, _ = _constants(position.width, position.height)
+    keys, empty = symmetry_keys(position.width, position.height)
     points = np.flatnonzero(position.stones)
     hashes = empty ^ np.bitwise_xor.reduce(keys[position.stones[points] - 1, points], axis=0)
     with np.errstate(over="ignore"):
@@ -125,9 +123,10 @@ def pack_positions(
     size = games.width.astype(np.int64) * 256 + games.height
     arrays = replay_arrays(games)
     for key in np.unique(size[counts > 0]).tolist():
+        tables = position_tables(*divmod(key, 256))
         with np.errstate(over="ignore"):
             _positions.list_entries(
-                _tables(*divmod(key, 256)), arrays, writable_view(traces.plies), writable_view(traces.capture_offset),
+                tables, arrays, writable_view(traces.plies), writable_view(traces.capture_offset),
                 writable_view(traces.captures), np.flatnonzero(kept & (size == key)), first_row, layout, offset,
                 packed.hashes, packed.entries,
             )  # fmt: skip
@@ -151,15 +150,6 @@ def late_stones(games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, p
             writable_view(traces.capture_offset), writable_view(traces.captures), group, plies, fewest,
         )  # fmt: skip
     return fewest
-
-
-def _tables(width: int, height: int) -> PositionTables:
-    return PositionTables(*_constants(width, height), np.empty(width * height, np.uint8), np.empty(8, np.uint64))
-
-
-@functools.lru_cache(maxsize=64)
-def _constants(width: int, height: int) -> tuple[Hashes, Hashes, npt.NDArray[np.int16]]:
-    return *symmetry_keys(width, height), writable_view(symmetries(width, height))
 
 
 def unpack_entries(entries: npt.NDArray[np.uint64], layout: Layout) -> PositionEntries:

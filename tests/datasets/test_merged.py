@@ -13,6 +13,7 @@ import pytest
 import kifu
 import naive_order
 from catalogues import rows, write_catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.examples import Batch
 from kifu.errors import RecipeError
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
@@ -159,12 +160,40 @@ def test_merged_positions_match_the_naive_twin(tmp_path: Path, sizes: str, plies
     check(turned, games, width, expected, turns)
 
 
-def test_ko_and_side_to_move_distinguish_positions(tmp_path: Path) -> None:
-    _, games = write(tmp_path, [(4, 4)], 400)
-    kos = [
-        canonical for game in games for _, _, canonical, _ in situations(game, True) if not canonical[2].endswith("-1)")
-    ]
-    assert len(kos) > 5
+def test_random_games_have_ko_and_symmetric_positions(tmp_path: Path) -> None:
+    _, games = write(tmp_path, [(4, 4)])
+    found = [position for game in games for position in situations(game, True)]
+    assert sum(not canonical[2].endswith("-1)") for _, _, canonical, _ in found) > 5
+    assert sum(len(ways) > 1 for t, _, _, ways in found if t > 0) > 50
+
+
+def test_a_banned_ko_distinguishes_positions(tmp_path: Path) -> None:
+    """White may not retake at once; after two passes the stones are the same and White may."""
+    points = [1, 2, 5, 8, 11, 12, 24, 6, 7, 25, 25, 6]
+    moves = [p | (WHITE_BIT if t % 2 else 0) for t, p in enumerate(points)]
+    path = write_catalogue(tmp_path / "games.parquet", rows(width=[5, 5], height=[5, 5], moves=[moves, moves]))
+    batch = one_batch(load(path, "black+white", board="5x5", labels=LABELS, merge_plies=20, passes=True))
+    assert sorted(zip(batch.game.tolist(), batch.ply.tolist())) == [(0, t) for t in range(12)]
+    assert set(batch.labels["count"].tolist()) == {2}
+
+
+@pytest.mark.slow
+def test_openings_of_kgs_match_the_naive_twin(shared: Path, tmp_path: Path) -> None:
+    kifu.ingest(shared / "data" / "kgs" / "KGS-2016_02-19-577-.tar.gz", tmp_path / "games.parquet")
+    with kifu.query("FROM kept WHERE width = 19 LIMIT 60", tmp_path / "games.parquet") as result:
+        result.write(tmp_path / "some.parquet")
+    found = list(open_catalogue(tmp_path / "some.parquet").games())
+    games = [Game(game.width, game.height, game.setup.tolist(), game.moves[:20].tolist()) for game in found]
+    expected = naive_merge(games, 20, False)
+    assert not any(setup & WHITE_BIT for game in games for setup in game.setup)
+    options = {"labels": LABELS, "merge_plies": 20, "max_ply": 19, "augment": False}
+    batch = one_batch(load(tmp_path / "some.parquet", "black+white", **options))
+    (ids,) = [rows["id"].to_pylist() for rows in open_catalogue(tmp_path / "some.parquet").batches(("id",))]
+    batch.game[:] = [ids.index(key) for key in batch.game.tolist()]
+    examples = sorted(zip(batch.game.tolist(), batch.ply.tolist()))
+    assert examples == sorted(at for at, merged in expected.items() if merged is not None)
+    assert len(examples) < 0.9 * len(expected)
+    check(batch, games, 19, expected, {})
 
 
 def weigh(game: int, ply: int) -> float:

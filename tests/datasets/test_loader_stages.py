@@ -57,9 +57,9 @@ PLAN = st.fixed_dictionaries(
 def delivered(counts: list[int], config: LoaderConfig, batch_size: int, before: list[WorldStage]) -> list[int]:
     """The positions that a rank delivers, as indices in the sequence of the epoch."""
     plan = make_plan(Counted(counts), config, batch_size, 3, before)
-    chunks = [plan.entries(c.block)[c.start : c.stop] + c.block.first for c in plan.chunks(0, 50)]
+    chunks = [plan.order(c.block)[c.entries()] + c.block.first for c in plan.chunks(plan.batches(), 50)]
     positions = np.concatenate([np.empty(0, np.int64), *chunks]).tolist()
-    assert len(positions) == plan.positions
+    assert len(positions) == plan.batches().positions
     return positions
 
 

@@ -135,6 +135,7 @@ OPTIONS = st.fixed_dictionaries(
         "augment": st.booleans(),
         "world_size": st.integers(1, 4),
         "drop_last": st.booleans(),
+        "order": st.sampled_from(["contiguous", "global-batch"]),
         "batch_size": st.sampled_from([1, 16, 100]),
         "passes": st.booleans(),
         "per_game": st.none() | st.integers(1, 30),

@@ -50,6 +50,7 @@ PLAN = st.fixed_dictionaries(
         "shuffle": st.sampled_from(["window", "global", None]),
         "window": st.sampled_from([1, 5, 16, 1000]),
         "drop_last": st.booleans(),
+        "order": st.sampled_from(["contiguous", "global-batch"]),
     }
 )
 

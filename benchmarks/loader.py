@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from figures import Figure, at_least, at_most
@@ -17,7 +18,7 @@ from corpus import Corpus
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
-from kifu.datasets.epoch_plan import Output
+from kifu.datasets.epoch_plan import Order, Output
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import find_encoder
 from kifu.records.games import concat
@@ -77,6 +78,24 @@ def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         command = [sys.executable, "-c", _DRAIN, str(path), planes, output]
         used = min(peak(command) for _ in range(2))  # the first one may have to compile kernels
         figures.append(at_most(f"peak memory of a loader of {planes} {output}, {cores()} threads", used, "MB", 1000))
+    return figures
+
+
+def ranks(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Time one of several ranks, on one core, for both orders: with "global-batch" it replays the games of all."""
+    path = folder / "games.parquet"
+    ingest(corpus.archives[:1], path)
+    figures = []
+    with one_core():
+        for planes, world_size in product(("seven", "alphago48"), (1, 2, 4)):
+            configs = [
+                kifu.LoaderConfig(world_size=world_size, order=order, jobs=1) for order in get_args(Order)
+            ]  # fmt: skip
+            loaders = [kifu.load(path, planes, batch_size=_ROWS // world_size, config=config) for config in configs]
+            for given, times in zip(loaders, in_turns(rounds, *(Task(_drain(given)) for given in loaders))):
+                name = f"one of {world_size} ranks, {planes} packed, {given.config.order}"
+                reached = given.positions / min(times.processor) / 1e6
+                figures.append(Figure(name, reached, "M positions/s of processor time", times))
     return figures
 
 

@@ -21,7 +21,7 @@ from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzip, sgfs
 from kata import katago
 from learning import genmove, learning
-from loader import loader
+from loader import loader, ranks
 from processes import memory, start
 from searching import search
 from shuffling import shuffling
@@ -46,6 +46,7 @@ _BENCHMARKS = {
     "sgfs": sgfs,
     "catalogue-memory": catalogue_memory,
     "loader": loader,
+    "ranks": ranks,
     "shuffling": shuffling,
     "katago": katago,
     "search": search,

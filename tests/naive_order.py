@@ -83,11 +83,28 @@ def shuffled_shares(sequence, stage, key_of_block, shuffle, window, drop_last):
     return shares
 
 
+def rank_slices(sequence, rank, world_size, batch_size):
+    """Return a rank's slice of each batch of all ranks."""
+    slices = []
+    for first in range(0, len(sequence), world_size * batch_size):
+        batch = sequence[first : first + world_size * batch_size]
+        low, high = cut(0, len(batch), world_size)[rank]
+        slices.append(batch[low:high])
+    return slices
+
+
 def epoch_order(
     games, *, seed=0, epoch=0, shuffle="window", window=131_072, augment=True, rank=0, world_size=1, drop_last=False,
-    batch_size=1, before=(), **choice,
+    order="contiguous", batch_size=1, before=(), **choice,
 ):  # fmt: skip
     """Return [(game, ply, symmetry)] of one rank. before: (world size, batch size, batches) of earlier stages."""
+    if order == "global-batch":
+        together = {"seed": seed, "epoch": epoch, "shuffle": shuffle, "window": window, "augment": augment} | choice
+        whole = epoch_order(
+            games, drop_last=drop_last, batch_size=world_size * batch_size,
+            before=[(1, n * size, count) for n, size, count in before], **together,
+        )  # fmt: skip
+        return [example for batch in rank_slices(whole, rank, world_size, batch_size) for example in batch]
     plies = chosen(games, seed, epoch, **choice)
     turns = key(seed, epoch, SYMMETRY)
     symmetry = [(mix(g ^ turns) >> (61 if game.square else 62)) if augment else 0 for g, game in enumerate(games)]

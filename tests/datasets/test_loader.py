@@ -585,7 +585,7 @@ def test_wrong_move_counts_of_a_catalogue_are_reported(games, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 1}, "version 1 is not supported, only version 2"),
+        ({"version": 1}, "version 1 is not supported, only version 3"),
         ({"order": None}, "not a state of a loader"),
         ({"stages": [[1, 256, -5]]}, "batch must be an integer >= 0, got -5"),
         ({"epoch": "1"}, "epoch must be an integer >= 0, got '1'"),

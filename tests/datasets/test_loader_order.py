@@ -45,7 +45,7 @@ def test_rank_entries(parts, count, data):
     order = permutation(hash_key(*parts), count)
     start = data.draw(st.integers(0, count))
     stop = data.draw(st.integers(start, count))
-    rank, source = rank_entries(order, start, stop)
+    rank, source = rank_entries(order[start:stop], len(order))
     some = sorted(order[start:stop].tolist())
     assert rank.tolist() == [some.index(q) if q in some else -1 for q in range(count)]
     assert [some[r] for r in source] == order[start:stop].tolist()
@@ -109,7 +109,7 @@ def test_fill_slots(marks, data):
     size = data.draw(st.integers(0, len(positions) + 6))
     order = permutation(hash_key(len(positions)), size)
     stop = data.draw(st.integers(0, size))
-    rank, _ = rank_entries(order, 0, stop)
+    rank, _ = rank_entries(order[:stop], size)
     rows, take = np.empty(len(units), np.int64), np.empty(offset[-1], np.int64)
     game, ply = np.zeros(stop, np.uint64), np.full(stop, -1, np.int32)
     chosen = np.packbits(np.array([mark for each in marks for mark in each], np.bool_), bitorder="little")
@@ -135,6 +135,7 @@ OPTIONS = st.fixed_dictionaries(
         "augment": st.booleans(),
         "world_size": st.integers(1, 4),
         "drop_last": st.booleans(),
+        "order": st.sampled_from(["contiguous", "global-batch"]),
         "batch_size": st.sampled_from([1, 16, 100]),
         "passes": st.booleans(),
         "per_game": st.none() | st.integers(1, 30),

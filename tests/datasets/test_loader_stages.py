@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ PLAN = st.fixed_dictionaries(
         "shuffle": st.sampled_from(["window", "global", None]),
         "window": st.sampled_from([1, 5, 16, 1000]),
         "drop_last": st.booleans(),
+        "order": st.sampled_from(["contiguous", "global-batch"]),
     }
 )
 
@@ -57,9 +58,9 @@ PLAN = st.fixed_dictionaries(
 def delivered(counts: list[int], config: LoaderConfig, batch_size: int, before: list[WorldStage]) -> list[int]:
     """The positions that a rank delivers, as indices in the sequence of the epoch."""
     plan = make_plan(Counted(counts), config, batch_size, 3, before)
-    chunks = [plan.entries(c.block)[c.start : c.stop] + c.block.first for c in plan.chunks(0, 50)]
+    chunks = [plan.order(c.block)[c.entries()] + c.block.first for c in plan.chunks(plan.batches(), 50)]
     positions = np.concatenate([np.empty(0, np.int64), *chunks]).tolist()
-    assert len(positions) == plan.positions
+    assert len(positions) == plan.batches().positions
     return positions
 
 
@@ -111,15 +112,133 @@ def test_undelivered_positions_keep_their_order():
     assert list(map(len, new)) == [46, 47, 47]
 
 
+# Global batches
+
+
+def global_steps(counts: list[int], options: dict[str, Any], world_size: int, total: int, before=()) -> list[list[int]]:
+    """Return the positions of each step of all ranks with a total batch size, in rank order."""
+    size = total // world_size
+    configs = [LoaderConfig(augment=False, rank=r, world_size=world_size, **options) for r in range(world_size)]
+    shares = [delivered(counts, config, size, list(before)) for config in configs]
+    batches = [[share[k : k + size] for k in range(0, len(share), size)] for share in shares]
+    return [[*chain(*step)] for step in zip_longest(*batches, fillvalue=[])]
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), PLAN, st.sampled_from([1, 6, 12, 60]))
+def test_global_batches_do_not_depend_on_the_world_size(counts, options, total):
+    single = global_steps(counts, options | {"order": "contiguous"}, 1, total)
+    assert set(map(len, single[:-1])) <= {total}
+    for world_size in (size for size in range(1, 7) if total % size == 0):
+        assert global_steps(counts, options | {"order": "global-batch"}, world_size, total) == single
+
+
+WORLD_SIZES = st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 6]), st.integers(0, 6)), min_size=1, max_size=5)
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), PLAN, WORLD_SIZES)
+def test_global_batches_continue_with_other_world_sizes(counts, options, stages):
+    options |= {"order": "global-batch"}
+    single = global_steps(counts, options, 1, 12)
+    seen: list[list[int]] = []
+    before: list[WorldStage] = []
+    for world_size, batches in stages:
+        assert global_steps(counts, options, world_size, 12, before) == single[len(seen) :]
+        batches = min(batches, len(single) - len(seen))
+        seen += single[len(seen) : len(seen) + batches]
+        before.append(WorldStage(world_size, 12 // world_size, batches))
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), PLAN, st.integers(1, 4), st.integers(1, 9), st.data())
+def test_batch_slices_match_lists(counts, options, world_size, size, data):
+    """Batches first, first + every, ... of a rank, in parts."""
+    rank, every = data.draw(st.integers(0, world_size - 1)), data.draw(st.integers(1, 4))
+    first, slots = data.draw(st.integers(0, 9)), data.draw(st.integers(1, 40))
+    config = LoaderConfig(augment=False, rank=rank, world_size=world_size, **options)
+    whole = delivered(counts, config, size, [])
+    batches = [whole[k : k + size] for k in range(0, len(whole), size)]
+    plan = make_plan(Counted(counts), config, size, 3)
+    found = plan.batches(first, every)
+    chunks = list(plan.chunks(found, slots))
+    positions = [*chain(*((plan.order(c.block)[c.entries()] + c.block.first).tolist() for c in chunks))]
+    assert positions == [*chain(*batches[first::every])]
+    assert found.positions == len(positions)
+    assert all(0 < c.stop - c.start <= slots for c in chunks)
+
+
 # Loaders
 
 
 @pytest.mark.parametrize("shuffle", ["window", "global", None])
+def test_global_batches_are_bit_exact_after_changes_of_the_world_size(games, shuffle):
+    """1 process with batches of 48, then 2 with 24, then 4 with 12: each step has the same rows, augmented alike."""
+    options: dict[str, Any] = {"shuffle": shuffle, "window": 50, "seed": 3, "jobs": 1, "order": "global-batch"}
+    loader = load(games, "seven", batch_size=48, **options)
+    steps = list(loader)
+    assert len(steps[-1]) % 4  # the last one cannot be divided evenly
+    state, done = None, 0
+    for world_size, batches in ((1, 1), (2, 2), (4, len(steps))):
+        options |= {"world_size": world_size, "batch_size": 48 // world_size, "resume": state}
+        ranks = [load(games, "seven", rank=rank, **options) for rank in range(world_size)]
+        running = [*map(iter, ranks)]
+        for step in steps[done : done + batches]:
+            assert_same(concat_batches([next(each) for each in running], loader.layout), step)
+        done += batches
+        (state,) = {json.dumps(rank.state_dict()) for rank in ranks}
+        state = json.loads(state)
+        for each in running:
+            each.close()
+    assert state["stages"] == [[1, 48, 1], [2, 24, 2], [4, 12, len(steps) - 3]]
+
+
+@pytest.mark.parametrize("order", ["contiguous", "global-batch"])
+def test_interleaved_loaders_take_turns(games, order):
+    loader = load(games, "own", batch_size=7, rank=1, world_size=2, order=order, window=60, jobs=1)
+    loader = loader.epoch(1, 2)
+    left = [rows([batch]) for batch in loader.epoch(1, 2)]
+    for count in (1, 3, len(left) + 1):
+        for index in range(count):
+            part = loader.interleave(index, count)
+            assert [rows([batch]) for batch in part] == left[index::count]
+            again = [rows([batch]) for batch in part]
+            assert again == [rows([batch]) for batch in loader.epoch(2)][index::count]
+            assert again == [rows([batch]) for batch in part.epoch(2)]
+    pairs = [[rows([batch]) for batch in loader.interleave(1, 2).interleave(k, 2)] for k in range(2)]
+    assert pairs == [left[1::4], left[3::4]]
+    for index in (-1, 2):
+        with pytest.raises(RecipeError, match="interleave index must be within 0 to 1"):
+            loader.interleave(index, 2)
+
+
+def test_an_interleaved_loader_resumes(games):
+    loader = load(games, "own", batch_size=10, jobs=1)
+    wanted = [rows([batch]) for batch in loader.interleave(1, 3)]
+    part = loader.epoch(0).interleave(1, 3)
+    running = iter(part)
+    assert [rows([batch]) for batch in islice(running, 2)] == wanted[:2]
+    state = json.loads(json.dumps(part.state_dict()))
+    running.close()
+    again = loader.epoch(0).interleave(1, 3)
+    again.load_state_dict(state)
+    assert [rows([batch]) for batch in again] == wanted[2:]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_shards_of_global_batches_cover_an_epoch(games, world_size):
+    options: dict[str, Any] = {"batch_size": 9, "order": "global-batch", "world_size": world_size, "jobs": 1}
+    ranks = [load(games, "own", rank=rank, **options) for rank in range(world_size)]
+    shards = [row_ids(rank.shard(k, 3)) for rank in ranks for k in range(3)]
+    assert sorted(chain(*shards)) == sorted(row_ids(load(games, "own")))
+    whole = row_ids(ranks[-1].epoch(0))
+    assert row_ids(ranks[-1].shard(1, 3))[:9] == whole[9:18]
+
+
+@pytest.mark.parametrize("order", ["contiguous", "global-batch"])
+@pytest.mark.parametrize("shuffle", ["window", "global", None])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_resuming_with_any_world_size(games, shuffle, drop_last):
+def test_resuming_with_any_world_size(games, order, shuffle, drop_last):
     """2 processes, then 3, then 1 with larger batches; the next epoch is not affected."""
     options: dict[str, Any] = {"shuffle": shuffle, "window": 50, "seed": 5, "epoch": 2, "passes": True, "jobs": 1}
-    options |= {"drop_last": drop_last, "per_game": 20}
+    options |= {"drop_last": drop_last, "per_game": 20, "order": order}
     whole = row_ids(load(games, "own", **options | {"drop_last": False}))
     found = kept_games(games)
     twins, ids = naive_games(found), list(found)

@@ -1,6 +1,8 @@
 """The PyTorch adapter: tensors, worker processes, and unpacking."""
 
-from collections import Counter
+import json
+import pickle
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +10,16 @@ import pytest
 
 from kifu.datasets.examples import Batch
 from lazy import lazy_import
-from loader_games import load, make, row_ids
+from loader_games import load, make
 
 torch = lazy_import("torch")
 torch_data = lazy_import("kifu.datasets.torch_data")
+
+# Three workers are more than a small machine has cores; torchdata calls a deprecated function of torch.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,27 +76,132 @@ def test_tensors_share_memory_if_possible():
     assert reported["game"].tolist() == [1, -1]
 
 
+# Workers
+
+
+def data_loader(data, workers: int, kind=None, persistent: bool = False, method: str = "fork"):
+    """Return a DataLoader, or with `kind` a StatefulDataLoader."""
+    kind = torch.utils.data.DataLoader if kind is None else kind
+    options = {"multiprocessing_context": method, "persistent_workers": persistent} if workers else {}
+    return kind(data, batch_size=None, num_workers=workers, **options)
+
+
+def steps(batches) -> list[list[tuple[int, int]]]:
+    return [rows([batch]) for batch in batches]
+
+
+def epochs(loader, count: int) -> list[list[list[tuple[int, int]]]]:
+    """Return the batches of some epochs, as a loader without workers yields them."""
+    loader = loader.epoch(0)
+    return [
+        [signed(list(zip(batch.game.tolist(), batch.ply.tolist()))) for batch in loader] for _ in range(count)
+    ]  # fmt: skip
+
+
 @pytest.mark.subprocess
+@pytest.mark.parametrize("order", ["contiguous", "global-batch"])
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_workers_cover_an_epoch_without_overlap(games, method):
-    loader = load(games, "own", batch_size=20, seed=2, jobs=1)
-    wanted = signed(row_ids(loader.epoch(1)))
-    data = torch_data.dataset(loader)
-    data.set_epoch(1)
-    reported = rows(torch.utils.data.DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=method))
-    assert Counter(reported) == Counter(wanted)
-    assert reported != wanted
+def test_the_order_does_not_depend_on_workers(games, order, method):
+    loader = load(games, "own", batch_size=21, seed=2, jobs=1, rank=1, world_size=2, order=order, window=100)
+    wanted = epochs(loader, 2)[1]
+    assert len(wanted) % 3
+    for workers in (1, 3):
+        data = torch_data.dataset(loader.epoch(0))
+        data.set_epoch(1)
+        assert steps(data_loader(data, workers, method=method)) == wanted
 
 
+@pytest.mark.subprocess
 def test_persistent_workers_continue_with_the_next_epoch(games):
     loader = load(games, "own", batch_size=20, jobs=1)
-    batches = torch.utils.data.DataLoader(
-        torch_data.dataset(loader),
-        batch_size=None,
-        num_workers=2,
-        persistent_workers=True,
-        multiprocessing_context="fork",
-    )
-    first, second = rows(batches), rows(batches)
-    assert first != second
-    assert Counter(first) == Counter(second) == Counter(signed(row_ids(loader)))
+    data = torch_data.dataset(loader)
+    batches = data_loader(data, 2, persistent=True)
+    wanted = epochs(loader, 4)
+    assert [steps(batches) for _ in range(2)] == wanted[:2]
+    data.set_epoch(3)
+    assert steps(batches) == wanted[3]
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_followed_loops_have_exact_states(games, workers, persistent):
+    """The state is that of a loop without workers; it resumes with any number of workers."""
+    loader = load(games, "own", batch_size=60, jobs=1, per_game=12)
+    wanted, states = [], [loader.epoch(0).state_dict()]
+    plain = loader.epoch(0)
+    for _ in range(2):
+        for batch in plain:
+            wanted.append(signed(list(zip(batch.game.tolist(), batch.ply.tolist()))))
+            states.append(plain.state_dict())
+    data = torch_data.dataset(loader.epoch(0))
+    batches = data_loader(data, workers, persistent=persistent)
+    found = [data.state_dict()]
+    for _ in range(2):
+        for k, batch in enumerate(data.follow(batches), len(found) - 1):
+            assert rows([batch]) == wanted[k]
+            found.append(data.state_dict())
+    assert found == states
+    assert data.loader.epoch_number == 2
+    for stop in (0, 1, 4, len(wanted) // 2, len(wanted) - 1):
+        again = torch_data.dataset(loader.epoch(0))
+        again.load_state_dict(json.loads(json.dumps(states[stop])))
+        batches = data_loader(again, workers, persistent=persistent)
+        rest = [*chain(*(steps(again.follow(batches)) for _ in range(1 + (stop <= len(wanted) // 2))))]
+        assert rest == wanted[stop:]
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_followed_loop_that_ends_early_starts_again(games, persistent):
+    """Even if some workers have finished their part of the epoch."""
+    loader = load(games, "own", batch_size=60, jobs=1, per_game=12)
+    (wanted,) = epochs(loader, 1)
+    data = torch_data.dataset(loader)
+    batches = data_loader(data, 2, persistent=persistent)
+    for stop in (0, 1, len(wanted) - 1):
+        loop = data.follow(batches)
+        assert steps(islice(loop, stop)) == wanted[:stop]
+        loop.close()
+    assert steps(data.follow(batches)) == wanted
+
+
+# torchdata
+
+
+@pytest.fixture
+def stateful():
+    """torchdata's StatefulDataLoader."""
+    reason = "torchdata is not installed"
+    return pytest.importorskip("torchdata.stateful_dataloader", reason=reason).StatefulDataLoader
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("order", ["contiguous", "global-batch"])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_stateful_data_loader_resumes_bit_exactly(games, stateful, workers, persistent, order):
+    """From each state of two epochs; workers that do not persist need `set_epoch`."""
+    loader = load(games, "own", batch_size=60, jobs=1, per_game=10, order=order, rank=0, world_size=2)
+    wanted = epochs(loader, 3)
+    states = []
+    data = torch_data.dataset(loader.epoch(0))
+    batches = data_loader(data, workers, stateful, persistent)
+    for epoch in range(2):
+        data.set_epoch(epoch)
+        states.append((epoch, 0, batches.state_dict()) if not epoch else (epoch, 0, None))
+        for k, batch in enumerate(batches):
+            assert rows([batch]) == wanted[epoch][k]
+            states.append((epoch, k + 1, batches.state_dict()))
+        states.append((epoch + 1, 0, batches.state_dict()))
+    for epoch, done, state in states:
+        if state is None:
+            continue
+        data = torch_data.dataset(loader.epoch(0))
+        batches = data_loader(data, workers, stateful, persistent)
+        batches.load_state_dict(pickle.loads(pickle.dumps(state)))
+        data.set_epoch(epoch)
+        assert steps(batches) == wanted[epoch][done:]
+        if epoch < 2:
+            data.set_epoch(epoch + 1)
+            assert steps(batches) == wanted[epoch + 1]

@@ -1,4 +1,4 @@
-"""Training in several processes: they learn from each position of an epoch once, also if their number changes."""
+"""Training in several processes: together they take the steps of one process, also if their number changes."""
 
 from __future__ import annotations
 
@@ -56,9 +56,11 @@ def batches(data: learn.data.TrainingData) -> Iterator[tuple[set[tuple[int, int]
 
 
 def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> None:
-    """Together they yield as many batches as one process, and each position once."""
+    """Together they yield the batches of one process, and each position once."""
     recipe = tiny(batch_size=12, window=150)
     found = learn.data.read_training_games(recipe, [games], [], 1)
+    alone = [rows for rows, _ in batches(learn.data.TrainingData(recipe, found))]
+    steps: list[set[tuple[int, int]]] = [set() for _ in alone]
     whole = learn.data.TrainingData(recipe, found).epoch_batches
     seen: Counter[tuple[int, int]] = Counter()
     state, done = None, 0
@@ -74,6 +76,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
             for rows, position in batches(data) if count != 0 else ():
                 assert len(rows) == 12 // world
                 seen.update(rows)
+                steps[done + length] |= rows
                 data.position, length = position, length + 1
                 if length == count:
                     break
@@ -83,6 +86,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
         assert len(lengths) == 1
         state, done = states[0], done + lengths.pop()
     assert done == whole
+    assert steps == alone
     assert state["epoch"] == 1
     assert state["stages"] == [[6, 2, 0]]
     assert set(seen.values()) == {1}

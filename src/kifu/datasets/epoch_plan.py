@@ -4,8 +4,9 @@ An epoch is a sequence of positions: units (games, or runs of rows) in shuffled 
 together. The sequence is cut into blocks, and each block is shuffled as a whole. Everything follows from the source,
 the options, the seed and the epoch number.
 
-Each rank takes an equal part of the sequence. If an epoch resumes with a different world size, the positions that the
-previous ranks did not deliver form a new sequence, in rank order, which is divided among the new ranks.
+By default each rank takes an equal part of the sequence. If an epoch resumes with a different world size, the positions
+that the previous ranks did not deliver form a new sequence, in rank order, which is divided among the new ranks. With
+order "global-batch", all ranks together deliver the batches of one process, and each rank takes a slice of each batch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kifu.errors import RecipeError
 from kifu.registry import check_choice
 
 Shuffle = Literal["window", "global"]
+Order = Literal["contiguous", "global-batch"]
 Output = Literal["packed", "uint8", "float32", "bfloat16"]
 
 WINDOW = 131_072
@@ -50,6 +52,9 @@ class LoaderConfig:
             out.
         rank: Index of this process; it delivers one of `world_size` disjoint parts of each epoch.
         world_size: Number of processes.
+        order: How an epoch is divided among processes: "contiguous" gives each one part of the shuffled sequence;
+            "global-batch" gives each a slice of every batch of `world_size * batch_size` examples, which makes the
+            examples of a step independent of `world_size`, but each process replays the games of all.
         output: Form of the planes: "packed" (bits, [B, C, ceil(H * W / 8)] uint8, highest bit first) or, as
             [B, C, H, W], "uint8", "float32" or "bfloat16" (raw bits as uint16). Plane sets with real values require
             "float32".
@@ -64,6 +69,7 @@ class LoaderConfig:
     drop_last: bool = False
     rank: int = 0
     world_size: int = 1
+    order: Order = "contiguous"
     output: Output = "packed"
     jobs: int | None = None
     memory: int = MEMORY
@@ -79,13 +85,14 @@ class LoaderConfig:
             raise RecipeError(f"seed must be within 0 to 2**63 - 1, got {self.seed}")
         if self.shuffle is not None:
             check_choice("shuffle", self.shuffle, get_args(Shuffle))
+        check_choice("order", self.order, get_args(Order))
         check_choice("output", self.output, get_args(Output))
         if not 0 <= self.rank < self.world_size:
             raise RecipeError(f"rank must be within 0 to world_size - 1 = {self.world_size - 1}, got {self.rank}")
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the options on which the order of a whole epoch depends, as JSON values."""
-        return {name: getattr(self, name) for name in ("seed", "shuffle", "window", "augment", "drop_last")}
+        return {name: getattr(self, name) for name in ("seed", "shuffle", "window", "augment", "drop_last", "order")}
 
 
 DEFAULT_CONFIG = LoaderConfig()
@@ -158,13 +165,66 @@ class ShuffleBlock(NamedTuple):
     stop: int
 
 
+class BatchSlices(NamedTuple):
+    """Batches as slices of a sequence of positions, evenly spaced.
+
+    Attributes:
+        size: Size of a full batch.
+        count: Number of full batches.
+        first: Index in the sequence of the first position of the first batch.
+        step: Distance in the sequence from one batch to the next.
+        last_first: Index of the first position of a smaller batch that follows the full ones.
+        last_size: Size of that batch, or 0.
+    """
+
+    size: int
+    count: int
+    first: int
+    step: int
+    last_first: int
+    last_size: int
+
+    @property
+    def positions(self) -> int:
+        """The number of positions in all batches."""
+        return self.count * self.size + self.last_size
+
+    def count_before(self, index: int) -> int:
+        """Return the number of positions in the batches that lie before an index in the sequence."""
+        full = min(max((index - self.first) // self.step, 0), self.count)
+        part = min(max(index - self.first - full * self.step, 0), self.size) if full < self.count else 0
+        return full * self.size + part + min(max(index - self.last_first, 0), self.last_size)
+
+    def indices(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """Return the indices in the sequence of positions start to stop - 1 of the batches."""
+        size, end = self.size, self.count * self.size
+        low = min(start, end) // size
+        firsts = self.first + self.step * np.arange(low, -(-min(stop, end) // size))
+        full = (firsts[:, None] + np.arange(size)).ravel()[min(start, end) - low * size : min(stop, end) - low * size]
+        last = np.arange(self.last_first + max(start - end, 0), self.last_first + max(stop - end, 0))
+        return np.concatenate([full, last])
+
+
 class RenderChunk(NamedTuple):
-    """Entries start to stop - 1 of a block, rendered together; the first `skip` of them were delivered before."""
+    """Positions start to stop - 1 of some batches, which are rendered together.
+
+    Attributes:
+        block: The block in which they lie.
+        origin: Index of entry 0 of the block in the sequence of the batches.
+        batches: The batches.
+        start: Number of the first position.
+        stop: Number after the last one.
+    """
 
     block: ShuffleBlock
+    origin: int
+    batches: BatchSlices
     start: int
     stop: int
-    skip: int
+
+    def entries(self) -> npt.NDArray[np.int64]:
+        """Return the entries of the block that are rendered, in order of delivery: [stop - start] int64."""
+        return self.batches.indices(self.start, self.stop) - self.origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,45 +233,62 @@ class EpochPlan:
 
     Attributes:
         config: Options of the loader.
+        batch_size: Batch size of the rank.
         number: Number of the epoch.
         selection: The selected positions.
         units: [U] int32, the units in order.
         ends: [U + 1] int64, where the positions of each unit begin in the sequence.
-        blocks: The blocks that this rank delivers.
+        blocks: The blocks that this rank delivers, or with order "global-batch" those of all ranks together.
     """
 
     config: LoaderConfig
+    batch_size: int
     number: int
     selection: EpochSelection
     units: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int64]
     blocks: list[ShuffleBlock]
 
-    @property
-    def positions(self) -> int:
-        """The number of examples that this rank delivers."""
-        return sum(block.stop - block.start for block in self.blocks)
+    def batches(self, first: int = 0, every: int = 1) -> BatchSlices:
+        """Return every `every`-th batch of this rank from batch `first` on, as slices of the sequence of `blocks`."""
+        size, rank, ranks = self.batch_size, self.config.rank, self.config.world_size
+        if self.config.order == "contiguous":
+            rank, ranks = 0, 1
+        total = sum(block.stop - block.start for block in self.blocks)
+        full, rest = divmod(total, size * ranks)
+        low, high = _shares(rest, ranks)[rank]
+        has_last = first <= full and (full - first) % every == 0
+        return BatchSlices(
+            size=size,
+            count=max(-(-(full - first) // every), 0),
+            first=(first * ranks + rank) * size,
+            step=every * ranks * size,
+            last_first=full * ranks * size + low,
+            last_size=high - low if has_last else 0,
+        )
 
     def reshare(self, config: LoaderConfig, batch_size: int, before: Sequence[WorldStage] = ()) -> EpochPlan:
         """Return the plan of the same epoch for another rank, world size or batch size; see `make_plan`."""
-        return replace(self, config=config, blocks=_rank_blocks(config, batch_size, int(self.ends[-1]), before))
+        blocks = _plan_blocks(config, batch_size, int(self.ends[-1]), before)
+        return replace(self, config=config, batch_size=batch_size, blocks=blocks)
 
-    def entries(self, block: ShuffleBlock) -> npt.NDArray[np.int32]:
+    def order(self, block: ShuffleBlock) -> npt.NDArray[np.int32]:
         """Return the positions of a block in their shuffled order: [size] int32."""
         size = block.last - block.first
         if self.config.shuffle is None:
             return np.arange(size, dtype=np.int32)
         return permutation(hash_key(self.config.seed, self.number, BLOCK_ORDER, block.first), size)
 
-    def chunks(self, delivered: int, slots: int) -> Iterator[RenderChunk]:
-        """Yield what is left after a number of delivered examples, in chunks of similar size, at most `slots` each."""
+    def chunks(self, batches: BatchSlices, slots: int) -> Iterator[RenderChunk]:
+        """Yield what has to be rendered for some batches, in chunks of similar size, at most `slots` positions each."""
+        at = 0
         for block in self.blocks:
-            count = -(-(block.stop - block.start) // slots)
-            bounds = [block.start + (block.stop - block.start) * k // count for k in range(count + 1)]
-            for start, stop in pairwise(bounds):
-                if delivered < stop - start:
-                    yield RenderChunk(block, start, stop, delivered)
-                delivered = max(delivered - (stop - start), 0)
+            origin, end = at - block.start, at + block.stop - block.start
+            low, high = batches.count_before(at), batches.count_before(end)
+            count = -(-(high - low) // slots)
+            bounds = [low + (high - low) * k // count for k in range(count + 1)] if count else []
+            yield from (RenderChunk(block, origin, batches, start, stop) for start, stop in pairwise(bounds))
+            at = end
 
     def block_units(self, block: ShuffleBlock) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the units [K] with positions in a block, and the index in it of the first position of each: [K]."""
@@ -243,12 +320,15 @@ def make_plan(
         units = permutation(hash_key(config.seed, number, UNIT_ORDER), count)
     ends = np.zeros(count + 1, np.int64)
     np.cumsum(selection.counts[units], out=ends[1:])
-    blocks = _rank_blocks(config, batch_size, int(ends[-1]), before)
-    return EpochPlan(config, number, selection, units, ends, blocks)
+    blocks = _plan_blocks(config, batch_size, int(ends[-1]), before)
+    return EpochPlan(config, batch_size, number, selection, units, ends, blocks)
 
 
-def _rank_blocks(config: LoaderConfig, batch_size: int, total: int, before: Sequence[WorldStage]) -> list[ShuffleBlock]:
-    """Return the blocks of a rank in an epoch of `total` positions."""
+def _plan_blocks(config: LoaderConfig, batch_size: int, total: int, before: Sequence[WorldStage]) -> list[ShuffleBlock]:
+    """Return `EpochPlan.blocks` for an epoch of `total` positions."""
+    if config.order == "global-batch":  # together the ranks deliver what one process with larger batches would
+        before = [WorldStage(1, stage.world_size * stage.batch_size, stage.batches) for stage in before]
+        config, batch_size = replace(config, rank=0, world_size=1), config.world_size * batch_size
     blocks = _epoch_blocks(config, total, (*before, WorldStage(config.world_size, batch_size, 0))[0])
     for stage in before:
         delivered = stage.batches * stage.batch_size

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from kifu.config import parse_board
 from kifu.datasets.epoch_plan import (
     DEFAULT_CONFIG,
+    BatchSlices,
     EpochPlan,
     LoaderConfig,
     LoaderPosition,
@@ -45,10 +46,12 @@ _CHUNK = 16_384
 
 _BFLOAT16_ONE = 0x3F80
 
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 """Version of the dictionaries of `Loader.state_dict`."""
 
 _MAX_STAGES = 1000
+
+Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
@@ -82,7 +85,12 @@ class Loader:
     """
 
     def __init__(
-        self, source: LoaderSource, config: LoaderConfig, batch_size: int, state: LoaderState | None = None
+        self,
+        source: LoaderSource,
+        config: LoaderConfig,
+        batch_size: int,
+        state: LoaderState | None = None,
+        turn: tuple[int, int] = (0, 1),
     ) -> None:
         """Make a loader.
 
@@ -91,6 +99,7 @@ class Loader:
             config: How they are delivered.
             batch_size: Examples per batch.
             state: Where the first loop starts; by default at the beginning of epoch 0.
+            turn: Index and number of the loaders that take turns; see `interleave`.
 
         Raises:
             RecipeError: An option is invalid, or does not fit the source.
@@ -102,6 +111,7 @@ class Loader:
                 f"{source.layout.plane_set} has real values; output must be 'float32', got {config.output!r}"
             )
         self._source, self._config, self._batch_size = source, config, batch_size
+        self._turn = turn
         self._jobs = count_jobs(config.jobs)
         self._state = LoaderState.at(LoaderPosition(0)) if state is None else state
 
@@ -132,7 +142,7 @@ class Loader:
     @property
     def positions(self) -> int:
         """The number of examples that this rank delivers in the next epoch, or in the rest of an epoch that resumes."""
-        return self._plan().positions
+        return self._plan().batches(*self._turn).positions
 
     def __len__(self) -> int:
         """Return the number of batches of `positions`."""
@@ -149,16 +159,24 @@ class Loader:
         return self._state.start
 
     def __iter__(self) -> Generator[Batch]:
-        state = self._state
-        start = state.current = state.start
-        batches = prefetch(self._batches(self._plan(), start.batch * self.batch_size), _PREFETCH)
+        self._state.current = self._state.start  # even if the loop never requests a batch
+        return self._loop()
+
+    def _loop(self) -> Generator[Batch]:
+        batches = prefetch(self._batches(self._plan(), self._state.start.batch), _PREFETCH)
         try:
-            for number, batch in enumerate(batches, start.batch + 1):
-                state.current = start._replace(batch=number)
-                yield batch
+            yield from self.follow(batches)
         finally:
             batches.close()
-        state.start = state.current = LoaderPosition(start.epoch + 1)
+
+    def follow(self, batches: Iterable[Item]) -> Generator[Item]:
+        """Yield the batches of one loop over copies of this loader in other processes, and count them in its state."""
+        state, (first, every) = self._state, self._turn
+        start = state.current = state.start
+        for number, batch in enumerate(batches, 1):
+            state.current = start._replace(batch=start.batch + number * every)
+            yield batch
+        state.start = state.current = LoaderPosition(start.epoch + 1, first)
 
     def epoch(self, number: int, batch: int = 0) -> Loader:
         """Return a loader of the same games at the start of an epoch, or before a later batch of it.
@@ -173,12 +191,32 @@ class Loader:
             RecipeError: A number is negative.
         """
         _check_position(number, batch)
+        batch += self._turn[0]
         if number == self.epoch_number:
             return self._at(self._state.start._replace(batch=batch), self._state.plan)
         return self._at(LoaderPosition(number, batch), None)
 
     def _at(self, position: LoaderPosition, plan: EpochPlan | None) -> Loader:
-        return Loader(self._source, self._config, self._batch_size, LoaderState.at(position, plan))
+        return Loader(self._source, self._config, self._batch_size, LoaderState.at(position, plan), self._turn)
+
+    def interleave(self, index: int, count: int) -> Loader:
+        """Return a loader of every `count`-th of the batches that are left, from number `index` of them on.
+
+        For processes that take turns: the batches of all of them, in turn, are those of this loader. Each process
+        renders its own batches, but replays the games of all.
+
+        Args:
+            index: Number of the process, from 0.
+            count: Number of processes.
+
+        Raises:
+            RecipeError: The index is not within 0 to count - 1.
+        """
+        _check_index("interleave", index, count)
+        (first, every), start = self._turn, self._state.start
+        loader = self._at(start._replace(batch=start.batch + index * every), self._state.plan)
+        loader._turn = first + index * every, every * count
+        return loader
 
     def with_batch_size(self, batch_size: int) -> Loader:
         """Return a loader with another batch size, at the start of its epoch. Raises RecipeError below 1."""
@@ -196,13 +234,13 @@ class Loader:
         Raises:
             RecipeError: The loader resumes in the middle of an epoch, or the index is not within 0 to count - 1.
         """
-        if not 0 <= index < count:
-            raise RecipeError(f"shard index must be within 0 to {count - 1}, got {index}")
+        _check_index("shard", index, count)
         if self._state.start.batch:
             raise RecipeError("a loader that resumes in the middle of an epoch cannot be divided into shards")
         config = self._config
-        rank, world_size = config.rank * count + index, config.world_size * count
-        return self._reshare(replace(config, rank=rank, world_size=world_size), self._batch_size)
+        in_turn = config.order == "global-batch"
+        rank = index * config.world_size + config.rank if in_turn else config.rank * count + index
+        return self._reshare(replace(config, rank=rank, world_size=config.world_size * count), self._batch_size)
 
     def _reshare(self, config: LoaderConfig, batch_size: int) -> Loader:
         """Return a loader with another rank, world size or batch size, at the start of its epoch."""
@@ -273,11 +311,11 @@ class Loader:
             state.plan = make_plan(self._source, self._config, self._batch_size, state.start.epoch, state.start.before)
         return state.plan
 
-    def _batches(self, plan: EpochPlan, delivered: int) -> Generator[Batch]:
-        """Yield the batches of an epoch after a number of examples."""
+    def _batches(self, plan: EpochPlan, first: int) -> Generator[Batch]:
+        """Yield the batches of an epoch from a number on."""
         pieces: list[Batch] = []
         missing = self.batch_size
-        for buffer, slots in self._rendered(plan, delivered):
+        for buffer, slots in self._rendered(plan, plan.batches(first, self._turn[1])):
             while len(slots):
                 pieces.append(buffer.take(slots[:missing], self.layout))
                 slots = slots[missing:]
@@ -301,29 +339,31 @@ class Loader:
         unpack(batch.planes, planes, one)
         return replace(batch, planes=planes)
 
-    def _rendered(self, plan: EpochPlan, delivered: int) -> Generator[tuple[ExampleBuffer, npt.NDArray[np.int32]]]:
+    def _rendered(
+        self, plan: EpochPlan, batches: BatchSlices
+    ) -> Generator[tuple[ExampleBuffer, npt.NDArray[np.int32]]]:
         """Yield buffers with rendered examples, and their slots in order.
 
         There are two buffers: while one is delivered, threads render into the other.
         """
-        chunks = list(plan.chunks(delivered, max(self._config.memory // 2 // self._source.slot_bytes, 1)))
+        chunks = list(plan.chunks(batches, max(self._config.memory // 2 // self._source.slot_bytes, 1)))
         slots = max((chunk.stop - chunk.start for chunk in chunks), default=0)
         buffers = [self._source.new_buffer(slots) for _ in chunks[:2]]
         pool = ThreadPoolExecutor(self._jobs)
         cancel_tasks = cancel  # a local name, because globals may be gone when the interpreter exits
         tasks: list[Future[None]] = []
         ready: tuple[ExampleBuffer, npt.NDArray[np.int32]] | None = None
-        entries: tuple[ShuffleBlock, npt.NDArray[np.int32]] | None = None
+        order: tuple[ShuffleBlock, npt.NDArray[np.int32]] | None = None
         try:
             for k, chunk in enumerate(chunks):
-                if entries is None or entries[0] != chunk.block:
-                    entries = chunk.block, plan.entries(chunk.block)
-                rank, source = rank_entries(entries[1], chunk.start, chunk.stop)
+                if order is None or order[0] != chunk.block:
+                    order = chunk.block, plan.order(chunk.block)
+                rank, source = rank_entries(order[1][chunk.entries()], len(order[1]))
                 earlier, tasks = tasks, self._render(plan, chunk.block, rank, buffers[k % 2], pool)
                 if ready is not None:
                     _wait(earlier)
                     yield ready
-                ready = buffers[k % 2], source[chunk.skip :]
+                ready = buffers[k % 2], source
             if ready is not None:
                 _wait(tasks)
                 yield ready
@@ -363,6 +403,11 @@ def _check_position(epoch: Any, batch: Any) -> None:
     for name, value in (("epoch", epoch), ("batch", batch)):
         if not isinstance(value, int) or value < 0:
             raise RecipeError(f"{name} must be an integer >= 0, got {value!r}")
+
+
+def _check_index(name: str, index: int, count: int) -> None:
+    if not 0 <= index < count:
+        raise RecipeError(f"{name} index must be within 0 to {count - 1}, got {index}")
 
 
 def _check_stage(config: LoaderConfig, stage: WorldStage) -> None:

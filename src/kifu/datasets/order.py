@@ -73,15 +73,15 @@ def _rank_entries(entries: Any, rank: Any, source: Any) -> None:
         source[j] = rank[entries[j]]
 
 
-def rank_entries(order: npt.NDArray[np.int32], start: int, stop: int) -> tuple[npt.NDArray[np.int32], ...]:
-    """Rank the entries start to stop - 1 of a permutation by value.
+def rank_entries(entries: npt.NDArray[np.int32], size: int) -> tuple[npt.NDArray[np.int32], ...]:
+    """Rank distinct numbers from 0 to size - 1.
 
     Returns:
-        rank: [len(order)], for each number the count of smaller numbers among the entries, or -1 if it is not one.
-        source: [stop - start], the rank of each entry.
+        rank: [size], for each number the count of smaller numbers among the entries, or -1 if it is not one.
+        source: [len(entries)], the rank of each entry.
     """
-    rank, source = np.empty(len(order), np.int32), np.empty(stop - start, np.int32)
-    _rank_entries(order[start:stop], rank, source)
+    rank, source = np.empty(size, np.int32), np.empty(len(entries), np.int32)
+    _rank_entries(entries, rank, source)
     return rank, source
 
 

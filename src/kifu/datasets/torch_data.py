@@ -7,7 +7,9 @@ for batch in DataLoader(dataset(loader), batch_size=None):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,37 +17,94 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from kifu.datasets.examples import Batch
-from kifu.datasets.loader import Loader
+from kifu.datasets.loader import Item, Loader
+from kifu.errors import RecipeError
 
 
 class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
     """The batches of a loader, epoch after epoch; `dataset` returns one.
 
-    A `DataLoader` with workers starts new workers for each epoch, which do not know the previous ones: call `set_epoch`
-    before each epoch, or keep the workers (`persistent_workers=True`).
+    The workers of a `DataLoader` take turns: each yields every `num_workers`-th batch, so neither the batches nor their
+    order depend on the number of workers.
+
+    Attributes:
+        loader: The loader. With workers, which have copies, `follow` keeps its state exact.
     """
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
-        self._shard: Loader | None = None
+        # How many starts were announced, and the epoch and batch of the last one; shared with the workers.
+        self._announced = torch.zeros(3, dtype=torch.int64).share_memory_()
+        self._seen = 0
+        self._state: dict[str, Any] | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next loop."""
+        """Start the next loop at the beginning of an epoch, also in persistent workers."""
         self.loader.set_epoch(epoch)
+        self._announce()
+
+    def follow(self, batches: Iterable[Item]) -> Generator[Item]:
+        """Yield the batches of one loop over a `DataLoader` of this data set, and count them in the state of `loader`.
+
+        Each loop starts where `loader` does, with any number of workers, persistent or not.
+        """
+        self._announce()
+        yield from self.loader.follow(batches)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the last loop for `load_state_dict`, in a worker that of this worker's batches."""
+        return self.loader.state_dict() if self._state is None else self._state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where a loop stood, in the main process before workers start. torchdata calls it in each worker.
+
+        Raises:
+            RecipeError: The state is of another source or of other options, or of a worker with another world size.
+        """
+        if get_worker_info() is None:
+            self.loader.load_state_dict(state)
+            return
+        self._part.load_state_dict(state)
+        saved, current = state["stages"][-1][0], self.loader.config.world_size
+        if saved != current:
+            raise RecipeError(f"the state of a worker requires the same world_size: it was {saved}, and is {current}")
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        worker = get_worker_info()
-        if worker is not None and self._shard is None:
-            self._shard = self.loader.shard(worker.id, worker.num_workers)
-        for batch in self._shard or self.loader:
+        if get_worker_info() is None:
+            return map(tensors, self.loader)
+        announced, epoch, batch = self._announced.tolist()
+        if self._state is not None and announced != self._seen:  # the first loop starts where this copy does
+            self._seen, self._part = announced, self._take_turns(self.loader.epoch(epoch, batch))
+        batches = iter(self._part)
+        self._state = self._part.state_dict()
+        return self._worker_batches(batches)
+
+    def _worker_batches(self, batches: Iterator[Batch]) -> Generator[dict[str, Tensor]]:
+        for batch in batches:
+            # After the last batch the state stays in this epoch, because other workers may not have finished it.
+            self._state = self._part.state_dict()
             yield tensors(batch)
+
+    @cached_property
+    def _part(self) -> Loader:
+        """The batches of this worker."""
+        return self._take_turns(self.loader)
+
+    @staticmethod
+    def _take_turns(loader: Loader) -> Loader:
+        worker = get_worker_info()
+        return loader.interleave(worker.id, worker.num_workers)
+
+    def _announce(self) -> None:
+        """Make persistent workers start their next loop where `loader` does."""
+        self._seen += 1
+        self._announced[:] = torch.tensor([self._seen, *self.loader.position[:2]])
 
 
 def dataset(loader: Loader) -> TorchDataset:
-    """Return a loader as a dataset for torch's `DataLoader` with batch_size=None.
+    """Return a loader as a dataset for torch's `DataLoader`, or torchdata's `StatefulDataLoader`, with batch_size=None.
 
-    The loader uses threads, so workers do not make it faster. With workers, each one yields a disjoint part of the
-    epoch, in separate batches.
+    The loader uses threads, so workers do not make it faster: each of them replays all games, and renders its share.
     """
     return TorchDataset(loader)
 

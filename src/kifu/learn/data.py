@@ -298,6 +298,7 @@ class TrainingData:
             drop_last=True,
             rank=self._rank,
             world_size=self._world_size,
+            order="global-batch",
         )
         return self._loader(source, recipe.batch_size // self._world_size, config)
 

@@ -100,11 +100,13 @@ class EpochSelection:
         selected: [ceil(M / 8)] uint8, a bit for each of the M moves of all games, lowest bit first: whether the
             position before it is selected. Empty for data sets, all of whose rows are.
         symmetry_key: [1] uint64, key of the symmetries; None without augmentation.
+        ordered: The units are in the order of the epoch already.
     """
 
     counts: npt.NDArray[np.integer[Any]]
     selected: npt.NDArray[np.uint8]
     symmetry_key: Hashes64 | None
+    ordered: bool = False
 
     def symmetries(self, indices: npt.NDArray[np.int64], square: bool) -> npt.NDArray[np.uint8]:
         """Return the symmetry of each of some games or rows, [K] uint8. square: whether the board is."""
@@ -192,6 +194,10 @@ class EpochPlan:
         """The number of examples that this rank delivers."""
         return sum(block.stop - block.start for block in self.blocks)
 
+    def part(self, start: int, stop: int) -> list[ShuffleBlock]:
+        """Return the examples start to stop - 1 of this rank, or those that exist, as blocks."""
+        return _slice_blocks(self.blocks, [(start, min(stop, self.positions))])
+
     def reshare(self, config: LoaderConfig, batch_size: int, before: Sequence[WorldStage] = ()) -> EpochPlan:
         """Return the plan of the same epoch for another rank, world size or batch size; see `make_plan`."""
         return replace(self, config=config, blocks=_rank_blocks(config, batch_size, int(self.ends[-1]), before))
@@ -237,7 +243,7 @@ def make_plan(
     """
     selection = source.select(config.seed, number, config.augment)
     count = len(selection.counts)
-    if config.shuffle is None:
+    if config.shuffle is None or selection.ordered:
         units = np.arange(count, dtype=np.int32)
     else:
         units = permutation(hash_key(config.seed, number, UNIT_ORDER), count)

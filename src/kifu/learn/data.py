@@ -335,7 +335,7 @@ class TrainingData:
             epoch, first, _ = loader.position
             count = len(loader)
             if not count:
-                moves = self.games.train.cost(np.arange(len(self.games.train.ids))).sum()
+                moves = len(self.games.train.games.moves)
                 raise RecipeError(
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"

@@ -9,7 +9,7 @@ SOURCE = 5
 
 
 class Source:
-    """The endless sequence of the positions of some games: (pass, game, ply, symmetry)."""
+    """The endless sequence of the positions of some games: (cycle, game, ply, symmetry)."""
 
     def __init__(self, games, index, seed, augment, **choice):
         self.games, self.seed = games, naive_order.key(seed, index, SOURCE)
@@ -39,7 +39,7 @@ class Source:
 def mixture_order(
     sources, weights, *, positions=None, seed=0, epoch=0, shuffle="window", augment=True, choice=(), **options
 ):
-    """Return [(source, pass, game, ply, symmetry)] of one rank; options: see `naive_order.deliver`."""
+    """Return [(source, cycle, game, ply, symmetry)] of one rank; options: see `naive_order.deliver`."""
     sources = [Source(games, k, seed, augment, **dict(choice)) for k, games in enumerate(sources)]
     weights = [Fraction(str(weight)) for weight in weights]
     if positions is None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kifu
 import naive_mixture
 from kifu.datasets.formats import open_writer
-from kifu.datasets.mixture import MAX_PASSES, select_part
+from kifu.datasets.mixture import MAX_CYCLES, select_part
 from kifu.errors import RecipeError, SourceError
 from loader_games import assert_same, kept_games, load, make, naive_games, one_batch, row_ids
 
@@ -133,7 +133,7 @@ def test_shares_are_exact_to_a_position(sources, positions):
 
 
 def test_epochs_continue_where_the_previous_one_stopped(sources):
-    """Each pass over a source delivers each of its positions once, in another order."""
+    """Each cycle of a source delivers each of its positions once, in another order."""
     where, loader = source_of(sources), mix(sources, [1, 1, 1], shuffle=None)
     delivered = [[], [], []]
     while len(delivered[0]) < 3 * sizes_of(sources)[0]:
@@ -141,9 +141,9 @@ def test_epochs_continue_where_the_previous_one_stopped(sources):
             delivered[where[key]].append((key, t))
     for path, rows in zip(sources, delivered):
         every = sorted(row_ids(load(path, "own")))
-        passes = [rows[k * len(every) : (k + 1) * len(every)] for k in range(3)]
-        assert [sorted(each) for each in passes] == [every] * 3
-        assert len(set(map(tuple, passes))) == 3
+        cycles = [rows[k * len(every) : (k + 1) * len(every)] for k in range(3)]
+        assert [sorted(each) for each in cycles] == [every] * 3
+        assert len(set(map(tuple, cycles))) == 3
 
 
 def test_repeated_games_have_new_orders_and_symmetries(sources):
@@ -153,7 +153,7 @@ def test_repeated_games_have_new_orders_and_symmetries(sources):
     symmetries = {}
     for _, number, game, _, symmetry in rows:
         symmetries.setdefault(game, {})[number] = symmetry
-    assert all(len(set(by_pass.values())) > 4 and len(by_pass) == 20 for by_pass in symmetries.values())
+    assert all(len(set(by_cycle.values())) > 4 and len(by_cycle) == 20 for by_cycle in symmetries.values())
     orders = {tuple(dict.fromkeys(row[2] for row in rows if row[1] == number)) for number in range(20)}
     assert len(orders) > 1
     batch = one_batch(mix(sources[2:], [1], positions=20 * size, shuffle=None))
@@ -300,5 +300,5 @@ def test_bad_mixtures(sources, tmp_path):
         kifu.load({one: 0.5, two: 0.5})
     with pytest.raises(RecipeError, match="within 1 to"):
         kifu.Mixture({one: 1}, 0)
-    with pytest.raises(RecipeError, match=f"more than {MAX_PASSES:,} times"):
+    with pytest.raises(RecipeError, match=f"more than {MAX_CYCLES:,} times"):
         len(mix(sources, [1, 1, 1000], positions=10**9))

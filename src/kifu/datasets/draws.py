@@ -152,13 +152,13 @@ class _Drawn:
     by_ply: Numbers
 
     @classmethod
-    def of_passes(cls, source: CatalogueSource, passes: Sequence[Bits]) -> _Drawn:
-        """Count the positions drawn in each pass over a source."""
+    def of_cycles(cls, source: CatalogueSource, cycles: Sequence[Bits]) -> _Drawn:
+        """Count the positions drawn in each cycle of a source."""
         games = source.games
         by_player, by_ply = np.zeros((len(source.ids), 2), np.int64), np.zeros(_LATEST + 1, np.int64)
-        for positions in passes:
+        for positions in cycles:
             count_drawn(games.moves, games.move_offset, positions, by_player, by_ply)
-        return cls(source, np.bitwise_or.reduce(passes), by_player, by_ply)
+        return cls(source, np.bitwise_or.reduce(cycles), by_player, by_ply)
 
     @property
     def examples(self) -> int:
@@ -261,10 +261,10 @@ def _drawn(source: LoaderSource, plan: EpochPlan, blocks: Iterable[ShuffleBlock]
         for k, own_units, start, own_rank in source.split(plan.selection, units, int(first[0]), rank):
             offset, selected = sources[parts[k].number].games.move_offset, parts[k].selection.selected
             mark_drawn(own_units, start, own_rank, offset, selected, marks[k])
-    passes: dict[int, list[Bits]] = {}
+    cycles: dict[int, list[Bits]] = {}
     for part, mark in zip(parts, marks):
-        passes.setdefault(part.number, []).append(mark)
-    return {k: _Drawn.of_passes(sources[k], each) for k, each in passes.items()}
+        cycles.setdefault(part.number, []).append(mark)
+    return {k: _Drawn.of_cycles(sources[k], each) for k, each in cycles.items()}
 
 
 def _by_class(classes: Sequence[Numbers], by_player: Sequence[Numbers]) -> dict[int, int]:

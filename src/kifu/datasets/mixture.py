@@ -1,8 +1,8 @@
 """Mixtures: a source whose epochs take a given share of their positions from each of several sources.
 
-Each source is an endless sequence of positions, pass after pass. A pass holds all selected positions of the source
+Each source is an endless sequence of positions, cycle after cycle. A cycle holds all selected positions of the source
 once: its games are shuffled, and the positions of a game stay together. Epoch e of a mixture takes n positions of the
-sequence, from number e * n on, so that an epoch continues where the previous one stopped. Pass p of a source selects
+sequence, from number e * n on, so that an epoch continues where the previous one stopped. Cycle p of a source selects
 positions and symmetries as epoch p of the source does, with a seed of its own.
 
 Within an epoch, the games of the sources are merged by the share of their source that precedes their middle position.
@@ -31,8 +31,8 @@ from kifu.errors import RecipeError
 from kifu.kernel import kernel
 from kifu.records.paths import Paths, as_list, as_path
 
-MAX_PASSES = 1000
-"""Maximum number of passes over a source that an epoch may begin."""
+MAX_CYCLES = 1000
+"""Maximum number of cycles of a source that an epoch may begin."""
 
 _MAX_EPOCH = 2**40
 
@@ -84,13 +84,13 @@ class MixtureSelection(EpochSelection):
     """The positions of a mixture in one epoch; units are consecutive games, or runs of rows, in their final order.
 
     Attributes:
-        passes: The parts of the epoch: each is a source in one of its passes.
+        cycles: The parts of the epoch: each is a source in one of its cycles.
         part: [U] int32, index of each unit's part.
         unit: [U] int32, the unit of that source.
         low: [U] int32, number of positions of that unit which do not belong to the epoch, but to the previous one.
     """
 
-    passes: tuple[SourcePart, ...]
+    cycles: tuple[SourcePart, ...]
     part: npt.NDArray[np.int32]
     unit: npt.NDArray[np.int32]
     low: npt.NDArray[np.int32]
@@ -98,8 +98,8 @@ class MixtureSelection(EpochSelection):
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
-    """A pass over a source: its non-empty units in order, and the end of each in the pass, [U + 1] int64."""
+class _Cycle:
+    """A cycle of a source: its non-empty units in order, and the end of each in the cycle, [U + 1] int64."""
 
     part: SourcePart
     units: npt.NDArray[np.int32]
@@ -108,10 +108,10 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Consecutive positions of a pass.
+    """Consecutive positions of a cycle.
 
     Attributes:
-        part: The source in its pass.
+        part: The source in its cycle.
         units: [U] int32, the units in order.
         low: [U] int32, number of positions of each unit before the piece.
         counts: [U] int64, number of positions of each unit in the piece.
@@ -124,54 +124,54 @@ class _Piece:
 
 
 class _Stream:
-    """The endless sequence of positions of a source. The passes of the last epoch stay in memory."""
+    """The endless sequence of positions of a source. The cycles of the last epoch stay in memory."""
 
     def __init__(self, name: str, index: int, source: LoaderSource) -> None:
         self.source, self._name, self._index = source, name, index
-        self._passes: dict[tuple[int, int, bool], _Pass] = {}
+        self._cycles: dict[tuple[int, int, bool], _Cycle] = {}
         self._sizes: dict[int, int] = {}
 
     def size(self, seed: int, augment: bool) -> int:
-        """Return the number of positions of the first pass. Raises RecipeError if there are none."""
+        """Return the number of positions of the first cycle. Raises RecipeError if there are none."""
         if seed not in self._sizes:
-            self._sizes[seed] = int(self._pass(seed, 0, augment).ends[-1])
+            self._sizes[seed] = int(self._cycle(seed, 0, augment).ends[-1])
         if not self._sizes[seed]:
             raise RecipeError(f"the filter selects no position of {self._name}")
         return self._sizes[seed]
 
-    def _pass(self, seed: int, number: int, augment: bool) -> _Pass:
-        """Return a pass; a pure function of the source and the arguments."""
+    def _cycle(self, seed: int, number: int, augment: bool) -> _Cycle:
+        """Return a cycle, a pure function of the source and the arguments."""
         key = (seed, number, augment)
-        if key not in self._passes:
+        if key not in self._cycles:
             own = int(hash_key(seed, self._index, SOURCE)[0])
             selection = self.source.select(own, number, augment)
             units = permutation(hash_key(own, number, UNIT_ORDER), len(selection.counts))
             units = units[selection.counts[units] > 0]
             ends = np.zeros(len(units) + 1, np.int64)
             np.cumsum(selection.counts[units], out=ends[1:])
-            self._passes[key] = _Pass(SourcePart(self._index, self.source, selection), units, ends)
-        return self._passes[key]
+            self._cycles[key] = _Cycle(SourcePart(self._index, self.source, selection), units, ends)
+        return self._cycles[key]
 
     def pieces(self, seed: int, start: int, count: int, augment: bool) -> list[_Piece]:
-        """Return `count` positions from number `start` on; all passes count as many positions as the first one.
+        """Return `count` positions from number `start` on; all cycles count as many positions as the first one.
 
-        If passes differ in size, because positions are drawn at random, the first piece begins after the same share of
-        its pass.
+        If cycles differ in size, because positions are drawn at random, the first piece begins after the same share of
+        its cycle.
 
         Raises:
-            RecipeError: They span more than MAX_PASSES passes.
+            RecipeError: They span more than MAX_CYCLES cycles.
         """
         size = self.size(seed, augment)
         number, begin = divmod(start, size)
-        used: dict[tuple[int, int, bool], _Pass] = {}
+        used: dict[tuple[int, int, bool], _Cycle] = {}
         pieces = []
         while count:
-            if len(used) == MAX_PASSES:
+            if len(used) == MAX_CYCLES:
                 raise RecipeError(
                     f"an epoch of the mixture repeats {self._name}, which has {size:,} positions,"
-                    f" more than {MAX_PASSES:,} times"
+                    f" more than {MAX_CYCLES:,} times"
                 )
-            one = used[seed, number, augment] = self._pass(seed, number, augment)
+            one = used[seed, number, augment] = self._cycle(seed, number, augment)
             total = int(one.ends[-1])
             low = begin * total // size
             high = min(low + count, total)
@@ -179,12 +179,12 @@ class _Stream:
                 pieces.append(_cut(one, low, high))
                 count -= high - low
             number, begin = number + 1, 0
-        self._passes = used
+        self._cycles = used
         return pieces
 
 
-def _cut(one: _Pass, low: int, high: int) -> _Piece:
-    """Return positions low to high - 1 of a pass, at least one."""
+def _cut(one: _Cycle, low: int, high: int) -> _Piece:
+    """Return positions low to high - 1 of a cycle, at least one."""
     u = int(np.searchsorted(one.ends, low, side="right")) - 1
     v = int(np.searchsorted(one.ends, high, side="left"))
     starts = np.maximum(one.ends[u:v], low)
@@ -287,7 +287,7 @@ class MixtureSource(LoaderSource):
             np.concatenate(sizes)[order],
             np.empty(0, np.uint8),
             None,
-            passes=tuple(piece.part for piece in pieces),
+            cycles=tuple(piece.part for piece in pieces),
             part=part[order],
             unit=np.concatenate([piece.units for piece in pieces])[order],
             low=np.concatenate([piece.low for piece in pieces])[order],
@@ -298,14 +298,14 @@ class MixtureSource(LoaderSource):
         assert isinstance(selection, MixtureSelection)
         cost, parts = np.empty(len(units), np.int64), selection.part[units]
         for k in np.unique(parts).tolist():
-            mine, part = parts == k, selection.passes[k]
+            mine, part = parts == k, selection.cycles[k]
             cost[mine] = part.source.cost(part.selection, selection.unit[units[mine]].astype(np.int64))
         return cost
 
     def parts(self, selection: EpochSelection) -> Sequence[SourcePart]:
-        """Return the sources and their passes; see `LoaderSource.parts`."""
+        """Return the sources and their cycles; see `LoaderSource.parts`."""
         assert isinstance(selection, MixtureSelection)
-        return selection.passes
+        return selection.cycles
 
     def split(
         self, selection: EpochSelection, units: Units, first: int, rank: Ranks
@@ -314,7 +314,7 @@ class MixtureSource(LoaderSource):
         assert isinstance(selection, MixtureSelection)
         parts = selection.part[units]
         for k in np.unique(parts).tolist():
-            sizes = selection.passes[k].selection.counts
+            sizes = selection.cycles[k].selection.counts
             own_units = np.empty(len(units), np.int64)
             own_rank = np.empty(int(sizes[selection.unit[units[parts == k]]].sum()), np.int32)
             n, _ = select_part(

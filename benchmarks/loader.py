@@ -74,6 +74,7 @@ def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
             name = ", ".join(f"{key} {value}" for key, value in options.items())
             reached = given.positions / times.best / 1e6
             figures.append(Figure(f"loader, seven packed, {name}", reached, "M positions/s", times))
+        figures += _mixture(path, folder, 6 if corpus.judged else 1, rounds)
     for planes, output in (("seven", "packed"), ("alphago48", "packed"), ("darkforest25", "float32")):
         command = [sys.executable, "-c", _DRAIN, str(path), planes, output]
         used = min(peak(command) for _ in range(2))  # the first one may have to compile kernels
@@ -97,6 +98,22 @@ def ranks(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
                 reached = given.positions / min(times.processor) / 1e6
                 figures.append(Figure(name, reached, "M positions/s of processor time", times))
     return figures
+
+
+def _mixture(path: Path, folder: Path, shares: int, rounds: int) -> list[Figure]:
+    """Time a mixture of two sources as long as all games, and the report of an epoch's draws."""
+    kifu.split(path, folder / "sets")
+    whole = kifu.load(path, "seven", batch_size=_ROWS)
+    proportions = {folder / "sets" / "train.parquet": 0.7, folder / "sets" / "test.parquet": 0.3}
+    config = kifu.LoaderConfig(world_size=shares, jobs=1)
+    given = kifu.load(kifu.Mixture(proportions, whole.positions), "seven", batch_size=_ROWS, config=config)
+    loaded, counted = in_turns(rounds, Task(_drain(given)), Task(whole.draws))
+    return [
+        Figure(
+            "loader, seven packed, mixture 0.7 to 0.3", given.positions / loaded.best / 1e6, "M positions/s", loaded
+        ),
+        Figure("draws of an epoch", counted.best, "s", counted),
+    ]
 
 
 def _drain(given: kifu.Loader) -> Callable[[], None]:

@@ -24,6 +24,8 @@ def game_properties(k: int) -> bytes:
     text = f"BR[{RANKS[k % 5]}]WR[{RANKS[k * 2 % 5]}]" + (f"RE[{result}]" if result else "")
     if k % 3:
         text += "KM[6.5]"
+    if k % 6:
+        text += f"DT[{2000 + k % 3}-02-01]"
     if k % 4 == 1:
         text += "TB[aa][ba]TW[sa][sb]"
     return text.encode()

@@ -93,23 +93,36 @@ def rank_slices(sequence, rank, world_size, batch_size):
     return slices
 
 
-def epoch_order(
-    games, *, seed=0, epoch=0, shuffle="window", window=131_072, augment=True, rank=0, world_size=1, drop_last=False,
-    order="contiguous", batch_size=1, before=(), **choice,
-):  # fmt: skip
-    """Return [(game, ply, symmetry)] of one rank. before: (world size, batch size, batches) of earlier stages."""
-    if order == "global-batch":
-        together = {"seed": seed, "epoch": epoch, "shuffle": shuffle, "window": window, "augment": augment} | choice
-        whole = epoch_order(
-            games, drop_last=drop_last, batch_size=world_size * batch_size,
-            before=[(1, n * size, count) for n, size, count in before], **together,
-        )  # fmt: skip
-        return [example for batch in rank_slices(whole, rank, world_size, batch_size) for example in batch]
+def epoch_sequence(games, seed, epoch, shuffle, augment, **choice):
+    """Return [(game, ply, symmetry)] of an epoch, game after game."""
     plies = chosen(games, seed, epoch, **choice)
     turns = key(seed, epoch, SYMMETRY)
     symmetry = [(mix(g ^ turns) >> (61 if game.square else 62)) if augment else 0 for g, game in enumerate(games)]
     units = range(len(games)) if shuffle is None else shuffled(key(seed, epoch, UNITS), len(games))
-    sequence = [(g, t, symmetry[g]) for g in units for t in plies[g]]
+    return [(g, t, symmetry[g]) for g in units for t in plies[g]]
+
+
+def epoch_order(
+    games, *, seed=0, epoch=0, shuffle="window", augment=True, passes=False, by_ply=None, per_game=None, **options
+):
+    """Return [(game, ply, symmetry)] of one rank; options: see `deliver`."""
+    sequence = epoch_sequence(
+        games, seed, epoch, shuffle, augment, passes=passes, by_ply=by_ply, per_game=per_game
+    )  # fmt: skip
+    return deliver(sequence, seed, epoch, shuffle, **options)
+
+
+def deliver(
+    sequence, seed, epoch, shuffle, *, window=131_072, rank=0, world_size=1, drop_last=False, order="contiguous",
+    batch_size=1, before=(),
+):  # fmt: skip
+    """Return the positions of one rank in order. before: (world size, batch size, batches) of earlier stages."""
+    if order == "global-batch":
+        whole = deliver(
+            sequence, seed, epoch, shuffle, window=window, drop_last=drop_last, batch_size=world_size * batch_size,
+            before=[(1, n * size, count) for n, size, count in before],
+        )  # fmt: skip
+        return [example for batch in rank_slices(whole, rank, world_size, batch_size) for example in batch]
     now = (world_size, batch_size, 0)
     first, *later = [*before, now]
     shares = shuffled_shares(

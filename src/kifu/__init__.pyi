@@ -38,6 +38,7 @@ from .recipes.pipeline import build as build
 from .datasets.formats import open as open
 from .datasets.loader import Loader as Loader, load as load
 from .datasets.epoch_plan import LoaderConfig as LoaderConfig
+from .datasets.mixture import Mixture as Mixture
 from .datasets.position_filter import PositionFilter as PositionFilter
 from .planes.encode import encode as encode
 from .planes.feature import feature as feature

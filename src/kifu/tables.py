@@ -1,4 +1,4 @@
-"""Tables of `kifu stats` and `kifu query`: fitted to a terminal's width, unlimited elsewhere."""
+"""Tables of `kifu stats`, `kifu query` and `kifu draws`: fitted to a terminal's width, unlimited elsewhere."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kifu.viz.charts import short_count
 
 if TYPE_CHECKING:  # it imports duckdb, an extra
     from kifu.corpus.query import QueryHead
+    from kifu.datasets.draws import Draws
 
 _MAX_CELL = 40
 """Characters of a value that are shown."""
@@ -77,6 +78,41 @@ def print_stats(stats: Stats) -> None:
         parts += ["", Columns(small, padding=(1, 6)), "", _values("archive", stats.archives, stats), ""]
         parts += [_unparsed(stats) if stats.unparsed else "All ranks, results, komi, dates and times were parsed."]
     print_lines(console, *parts)
+
+
+def print_draws(draws: Draws) -> None:
+    """Print the counts of the examples of an epoch."""
+    sources = make_table(
+        ("source", "left"), ("examples", "right"), ("", "right"), ("games", "right"), ("of", "right"),
+        ("repeated", "right"),
+    )  # fmt: skip
+    for name, each in draws.sources.items():
+        counts = (each.games, each.all_games, each.repeated)
+        sources.add_row(cell(name), f"{each.examples:,}", f"{each.share:.1%}", *map("{:,}".format, counts))
+    figures = ", ".join(f"{name} {value:,.5g}" for name, value in draws.per_game.items())
+    named = {
+        "rank": draws.ranks, "ply": draws.plies, "year": draws.years, "colour": draws.colours, "result": draws.results,
+    }  # fmt: skip
+    tables = [_examples(name, counts, draws.examples) for name, counts in named.items()]
+    print_lines(
+        make_console(),
+        f"epoch {draws.epoch}: {draws.examples:,} examples of {draws.games:,} games; per game: {figures}",
+        f"repeated positions: {draws.repeated:,}; duplicate games: {draws.duplicate_games:,}, with"
+        f" {draws.duplicates:,} duplicate positions",
+        "",
+        sources,
+        "",
+        "Ranks and results are those of the side to move.",
+        "",
+        Columns(tables, padding=(1, 6)),
+    )
+
+
+def _examples(name: str, counts: Counts, total: int) -> Table:
+    table = make_table((name, "left"), ("examples", "right"), ("", "right"))
+    for value, count in counts.items():
+        table.add_row(cell(value), f"{count:,}", share(count, total))
+    return table
 
 
 def _drops(stats: Stats) -> Table:

@@ -34,6 +34,13 @@ from kifu.cli.options import (
 
 _PANEL = "Networks"
 
+Validate = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCE", help="Games to validate on. Repeatable.", show_default="a share of the training games"
+    ),
+]
+
 
 @command(
     _PANEL,
@@ -45,12 +52,7 @@ def train(  # noqa: PLR0913 - command-line options
     recipe: Recipe,
     sources: Sources,
     output: Annotated[Path, Output(help="Run directory: nets, checkpoints, metrics.")],
-    validate: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCE", help="Games to validate on. Repeatable.", show_default="a share of the training games"
-        ),
-    ] = None,
+    validate: Validate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in that directory.")] = False,
     time: Annotated[
         float | None, Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
@@ -84,6 +86,32 @@ def train(  # noqa: PLR0913 - command-line options
         return None
     code = 130 if run.state == "stopped" else 0
     return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), code)
+
+
+@command(
+    _PANEL,
+    "kifu draws small sample",
+    "kifu draws small sample --epoch 3 --set positions.per_game=8 --json -",
+    kernels=True,
+)
+def draws(
+    recipe: Recipe,
+    sources: Sources,
+    validate: Validate = None,
+    epoch: Annotated[int, typer.Option(min=0, metavar="N", help="Number of the epoch, from 0.")] = 0,
+    set_: Annotated[list[str] | None, overrides("the recipe", "positions.per_game=8")] = None,
+    jobs: Jobs = None,
+) -> Outcome:
+    """Count the positions that `kifu train` would train on in an epoch.
+
+    They are counted by rank, ply, year, colour and result, with repeated and duplicate positions.
+    """
+    from kifu.learn.data import count_training_draws
+    from kifu.recipes.schema import load_training
+    from kifu.tables import print_draws
+
+    counts = count_training_draws(load_training(recipe, set_ or ()), sources, validate or (), epoch, jobs)
+    return Outcome(lambda: print_draws(counts), counts)
 
 
 @command(

@@ -107,11 +107,13 @@ class EpochSelection:
         selected: [ceil(M / 8)] uint8, a bit for each of the M moves of all games, lowest bit first: whether the
             position before it is selected. Empty for data sets, all of whose rows are.
         symmetry_key: [1] uint64, key of the symmetries; None without augmentation.
+        ordered: The units are in the order of the epoch already.
     """
 
     counts: npt.NDArray[np.integer[Any]]
     selected: npt.NDArray[np.uint8]
     symmetry_key: Hashes64 | None
+    ordered: bool = False
 
     def symmetries(self, indices: npt.NDArray[np.int64], square: bool) -> npt.NDArray[np.uint8]:
         """Return the symmetry of each of some games or rows, [K] uint8. square: whether the board is."""
@@ -188,6 +190,10 @@ class BatchSlices(NamedTuple):
     def positions(self) -> int:
         """The number of positions in all batches."""
         return self.count * self.size + self.last_size
+
+    def take(self, batches: int) -> BatchSlices:
+        """Return the first batches of these."""
+        return self._replace(count=min(self.count, batches), last_size=self.last_size if batches > self.count else 0)
 
     def count_before(self, index: int) -> int:
         """Return the number of positions in the batches that lie before an index in the sequence."""
@@ -314,7 +320,7 @@ def make_plan(
     """
     selection = source.select(config.seed, number, config.augment)
     count = len(selection.counts)
-    if config.shuffle is None:
+    if config.shuffle is None or selection.ordered:
         units = np.arange(count, dtype=np.int32)
     else:
         units = permutation(hash_key(config.seed, number, UNIT_ORDER), count)

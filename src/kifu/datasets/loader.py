@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.config import parse_board
+from kifu.datasets.draws import Draws, count_draws
 from kifu.datasets.epoch_plan import (
     DEFAULT_CONFIG,
     BatchSlices,
@@ -28,10 +30,18 @@ from kifu.datasets.epoch_plan import (
     make_plan,
 )
 from kifu.datasets.examples import Batch, Layout, concat
+from kifu.datasets.mixture import Mixture, MixtureSource
 from kifu.datasets.mmap_games import read_games
 from kifu.datasets.order import rank_entries
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
-from kifu.datasets.sources import CatalogueSource, ExampleBuffer, ExampleSpec, LoaderSource, open_datasets
+from kifu.datasets.sources import (
+    DRAW_COLUMNS,
+    CatalogueSource,
+    ExampleBuffer,
+    ExampleSpec,
+    LoaderSource,
+    open_datasets,
+)
 from kifu.errors import RecipeError
 from kifu.execution.executor import cancel, count_jobs, prefetch
 from kifu.planes.packing import unpack
@@ -250,6 +260,22 @@ class Loader:
             other._state.plan = plan.reshare(config, batch_size, start.before)
         return other
 
+    def draws(self, batches: int | None = None) -> Draws:
+        """Count the examples of the next loop by source, rank, ply, year and more, without rendering them.
+
+        Args:
+            batches: Number of batches to count; by default all.
+
+        Raises:
+            RecipeError: The source is a data set, or the number is negative.
+        """
+        plan = self._plan()
+        wanted = plan.batches(self._state.start.batch, self._turn[1])
+        if batches is not None:
+            _check_position(self.epoch_number, batches)
+            wanted = wanted.take(batches)
+        return count_draws(self._source, plan, wanted)
+
     def set_epoch(self, epoch: int) -> None:
         """Start the next loop at the beginning of an epoch. Raises RecipeError for negative numbers."""
         self._state = self.epoch(epoch)._state
@@ -380,7 +406,7 @@ class Loader:
     ) -> list[Future[None]]:
         """Start threads that render those positions of a block that have a slot."""
         units, first = plan.block_units(block)
-        done = np.cumsum(self._source.cost(units))
+        done = np.cumsum(self._source.cost(plan.selection, units))
         cuts = np.unique(np.searchsorted(done, np.arange(_CHUNK, done[-1], _CHUNK)))
         bounds = [0, *cuts[cuts > 0].tolist(), len(units)]
         return [
@@ -418,7 +444,7 @@ def _check_stage(config: LoaderConfig, stage: WorldStage) -> None:
 
 
 def load(
-    sources: Paths,
+    sources: Paths | Mapping[Any, float] | Mixture,
     planes: str | None = None,
     *,
     labels: Sequence[str] | None = None,
@@ -434,7 +460,8 @@ def load(
 
     Args:
         sources: Catalogues, whose kept games are used as they are; archives, folders and records as `kifu.read` takes
-            them, cleaned by the rules "legal"; or data sets of one layout that `kifu.open` reads.
+            them, cleaned by the rules "legal"; or data sets of one layout that `kifu.open` reads. A mapping from
+            sources (a path, or a tuple of paths) to proportions, or a `Mixture`, mixes them in these proportions.
         planes: A plane set, or features joined by "+". Optional for data sets.
         labels: Names of labels (`kifu.datasets.labels.LABELS`); by default "move", and "globals" with KataGo's planes.
         board: Size of the board, by default "19x19"; games on other boards are skipped.
@@ -453,16 +480,34 @@ def load(
         GameError: The plane set does not support the board.
         OutputError: There is no disk space for the games.
     """
-    paths = as_list(sources)
+    mixture = Mixture(sources) if isinstance(sources, Mapping) else sources
+    options = planes, labels, board, pad, filter, config.jobs
+    if not isinstance(mixture, Mixture):
+        return Loader(_open_source(as_list(mixture), *options), config, batch_size)
+    source = MixtureSource(mixture, [_open_source(as_list(each), *options) for each in mixture.proportions])
+    source.counts(config.seed, config.augment)  # raises RecipeError if a source is empty
+    return Loader(source, config, batch_size)
+
+
+def _open_source(
+    paths: Sequence[str | os.PathLike[str]],
+    planes: str | None,
+    labels: Sequence[str] | None,
+    board: str | None,
+    pad: bool,
+    filter: PositionFilter,
+    jobs: int | None,
+) -> LoaderSource:
+    """Open games or data sets; see `load`."""
     datasets = open_datasets(paths)
     if datasets is not None:
         if filter != DEFAULT_FILTER or pad or board is not None or labels is not None:
             raise RecipeError(f"labels, board, pad and filter apply to games only, but {paths[0]} is a data set")
         if planes is not None and find_plane_set(planes).name != datasets.layout.plane_set:
             raise RecipeError(f"{paths[0]} has planes {datasets.layout.plane_set}, not {planes}")
-        return Loader(datasets, config, batch_size)
+        return datasets
     if planes is None:
         raise RecipeError("planes are required for games; `kifu planes` lists them")
     spec = ExampleSpec(planes, parse_board(board or "19x19"), pad, labels, filter)
-    rows = read_games(paths, spec.board, pad, config.jobs, spec.columns(), filter=filter)
-    return Loader(CatalogueSource(rows, spec), config, batch_size)
+    columns = tuple(dict.fromkeys((*spec.columns(), *DRAW_COLUMNS)))
+    return CatalogueSource(read_games(paths, spec.board, pad, jobs, columns, filter=filter), spec)

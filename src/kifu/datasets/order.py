@@ -1,7 +1,7 @@
 """Deterministic pseudo-random orders and draws: pure functions of integers, without any state.
 
 `mix` is the hash of `kifu.corpus.hashes`. A key is mix(... mix(mix(seed) ^ part) ^ part ...), where one of the parts is
-a purpose: UNIT_ORDER, SYMMETRY, BLOCK_ORDER, WEIGHT or PER_GAME.
+a purpose: UNIT_ORDER, SYMMETRY, BLOCK_ORDER, WEIGHT, PER_GAME or SOURCE.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _UNIT = 2.0**-53
 
 Hashes64 = npt.NDArray[np.uint64]
 
-UNIT_ORDER, SYMMETRY, BLOCK_ORDER, WEIGHT, PER_GAME = range(5)
-"""Purposes of keys; the second part of a key, after the epoch."""
+UNIT_ORDER, SYMMETRY, BLOCK_ORDER, WEIGHT, PER_GAME, SOURCE = range(6)
+"""Purposes of keys; the second part of a key, after the epoch, or for SOURCE after the number of the source."""
 
 
 def hash_key(seed: int, *parts: int) -> Hashes64:

@@ -10,12 +10,12 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,9 @@ from kifu.records.paths import as_path
 Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
 Ranks = npt.NDArray[np.int32]
+
+DRAW_COLUMNS = (*RATING_COLUMNS, "black_pro", "white_pro", "year", "winner", "canonical")
+"""Columns of the catalogue that `kifu.datasets.draws` counts positions by."""
 
 _GAMES = 65_536
 """Games whose positions are selected at a time."""
@@ -130,14 +133,30 @@ class ExampleBuffer:
         return Batch(self.planes.take(slots, axis=0), labels, self.game[slots], self.ply[slots])
 
 
+class SourcePart(NamedTuple):
+    """A source that an epoch takes positions from.
+
+    Attributes:
+        number: Index of its name in `LoaderSource.names`.
+        source: The source.
+        selection: Its selected positions.
+    """
+
+    number: int
+    source: LoaderSource
+    selection: EpochSelection
+
+
 class LoaderSource(ABC):
     """Examples that any number of threads can render.
 
     Attributes:
         layout: Planes and labels.
+        names: Names of the sources that it consists of.
     """
 
     layout: Layout
+    names: tuple[str, ...] = ("games",)
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -148,7 +167,7 @@ class LoaderSource(ABC):
         """Return the positions of an epoch; a pure function of the source and the arguments."""
 
     @abstractmethod
-    def cost(self, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:
         """Return the approximate work for each unit, [K], in moves or rows."""
 
     @abstractmethod
@@ -165,6 +184,26 @@ class LoaderSource(ABC):
         Raises:
             FormatError: The source is inconsistent.
         """
+
+    def parts(self, selection: EpochSelection) -> Sequence[SourcePart]:
+        """Return the sources that the positions of an epoch come from; more than one for a mixture."""
+        return [SourcePart(0, self, selection)]
+
+    def split(
+        self, selection: EpochSelection, units: Units, first: int, rank: Ranks
+    ) -> Iterator[tuple[int, Units, int, Ranks]]:
+        """Yield the units of each of `parts` among consecutive units.
+
+        Args:
+            selection: The positions of the epoch.
+            units: [K], the units.
+            first: See `render`.
+            rank: See `render`.
+
+        Yields:
+            The index of the part, and the units, first and rank for its source.
+        """
+        yield 0, units, first, rank
 
     def new_buffer(self, slots: int) -> ExampleBuffer:
         """Return uninitialized arrays for a number of examples."""
@@ -234,7 +273,7 @@ class CatalogueSource(LoaderSource):
         """Prepare the games.
 
         Args:
-            rows: Kept games that fit the board, with at least `spec.columns()`.
+            rows: Kept games that fit the board, with at least `spec.columns()`; DRAW_COLUMNS are kept, too.
             spec: What the examples consist of.
 
         Raises:
@@ -242,7 +281,8 @@ class CatalogueSource(LoaderSource):
             GameError: The plane set does not support the board.
             FormatError: A row is damaged.
         """
-        self._rows = rows.select(spec.columns())
+        columns = dict.fromkeys((*spec.columns(), *(name for name in DRAW_COLUMNS if name in rows.schema.names)))
+        self._rows = rows.select(list(columns))
         self._spec = spec
         self.renderer = spec.renderer()
         self.layout = make_layout(self.renderer, spec.labels)
@@ -254,6 +294,11 @@ class CatalogueSource(LoaderSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CatalogueSource, (self._rows, self._spec)
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """The games, with the columns that the examples need, and those of DRAW_COLUMNS if they were read."""
+        return self._rows
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the ids and weights of the games as a hash, and the rules of the filter."""
@@ -304,14 +349,17 @@ class CatalogueSource(LoaderSource):
             weights = rules.weights_by_player(ratings_of(rows))
         return weights if rules.weight is None else weights * to_numpy(rows[WEIGHT_COLUMN])[:, None]
 
-    def cost(self, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:
         """Return the work for each unit; see `LoaderSource.cost`."""
+        return self._plies(units)
+
+    def _plies(self, units: Units) -> npt.NDArray[np.int64]:
         plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
     def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
         """Render positions; see `LoaderSource.render`."""
-        rows, slot_of_move = np.empty(len(units), np.int64), np.empty(self.cost(units).sum(), np.int64)
+        rows, slot_of_move = np.empty(len(units), np.int64), np.empty(self._plies(units).sum(), np.int64)
         n, entries = fill_slots(
             units, first, rank, self.games.move_offset, selection.selected, self.ids, rows, slot_of_move, out.game,
             out.ply,
@@ -333,7 +381,7 @@ class CatalogueSource(LoaderSource):
 
     def _check(self, rows: Units, slot_of_move: Units, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
         """Raise FormatError if a requested position lies after the last move that could be replayed."""
-        ends = np.cumsum(self.cost(rows))
+        ends = np.cumsum(self._plies(rows))
         for r in np.flatnonzero(drop).tolist():
             start = ends[r - 1] if r else 0
             if slot_of_move[start + ply[r] : ends[r]].max(initial=-1) >= 0:
@@ -355,7 +403,7 @@ class CatalogueSource(LoaderSource):
     def _fill_merged(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: ExampleBuffer) -> None:
         """Fill the labels of merged positions."""
         wanted = slot_of_move >= 0
-        index, slots = np.repeat(np.arange(len(rows)), self.cost(rows))[wanted], slot_of_move[wanted]
+        index, slots = np.repeat(np.arange(len(rows)), self._plies(rows))[wanted], slot_of_move[wanted]
         game = rows[index]
         positions = LabelledPositions(
             game, out.ply[slots], slots, symmetry[index], self.games.width[game], self.games.height[game]
@@ -398,7 +446,7 @@ class DatasetSource(LoaderSource):
         symmetry_key = hash_key(seed, epoch, SYMMETRY) if augment else None
         return EpochSelection(np.diff(self._start), np.empty(0, np.uint8), symmetry_key)
 
-    def cost(self, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:
         """Return the work for each unit; see `LoaderSource.cost`."""
         rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]
         return rows

@@ -18,12 +18,13 @@ from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import split_keys
+from kifu.datasets.draws import Draws
 from kifu.datasets.epoch_plan import LoaderConfig, Output
 from kifu.datasets.examples import Batch
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
 from kifu.datasets.mmap_games import read_games, select_rows
-from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
+from kifu.datasets.sources import DRAW_COLUMNS, CatalogueSource, ExampleSpec, open_datasets
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
@@ -34,7 +35,7 @@ from kifu.learn.net import Net, net_file, open_net
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
-_COLUMNS = ("canonical", "opening")
+_COLUMNS = ("opening", *DRAW_COLUMNS)
 
 _PINNED_BATCHES = 2
 """Batches that wait in pinned memory for the GPU."""
@@ -155,6 +156,27 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         teachers,
         {other.layout.plane_set: other for other in others},
     )
+
+
+def loader_config(recipe: TrainingRecipe) -> LoaderConfig:
+    """Return the options of the loader of a run on one process."""
+    return LoaderConfig(
+        seed=recipe.seed, window=recipe.window, augment=recipe.augment, drop_last=True, order="global-batch"
+    )
+
+
+def count_training_draws(
+    recipe: TrainingRecipe, sources: Paths, validate: Paths, epoch: int, jobs: int | None = None
+) -> Draws:
+    """Count the positions that a run trains on in an epoch, from 0; see `read_training_games` for the other arguments.
+
+    Raises:
+        RecipeError: A source is a data set, or a net of the recipe does not fit.
+        SourceError: A source cannot be read, or no games are left.
+        FormatError: A source or net is damaged.
+    """
+    games = read_training_games(recipe, sources, validate, jobs)
+    return Loader(games.train, loader_config(recipe), recipe.batch_size).epoch(epoch).draws()
 
 
 def _hash_nets(recipe: TrainingRecipe) -> dict[str, list[dict[str, str]]]:
@@ -290,17 +312,8 @@ class TrainingData:
 
     def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
-        recipe = self.recipe
-        config = LoaderConfig(
-            seed=recipe.seed,
-            window=recipe.window,
-            augment=recipe.augment,
-            drop_last=True,
-            rank=self._rank,
-            world_size=self._world_size,
-            order="global-batch",
-        )
-        return self._loader(source, recipe.batch_size // self._world_size, config)
+        config = replace(loader_config(self.recipe), rank=self._rank, world_size=self._world_size)
+        return self._loader(source, self.recipe.batch_size // self._world_size, config)
 
     @cached_property
     def _start(self) -> Loader:
@@ -336,7 +349,7 @@ class TrainingData:
             epoch, first, _ = loader.position
             count = len(loader)
             if not count:
-                moves = self.games.train.cost(np.arange(len(self.games.train.ids))).sum()
+                moves = len(self.games.train.games.moves)
                 raise RecipeError(
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"

@@ -172,7 +172,7 @@ class BatchSlices(NamedTuple):
 
     Attributes:
         size: Size of a full batch.
-        count: Number of full batches.
+        full: Number of full batches.
         first: Index in the sequence of the first position of the first batch.
         step: Distance in the sequence from one batch to the next.
         last_first: Index of the first position of a smaller batch that follows the full ones.
@@ -180,7 +180,7 @@ class BatchSlices(NamedTuple):
     """
 
     size: int
-    count: int
+    full: int
     first: int
     step: int
     last_first: int
@@ -189,7 +189,7 @@ class BatchSlices(NamedTuple):
     @property
     def positions(self) -> int:
         """The number of positions in all batches."""
-        return self.count * self.size + self.last_size
+        return self.full * self.size + self.last_size
 
     def take(self, batches: int) -> BatchSlices:
         """Return the first batches of these."""
@@ -197,13 +197,13 @@ class BatchSlices(NamedTuple):
 
     def count_before(self, index: int) -> int:
         """Return the number of positions in the batches that lie before an index in the sequence."""
-        full = min(max((index - self.first) // self.step, 0), self.count)
-        part = min(max(index - self.first - full * self.step, 0), self.size) if full < self.count else 0
-        return full * self.size + part + min(max(index - self.last_first, 0), self.last_size)
+        done = min(max((index - self.first) // self.step, 0), self.full)
+        part = min(max(index - self.first - done * self.step, 0), self.size) if done < self.full else 0
+        return done * self.size + part + min(max(index - self.last_first, 0), self.last_size)
 
     def indices(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """Return the indices in the sequence of positions start to stop - 1 of the batches."""
-        size, end = self.size, self.count * self.size
+        size, end = self.size, self.full * self.size
         low = min(start, end) // size
         firsts = self.first + self.step * np.arange(low, -(-min(stop, end) // size))
         full = (firsts[:, None] + np.arange(size)).ravel()[min(start, end) - low * size : min(stop, end) - low * size]
@@ -266,7 +266,7 @@ class EpochPlan:
         has_last = first <= full and (full - first) % every == 0
         return BatchSlices(
             size=size,
-            count=max(-(-(full - first) // every), 0),
+            full=max(-(-(full - first) // every), 0),
             first=(first * ranks + rank) * size,
             step=every * ranks * size,
             last_first=full * ranks * size + low,

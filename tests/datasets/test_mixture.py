@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kifu
 import naive_mixture
 from kifu.datasets.formats import open_writer
-from kifu.datasets.mixture import MAX_CYCLES, select_part
+from kifu.datasets.mixture import MAX_CYCLES, MixtureSource, select_part
 from kifu.errors import RecipeError, SourceError
 from loader_games import assert_same, kept_games, load, make, naive_games, one_batch, row_ids
 
@@ -262,6 +262,18 @@ def test_a_source_of_several_paths(sources):
     assert len(several) == len(one)
     where = source_of(sources)
     assert {where[key] for key, _ in row_ids(several)} == {0, 1, 2}
+
+
+def test_proportions_of_numpy(sources):
+    one, two = sources[:2]
+    assert row_ids(load({one: np.float64(0.75), two: np.int64(1)}, "own")) == row_ids(load({one: 0.75, two: 1}, "own"))
+
+
+def test_names_are_distinct(sources):
+    opened = load(sources[0], "own")._source
+    mixture = kifu.Mixture({"http://a/games.parquet?key=1": 1, "http://a/games.parquet?key=2": 1, "b.parquet": 1})
+    names = MixtureSource(mixture, [opened] * 3).names
+    assert names == ("http://a/games.parquet (1)", "http://a/games.parquet (2)", "b.parquet")
 
 
 def test_data_sets_can_be_mixed(sources, tmp_path):

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Mixture:
                 if key in seen:
                     raise RecipeError(f"a mixture contains {as_path(path)} twice, also as {seen[key]}")
                 seen[key] = str(as_path(path))
-            number = isinstance(value, int | float) and not isinstance(value, bool)
+            number = isinstance(value, Real) and not isinstance(value, bool)
             if not (number and value > 0 and math.isfinite(value)):
                 raise RecipeError(f"the proportion of {source_name(source)} must be a number > 0, got {value!r}")
         if self.positions is not None and not 1 <= self.positions <= _MAX_EPOCH:
@@ -76,7 +77,7 @@ class Mixture:
 
 def source_name(source: Paths) -> str:
     """Return the display name of a source: its paths without credentials."""
-    return ", ".join(str(as_path(path)) for path in as_list(source))[:200]
+    return ", ".join(str(as_path(path)) for path in as_list(source))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +246,9 @@ class MixtureSource(LoaderSource):
             RecipeError: The layouts differ.
         """
         self._mixture, self._sources = mixture, sources
-        self.layout, self.names = sources[0].layout, tuple(map(source_name, mixture.proportions))
+        self.layout, names = sources[0].layout, list(map(source_name, mixture.proportions))
+        # URLs can be equal without their credentials.
+        self.names = tuple(f"{name} ({k})" if names.count(name) > 1 else name for k, name in enumerate(names, 1))
         for name, source in zip(self.names, sources):
             if source.layout != self.layout:
                 raise RecipeError(f"{name} has other planes or labels than {self.names[0]}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kifu.errors import SourceError, missing_extras
+from kifu.errors import FormatError, SourceError, missing_extras
 from kifu.files import open_regular
 from kifu.registry import Registry, lookup
 
@@ -295,6 +295,8 @@ def open(path: str | os.PathLike[str]) -> Dataset:
         FormatError: It is not a data set, or it is damaged.
         MissingExtra: Its format requires a package that is not installed.
     """
+    if Path(path, "tokens.json").is_file():
+        raise FormatError(f"{path} has games as tokens, not planes: use kifu.load_tokens")
     # Dat reports files of unknown content, and paths that are not files.
     format = detect_format(Path(path)) or FORMATS["dat1@1"]
     dataset: Dataset = _import(format.reader)(path)

@@ -149,7 +149,11 @@ class WriteTokens(CatalogueRowsJob[TokenChunk]):
         """Return the tokens of a slice."""
         batch, in_set = item.batch, self.in_set(item.batch)
         drop = map_distinct(batch["drop"], drop_code, np.uint8)
-        drop[(drop == DropReason.KEPT) & in_set & ~self.tokenizer.fits(batch)] = DropReason.WRONG_SIZE
+        for unfit, reason in (
+            (~self.tokenizer.fits(batch), DropReason.WRONG_SIZE),
+            (to_numpy(batch["n_legal"]) == 0, DropReason.NO_MOVES),
+        ):
+            drop[(drop == DropReason.KEPT) & in_set & unfit] = reason
         dropped = drop[drop != DropReason.KEPT]
         drops = Counter({DropReason(k).name: int(n) for k, n in zip(*np.unique(dropped, return_counts=True))})
         rows = np.flatnonzero((drop == DropReason.KEPT) & in_set)

@@ -183,7 +183,7 @@ class TokenLoader:
             "batch_size": self._batch_size,
             "packing": self._packing,
             "tokens": len(data.tokens),
-            "games": blake3(data.games).update(data.offsets).hexdigest(),
+            "games": blake3(data.games.view(np.uint8)).update(data.offsets.view(np.uint8)).hexdigest(),
         }
 
     @property

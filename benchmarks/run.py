@@ -24,6 +24,7 @@ from learning import genmove, learning
 from loader import loader
 from processes import memory, start
 from searching import search
+from sequences import tokens
 from shuffling import shuffling
 from throughput import kernels, threads, whole_way
 from timing import machine
@@ -47,6 +48,7 @@ _BENCHMARKS = {
     "catalogue-memory": catalogue_memory,
     "loader": loader,
     "shuffling": shuffling,
+    "tokens": tokens,
     "katago": katago,
     "search": search,
     "web": web,

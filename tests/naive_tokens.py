@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kifu.datasets.tokenizer import METADATA, Tokenizer
+from kifu.datasets.token_metadata import METADATA
+from kifu.datasets.tokenizer import Tokenizer
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries, to_gtp
 from kifu.records.meta import Rank
 from naive_hashes import mix

@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 import kifu
 import naive_tokens
-from catalogues import rows, write_catalogue
+from catalogues import rows
 from kifu.datasets.token_loader import TokenLoader
-from kifu.datasets.tokenizer import PADDING, Tokenizer
+from kifu.datasets.tokenizer import Tokenizer
 from kifu.datasets.tokens import TokenGames, TokenWriter
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import WHITE_BIT
 from loader_games import kept_games, make
 
 SIZES = (19, 9, 13)
+PACKINGS = st.sampled_from(["packed", "game"])
 
 
 def games_as_tokens(count: int, pad: bool = False, seed: int = 0) -> TokenGames:
@@ -54,7 +55,7 @@ def rows_of(batches: Any) -> list[Any]:
 
 @pytest.mark.nojit
 @given(
-    st.integers(1, 12), st.integers(1, 40), st.integers(1, 5), st.sampled_from(["packed", "game"]), st.booleans(),
+    st.integers(1, 12), st.integers(1, 40), st.integers(1, 5), PACKINGS, st.booleans(),
     st.booleans(), st.booleans(), st.integers(0, 2**63 - 1), st.integers(0, 2),
 )  # fmt: skip
 def test_rows_match_the_twin(
@@ -71,7 +72,7 @@ def test_rows_match_the_twin(
         tokens, positions, numbers = map(list, zip(*row))
         segments = np.cumsum(np.diff(numbers, prepend=-1) != 0).tolist()
         fill = length - len(row)
-        padding = data.tokenizer.points + PADDING
+        padding = data.tokenizer.padding
         expected.append(
             (tokens + [padding] * fill, positions + [0] * fill, segments + [0] * fill, len(row), numbers[0] * 3)
         )
@@ -81,7 +82,7 @@ def test_rows_match_the_twin(
     assert made.epoch_number == epoch + 1
 
 
-@given(st.integers(1, 30), st.integers(1, 50), st.integers(1, 5), st.integers(1, 4), st.sampled_from(["packed", "game"]))
+@given(st.integers(1, 30), st.integers(1, 50), st.integers(1, 5), st.integers(1, 4), PACKINGS)
 def test_ranks_divide_the_epoch(count: int, length: int, batch_size: int, world_size: int, packing: Any) -> None:
     data = games_as_tokens(count)
     whole = rows_of(loader(data, length, batch_size, packing, seed=3))
@@ -118,7 +119,7 @@ def test_epochs_and_seeds_differ() -> None:
     assert rows_of(made) == epochs[1]
 
 
-@given(st.integers(0, 40), st.sampled_from(["packed", "game"]))
+@given(st.integers(0, 40), PACKINGS)
 def test_resuming_is_exact(delivered: int, packing: Any) -> None:
     data = games_as_tokens(25)
     made = loader(data, 16, 3, packing, seed=5)

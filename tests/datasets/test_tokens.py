@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_files_are_read_without_kifu(tmp_path: Path) -> None:
     assert [a.dtype.str for a in (tokens, offsets, games)] == ["<u2", "<i8", "<u8"]
     index = json.loads((path / "tokens.json").read_text())
     names = index["vocabulary"]
-    assert [[names[k] for k in tokens[a:b]] for a, b in zip(offsets, offsets[1:])] == 2 * [
+    assert [[names[k] for k in tokens[a:b]] for a, b in pairwise(offsets)] == 2 * [
         ["begin", "komi 6.5", "A19", "B19", "pass", "end"],
         ["begin", "komi other", "white to play", "Q16", "end"],
     ]

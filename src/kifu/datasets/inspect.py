@@ -169,8 +169,7 @@ def manifest_lines(path: Path, format: str, examples: int) -> list[str]:
     name = manifest_path(path).name
     if (manifest.format, manifest.examples) != (format, examples):
         raise FormatError(
-            f"{name} lists {manifest.examples:,} examples in {manifest.format}; "
-            f"{path} has {examples:,} in {format}"
+            f"{name} lists {manifest.examples:,} examples in {manifest.format}; {path} has {examples:,} in {format}"
         )
     for file in manifest.files:
         if hash_file(path / file.file if path.is_dir() else path) != file.blake3:

@@ -7,7 +7,7 @@ rows. Everything follows from the games, the options, the seed and the epoch num
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,25 +15,21 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from blake3 import blake3
 
 from kifu.config import parse_board
-from kifu.corpus.schema import to_numpy
 from kifu.datasets.epoch_plan import DEFAULT_CONFIG, LoaderConfig
-from kifu.datasets.mmap_games import read_games, spill_arrays
 from kifu.datasets.order import SYMMETRY, UNIT_ORDER, hash_key, hash_numbers, permutation
-from kifu.datasets.tokenizer import DEFAULT_METADATA, PADDING, Tokenizer, Tokens
-from kifu.datasets.tokens import TokenGames, is_tokens, open_tokens
+from kifu.datasets.token_metadata import DEFAULT_METADATA
+from kifu.datasets.token_sources import join_tokens, read_tokens
+from kifu.datasets.tokenizer import Tokenizer, Tokens
+from kifu.datasets.tokens import TokenGames, is_tokens
 from kifu.errors import FormatError, RecipeError
 from kifu.kernel import kernel
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.registry import check_choice
 
 Packing = Literal["packed", "game"]
-
-_ROWS = 8192
-"""Games that are converted to tokens at a time."""
 
 _STATE_VERSION = 1
 """Version of the dictionaries of `TokenLoader.state_dict`."""
@@ -183,7 +179,7 @@ class TokenLoader:
             "batch_size": self._batch_size,
             "packing": self._packing,
             "tokens": len(data.tokens),
-            "games": blake3(data.games.view(np.uint8)).update(data.offsets.view(np.uint8)).hexdigest(),
+            "games": blake3(data.games.view(np.uint8).data).update(data.offsets.view(np.uint8).data).hexdigest(),
         }
 
     @property
@@ -231,7 +227,7 @@ class TokenLoader:
         lengths, games = np.empty(len(first), np.int32), np.empty(len(first), np.int64)
         bad = _fill_rows(
             data.tokens, data.offsets, epoch.order, epoch.ends, epoch.symmetry, tokenizer.symmetry_tables,
-            tokenizer.first_tokens["board"] if tokenizer.pad else -1, tokenizer.points + PADDING, first, last,
+            tokenizer.first_tokens["board"] if tokenizer.pad else -1, tokenizer.padding, first, last,
             tokens, positions, segment_ids, lengths, games,
         )  # fmt: skip
         if bad >= 0:
@@ -311,7 +307,7 @@ def _check_count(name: str, value: Any) -> None:
         raise RecipeError(f"{name} must be an integer >= 0, got {value!r}")
 
 
-def load_tokens(  # noqa: PLR0913 - options of two kinds of sources
+def load_tokens(
     sources: Paths,
     length: int = 512,
     *,
@@ -357,48 +353,7 @@ def load_tokens(  # noqa: PLR0913 - options of two kinds of sources
             other = next(path for path in locations if path not in sets)
             raise RecipeError(f"{other} is not a data set of tokens, but {sets[0]} is")
         tokenizer = Tokenizer(*parse_board(board or "19x19"), bool(pad), metadata or DEFAULT_METADATA)
-        return TokenLoader(_read(paths, tokenizer, config.jobs), length, batch_size, packing, config)
+        return TokenLoader(read_tokens(paths, tokenizer, config.jobs), length, batch_size, packing, config)
     if (board, pad, metadata) != (None, None, None):
         raise RecipeError(f"board, pad and metadata apply to games only, but {paths[0]} is a data set of tokens")
-    return TokenLoader(_join(sets), length, batch_size, packing, config)
-
-
-def _join(paths: list[Path]) -> TokenGames:
-    """Return the games of several data sets. Raises RecipeError, SourceError, FormatError, OutputError."""
-    opened = [open_tokens(path) for path in paths]
-    first = opened[0]
-    if len(opened) == 1:
-        return first
-    for path, each in zip(paths, opened):
-        if each.tokenizer != first.tokenizer:
-            raise RecipeError(f"{path} has {each.tokenizer}, but {paths[0]} has {first.tokenizer}")
-    return _spill(first.tokenizer, ((each.tokens, each.offsets[1:], each.games) for each in opened))
-
-
-def _read(paths: list[Any], tokenizer: Tokenizer, jobs: int | None) -> TokenGames:
-    """Return the kept games of catalogues, archives and records."""
-    board = (tokenizer.width, tokenizer.height)
-    rows = read_games(paths, board, tokenizer.pad, jobs, (*tokenizer.columns, "id"), tokenizer.fits)
-
-    def parts() -> Iterator[tuple[Tokens, npt.NDArray[np.int64], npt.NDArray[np.uint64]]]:
-        for first in range(0, len(rows), _ROWS):
-            batch: pa.RecordBatch = rows.slice(first, _ROWS)
-            yield *tokenizer.encode(batch, np.arange(len(batch))), to_numpy(batch["id"])
-
-    return _spill(tokenizer, parts())
-
-
-def _spill(
-    tokenizer: Tokenizer, parts: Iterator[tuple[Tokens, npt.NDArray[np.int64], npt.NDArray[np.uint64]]]
-) -> TokenGames:
-    """Return games in memory-mapped temporary files. parts: results of `Tokenizer.encode`, and ids."""
-    end = 0
-
-    def columns() -> Iterator[tuple[npt.NDArray[Any], ...]]:
-        nonlocal end
-        yield np.empty(0, np.uint16), np.zeros(1, np.int64), np.empty(0, np.uint64)
-        for tokens, ends, games in parts:
-            yield tokens, ends + end, games
-            end += len(tokens)
-
-    return TokenGames(tokenizer, *spill_arrays(columns(), (np.uint16, np.int64, np.uint64)))
+    return TokenLoader(join_tokens(sets), length, batch_size, packing, config)

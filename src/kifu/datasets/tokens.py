@@ -21,7 +21,8 @@ from kifu.atomic_io import AtomicDirectory
 from kifu.datasets.inspect import manifest_lines
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
-from kifu.datasets.tokenizer import METADATA, Tokenizer, Tokens
+from kifu.datasets.token_metadata import METADATA
+from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
 from kifu.files import read_small
@@ -30,7 +31,9 @@ FORMAT = "tokens@1"
 INDEX = "tokens.json"
 """Index of the directory; written last."""
 
-_COLUMNS = {"tokens.npy": np.dtype("<u2"), "offsets.npy": np.dtype("<i8"), "games.npy": np.dtype("<u8")}
+_COLUMNS: dict[str, np.dtype[Any]] = {
+    "tokens.npy": np.dtype("<u2"), "offsets.npy": np.dtype("<i8"), "games.npy": np.dtype("<u8"),
+}  # fmt: skip
 _TOKENS_SHOWN, _VALUES_SHOWN = 32, 5
 """Tokens of a game, and values of a field, that `inspect_tokens` shows."""
 
@@ -95,7 +98,8 @@ class TokenWriter:
 
     def append(self, tokens: Tokens, ends: npt.NDArray[np.int64], games: npt.NDArray[np.uint64]) -> None:
         """Append games: the result of `Tokenizer.encode`, and the id of each game. Raises OutputError."""
-        for file, values in zip(self._files, (tokens, ends + self._end, games)):
+        columns: tuple[npt.NDArray[Any], ...] = (tokens, ends + self._end, games)
+        for file, values in zip(self._files, columns):
             file.append(values)
         self._end += len(tokens)
 
@@ -152,9 +156,7 @@ def open_tokens(path: str | os.PathLike[str]) -> TokenGames:
     folder = Path(path)
     index, tokenizer = _read_index(folder)
     rows = (index.tokens, index.games + 1, index.games)
-    tokens, offsets, games = (
-        _map(folder / name, dtype, count) for (name, dtype), count in zip(_COLUMNS.items(), rows)
-    )
+    tokens, offsets, games = (_map(folder / name, dtype, count) for (name, dtype), count in zip(_COLUMNS.items(), rows))
     shortest = 2 + len(tokenizer.fields)
     if offsets[0] != 0 or offsets[-1] != index.tokens or (np.diff(offsets) < shortest).any():
         raise FormatError(

@@ -16,6 +16,7 @@ from kifu.datasets.token_metadata import DEFAULT_METADATA, METADATA
 from kifu.errors import FormatError, RecipeError
 from kifu.kernel import kernel
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, check_size, symmetries, to_gtp
+from kifu.records.games import NO_HANDICAP, GameArrays
 from kifu.registry import unknown
 
 PASS, PADDING, BEGIN, END, BLACK_STONE, WHITE_STONE, EMPTY_POINT, BLACK_TO_PLAY, WHITE_TO_PLAY = range(9)
@@ -171,17 +172,67 @@ class Tokenizer:
         Raises:
             FormatError: The sequence is not a game. Whether its moves are legal is not checked.
         """
-        reader = _Reader(self, [int(token) for token in tokens])
-        reader.within(self.points + BEGIN, self.points + BEGIN + 1, "begin")
-        metadata = {}
-        for name in self.fields:
-            values, first = METADATA[name].values, self.first_tokens[name]
-            metadata[name] = values[reader.within(first, first + len(values), name) - first]
-        side = metadata["board"].partition("x")[0] if self.pad else ""
-        width, height = (int(side), int(side)) if side.isdigit() else (self.width, self.height)
-        if width > self.width or height > self.height:
-            raise FormatError(f"board must be at most {self.width}x{self.height}, got {metadata['board']}")
-        return reader.moves(metadata, width, height)
+        words = np.clip(np.asarray(tokens, np.int64), -1, 65535).astype(np.uint16)  # -1 becomes 65535, no token either
+        offsets = np.array([0, len(words)])
+        games = self.decode_games(words, offsets)
+        codes = self._prefix_codes(words, offsets)[0].tolist()
+        metadata = {name: METADATA[name].values[code] for name, code in zip(self.fields, codes)}
+        width, height = int(games.width[0]), int(games.height[0])
+        return TokenGame(metadata, width, height, games.setup, games.setup_ply, games.moves)
+
+    def decode_games(self, tokens: Tokens, offsets: npt.NDArray[np.int64]) -> GameArrays:
+        """Return the games of G sequences, see `decode`.
+
+        Args:
+            tokens: [T] uint16.
+            offsets: [G + 1], ascending. Game g is tokens[offsets[g]:offsets[g + 1]].
+
+        Raises:
+            FormatError: A sequence is not a game.
+        """
+        count, codes = len(offsets) - 1, self._prefix_codes(tokens, offsets)
+        size = codes[:, 0] + 1 if self.pad else np.full(count, MAX_SIZE + 1)
+        width, height = (np.where(size <= MAX_SIZE, size, side).astype(np.uint8) for side in (self.width, self.height))
+        if (too_large := (width > self.width) | (height > self.height)).any():
+            board = METADATA["board"].values[codes[np.argmax(too_large), 0]]
+            raise FormatError(f"board must be at most {self.width}x{self.height}, got {board}")
+        moves, setup, setup_ply = (np.empty(len(tokens), np.uint16) for _ in range(3))
+        move_offset, setup_offset = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+        bad = _read_tokens(
+            tokens, offsets, 1 + len(self.fields), self.width, self.points, width, height, moves, move_offset, setup,
+            setup_ply, setup_offset,
+        )  # fmt: skip
+        if bad >= 0:
+            game = int(np.searchsorted(offsets, bad, "right")) - 1
+            raise FormatError(f"token {bad - offsets[game]} of game {game} is misplaced: {self._name(tokens[bad])}")
+        setup, setup_ply = setup[: setup_offset[-1]], setup_ply[: setup_offset[-1]]
+        number, zero = np.arange(count, dtype=np.int32), np.zeros(count, np.int64)
+        return GameArrays(
+            width, height, moves[: move_offset[-1]], move_offset, setup, setup_ply, setup_offset,
+            root_setup=zero.astype(np.uint16), to_play=zero.astype(np.uint8),
+            handicap=np.full(count, NO_HANDICAP, np.int16), warnings=zero.astype(np.uint32), drop=zero.astype(np.uint8),
+            member=number, block_index=number, start=zero, stop=zero,
+        )  # fmt: skip
+
+    def _prefix_codes(self, tokens: Tokens, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the index of the value of each field, [G, F]. Raises FormatError."""
+        names = ("begin", *self.fields)
+        if (short := np.diff(offsets) < len(names)).any():
+            game = int(np.argmax(short))
+            length = int(offsets[game + 1] - offsets[game])
+            raise FormatError(f"game {game} must begin with {len(names)} tokens before its moves, got {length}")
+        first = np.array([self.points + BEGIN, *(self.first_tokens[name] for name in self.fields)])
+        codes = tokens[offsets[:-1, None] + np.arange(len(names))] - first
+        limits = np.array([1, *(len(METADATA[name].values) for name in self.fields)])
+        if (wrong := (codes < 0) | (codes >= limits)).any():
+            game, k = np.argwhere(wrong)[0].tolist()
+            found = self._name(tokens[offsets[game] + k])
+            raise FormatError(f"token {k} of game {game} must be {names[k]}, got {found}")
+        prefix: npt.NDArray[np.int64] = codes[:, 1:]
+        return prefix
+
+    def _name(self, token: int) -> str:
+        return self.names[token] if token < len(self.names) else str(token)
 
 
 @kernel
@@ -248,53 +299,64 @@ def _write_tokens(  # noqa: PLR0913 - kernel
         ends[r] = at
 
 
-class _Reader:
-    """Reads the tokens of one game."""
+@kernel
+def _read_tokens(  # noqa: PLR0913 - kernel
+    tokens: Any, offsets: Any, prefix: Any, frame_width: Any, frame_points: Any, width: Any, height: Any, moves: Any,
+    move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
+) -> Any:  # fmt: skip
+    """Read the stones and moves of games; see `Tokenizer.decode_games`.
 
-    def __init__(self, tokenizer: Tokenizer, words: list[int]) -> None:
-        self._tokenizer, self._words, self._at = tokenizer, words, 0
+    Args:
+        tokens: [T] uint16.
+        offsets: [G + 1] int64, of games with at least `prefix` tokens.
+        prefix: Number of tokens before the stones and moves of each game.
+        frame_width: Width of the tokenizer's board.
+        frame_points: Its number of points.
+        width: [G] uint8, of the game's board, which is not larger.
+        height: [G] uint8.
+        moves: [T] uint16, receives the moves.
+        move_offset: [G + 1] int64, zeros; receives the offsets of the games in `moves`.
+        setup: [T] uint16, receives the setup.
+        setup_ply: [T] uint16, receives the number of moves before each stone.
+        setup_offset: [G + 1] int64, zeros; receives the offsets of the games in `setup`.
 
-    def within(self, first: int, stop: int, expected: str) -> int:
-        """Return the next token, which must be within `first` to `stop` - 1. Raises FormatError."""
-        token = self._words[self._at] if self._at < len(self._words) else -1
-        if not first <= token < stop:
-            names = self._tokenizer.names
-            found = "the end" if token < 0 else names[token] if token < len(names) else str(token)
-            raise FormatError(f"token {self._at} must be {expected}, got {found}")
-        self._at += 1
-        return token
-
-    def moves(self, metadata: dict[str, str], width: int, height: int) -> TokenGame:
-        """Return the game whose prefix has been read. Raises FormatError."""
-        points = self._tokenizer.points
-        setup, plies, moves = list[int](), list[int](), list[int]()
-        colour = 0
-        bits = {points + BLACK_STONE: 0, points + WHITE_STONE: WHITE_BIT, points + EMPTY_POINT: ERASE_BIT}
-        colours = {points + BLACK_TO_PLAY: 0, points + WHITE_TO_PLAY: WHITE_BIT}
-        while self._at < len(self._words):
-            token = self.within(0, points + WHITE_TO_PLAY + 1, "a move, a stone or the end")
-            if token == points + END:
+    Returns:
+        -1, or the index of the first token that is not allowed, or that lacks the one after it.
+    """
+    m = s = 0
+    for g in range(width.shape[0]):
+        at, last = offsets[g] + prefix, offsets[g + 1]
+        w, h = np.int64(width[g]), np.int64(height[g])
+        first, colour = m, 0
+        while at < last:
+            token = np.int64(tokens[at])
+            kind = token - frame_points
+            if kind == END:
                 break
-            if token in bits:
-                setup.append(self._point(self.within(0, points, "a point"), width, height) | bits[token])
-                plies.append(len(moves))
-                continue
-            if token in colours:
-                colour = colours[token]
-                token = self.within(0, points + 1, "a move")
-            elif token > points:
-                raise FormatError(f"token {self._at - 1} must be a move, a stone or the end, got {self._name(token)}")
-            moves.append((width * height if token == points else self._point(token, width, height)) | colour)
-            colour ^= WHITE_BIT
-        arrays = (np.array(values, np.uint16) for values in (setup, plies, moves))
-        return TokenGame(metadata, width, height, *arrays)
-
-    def _point(self, token: int, width: int, height: int) -> int:
-        """Return a point of the tokenizer's board as one of the game's. Raises FormatError."""
-        y, x = divmod(token, self._tokenizer.width)
-        if x >= width or y >= height:
-            raise FormatError(f"token {self._at - 1} must be on a {width} x {height} board, got {self._name(token)}")
-        return y * width + x
-
-    def _name(self, token: int) -> str:
-        return self._tokenizer.names[token]
+            stone = BLACK_STONE <= kind <= EMPTY_POINT
+            if stone or BLACK_TO_PLAY <= kind <= WHITE_TO_PLAY:
+                if not stone:
+                    colour = WHITE_BIT if kind == WHITE_TO_PLAY else 0
+                if at + 1 == last:
+                    return at
+                at += 1
+                token = np.int64(tokens[at])
+            if token > frame_points or (stone and token == frame_points):
+                return at
+            point = w * h
+            if token < frame_points:
+                y, x = token // frame_width, token % frame_width
+                if x >= w or y >= h:
+                    return at
+                point = y * w + x
+            if stone:
+                setup[s] = point | (ERASE_BIT if kind == EMPTY_POINT else WHITE_BIT if kind == WHITE_STONE else 0)
+                setup_ply[s] = min(m - first, 65535)
+                s += 1
+            else:
+                moves[m] = point | colour
+                colour ^= WHITE_BIT
+                m += 1
+            at += 1
+        move_offset[g + 1], setup_offset[g + 1] = m, s
+    return -1

@@ -26,6 +26,7 @@ from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
 from kifu.files import read_small
+from kifu.records.games import GameArrays
 
 FORMAT = "tokens@1"
 INDEX = "tokens.json"
@@ -34,6 +35,9 @@ INDEX = "tokens.json"
 _COLUMNS: dict[str, np.dtype[Any]] = {
     "tokens.npy": np.dtype("<u2"), "offsets.npy": np.dtype("<i8"), "games.npy": np.dtype("<u8"),
 }  # fmt: skip
+_BLOCK = 8192
+"""Games that are checked at a time."""
+
 _TOKENS_SHOWN, _VALUES_SHOWN = 32, 5
 """Tokens of a game, and values of a field, that `inspect_tokens` shows."""
 
@@ -78,6 +82,16 @@ class TokenGames:
         if not 0 <= game < len(self):
             raise IndexError(f"game must be within 0 to {len(self) - 1}, got {game}")
         return self.tokens[self.offsets[game] : self.offsets[game + 1]]
+
+    def part(self, first: int, stop: int) -> TokenGames:
+        """Return games `first` to `stop` - 1. Tokens are not copied."""
+        offsets = self.offsets[first : stop + 1]
+        tokens = self.tokens[offsets[0] : offsets[-1]]
+        return TokenGames(self.tokenizer, tokens, offsets - offsets[0], self.games[first:stop])
+
+    def decode(self) -> GameArrays:
+        """Return boards, setup and moves of all games. Raises FormatError for a sequence that is not a game."""
+        return self.tokenizer.decode_games(self.tokens, self.offsets)
 
 
 class TokenWriter:
@@ -191,7 +205,7 @@ def _map(path: Path, dtype: np.dtype[Any], rows: int) -> npt.NDArray[Any]:
 
 
 def inspect_tokens(path: Path) -> list[str]:
-    """Read a tokens@1 directory, and return counts, checks and the beginning of a game as lines of text.
+    """Read all games of a tokens@1 directory, and return counts, checks and the beginning of a game as lines of text.
 
     Raises:
         SourceError: It cannot be read.
@@ -199,9 +213,14 @@ def inspect_tokens(path: Path) -> list[str]:
     """
     data = open_tokens(path)
     tokenizer, names = data.tokenizer, data.tokenizer.names
-    counts = np.bincount(data.tokens, minlength=len(names))
-    if len(counts) > len(names):
-        raise FormatError(f"{path / 'tokens.npy'}: tokens must be below {len(names)}, got {len(counts) - 1}")
+    counts = np.zeros(len(names), np.int64)
+    for first in range(0, len(data), _BLOCK):
+        part = data.part(first, min(first + _BLOCK, len(data)))
+        found = np.bincount(part.tokens, minlength=len(names))
+        if len(found) > len(names):
+            raise FormatError(f"{path / 'tokens.npy'}: tokens must be below {len(names)}, got {len(found) - 1}")
+        part.decode()
+        counts += found
     padded = ", and smaller square boards in its upper left corner" if tokenizer.pad else ""
     return [
         f"{path}: {FORMAT}, {OTHER_FORMATS[FORMAT]}",

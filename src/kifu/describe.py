@@ -77,10 +77,10 @@ def describe(path: AnyPath) -> Description:
         FormatError: It is damaged.
     """
     if isinstance(path, Path):
-        if is_data_set(path):
-            return Description(describe_data_set(path))
         if is_tokens(path):
             return Description(join_lines(inspect_tokens(path)))
+        if is_data_set(path):
+            return Description(describe_data_set(path))
         if is_catalogue(path):
             return Description(describe_catalogue(path))
     return Description(describe_records(path))

@@ -75,9 +75,15 @@ def test_failed_writes_leave_nothing(tmp_path: Path) -> None:
         TokenWriter(tmp_path / "train", TOKENIZER)
 
 
-def test_kifu_open_names_the_loader(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"as tokens, not planes: use kifu\.load_tokens"):
-        kifu.open(write(tmp_path / "train"))
+def test_errors_of_other_readers_name_the_loader(tmp_path: Path) -> None:
+    path = write(tmp_path / "train")
+    for reader in (kifu.open, lambda path: kifu.load(path, "seven")):
+        with pytest.raises(FormatError, match=r"as tokens, not planes: use kifu\.load_tokens"):
+            reader(path)
+    failed = run("inspect", path, "--row", 1)
+    assert (failed.code, failed.err) == (
+        2, [f"kifu: {path} has games as tokens, not planes: use kifu.load_tokens"],
+    )  # fmt: skip
 
 
 def test_inspect_shows_counts_and_a_game(tmp_path: Path) -> None:

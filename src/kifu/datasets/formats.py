@@ -160,6 +160,9 @@ _FORMATS = (
     ),
 )
 
+TOKENS_INDEX = "tokens.json"
+"""Index of a directory with games as tokens, see `kifu.datasets.tokens`."""
+
 FORMATS: Registry[Format] = Registry("format", {each.name: each for each in _FORMATS})
 """The formats of data sets by full name."""
 
@@ -227,10 +230,12 @@ def detect_format(path: Path) -> Format | None:
 
     Raises:
         SourceError: It cannot be read.
-        FormatError: It is a directory with a damaged index.
+        FormatError: It is a directory with a damaged index, or a data set of tokens.
     """
     from kifu.datasets.npy import INDEX, read_index  # loads numpy and pydantic, which listing formats does not need
 
+    if path.joinpath(TOKENS_INDEX).is_file():
+        raise FormatError(f"{path} has games as tokens, not planes: use kifu.load_tokens")
     if path.joinpath(INDEX).is_file():
         return FORMATS.get(read_index(path).format)
     try:
@@ -295,8 +300,6 @@ def open(path: str | os.PathLike[str]) -> Dataset:
         FormatError: It is not a data set, or it is damaged.
         MissingExtra: Its format requires a package that is not installed.
     """
-    if Path(path, "tokens.json").is_file():
-        raise FormatError(f"{path} has games as tokens, not planes: use kifu.load_tokens")
     # Dat reports files of unknown content, and paths that are not files.
     format = detect_format(Path(path)) or FORMATS["dat1@1"]
     dataset: Dataset = _import(format.reader)(path)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.assets import OTHER_FORMATS
 from kifu.atomic_io import AtomicDirectory
+from kifu.datasets.formats import TOKENS_INDEX
 from kifu.datasets.inspect import manifest_lines
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
@@ -29,9 +30,6 @@ from kifu.files import read_small
 from kifu.records.games import GameArrays
 
 FORMAT = "tokens@1"
-INDEX = "tokens.json"
-"""Index of the directory; written last."""
-
 _COLUMNS: dict[str, np.dtype[Any]] = {
     "tokens.npy": np.dtype("<u2"), "offsets.npy": np.dtype("<i8"), "games.npy": np.dtype("<u8"),
 }  # fmt: skip
@@ -103,7 +101,7 @@ class TokenWriter:
         self._end = 0
         self._stack = ExitStack()
         with ExitStack() as stack:
-            self._folder = stack.enter_context(AtomicDirectory(path, INDEX))
+            self._folder = stack.enter_context(AtomicDirectory(path, TOKENS_INDEX))
             self._files = [ArrayFile(self._folder, name, dtype, (), 0) for name, dtype in _COLUMNS.items()]
             for file in self._files:
                 stack.callback(file.discard)
@@ -157,7 +155,7 @@ class TokenWriter:
 
 def is_tokens(path: Path) -> bool:
     """Return whether a directory has the index of tokens@1."""
-    return path.joinpath(INDEX).is_file()
+    return path.joinpath(TOKENS_INDEX).is_file()
 
 
 def open_tokens(path: str | os.PathLike[str]) -> TokenGames:
@@ -180,7 +178,7 @@ def open_tokens(path: str | os.PathLike[str]) -> TokenGames:
 
 
 def _read_index(folder: Path) -> tuple[TokenIndex, Tokenizer]:
-    path = folder / INDEX
+    path = folder / TOKENS_INDEX
     try:
         index = TokenIndex.model_validate_json(read_small(path))
         tokenizer = Tokenizer(index.width, index.height, index.pad, index.metadata)

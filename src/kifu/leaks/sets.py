@@ -304,14 +304,14 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
         FormatError: if it is damaged or its format is unknown.
     """
     path = Path(path)
+    if is_tokens(path):
+        return TokenSet(path)
     written = detect_format(path)
     if written is not None:
         if written.is_dat:
             return DatSet(path)
         kinds = {"katago": KataSet, "": ChunkSet}
         return kinds.get(written.recipe_kind, ExamplesSet)(path, written.name)
-    if is_tokens(path):
-        return TokenSet(path)
     if is_catalogue(path):
         return CatalogueSet(path)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from kifu.datasets.mmap_games import read_games, spill_arrays
 from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.datasets.tokens import TokenGames, open_tokens
 from kifu.errors import RecipeError
-from kifu.records.paths import AnyPath
 
 _ROWS = 8192
 """Games that are converted to tokens at a time."""
@@ -42,7 +42,7 @@ def join_tokens(paths: Sequence[Path]) -> TokenGames:
     return _spill(first.tokenizer, ((each.tokens, each.offsets[1:], each.games) for each in opened))
 
 
-def read_tokens(sources: Sequence[str | AnyPath], tokenizer: Tokenizer, jobs: int | None) -> TokenGames:
+def read_tokens(sources: Sequence[str | os.PathLike[str]], tokenizer: Tokenizer, jobs: int | None) -> TokenGames:
     """Return the kept games of catalogues, archives and records, see `read_games`. Raises what that raises."""
     board = (tokenizer.width, tokenizer.height)
     rows = read_games(sources, board, tokenizer.pad, jobs, (*tokenizer.columns, "id"), tokenizer.fits)

@@ -271,3 +271,11 @@ def test_decode_ignores_what_follows_the_end() -> None:
     tokenizer = Tokenizer(metadata=())
     tokens = [tokenizer.points + BEGIN, 3, tokenizer.points + END, 5000]
     assert tokenizer.decode(np.array(tokens, np.uint16)).moves.tolist() == [3]
+
+
+@pytest.mark.parametrize("offsets", [[0, 4], [-1, 3]])
+def test_offsets_must_be_within_the_tokens(offsets: list[int]) -> None:
+    tokenizer = Tokenizer(metadata=())
+    tokens = np.array([tokenizer.points + BEGIN, 3, tokenizer.points + END], np.uint16)
+    with pytest.raises(FormatError, match="offsets must be within 0 to 3"):
+        tokenizer.decode_games(tokens, np.array(offsets))

@@ -136,7 +136,7 @@ class Tokenizer:
         width, height = to_numpy(rows["width"]), to_numpy(rows["height"])
         fits: npt.NDArray[np.bool_] = (width == self.width) & (height == self.height)
         if self.pad:
-            fits |= (width == height) & (width <= min(self.width, self.height))
+            fits |= (width == height) & (width > 0) & (width <= min(self.width, self.height))
         return fits
 
     def encode(self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64]) -> tuple[Tokens, npt.NDArray[np.int64]]:
@@ -217,6 +217,8 @@ class Tokenizer:
     def _prefix_codes(self, tokens: Tokens, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the index of the value of each field, [G, F]. Raises FormatError."""
         names = ("begin", *self.fields)
+        if offsets[0] < 0 or offsets[-1] > len(tokens):
+            raise FormatError(f"offsets must be within 0 to {len(tokens)}, got {offsets[0]} to {offsets[-1]}")
         if (short := np.diff(offsets) < len(names)).any():
             game = int(np.argmax(short))
             length = int(offsets[game + 1] - offsets[game])

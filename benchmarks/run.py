@@ -24,6 +24,7 @@ from learning import genmove, learning
 from loader import loader, ranks
 from processes import memory, start
 from searching import search
+from sequences import tokens
 from shuffling import shuffling
 from throughput import kernels, threads, whole_way
 from timing import machine
@@ -48,6 +49,7 @@ _BENCHMARKS = {
     "loader": loader,
     "ranks": ranks,
     "shuffling": shuffling,
+    "tokens": tokens,
     "katago": katago,
     "search": search,
     "web": web,

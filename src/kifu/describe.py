@@ -24,6 +24,7 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
 from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
+from kifu.datasets.tokens import inspect_tokens, is_tokens
 from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
 from kifu.go.board import Board
 from kifu.katago.inspect import describe_kata_row
@@ -76,6 +77,8 @@ def describe(path: AnyPath) -> Description:
         FormatError: It is damaged.
     """
     if isinstance(path, Path):
+        if is_tokens(path):
+            return Description(join_lines(inspect_tokens(path)))
         if is_data_set(path):
             return Description(describe_data_set(path))
         if is_catalogue(path):

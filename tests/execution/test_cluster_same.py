@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
     "kgsgo": lambda games, out: ["build", "kgsgo-v2", *sources(games), "--output", out / "new", *KGSGO],
     "npy": lambda games, out: ["build", "agz17", games / CATALOGUE, "--output", out / "new", *RULES, "--format", "npy"],
     "parquet": lambda games, out: ["build", "agz17", games / CATALOGUE, "--output", out / "new", *RULES],
+    "tokens": lambda games, out: ["build", "tokens", games / CATALOGUE, "--output", out / "new", *RULES],
     "olf": lambda games, out: ["build", "olf-archive", *sources(games), "--output", out / "new"],
     "stats": lambda games, out: ["stats", games / CATALOGUE, "--json", out / "new.json"],
     "audit": lambda games, out: ["audit", games / CATALOGUE, games / "part.parquet", "--json", out / "new.json"],

@@ -497,3 +497,20 @@ def test_other_data_sets_are_compared_by_position(tmp_path: Path, form: str) -> 
     assert positions > 400
     assert sum(same.pairs[0].second_rows) == positions
     assert (same.leaks, other.leaks) == (True, False)
+
+
+def test_tokens_are_compared_by_game_and_position(built, tmp_path) -> None:
+    recipe = load_recipe("tokens", ["clean=legal"]).model_copy(update={"split": None})
+    paths = []
+    for year in (2001, 2002):
+        build(recipe, built / f"{year}.parquet", tmp_path / str(year), jobs=1)
+        paths.append(tmp_path / str(year) / "all")
+    found, expected = audit(paths, jobs=1), audit([built / "2001.parquet", built / "2002.parquet"], jobs=1)
+    assert [each.kind for each in found.sets] == ["tokens@1"] * 2
+    assert [(each.games, each.positions) for each in found.sets] == [(e.games, e.positions) for e in expected.sets]
+    assert found.pairs[0].distinct == expected.pairs[0].distinct
+    assert shared_games(found.pairs[0]) == [(1, 0), (4, 2), (5, 3)]  # entries are games, from 0
+    (pair,) = audit([paths[0], built / "2001.parquet"], jobs=1).pairs
+    assert (pair.first_games, pair.second_games) == (12, 12)
+    (same,) = audit([paths[0], paths[0]], jobs=1).pairs
+    assert all(game.record for game in same.games)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kifu.errors import SourceError, missing_extras
+from kifu.errors import FormatError, SourceError, missing_extras
 from kifu.files import open_regular
 from kifu.registry import Registry, lookup
 
@@ -160,6 +160,9 @@ _FORMATS = (
     ),
 )
 
+TOKENS_INDEX = "tokens.json"
+"""Index of a directory with games as tokens, see `kifu.datasets.tokens`."""
+
 FORMATS: Registry[Format] = Registry("format", {each.name: each for each in _FORMATS})
 """The formats of data sets by full name."""
 
@@ -227,10 +230,12 @@ def detect_format(path: Path) -> Format | None:
 
     Raises:
         SourceError: It cannot be read.
-        FormatError: It is a directory with a damaged index.
+        FormatError: It is a directory with a damaged index, or a data set of tokens.
     """
     from kifu.datasets.npy import INDEX, read_index  # loads numpy and pydantic, which listing formats does not need
 
+    if path.joinpath(TOKENS_INDEX).is_file():
+        raise FormatError(f"{path} has games as tokens, not planes: use kifu.load_tokens")
     if path.joinpath(INDEX).is_file():
         return FORMATS.get(read_index(path).format)
     try:

@@ -143,7 +143,7 @@ def inspect_examples(path: Path) -> list[str]:
         raise FormatError(f"{path} is not a data set")
     with open_dataset(path) as data:
         lines = pkgutil.resolve_name(format.inspect)(data) if format.inspect else _dataset_lines(format, data)
-        return [*lines, *_manifest_lines(path, format, len(data))]
+        return [*lines, *manifest_lines(path, format.name, len(data))]
 
 
 def _dataset_lines(format: Format, data: Dataset) -> list[str]:
@@ -161,16 +161,15 @@ def _dataset_lines(format: Format, data: Dataset) -> list[str]:
     ]
 
 
-def _manifest_lines(path: Path, format: Format, examples: int) -> list[str]:
+def manifest_lines(path: Path, format: str, examples: int) -> list[str]:
     """Compare a data set with its manifest and summarize the manifest. Raises FormatError if they differ."""
     manifest = read_examples_manifest(path)
     if manifest is None:
         return ["  manifest    none"]
     name = manifest_path(path).name
-    if (manifest.format, manifest.examples) != (format.name, examples):
+    if (manifest.format, manifest.examples) != (format, examples):
         raise FormatError(
-            f"{name} lists {manifest.examples:,} examples in {manifest.format}; "
-            f"{path} has {examples:,} in {format.name}"
+            f"{name} lists {manifest.examples:,} examples in {manifest.format}; {path} has {examples:,} in {format}"
         )
     for file in manifest.files:
         if hash_file(path / file.file if path.is_dir() else path) != file.blake3:

@@ -22,11 +22,13 @@ from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
+from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.files import open_regular
 from kifu.leaks.positions import PositionHashes, hash_boards, hash_positions, hash_records
 from kifu.planes.packing import Records
+from kifu.records.games import GameArrays
 
 _MAX_PLIES = 1000
 """Bound on the moves of a game in the estimate of a catalogue's positions: its n_moves is not trusted."""
@@ -249,6 +251,27 @@ class KataSet(ExamplesSet):
         return [GameLocation(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
 
 
+class TokenSet:
+    """The games of a data set of tokens, replayed. Two sets with a game's `id` in common share it."""
+
+    kind = FORMAT
+
+    def __init__(self, path: Path) -> None:
+        """Raises SourceError, and FormatError for a damaged file."""
+        self.path = path
+        data = open_tokens(path)
+        self.games, self.estimated_positions = len(data), len(data.tokens)
+        self.records: RecordIndex = {"game id": (data.games.view(np.int64), np.arange(len(data)))}
+
+    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
+        """Yield all positions in order, in blocks. Raises FormatError."""
+        return executor.run(HashTokens(self.path), RowRange(0, self.games).blocks(_SHARD_ROWS))
+
+    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        """Return the locations of games, given by number in ascending order."""
+        return [GameLocation(self.path.name, game, 0, game) for game in games.tolist()]
+
+
 def _first_rows(batches: Iterable[Batch]) -> tuple[Hashes, npt.NDArray[np.int64]]:
     """Return the distinct games of rows, [K] uint64 in ascending order, and the first row of each, [K].
 
@@ -281,6 +304,8 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
         FormatError: if it is damaged or its format is unknown.
     """
     path = Path(path)
+    if is_tokens(path):
+        return TokenSet(path)
     written = detect_format(path)
     if written is not None:
         if written.is_dat:
@@ -403,3 +428,22 @@ class HashExamples(Job[RowRange, Batch, PositionHashes]):
             return np.full(len(batch), -1, np.int32)
         at = np.minimum(np.searchsorted(self.ids, batch.game), len(self.ids) - 1)
         return np.where(self.ids[at] == batch.game, self.numbers[at], np.int32(-1))
+
+
+@dataclass(frozen=True)
+class HashTokens(Job[RowRange, tuple[int, GameArrays], PositionHashes]):
+    """Hash the positions of a data set of tokens. Games are numbered by row."""
+
+    path: Path
+
+    def read(self, shard: RowRange) -> Iterator[tuple[int, GameArrays]]:
+        """Yield blocks of games."""
+        data = open_tokens(self.path)
+        for block in shard.blocks(_GAME_ROWS):
+            yield block.first, data.part(*block).decode()
+
+    def process(self, item: tuple[int, GameArrays]) -> PositionHashes:
+        """Hash the positions of a block."""
+        first, games = item
+        hashed = hash_positions(games)
+        return PositionHashes(hashed.hashes, hashed.stones, hashed.game + np.int32(first))

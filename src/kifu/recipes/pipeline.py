@@ -216,7 +216,8 @@ def build(
 
     Data sets that an earlier run of this version made from the same recipe and sources are kept. Files are complete or
     absent, even if the build is interrupted. `kifu.recipes.kgsgo.build_kgsgo`, `kifu.recipes.examples.build_examples`,
-    `kifu.katago.build.build_katago` and `kifu.recipes.olf_archive.build_archive` describe each kind of recipe.
+    `kifu.recipes.tokens.build_tokens`, `kifu.katago.build.build_katago` and `kifu.recipes.olf_archive.build_archive`
+    describe each kind of recipe.
 
     Args:
         recipe: the name of a recipe, a TOML file, or a recipe from `load_recipe`.

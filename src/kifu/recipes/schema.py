@@ -278,6 +278,7 @@ KINDS = {
     "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples", ("sets",)),
     "katago": RecipeKind("kifu.katago.recipe:KatagoRecipe", "kifu.katago.build:build_katago", ("sets",)),
     "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe", "kifu.recipes.olf_archive:build_archive"),
+    "tokens": RecipeKind("kifu.recipes.tokens:TokensRecipe", "kifu.recipes.tokens:build_tokens", ("sets",)),
     "training": RecipeKind("kifu.recipes.training:TrainingRecipe"),
 }
 """The kinds of recipes, by the value of the key `kind`."""

@@ -1,0 +1,95 @@
+"""Speed of builds of tokens, and of loaders of tokens, compared with a floor: copying the same tokens."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from figures import Figure, at_least
+from timing import Task, in_turns, one_core
+
+import kifu
+from corpus import Corpus
+from kifu.corpus.ingest import ingest
+from kifu.datasets.tokens import open_tokens
+
+_LENGTH, _ROWS = 1024, 64
+_REPEATS = 4
+"""Epochs of a timed loop, and copies of the floor."""
+
+
+def tokens(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Time a build from a catalogue, and shuffled, augmented rows of 1,024 tokens, on one core."""
+    path, into = folder / "games.parquet", folder / "built"
+    ingest(corpus.every or corpus.archives, path)
+    recipe = kifu.load_recipe("tokens", ["clean=legal"]).model_copy(update={"split": None})
+
+    def build() -> None:
+        kifu.build(recipe, path, into, jobs=1)
+
+    with one_core():
+        (built,) = in_turns(rounds, Task(build, lambda: shutil.rmtree(into)))
+        build()
+        data = open_tokens(into / "all")
+        count = len(data.tokens) * _REPEATS / 1e6
+        copied, taken, packed, rows, bare = in_turns(
+            rounds,
+            Task(lambda: _copy(data.tokens)),
+            Task(_take(data.tokens, data.offsets)),
+            Task(_drain(into / "all", "packed")),
+            Task(_drain(into / "all", "game")),
+            Task(_drain(into / "all", "packed", shuffle=None, augment=False)),
+        )
+    unit, shape = "M tokens/s", f"rows of {_LENGTH:,}"
+    return [
+        Figure(
+            f"build of {len(data):,} games, {len(data.tokens):,} tokens, one core", len(data) / built.best, "games/s"
+        ),
+        Figure("floor: copy the tokens in order, one core", count / copied.best, unit, copied),
+        Figure("floor: numpy.take, game by game in another order", count / taken.best, unit, taken),
+        at_least(f"loader of tokens, packed, {shape}, one core", count / packed.best, unit, 20, packed),
+        Figure("loader of tokens, one game a row of 512, one core", count / rows.best, unit, rows),
+        Figure("loader of tokens, packed, neither shuffled nor augmented", count / bare.best, unit, bare),
+    ]
+
+
+def _copy(source: np.ndarray) -> None:
+    out = np.empty(_LENGTH * _ROWS, source.dtype)
+    for _ in range(_REPEATS):
+        for first in range(0, len(source), len(out)):
+            part = source[first : first + len(out)]
+            out[: len(part)] = part
+
+
+def _take(source: np.ndarray, offsets: np.ndarray) -> Callable[[], None]:
+    """Return a function that takes the tokens of each game, in another order, by their indices."""
+    games = np.random.default_rng(0).permutation(len(offsets) - 1)
+    lengths = np.diff(offsets)[games]
+    first = np.repeat(offsets[games] - (np.cumsum(lengths) - lengths), lengths)
+    order, out = first + np.arange(len(source)), np.empty(_LENGTH * _ROWS, source.dtype)
+
+    def take() -> None:
+        for _ in range(_REPEATS):
+            for first in range(0, len(source), len(out)):
+                part = order[first : first + len(out)]
+                np.take(source, part, out=out[: len(part)], mode="clip")
+
+    return take
+
+
+def _drain(path: Path, packing: Literal["packed", "game"], **options: object) -> Callable[[], None]:
+    """Return a function that reads some epochs."""
+    length = _LENGTH if packing == "packed" else _LENGTH // 2
+    config = kifu.LoaderConfig(**options)  # type: ignore[arg-type]
+    loader = kifu.load_tokens(path, length, batch_size=_ROWS, packing=packing, config=config)
+
+    def drain() -> None:
+        for epoch in range(_REPEATS):
+            loader.set_epoch(epoch)
+            for _ in loader:
+                pass
+
+    return drain

@@ -1,0 +1,364 @@
+"""Games as sequences of tokens, for transformers: the vocabulary of `tokens@1`. Card: docs/formats/tokens.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays, to_numpy
+from kifu.datasets.token_metadata import DEFAULT_METADATA, METADATA
+from kifu.errors import FormatError, RecipeError
+from kifu.kernel import kernel
+from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, check_size, symmetries, to_gtp
+from kifu.records.games import NO_HANDICAP, GameArrays
+from kifu.registry import unknown
+
+PASS, PADDING, BEGIN, END, BLACK_STONE, WHITE_STONE, EMPTY_POINT, BLACK_TO_PLAY, WHITE_TO_PLAY = range(9)
+"""Tokens after those of the points of the board."""
+
+_SPECIAL = (
+    "pass", "padding", "begin", "end", "black stone", "white stone", "empty point", "black to play", "white to play",
+)  # fmt: skip
+
+Tokens = npt.NDArray[np.uint16]
+
+
+class TokenGame(NamedTuple):
+    """A game that was decoded from tokens; points, setup and moves are those of the catalogue's columns.
+
+    Attributes:
+        metadata: The values of the prefix by field.
+        width: Width of the board.
+        height: Height of the board.
+        setup: [S] uint16.
+        setup_ply: [S] uint16.
+        moves: [M] uint16.
+    """
+
+    metadata: dict[str, str]
+    width: int
+    height: int
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    moves: npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Converts games to tokens and back.
+
+    Attributes:
+        width: Width of the board, 1 to 25.
+        height: Height of the board.
+        pad: Include smaller square boards, in the upper left corner; requires the metadata "board".
+        metadata: Fields of the prefix, keys of `METADATA`; tokens are always in the order of `METADATA`.
+    """
+
+    width: int = 19
+    height: int = 19
+    pad: bool = False
+    metadata: tuple[str, ...] = DEFAULT_METADATA
+
+    def __post_init__(self) -> None:
+        """Raise GameError for a board that is too large, RecipeError for other invalid values."""
+        check_size(self.width, self.height)
+        for name in self.metadata:
+            if name not in METADATA:
+                raise unknown("metadata", name, METADATA)
+            if self.metadata.count(name) > 1:
+                raise RecipeError(f"metadata {name!r} is listed twice")
+        if self.pad and "board" not in self.metadata:
+            raise RecipeError("pad requires the metadata 'board', which tells the boards apart")
+
+    @property
+    def points(self) -> int:
+        """The number of points of the board; the token of a pass."""
+        return self.width * self.height
+
+    @property
+    def padding(self) -> int:
+        """The token of padding."""
+        return self.points + PADDING
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the prefix, in order."""
+        return tuple(name for name in METADATA if name in self.metadata)
+
+    @cached_property
+    def first_tokens(self) -> dict[str, int]:
+        """The token of the first value of each field, whether the prefix has the field or not."""
+        first, tokens = self.points + len(_SPECIAL), {}
+        for name, field in METADATA.items():
+            tokens[name] = first
+            first += len(field.values)
+        return tokens
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The name of each token, such as "Q16", "pass" or "komi 6.5"."""
+        points = (to_gtp(point, self.width, self.height) for point in range(self.points))
+        facts = (f"{name} {value}" for name, field in METADATA.items() for value in field.values)
+        return (*points, *_SPECIAL, *facts)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the catalogue that `encode` and `fits` need."""
+        facts = (column for name in self.fields for column in METADATA[name].columns)
+        return tuple(dict.fromkeys((*PLAYED_COLUMNS, "n_legal", *facts)))
+
+    @cached_property
+    def symmetry_tables(self) -> Tokens:
+        """[8 * S, V] uint16: row 8 * b + k holds each token under symmetry k (see `kifu.point.symmetries`).
+
+        b is 0 without `pad`, else the index of the game's board among the values of "board". If the board is not
+        square, rows with k >= 4 change nothing.
+        """
+        boards = range(1, MAX_SIZE + 2 if self.pad else 2)
+        tables = np.tile(np.arange(len(self.names), dtype=np.uint16), (len(boards), 8, 1))
+        for b, size in enumerate(boards):
+            smaller = self.pad and size <= min(self.width, self.height)
+            width, height = (size, size) if smaller else (self.width, self.height)
+            y, x = np.divmod(np.arange(width * height), width)
+            point = y * self.width + x
+            for k in range(8 if width == height else 4):
+                tables[b, k, point] = point[symmetries(width, height)[k, :-1]]
+        return tables.reshape(-1, len(self.names))
+
+    def fits(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return whether the board of each row of the catalogue is one of the tokenizer's, [G] bool."""
+        width, height = to_numpy(rows["width"]), to_numpy(rows["height"])
+        fits: npt.NDArray[np.bool_] = (width == self.width) & (height == self.height)
+        if self.pad:
+            fits |= (width == height) & (width > 0) & (width <= min(self.width, self.height))
+        return fits
+
+    def encode(self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64]) -> tuple[Tokens, npt.NDArray[np.int64]]:
+        """Return the tokens of games, up to their first illegal move.
+
+        Args:
+            rows: Rows of the catalogue with `columns`.
+            chosen: [G] rows that `fits` allows.
+
+        Returns:
+            tokens: [T] uint16 of all games, one after another.
+            ends: [G] int64, the end of each game in `tokens`.
+
+        Raises:
+            FormatError: A row contradicts itself.
+        """
+        games, plies = move_arrays(rows), to_numpy(rows["n_legal"])
+        prefix = np.empty((len(rows), len(self.fields)), np.uint16)
+        for k, name in enumerate(self.fields):
+            prefix[:, k] = self.first_tokens[name] + METADATA[name].codes(rows)
+        entries = sum(np.diff(offset)[chosen].sum() for offset in (games.move_offset, games.setup_offset))
+        tokens = np.empty(int(2 * entries) + len(chosen) * (2 + len(self.fields)), np.uint16)
+        ends = np.empty(len(chosen), np.int64)
+        _write_tokens(
+            chosen, games.width, games.height, games.moves, games.move_offset, games.setup, games.setup_ply,
+            games.setup_offset, plies, prefix, self.width, self.points, tokens, ends,
+        )  # fmt: skip
+        return tokens[: ends[-1] if len(ends) else 0], ends
+
+    def decode(self, tokens: Sequence[int] | npt.NDArray[Any]) -> TokenGame:
+        """Return the game of a sequence that begins with "begin". What follows "end" is ignored.
+
+        Raises:
+            FormatError: The sequence is not a game. Whether its moves are legal is not checked.
+        """
+        words = np.clip(np.asarray(tokens, np.int64), -1, 65535).astype(np.uint16)  # -1 becomes 65535, no token either
+        offsets = np.array([0, len(words)])
+        games = self.decode_games(words, offsets)
+        codes = self._prefix_codes(words, offsets)[0].tolist()
+        metadata = {name: METADATA[name].values[code] for name, code in zip(self.fields, codes)}
+        width, height = int(games.width[0]), int(games.height[0])
+        return TokenGame(metadata, width, height, games.setup, games.setup_ply, games.moves)
+
+    def decode_games(self, tokens: Tokens, offsets: npt.NDArray[np.int64]) -> GameArrays:
+        """Return the games of G sequences, see `decode`.
+
+        Args:
+            tokens: [T] uint16.
+            offsets: [G + 1], ascending. Game g is tokens[offsets[g]:offsets[g + 1]].
+
+        Raises:
+            FormatError: A sequence is not a game.
+        """
+        count, codes = len(offsets) - 1, self._prefix_codes(tokens, offsets)
+        size = codes[:, 0] + 1 if self.pad else np.full(count, MAX_SIZE + 1)
+        width, height = (np.where(size <= MAX_SIZE, size, side).astype(np.uint8) for side in (self.width, self.height))
+        if (too_large := (width > self.width) | (height > self.height)).any():
+            board = METADATA["board"].values[codes[np.argmax(too_large), 0]]
+            raise FormatError(f"board must be at most {self.width}x{self.height}, got {board}")
+        moves, setup, setup_ply = (np.empty(len(tokens), np.uint16) for _ in range(3))
+        move_offset, setup_offset = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+        bad = _read_tokens(
+            tokens, offsets, 1 + len(self.fields), self.width, self.points, width, height, moves, move_offset, setup,
+            setup_ply, setup_offset,
+        )  # fmt: skip
+        if bad >= 0:
+            game = int(np.searchsorted(offsets, bad, "right")) - 1
+            raise FormatError(f"token {bad - offsets[game]} of game {game} is misplaced: {self._name(tokens[bad])}")
+        setup, setup_ply = setup[: setup_offset[-1]], setup_ply[: setup_offset[-1]]
+        number, zero = np.arange(count, dtype=np.int32), np.zeros(count, np.int64)
+        return GameArrays(
+            width, height, moves[: move_offset[-1]], move_offset, setup, setup_ply, setup_offset,
+            root_setup=zero.astype(np.uint16), to_play=zero.astype(np.uint8),
+            handicap=np.full(count, NO_HANDICAP, np.int16), warnings=zero.astype(np.uint32), drop=zero.astype(np.uint8),
+            member=number, block_index=number, start=zero, stop=zero,
+        )  # fmt: skip
+
+    def _prefix_codes(self, tokens: Tokens, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the index of the value of each field, [G, F]. Raises FormatError."""
+        names = ("begin", *self.fields)
+        if offsets[0] < 0 or offsets[-1] > len(tokens):
+            raise FormatError(f"offsets must be within 0 to {len(tokens)}, got {offsets[0]} to {offsets[-1]}")
+        if (short := np.diff(offsets) < len(names)).any():
+            game = int(np.argmax(short))
+            length = int(offsets[game + 1] - offsets[game])
+            raise FormatError(f"game {game} must begin with {len(names)} tokens before its moves, got {length}")
+        first = np.array([self.points + BEGIN, *(self.first_tokens[name] for name in self.fields)])
+        codes = tokens[offsets[:-1, None] + np.arange(len(names))] - first
+        limits = np.array([1, *(len(METADATA[name].values) for name in self.fields)])
+        if (wrong := (codes < 0) | (codes >= limits)).any():
+            game, k = np.argwhere(wrong)[0].tolist()
+            found = self._name(tokens[offsets[game] + k])
+            raise FormatError(f"token {k} of game {game} must be {names[k]}, got {found}")
+        prefix: npt.NDArray[np.int64] = codes[:, 1:]
+        return prefix
+
+    def _name(self, token: int) -> str:
+        return self.names[token] if token < len(self.names) else str(token)
+
+
+@kernel
+def _write_tokens(  # noqa: PLR0913 - kernel
+    chosen: Any, width: Any, height: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
+    plies: Any, prefix: Any, frame_width: Any, frame_points: Any, tokens: Any, ends: Any,
+) -> None:  # fmt: skip
+    """Write the tokens of games; see `Tokenizer.encode`.
+
+    Args:
+        chosen: [K] int64, games.
+        width: [G] uint8, like the next six as in `kifu.records.games.MoveArrays`.
+        height: [G] uint8.
+        moves: [M] uint16.
+        move_offset: [G + 1] int64.
+        setup: [S] uint16.
+        setup_ply: [S] uint16.
+        setup_offset: [G + 1] int64.
+        plies: [G] int32, number of moves to write.
+        prefix: [G, F] uint16, tokens of the prefix.
+        frame_width: Width of the tokenizer's board.
+        frame_points: Its number of points.
+        tokens: uint16, receives the tokens. Long enough for two for each move and setup stone, and 2 + F for each game.
+        ends: [K] int64, receives the end of each game in `tokens`.
+    """
+    at = 0
+    for r in range(chosen.shape[0]):
+        g = chosen[r]
+        w, points = np.int64(width[g]), np.int64(width[g]) * np.int64(height[g])
+        tokens[at] = frame_points + BEGIN
+        at += 1
+        for k in range(prefix.shape[1]):
+            tokens[at] = prefix[g, k]
+            at += 1
+        first, n = move_offset[g], min(np.int64(plies[g]), move_offset[g + 1] - move_offset[g])
+        s, last = setup_offset[g], setup_offset[g + 1]
+        white_next = False
+        t = 0
+        while t <= n:
+            while s < last and setup_ply[s] <= t:
+                word = np.int64(setup[s])
+                point = word & POINT_MASK
+                if point < points:
+                    kind = EMPTY_POINT if word & ERASE_BIT else WHITE_STONE if word & WHITE_BIT else BLACK_STONE
+                    tokens[at] = frame_points + kind
+                    tokens[at + 1] = point // w * frame_width + point % w
+                    at += 2
+                s += 1
+            if t < n:
+                word = np.int64(moves[first + t])
+                point = word & POINT_MASK
+                white = (word & WHITE_BIT) != 0
+                if point > points:
+                    break
+                if white != white_next:
+                    tokens[at] = frame_points + (WHITE_TO_PLAY if white else BLACK_TO_PLAY)
+                    at += 1
+                tokens[at] = frame_points if point == points else point // w * frame_width + point % w
+                at += 1
+                white_next = not white
+            t += 1
+        tokens[at] = frame_points + END
+        at += 1
+        ends[r] = at
+
+
+@kernel
+def _read_tokens(  # noqa: PLR0913 - kernel
+    tokens: Any, offsets: Any, prefix: Any, frame_width: Any, frame_points: Any, width: Any, height: Any, moves: Any,
+    move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
+) -> Any:  # fmt: skip
+    """Read the stones and moves of games; see `Tokenizer.decode_games`.
+
+    Args:
+        tokens: [T] uint16.
+        offsets: [G + 1] int64, of games with at least `prefix` tokens.
+        prefix: Number of tokens before the stones and moves of each game.
+        frame_width: Width of the tokenizer's board.
+        frame_points: Its number of points.
+        width: [G] uint8, of the game's board, which is not larger.
+        height: [G] uint8.
+        moves: [T] uint16, receives the moves.
+        move_offset: [G + 1] int64, zeros; receives the offsets of the games in `moves`.
+        setup: [T] uint16, receives the setup.
+        setup_ply: [T] uint16, receives the number of moves before each stone.
+        setup_offset: [G + 1] int64, zeros; receives the offsets of the games in `setup`.
+
+    Returns:
+        -1, or the index of the first token that is not allowed, or that lacks the one after it.
+    """
+    m = s = 0
+    for g in range(width.shape[0]):
+        at, last = offsets[g] + prefix, offsets[g + 1]
+        w, h = np.int64(width[g]), np.int64(height[g])
+        first, colour = m, 0
+        while at < last:
+            token = np.int64(tokens[at])
+            kind = token - frame_points
+            if kind == END:
+                break
+            stone = BLACK_STONE <= kind <= EMPTY_POINT
+            if stone or BLACK_TO_PLAY <= kind <= WHITE_TO_PLAY:
+                if not stone:
+                    colour = WHITE_BIT if kind == WHITE_TO_PLAY else 0
+                if at + 1 == last:
+                    return at
+                at += 1
+                token = np.int64(tokens[at])
+            if token > frame_points or (stone and token == frame_points):
+                return at
+            point = w * h
+            if token < frame_points:
+                y, x = token // frame_width, token % frame_width
+                if x >= w or y >= h:
+                    return at
+                point = y * w + x
+            if stone:
+                setup[s] = point | (ERASE_BIT if kind == EMPTY_POINT else WHITE_BIT if kind == WHITE_STONE else 0)
+                setup_ply[s] = min(m - first, 65535)
+                s += 1
+            else:
+                moves[m] = point | colour
+                colour ^= WHITE_BIT
+                m += 1
+            at += 1
+        move_offset[g + 1], setup_offset[g + 1] = m, s
+    return -1

@@ -35,7 +35,7 @@ HEAVY = {
 PACKAGES = [
     "errors", "point", "registry", "report", "progress", "retry", "process", "assets", "files", "config", "folders",
     "atomic_io", "kernel", "execution", "go", "records",
-    "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "search", "estimate", "fetch",
+    "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "estimate", "fetch",
     "describe", "tables", "learn", "play", "web", "demo", "cli",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN
 from kifu.errors import printable
 from kifu.progress import format_bytes
 from kifu.publication.changes import CHANGES_FILE
-from kifu.publication.manifest import Publication, PublishedSplit
+from kifu.publication.manifest import AuditedPair, Publication, PublishedSplit
 from kifu.publication.sets import CATALOGUE
 
 TO_FILL = "TO BE FILLED IN"
@@ -41,7 +41,7 @@ def render_card(data: Publication) -> str:
         *_section("Audit", _audit(data)),
         *_section("Changes", _changes(data)),
         *_section("Licence", _licence(data)),
-        *_section("Citation", _citation(data)),
+        *_section("Citation", _code(citation(data), "bibtex")),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -129,11 +129,11 @@ def _origin(data: Publication) -> str:
 
 def _loading(data: Publication) -> str:
     first = data.splits[0]
-    path = f"FOLDER/{_pattern(first)}"
+    path, file = f"FOLDER/{_pattern(first)}", f"FOLDER/{first.files[0].path}"
     if data.kind == CATALOGUE:
-        usage = f'games = kifu.open_catalogue("FOLDER/{first.files[0].path}")\nbatches = kifu.load("FOLDER/{first.files[0].path}")'
+        usage = f'games = kifu.open_catalogue("{file}")\nbatches = kifu.load("{file}", "seven")'
     else:
-        usage = f'data = kifu.open("FOLDER/{first.files[0].path}")\nbatches = kifu.load("FOLDER/{first.files[0].path}")'
+        usage = f'data = kifu.open("{file}")\nbatches = kifu.load("{file}")'
     code = (
         f'import datasets\ndata = datasets.load_dataset("FOLDER", split="{first.name}")\n\n'
         f'import polars\nframe = polars.read_parquet("{path}")\n\nimport kifu\n{usage}'
@@ -211,16 +211,18 @@ def _bias_list(counts: Mapping[str, Any], bands: Sequence[int], winners: Mapping
     strong = sum(bands[_STRONG : BANDS.index(UNKNOWN)])
     handicap = sum(n for name, n in counts["handicaps"].items() if name not in ("0", "1", OTHERS, UNKNOWN))
     programs = sum(n for name, n in counts["programs"].items() if name != "0")
+    years = [year for year in counts["years"] if year not in (OTHERS, UNKNOWN)]
     lines = [
-        f"Ranks: {_share(strong, 2 * kept)} of the players are 7 dan or stronger, and of "
+        f"Ranks: {_share(strong, 2 * kept)} of the players are 7 dan or stronger; of "
         f"{_share(bands[BANDS.index(UNKNOWN)], 2 * kept)} the rank is unknown.",
-        f"Years: {_largest(counts['years'], kept)}.",
-        f"Servers: {_largest(counts['servers'], kept)}.",
+        f"Years: {f'{years[0]} to {years[-1]}' if years else UNKNOWN}; the most frequent is "
+        f"{_largest(counts['years'], kept)}.",
+        f"Servers: the most frequent place is {_largest(counts['servers'], kept)}.",
         f"Results: Black wins {_share(winners.get('black', 0), kept)}, White {_share(winners.get('white', 0), kept)}; "
         f"of {_share(winners.get(UNKNOWN, 0), kept)} the winner is unknown.",
         f"Handicap: {_share(handicap, kept)} of the games have a recorded handicap of 2 stones or more.",
         f"Programs: {_share(programs, kept)} of the games have a player with the name of a known program.",
-        f"Boards: {_largest(counts['boards'], kept)}.",
+        f"Boards: the most frequent is {_largest(counts['boards'], kept)}.",
     ]
     note = "Players' names and ranks are those of the sources. A net that learns from these games learns their habits."
     return "\n".join(f"- {line}" for line in lines) + f"\n\n{note}"
@@ -228,11 +230,9 @@ def _bias_list(counts: Mapping[str, Any], bands: Sequence[int], winners: Mapping
 
 def _largest(counts: Mapping[str, int], total: int) -> str:
     """Return the most frequent value and its share."""
-    known = {name: n for name, n in counts.items() if name != OTHERS}
-    if not known:
-        return "no games"
+    known = {name: n for name, n in counts.items() if name != OTHERS} or {"none": 0}
     name = max(known, key=lambda each: known[each])
-    return f"{_share(known[name], total)} of the games have {_text(name)}, the most frequent value"
+    return f"{_text(name)} ({_share(known[name], total)})"
 
 
 def _duplicates(data: Publication) -> str:
@@ -269,7 +269,14 @@ def _audit(data: Publication) -> str:
         f"{verdict} `kifu audit` compared all positions of every two splits, under all symmetries and with exchanged "
         "colours. Late positions have 50 stones or more and identify a game; earlier ones are common openings.\n\n"
         + _table(head, rows, "lrrr")
+        + _shared_games(data.audit)
     )
+
+
+def _shared_games(pairs: Sequence[AuditedPair]) -> str:
+    """Return the list of shared games."""
+    lines = [f"- {pair.first}, {pair.second}: {_text(game)}" for pair in pairs for game in pair.games]
+    return "\n\n" + "\n".join(lines) if lines else ""
 
 
 def _changes(data: Publication) -> str:
@@ -290,10 +297,15 @@ def _licence(data: Publication) -> str:
     return f"**{TO_FILL}**: the terms of the sources decide. Set `license` in the header, and this section."
 
 
-def _citation(data: Publication) -> str:
-    title = re.sub(r"[{}\\%]", "", printable(data.title))
-    text = f"@misc{{dataset,\n  title = {{{title}}},\n  author = {{{TO_FILL}}},\n  version = {{{data.version}}},\n  note = {{made with kifu {data.kifu}}}\n}}"
-    return _code(text, "bibtex")
+def citation(data: Publication) -> str:
+    """Return a BibTeX entry."""
+    fields = {
+        "title": re.sub(r"[{}\\%]", "", printable(data.title)),
+        "author": TO_FILL,
+        "version": data.version,
+        "note": f"made with kifu {data.kifu}",
+    }
+    return "@misc{dataset,\n" + ",\n".join(f"  {name} = {{{text}}}" for name, text in fields.items()) + "\n}"
 
 
 def _drops(drops: Mapping[str, int]) -> str:

@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from kifu.publication.card import citation
 from kifu.publication.manifest import Publication, PublishedSplit
 
 _CONTEXT = {
@@ -36,11 +37,11 @@ _CONTEXT = {
 }  # fmt: skip
 
 _TYPES = {
-    "bool": "sc:Boolean", "date32[day]": "sc:Date", "float": "cr:Float32", "double": "cr:Float64",
+    "bool": "sc:Boolean", "date32": "sc:Date", "float32": "cr:Float32", "float64": "cr:Float64",
     **{f"{sign}int{bits}": f"cr:{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 _FORMAT = "application/x-parquet"
-_LIST = re.compile(r"(?:fixed_size_)?list<\w+: (\w+|struct<.*>)(?: not null)?>(?:\[(\d+)\])?")
+_LIST = re.compile(r"list<(.*)>(?:\[(\d+)\])?")
 _STRUCT_FIELD = re.compile(r"(\w+): (\w+)")
 
 
@@ -53,6 +54,7 @@ def render_croissant(data: Publication) -> str:
         "name": data.title,
         "description": f"Games of Go in Parquet, {data.kind} of kifu {data.kifu}. README.md has counts and biases.",
         "version": data.version,
+        "citeAs": citation(data),
         "keywords": ["go", "baduk", "weiqi", "game records"],
         **({"license": data.licence} if data.licence else {}),
         "distribution": [entry for split in data.splits for entry in _files(split)],
@@ -102,7 +104,8 @@ def _record_set(split: PublishedSplit, columns: dict[str, tuple[str, str]]) -> d
 
 
 def _field(identifier: str, column: str, kind: str, meaning: str, files: dict[str, Any]) -> dict[str, Any]:
-    field: dict[str, Any] = {"@type": "cr:Field", "@id": identifier, "name": column, "description": meaning or column}
+    text = re.sub(r"\\(?=\W)|`", "", meaning) or column  # without Markdown
+    field: dict[str, Any] = {"@type": "cr:Field", "@id": identifier, "name": column, "description": text}
     found = _LIST.fullmatch(kind)
     if found is not None:
         field |= {"isArray": True, "arrayShape": found[2] or "-1"}

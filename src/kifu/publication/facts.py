@@ -27,6 +27,8 @@ _MAX_DISTINCT = 20_000
 """Number of distinct servers and archives that are counted one by one."""
 
 _SERVERS = 12
+_LISTED = 10
+"""Number of shared games that are listed for each pair of splits."""
 
 
 class SetCounts:
@@ -153,6 +155,7 @@ def audit_splits(
             sum(pair.first_rows),
             sum(pair.second_rows),
             sum(pair.distinct[LATE:]),
+            [str(game) for game in pair.games[:_LISTED]],
         )
         for pair, (first, second) in zip(report.pairs, combinations(sets, 2))
     ], ""

@@ -80,6 +80,7 @@ class AuditedPair:
         first_positions: Positions of the first split that occur in the second.
         second_positions: Positions of the second split that occur in the first.
         late: Distinct late positions in both.
+        games: The first shared games, as text.
     """
 
     first: str
@@ -89,6 +90,7 @@ class AuditedPair:
     first_positions: int
     second_positions: int
     late: int
+    games: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ _ORDER = ("train", "validation", "test")
 _SPLIT = re.compile(r"\w+", re.ASCII)
 _CARD_ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| [^|]+? \| (.+) \|$", re.MULTILINE)
 
+_REFERENCE = re.compile(r"; see \[[^]]*\]\([^)]*\)| \((?:below|docs/[\w.]+)\)")
+"""References to other pages, which a published folder does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class InputSet:
@@ -131,7 +134,7 @@ def _schema(path: Path) -> pa.Schema:
 def describe_columns(data: InputSet) -> dict[str, tuple[str, str]]:
     """Return the type and the meaning of each column, by name; the meaning of an unknown column is empty."""
     if data.layout is None:
-        rows = _CARD_ROW.findall(read_card("formats", CATALOGUE))
+        rows = _CARD_ROW.findall(_REFERENCE.sub("", read_card("formats", CATALOGUE)))
         meanings = {name: text for names, text in rows for name in re.findall(r"\w+", names)}
     else:
         layout = data.layout
@@ -142,4 +145,17 @@ def describe_columns(data: InputSet) -> dict[str, tuple[str, str]]:
             "game": "the game's `id` in the catalogue",
             "ply": "number of moves before the position, passes included",
         }
-    return {column.name: (str(column.type), meanings.get(column.name, "")) for column in data.schema}
+    return {column.name: (_type_name(column.type), meanings.get(column.name, "")) for column in data.schema}
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """Return the name of a type: float32, date32, binary[360], list<uint16>, list<float32>[2], struct<a: int32>."""
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{part.name}: {_type_name(part.type)}' for part in kind)}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{_type_name(kind.value_type)}>"
+    if pa.types.is_fixed_size_list(kind):
+        return f"list<{_type_name(kind.value_type)}>[{kind.list_size}]"
+    if pa.types.is_fixed_size_binary(kind):
+        return f"binary[{kind.byte_width}]"
+    return {"float": "float32", "double": "float64", "date32[day]": "date32"}.get(str(kind), str(kind))

@@ -241,7 +241,7 @@ def _pairs(old: Hashes, new: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray
         ordered = values[order]
         repeat = np.empty(len(values), np.uint64)
         repeat[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
-        numbered.append(mix_words(values ^ mix_words(repeat)))
+        numbered.append(mix_words(mix_words(values) + repeat))
     _, first, second = np.intersect1d(*numbered, assume_unique=True, return_indices=True)
     return first, second
 

@@ -2,9 +2,9 @@
 
 python killed_publish.py WORK STEP OLD NEW     exit code 0 and the number of kills if no kill did harm
 
-OLD and NEW are folders of sets. WORK/out, an existing publication of OLD, is replaced by one of NEW, with changes. Every
-STEP-th change kills, and 8 / STEP random moments do. This process only forks and compares bytes, so that its children
-can start threads.
+OLD and NEW are folders of sets. WORK/out, an existing publication of OLD, is replaced by one of NEW, with changes.
+Every STEP-th change kills, and 8 / STEP random moments do. This process only forks and compares bytes, so that its
+children can start threads.
 """
 
 import os

@@ -141,8 +141,10 @@ def test_next_version(counts: dict[str, int], version: str) -> None:
     assert next_version(Changes("1.2.9", **(zero | counts))) == version
 
 
-@pytest.mark.parametrize("text", ["1", "1.0", "1.0.0.0", "01.0.0", "1.0.-1", "1.0.0-rc1", "v1.0.0", "", "1.0.1234567890"])
+@pytest.mark.parametrize(
+    "text", ["1", "1.0", "1.0.0.0", "01.0.0", "1.0.-1", "1.0.0-rc1", "v1.0.0", "", "1.0.1234567890"]
+)
 def test_invalid_versions(text: str) -> None:
-    with pytest.raises(RecipeError, match="^a version has three numbers"):
+    with pytest.raises(RecipeError, match=r"^a version has three numbers"):
         parse_version(text)
     assert parse_version("10.0.1") > parse_version("9.99.99")

@@ -209,7 +209,9 @@ def test_data_sets_in_parquet_are_published(tmp_path: Path) -> None:
     assert data.columns["ranks"] == ("list<float32>[2]", "ratings")
     assert data.columns["planes"][0] == "binary[22]"
     assert data.audit_note == "The planes of made up do not show the stones of each side, which an audit needs."
-    assert np.array_equal(kifu.open(tmp_path / "out" / "data" / "test.parquet").read(0, 50).game, random_batch(layout, 50, 1).game)
+    assert np.array_equal(
+        kifu.open(tmp_path / "out" / "data" / "test.parquet").read(0, 50).game, random_batch(layout, 50, 1).game
+    )
     write("parquet@1", tmp_path / "sets" / "test.parquet", layout, random_batch(layout, 60, 1))
     later = publish(tmp_path / "sets", tmp_path / "next", previous=tmp_path / "out")
     assert later.changes is not None
@@ -234,7 +236,9 @@ def test_errors_are_one_clear_line(sets: Path, published: Path, tmp_path: Path) 
     refused(FormatError, "broken.parquet is not a catalogue", tmp_path / "broken.parquet", out)
     refused(RecipeError, "publish one kind at a time", [sets, tmp_path / "planes.parquet"], out)
     refused(RecipeError, "two of the inputs are named 'train'", [sets, sets / "train.parquet"], out)
-    refused(RecipeError, "a licence is an identifier of the Hub, such as cc-by-4.0, got 'CC BY'", sets, out, licence="CC BY")
+    refused(
+        RecipeError, "a licence is an identifier of the Hub, such as cc-by-4.0, got 'CC BY'", sets, out, licence="CC BY"
+    )
     refused(RecipeError, "a version has three numbers, such as 1.0.0, got '1.0'", sets, out, version="1.0")
     refused(FormatError, "is not a published data set", sets, out, previous=sets)
     refused(RecipeError, "is catalogue@2, but", tmp_path / "planes.parquet", out, previous=published)

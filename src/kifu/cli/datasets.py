@@ -100,7 +100,7 @@ def inspect(
     "kifu publish sets -o published-2 --previous published",
     kernels=True,
 )
-def publish(  # noqa: PLR0913 - command-line options
+def publish(
     sets: Annotated[
         list[str],
         typer.Argument(metavar="DATASET", help="Catalogues, data sets in Parquet, or folders of them; one per split."),

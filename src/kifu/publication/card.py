@@ -149,10 +149,9 @@ def _columns(data: Publication) -> str:
 def _sources(data: Publication) -> str:
     origin, lines = data.origin, []
     if isinstance(origin.get("read"), int) and isinstance(origin.get("kept"), int):
-        drops = origin.get("drops") or {}
-        lines.append(
-            f"{origin['read']:,} games were read from the sources: {origin['kept']:,} kept, {_drops(drops) or '0 dropped'}."
-        )
+        drops = origin["drops"] if isinstance(origin.get("drops"), dict) else {}
+        dropped = _drops({name: n for name, n in drops.items() if isinstance(n, int)}) or "0 dropped"
+        lines.append(f"{origin['read']:,} games were read from the sources = {origin['kept']:,} kept + {dropped}.")
     if not data.sources:
         return "\n\n".join([*lines, "The sources are unknown: the metadata of the data do not list them."])
     hashed = [
@@ -174,7 +173,9 @@ def _sources(data: Publication) -> str:
 
 def _recipe_section(data: Publication) -> list[str]:
     recipe = data.origin.get("recipe")
-    text = "The recipe is unknown." if recipe is None else f"`kifu build` made the rows by this recipe:\n\n{_json(recipe)}"
+    text = (
+        "The recipe is unknown." if recipe is None else f"`kifu build` made the rows by this recipe:\n\n{_json(recipe)}"
+    )
     biases = "The biases are those of the games that the recipe selects; `kifu publish` reports them for a catalogue."
     return [*_section("Recipe", text), *_section("Known biases", biases)]
 

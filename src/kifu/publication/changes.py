@@ -7,7 +7,7 @@ Each game has its `id`, its `canonical` hash, and a hash of all values of its ro
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -104,11 +104,11 @@ def write_changes(previous: str, versions: Sequence[VersionFiles], output: Atomi
                     bar.advance(count)
         for columns in buckets:
             rows = _merge_rows(columns) if versions[0].examples else columns
-            sides = [_Games(*(rows[name][rows["side"] == side] for name in _Games._fields)) for side in (0, 1)]
-            for change, old, new in _match(*sides):
-                counts[change] += len(old if new is None else new)
+            old, new = (_Games.of(rows, side) for side in (0, 1))
+            for change, before, after in _match(old, new):
+                counts[change] += max(len(before), len(after))
                 if change != "same":
-                    writer.write(_table(change, *(_at(games, at) for games, at in zip(sides, (old, new))), names))
+                    writer.write(_table(change, old.take(before), new.take(after), names))
         writer.commit({"kifu.changes": {"previous": previous, **counts}})
     return Changes(previous, **counts)
 
@@ -176,7 +176,8 @@ def _list_hashes(column: pa.ListArray) -> Hashes:
     ends = np.cumsum(lengths)
     place = np.arange(len(elements)) - np.repeat(ends - lengths, lengths)
     sums = np.append(np.uint64(0), np.cumsum(mix_words(elements ^ (place.astype(np.uint64) * _LIST))))
-    return mix_words(sums[ends] - sums[ends - lengths] + lengths.astype(np.uint64))
+    values: Hashes = mix_words(sums[ends] - sums[ends - lengths] + lengths.astype(np.uint64))
+    return values
 
 
 def _bytes_hashes(column: pa.FixedSizeBinaryArray) -> Hashes:
@@ -197,8 +198,15 @@ class _Games(NamedTuple):
     split: npt.NDArray[np.int16]
     key: Hashes
 
+    @classmethod
+    def of(cls, rows: Columns, side: int) -> _Games:
+        """Return the games of one side, 0 for the previous and 1 for the new version."""
+        chosen = rows["side"] == side
+        return cls(rows["id"][chosen], rows["content"][chosen], rows["split"][chosen], rows[_KEY][chosen])
+
     def take(self, chosen: npt.NDArray[np.int64]) -> _Games:
-        return _Games(*(values[chosen] for values in self))
+        """Return some of the games."""
+        return _Games(self.id[chosen], self.content[chosen], self.split[chosen], self.key[chosen])
 
 
 def _merge_rows(rows: Columns) -> Columns:
@@ -213,49 +221,50 @@ def _merge_rows(rows: Columns) -> Columns:
     return {name: values[first] for name, values in rows.items()} | {"content": np.add.reduceat(rows["content"], first)}
 
 
-_Change = tuple[str, npt.NDArray[np.int64] | None, npt.NDArray[np.int64] | None]
-"""The change, and the indices of the games in the previous and the new version."""
+_Indices = npt.NDArray[np.int64]
+
+_LEVELS: tuple[tuple[str, Callable[[_Games], Hashes]], ...] = (
+    ("same", lambda games: games.content ^ mix_words(games.split.astype(np.uint64))),
+    ("moved", lambda games: games.content),
+    ("changed", lambda games: games.id),
+    ("changed", lambda games: games.key),
+)
+"""The changes in the order in which games are paired, and the values in which the two games of a pair are equal."""
 
 
-def _match(old: _Games, new: _Games) -> Iterator[_Change]:
-    """Yield the changes of a bucket: equal games are paired first, then those of one id, then those of one key."""
-    left = [np.arange(len(games.id)) for games in (old, new)]
-    for change, hashes in (
-        ("same", lambda games: mix_words(games.content ^ mix_words(games.split.astype(np.uint64)))),
-        ("moved", lambda games: games.content),
-        ("changed", lambda games: games.id),
-        ("changed", lambda games: games.key),
-    ):
-        pairs = _pairs(*(hashes(games.take(rest)) for games, rest in zip((old, new), left)))
-        yield change, left[0][pairs[0]], left[1][pairs[1]]
-        left = [np.delete(rest, at) for rest, at in zip(left, pairs)]
-    yield "removed", left[0], None
-    yield "added", None, left[1]
+def _match(old: _Games, new: _Games) -> Iterator[tuple[str, _Indices, _Indices]]:
+    """Yield the changes of a bucket, with the indices of their games in the previous and in the new version."""
+    left_old, left_new = np.arange(len(old.id)), np.arange(len(new.id))
+    for change, values in _LEVELS:
+        first, second = _pairs(values(old.take(left_old)), values(new.take(left_new)))
+        yield change, left_old[first], left_new[second]
+        left_old, left_new = np.delete(left_old, first), np.delete(left_new, second)
+    yield "removed", left_old, left_new[:0]
+    yield "added", left_old[:0], left_new
 
 
-def _pairs(old: Hashes, new: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _pairs(old: Hashes, new: Hashes) -> tuple[_Indices, _Indices]:
     """Return the indices of equal values, each of which is used once; repeated values are paired in their order."""
-    numbered = []
-    for values in (old, new):
-        order = np.argsort(values, kind="stable")
-        ordered = values[order]
-        repeat = np.empty(len(values), np.uint64)
-        repeat[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
-        numbered.append(mix_words(mix_words(values) + repeat))
-    _, first, second = np.intersect1d(*numbered, assume_unique=True, return_indices=True)
-    return first, second
+    _, first, second = np.intersect1d(_numbered(old), _numbered(new), assume_unique=True, return_indices=True)
+    return first.astype(np.int64), second.astype(np.int64)
 
 
-def _at(games: _Games, at: npt.NDArray[np.int64] | None) -> _Games | None:
-    return None if at is None else games.take(at)
+def _numbered(values: Hashes) -> Hashes:
+    """Return distinct hashes: of each value and the number of equal ones before it."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    repeat = np.empty(len(values), np.uint64)
+    repeat[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
+    distinct: Hashes = mix_words(mix_words(values) + repeat)
+    return distinct
 
 
-def _table(change: str, old: _Games | None, new: _Games | None, names: Sequence[str]) -> pa.RecordBatch:
-    count = len((old or new).id)  # type: ignore[union-attr]
+def _table(change: str, old: _Games, new: _Games, names: Sequence[str]) -> pa.RecordBatch:
+    """Return rows of CHANGES; one side has no games if games are added or removed."""
+    count = max(len(old.id), len(new.id))
     splits = pa.array(names, pa.string())
-    columns = [pa.array([change] * count, pa.string())]
-    columns += [pa.nulls(count, pa.uint64()) if games is None else pa.array(games.id) for games in (new, old)]
-    columns += [
-        pa.nulls(count, pa.string()) if games is None else splits.take(pa.array(games.split)) for games in (new, old)
+    ids = [pa.array(games.id) if len(games.id) else pa.nulls(count, pa.uint64()) for games in (new, old)]
+    sets = [
+        splits.take(pa.array(games.split)) if len(games.id) else pa.nulls(count, pa.string()) for games in (new, old)
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=CHANGES)
+    return pa.RecordBatch.from_arrays([pa.array([change] * count, pa.string()), *ids, *sets], schema=CHANGES)

@@ -1,4 +1,4 @@
-"""What a data card reports about its sets: counts, origin, duplicates, and the audit between splits."""
+"""The facts of a data card: counts, origin, duplicates, and the audit between splits."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class AuditedPair:
-    """What two splits share, see docs/audit.md.
+    """Games and positions that two splits share, see docs/audit.md.
 
     Attributes:
         first: Name of the first split.

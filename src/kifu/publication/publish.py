@@ -37,7 +37,7 @@ _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}", re.ASCII)
 _COPY_BYTES = 1 << 20
 
 
-def publish(  # noqa: PLR0913 - options
+def publish(
     sets: Paths,
     output: str | os.PathLike[str],
     *,
@@ -85,9 +85,7 @@ def publish(  # noqa: PLR0913 - options
     with AtomicDirectory(output, MANIFEST) as folder:
         publication = _describe(inputs, title or utf8_name(output.resolve().name), licence, jobs, progress)
         with progress("copying", sum(path.stat().st_size for each in inputs for path in each.files), "bytes") as bar:
-            splits = [
-                replace(split, files=_copy(folder, each, bar)) for each, split in zip(inputs, publication.splits)
-            ]
+            splits = [replace(split, files=_copy(folder, each, bar)) for each, split in zip(inputs, publication.splits)]
         changes, sums = None, {}
         if earlier is not None and previous is not None:
             changes, sums[CHANGES_FILE] = _compare(folder, Path(previous), earlier, inputs, progress)

@@ -80,14 +80,18 @@ def open_sets(paths: Sequence[Path]) -> list[InputSet]:
     first = sets[0]
     for each in sets[1:]:
         if each.kind != first.kind:
-            raise RecipeError(f"{first.path} is {first.kind}, but {each.path} is {each.kind}; publish one kind at a time")
+            raise RecipeError(
+                f"{first.path} is {first.kind}, but {each.path} is {each.kind}; publish one kind at a time"
+            )
         if not each.schema.equals(first.schema) or each.layout != first.layout:
             raise RecipeError(f"{first.path} and {each.path} have different columns or planes")
     if len(sets) == 1 and first.name not in _ORDER:
         return [_open(first.path, _ORDER[0])]
     for each in sets:
         if not _SPLIT.fullmatch(each.name) or each.name == "all":
-            raise RecipeError(f"{each.path}: a split's name has letters, digits and _, and is not all, got {each.name!r}")
+            raise RecipeError(
+                f"{each.path}: a split's name has letters, digits and _, and is not all, got {each.name!r}"
+            )
     names = [each.name for each in sets]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise RecipeError(f"two of the inputs are named {repeated!r}; rename one of them")
@@ -115,9 +119,7 @@ def _open(path: Path, name: str | None = None) -> InputSet:
     if found is not None and found.name == EXAMPLES:
         with Parquet(path) as data:
             manifest = read_examples_manifest(path)
-            return InputSet(
-                name, path, EXAMPLES, {path: len(data)}, _schema(path), data.about, data.layout, manifest
-            )
+            return InputSet(name, path, EXAMPLES, {path: len(data)}, _schema(path), data.about, data.layout, manifest)
     if found is not None or not is_catalogue(path):
         kind = "no data set" if found is None else found.name
         raise FormatError(f"{path} is {kind}; only catalogues and data sets of the format {EXAMPLES} can be published")

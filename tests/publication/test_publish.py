@@ -27,10 +27,11 @@ from kifu.publication.card import _text
 from kifu.publication.changes import Changes
 from kifu.publication.manifest import read_publication
 from kifu.publication.publish import publish
+from kifu.recipes.pipeline import build
+from kifu.recipes.schema import load_recipe
 from marks import slow
 
 HERE = Path(__file__).parents[1]
-KGS = HERE.parents[1] / "shared" / "data" / "kgs"
 SHARES = ["split.sets.train=2.0", "split.sets.validation=1.0", "split.sets.test=1.0"]
 
 
@@ -216,6 +217,21 @@ def test_data_sets_in_parquet_are_published(tmp_path: Path) -> None:
     later = publish(tmp_path / "sets", tmp_path / "next", previous=tmp_path / "out")
     assert later.changes is not None
     assert later.changes.added >= 2
+
+
+def test_a_build_is_published_with_its_recipe_and_counts(tmp_path: Path) -> None:
+    archive(tmp_path / "kgs", records(30, 1), year=2001)
+    recipe = load_recipe("agz17", ["clean=legal"])
+    build(recipe, tmp_path / "kgs", tmp_path / "sets", jobs=1)
+    data = publish(tmp_path / "sets", tmp_path / "out", jobs=1)
+    assert [each.name for each in data.splits] == ["train", "validation", "test"], "not games.parquet"
+    assert sum(each.games or 0 for each in data.splits) == 30
+    assert data.rows > 1000
+    assert data.origin["recipe"]["name"] == "agz17"
+    assert [len(source["blake3"]) for source in data.sources] == [64]
+    assert (data.audit_note, len(data.audit)) == ("", 3)
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "the 17 x 19 x 19 planes (planes, rows, columns) of agz17@1" in text
 
 
 def refused(error: type[Exception], message: str, *arguments: Any, **options: Any) -> None:

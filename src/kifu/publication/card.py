@@ -103,10 +103,10 @@ def _split_table(data: Publication) -> str:
     for split in data.splits:
         games = "unknown" if split.games is None else f"{split.games:,}"
         dropped = _drops(split.drops) if split.drops else "0"
-        cells = [split.name, f"`{_pattern(split)}`", f"{split.rows:,}", games]
-        rows.append([*cells, dropped, f"{split.positions:,}"] if catalogue else cells)
-    head = ["split", "files", "rows", "games", "dropped", "moves"] if catalogue else ["split", "files", "rows", "games"]
-    text = _table(head, rows, "llrr" + ("lr" if catalogue else ""))
+        moves = [f"{split.positions:,}"] if catalogue else []
+        rows.append([split.name, f"`{_pattern(split)}`", f"{split.rows:,}", games, dropped, *moves])
+    head = ["split", "files", "rows", "games", "dropped", *(["moves"] if catalogue else [])]
+    text = _table(head, rows, "llrrl" + ("r" if catalogue else ""))
     return f"{text}\n\n{_origin(data)}".rstrip()
 
 

@@ -46,8 +46,8 @@ class SetCounts:
         self._programs: Counter[str] = Counter()
         for each in sets:
             if each.layout is not None:
-                games = None if each.manifest is None else each.manifest.kept
-                self.splits.append((games, sum(each.files.values()), {}))
+                games, drops = (None, {}) if each.manifest is None else (each.manifest.kept, each.manifest.drops)
+                self.splits.append((games, sum(each.files.values()), drops))
                 continue
             report = IngestReport()
             columns = ("drop", "n_legal", "place", "archive", "black_program", "white_program")

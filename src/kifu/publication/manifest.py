@@ -40,7 +40,8 @@ class PublishedSplit:
         rows: Number of rows.
         games: Number of games that are not dropped; None if it is unknown.
         positions: Number of their moves; of a data set, its rows.
-        drops: Of a catalogue, number of rows that are dropped games, by reason.
+        drops: Number of dropped games by reason: of a catalogue, among its rows; of a data set, among the games that
+            its recipe read.
     """
 
     name: str

@@ -35,6 +35,7 @@ from .search.searcher import Searcher as Searcher
 # Data sets
 from .recipes.schema import load_recipe as load_recipe
 from .recipes.pipeline import build as build
+from .publication.publish import publish as publish
 from .datasets.formats import open as open
 from .datasets.loader import Loader as Loader, load as load
 from .datasets.token_loader import TokenLoader as TokenLoader, load_tokens as load_tokens

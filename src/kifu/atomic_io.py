@@ -15,8 +15,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from blake3 import blake3
@@ -187,8 +186,8 @@ class AtomicDirectory:
     """An atomic directory of files, renamed into place by `commit()`.
 
     Until then it is ".NAME.part", under the same terms as an `AtomicFile`. It contains an index, a JSON object whose
-    key "files" lists the others. An existing directory is replaced only if its own index lists all of its files, so
-    files of the user are never removed.
+    key "files" lists the others by their paths within the directory. An existing directory is replaced only if its own
+    index lists all of its files, so files of the user are never removed; it is ".NAME.old" while it is replaced.
 
     Attributes:
         path: the final path.
@@ -211,10 +210,13 @@ class AtomicDirectory:
         self._lock = contextlib.ExitStack()
         self._descriptor = -1
         try:
-            self._require_ours()
+            self._list_files(path)
             self._descriptor = self._lock.enter_context(locked_folder(self._part, path))
             for left in self._part.iterdir():  # of a run that was killed
-                left.unlink()
+                if left.is_dir() and not left.is_symlink():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
             if path.is_dir():
                 os.fchmod(self._descriptor, stat.S_IMODE(path.stat().st_mode))
         except OutputError:
@@ -225,9 +227,19 @@ class AtomicDirectory:
             raise cannot_write(path, error) from None
 
     def file(self, name: str, header: bytes = b"") -> AtomicFile:
-        """Return a new file in the directory, which the caller commits before the directory."""
+        """Return a new file in the directory, which the caller commits before the directory.
+
+        Args:
+            name: path within the directory, with "/".
+            header: see `AtomicFile`.
+        """
         self._files[name] = AtomicFile(self._part / name, header)
         return self._files[name]
+
+    def encode_index(self, index: dict[str, object]) -> bytes:
+        """Return the index that `commit(index)` will write if no further file is added."""
+        names = [name for name in self._files if name != self._index]
+        return json.dumps({**index, "files": names}).encode() + b"\n"
 
     def commit(self, index: dict[str, object]) -> None:
         """Write the index, with these keys besides "files", and rename the directory into place.
@@ -235,39 +247,57 @@ class AtomicDirectory:
         Raises:
             OutputError: the directory or one of its files was removed or replaced, or cannot be written.
         """
-        names = list(self._files)
+        encoded = self.encode_index(index)
         with self.file(self._index) as output:
-            output.write(json.dumps({**index, "files": names}).encode() + b"\n")
+            output.write(encoded)
             output.commit()
+        old = self._part.with_suffix(".old")
         try:
             for name, file in self._files.items():
                 require_same(self._part / name, file.status)
             if self.path.is_symlink():
                 self.path.unlink()
-            # Without its index, a directory that is only partly removed counts as no data set.
-            for name in (self._index, *self._require_ours()):
-                self.path.joinpath(name).unlink(missing_ok=True)
+            if old.is_symlink() or old.exists():  # of a run that was killed
+                self._remove(old)
+            if self._list_files(self.path):
+                self.path.rename(old)
             self._part.replace(self.path)
+            self._remove(old)
         except OutputError:
             raise
         except OSError as error:
             raise cannot_write(self.path, error) from None
         self._close()
 
-    def _require_ours(self) -> list[str]:
-        """Return the names of the files in an existing directory. Raises OutputError if its index lacks one of them."""
-        if self.path.is_symlink() or not self.path.exists():
+    def _list_files(self, folder: Path) -> list[str]:
+        """Return the paths within an existing directory. Raises OutputError if its index lacks one of them."""
+        if folder.is_symlink() or not folder.exists():
             return []
-        found = sorted(entry.name for entry in self.path.iterdir())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        found = sorted(entry.relative_to(folder).as_posix() for entry in folder.rglob("*"))
         try:
-            listed = json.loads(read_small(self.path / self._index))["files"]
-            known: Iterable[str] = [self._index, *listed]
+            listed = json.loads(read_small(folder / self._index))["files"]
+            known = {self._index, *listed, *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            known = []
+            known = set()
         for name in found:
             if name not in known:
-                raise OutputError(f"{self.path} contains {name}, which its index does not list; remove it")
+                raise OutputError(f"{folder} contains {name}, which its index does not list; remove it")
         return found
+
+    def _remove(self, folder: Path) -> None:
+        """Remove a replaced directory, its index last: without it, the next run would take it for one of the user."""
+        require_no_link(folder)
+        names = [name for name in self._list_files(folder) if name != self._index]
+        for path in map(folder.joinpath, reversed(names)):  # files before their directories
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            else:
+                path.unlink()
+        if folder.exists():
+            (folder / self._index).unlink(missing_ok=True)
+            folder.rmdir()
 
     def _close(self) -> None:
         self._descriptor = -1

@@ -22,7 +22,7 @@ OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
 def corpus(path: Path, openings: np.ndarray = OPENINGS) -> Path:
     """Write a catalogue in which every tenth game is dropped."""
     drop = ["ko" if k % 10 == 0 else None for k in range(len(openings))]
-    return write_catalogue(path, rows(opening=openings.tolist(), drop=drop))
+    return write_catalogue(path, rows(opening=openings.tolist(), drop=drop), about={"read": len(openings)})
 
 
 def ids(path: Path) -> list[int]:
@@ -42,7 +42,7 @@ def test_each_game_is_in_its_set_in_order(tmp_path: Path) -> None:
     assert (report.unset, report.dropped, report.read) == (0, 40, 400)
     about = open_catalogue(tmp_path / "sets" / "test.parquet").metadata
     assert (about["set"], about["split"]["split"]["seed"]) == ("test", 3)
-    assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path)}]
+    assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path), "about": {"read": 400}}]
     by = HashSplit(kind="hash", sets={"train": 2.0, "validation": 5.0, "test": 5.0}, seed=3)
     assert list(split(path, tmp_path / "again", by=by).sets.values()) == list(report.sets.values())
 

@@ -1,4 +1,4 @@
-"""Commands for data sets: build, inspect, estimate."""
+"""Commands for data sets: build, inspect, publish, estimate."""
 
 from __future__ import annotations
 
@@ -92,6 +92,45 @@ def inspect(
         draw_row(path, row, output)
         text = f"{text}\ndrew {printable(output)}"
     return Outcome(text, row_to_dict(path, row))
+
+
+@command(
+    _PANEL,
+    "kifu publish games.parquet -o published --licence cc0-1.0",
+    "kifu publish sets -o published-2 --previous published",
+    kernels=True,
+)
+def publish(
+    sets: Annotated[
+        list[str],
+        typer.Argument(metavar="DATASET", help="Catalogues, data sets in Parquet, or folders of them; one per split."),
+    ],
+    output: Annotated[Path, Output(help="The folder to publish.")],
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Title of the data set.", show_default="the folder's name")
+    ] = None,
+    licence: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Licence, as the Hub names it: cc-by-4.0.", show_default="to be filled in"),
+    ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option("--version", metavar="X.Y.Z", help="Version.", show_default="1.0.0, or by the changes"),
+    ] = None,
+    previous: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="An earlier version, to list the changes from.")
+    ] = None,
+    jobs: Jobs = None,
+) -> Outcome:
+    """Write a folder to publish: data, card, Croissant metadata, checksums.
+
+    The card reports sources, counts, biases, duplicates, what the splits share, and changes.
+    """
+    from kifu.publication.publish import publish as publish_sets
+
+    options = {"title": title, "licence": licence, "version": version}
+    report = publish_sets(sets, output, **options, previous=previous, jobs=jobs, progress=progress)
+    return Outcome.of_output(output, report)
 
 
 @command(_PANEL, "kifu estimate sample", "kifu estimate sample --recipe katago", kernels=True)

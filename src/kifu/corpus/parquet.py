@@ -73,12 +73,12 @@ class TableWriter:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], schema: pa.Schema, group: int = GROUP_ROWS, **options: Any
+        self, path: str | os.PathLike[str] | AtomicFile, schema: pa.Schema, group: int = GROUP_ROWS, **options: Any
     ) -> None:
         """Open the temporary file.
 
         Args:
-            path: The final path.
+            path: The final path, or the open file.
             schema: The columns.
             group: Rows per row group.
             **options: Options of `pyarrow.parquet.ParquetWriter`.
@@ -86,7 +86,7 @@ class TableWriter:
         Raises:
             OutputError: If the file cannot be written.
         """
-        self._output = AtomicFile(Path(path))
+        self._output = path if isinstance(path, AtomicFile) else AtomicFile(Path(path))
         self._group = group
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0

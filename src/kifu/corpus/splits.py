@@ -406,7 +406,7 @@ def split(
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)
     opened = [open_catalogue(path) for path in as_list(catalogues)]
-    inputs = [{"name": utf8_name(c.path.name), "blake3": c.digest()} for c in opened]
+    inputs = [{"name": utf8_name(c.path.name), "blake3": c.digest(), "about": dict(c.metadata)} for c in opened]
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
     with ExitStack() as stack, progress("splitting games", sum(c.rows for c in opened), "games") as bar:
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]

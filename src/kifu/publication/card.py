@@ -1,0 +1,344 @@
+"""The data card: README.md with the YAML header that the Hugging Face Hub reads."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN
+from kifu.errors import printable
+from kifu.progress import format_bytes
+from kifu.publication.changes import CHANGES_FILE
+from kifu.publication.manifest import AuditedPair, Publication, PublishedSplit
+from kifu.publication.sets import CATALOGUE
+
+TO_FILL = "TO BE FILLED IN"
+
+_STRONG = BANDS.index("7d")
+"""The first of the strongest rank bands: 7 dan to professional."""
+
+_SIZES = {10**3: "1K", 10**4: "10K", 10**5: "100K", 10**6: "1M", 10**7: "10M", 10**8: "100M", 10**9: "1B"}
+_MAX_LINES = 60
+"""Maximum number of rows of a table of foreign values; kifu.json has all of them."""
+
+
+def render_card(data: Publication) -> str:
+    """Return README.md."""
+    games = _bias_sections(data) if data.kind == CATALOGUE else _recipe_section(data)
+    sections = [
+        _header(data),
+        f"# {_text(data.title)}",
+        _summary(data),
+        *_section("Splits", _split_table(data)),
+        *_section("Loading", _loading(data)),
+        *_section("Columns", _columns(data)),
+        *_section("Sources", _sources(data)),
+        *games,
+        *_section("Duplicates", _duplicates(data)),
+        *_section("Audit", _audit(data)),
+        *_section("Changes", _changes(data)),
+        *_section("Licence", _licence(data)),
+        *_section("Citation", _code(citation(data), "bibtex")),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _section(title: str, *parts: str) -> list[str]:
+    return [f"## {title}", *parts]
+
+
+def _header(data: Publication) -> str:
+    """Return the YAML header. Values are JSON strings, which YAML contains."""
+    lines = ["---", f"pretty_name: {json.dumps(data.title, ensure_ascii=False)}"]
+    lines.append(f"license: {json.dumps(data.licence)}" if data.licence else f"license: unknown # {TO_FILL}")
+    lines += ["size_categories:", f"- {_size_category(data.rows)}"]
+    lines += ["tags:", *(f"- {tag}" for tag in ("go", "baduk", "weiqi", "board-games", "game-records", "kifu"))]
+    lines += ["configs:", "- config_name: default", "  data_files:"]
+    for split in data.splits:
+        lines += [f"  - split: {split.name}", f"    path: {_pattern(split)}"]
+    return "\n".join([*lines, "---"])
+
+
+def _size_category(rows: int) -> str:
+    below = [name for bound, name in _SIZES.items() if rows >= bound]
+    above = [name for bound, name in _SIZES.items() if rows < bound]
+    if not below:
+        return f"n<{above[0]}"
+    return f"{below[-1]}<n<{above[0]}" if above else f"n>{below[-1]}"
+
+
+def _pattern(split: PublishedSplit) -> str:
+    """Return the pattern of a split's files."""
+    return split.files[0].path if len(split.files) == 1 else f"data/{split.name}-*.parquet"
+
+
+def _summary(data: Publication) -> str:
+    size = format_bytes(sum(file.bytes for split in data.splits for file in split.files))
+    positions = sum(split.positions for split in data.splits)
+    if data.kind == CATALOGUE:
+        games = sum(split.games or 0 for split in data.splits)
+        what = f"{games:,} games of Go with {positions:,} moves, one row per game"
+        hint = ""
+        if games != data.rows:
+            hint = (
+                f"\n\nThe other {data.rows - games:,} rows are games that were dropped, each with its reason in the "
+                "column `drop`, which is null for all others."
+            )
+    else:
+        what = f"{positions:,} positions from games of Go, one row per position"
+        hint = ""
+    return (
+        f"{what}, in Parquet (format {data.kind} of kifu {data.kifu}, {size}). Version {data.version}.{hint}\n\n"
+        "`kifu.json` has all counts and hashes of this page, `croissant.json` the description for programs, and "
+        "`sha256sum -c SHA256SUMS` verifies the files."
+    )
+
+
+def _split_table(data: Publication) -> str:
+    catalogue = data.kind == CATALOGUE
+    rows = []
+    for split in data.splits:
+        games = "unknown" if split.games is None else f"{split.games:,}"
+        dropped = _drops(split.drops) if split.drops else "0"
+        moves = [f"{split.positions:,}"] if catalogue else []
+        rows.append([split.name, f"`{_pattern(split)}`", f"{split.rows:,}", games, dropped, *moves])
+    head = ["split", "files", "rows", "games", "dropped", *(["moves"] if catalogue else [])]
+    text = _table(head, rows, "llrrl" + ("r" if catalogue else ""))
+    return f"{text}\n\n{_origin(data)}".rstrip()
+
+
+def _origin(data: Publication) -> str:
+    """Return how the sets were made."""
+    origin, lines = data.origin, []
+    split = origin.get("split")
+    if isinstance(split, dict):
+        lines.append(f"The splits were made by `kifu split`: {_text(split.get('title', ''))}.")
+        lines.append(_json(split.get("split", split)))
+        if isinstance(split.get("split"), dict) and split["split"].get("kind") == "hash":
+            lines.append(
+                "The split of a game depends on the hash of its opening only. A game, its rotations and mirror images, "
+                "and its beginnings are in one split, and no game changes its split when others are added."
+            )
+    if "query" in origin:
+        lines.append(f"The games were selected by `kifu query`:\n\n{_code(str(origin['query']), 'sql')}")
+    return "\n\n".join(lines)
+
+
+def _loading(data: Publication) -> str:
+    first = data.splits[0]
+    path, file = f"FOLDER/{_pattern(first)}", f"FOLDER/{first.files[0].path}"
+    if data.kind == CATALOGUE:
+        usage = f'games = kifu.open_catalogue("{file}")\nbatches = kifu.load("{file}", "seven")'
+    else:
+        usage = f'data = kifu.open("{file}")\nbatches = kifu.load("{file}")'
+    code = (
+        f'import datasets\ndata = datasets.load_dataset("FOLDER", split="{first.name}")\n\n'
+        f'import polars\nframe = polars.read_parquet("{path}")\n\nimport kifu\n{usage}'
+    )
+    return _code(code, "python")
+
+
+def _columns(data: Publication) -> str:
+    rows = [[f"`{name}`", f"`{kind}`", meaning] for name, (kind, meaning) in data.columns.items()]
+    return _table(["column", "type", "meaning"], rows, "lll")
+
+
+def _sources(data: Publication) -> str:
+    origin, lines = data.origin, []
+    if isinstance(origin.get("read"), int) and isinstance(origin.get("kept"), int):
+        drops = origin["drops"] if isinstance(origin.get("drops"), dict) else {}
+        dropped = _drops({name: n for name, n in drops.items() if isinstance(n, int)}) or "0 dropped"
+        lines.append(f"{origin['read']:,} games were read from the sources = {origin['kept']:,} kept + {dropped}.")
+    if not data.sources:
+        return "\n\n".join([*lines, "The sources are unknown: the metadata of the data do not list them."])
+    hashed = [
+        [
+            _text(source.get("name", "")),
+            f"{source['games']:,}" if isinstance(source.get("games"), int) else "",
+            f"{source['bytes']:,}" if isinstance(source.get("bytes"), int) else "",
+            f"`{_text(source['blake3'])}`" if "blake3" in source else "",
+        ]
+        for source in data.sources
+    ]
+    lines.append(_table(["source", "kept games", "bytes", "BLAKE3"], _shortened(hashed), "lrrl"))
+    if isinstance(origin.get("clean"), dict):
+        clean = origin["clean"]
+        lines.append(f"Cleaning rules `{_text(clean.get('name', ''))}`: {_text(clean.get('title', ''))}.")
+        lines.append(_json({name: value for name, value in clean.items() if name not in ("name", "title")}))
+    return "\n\n".join(lines)
+
+
+def _recipe_section(data: Publication) -> list[str]:
+    recipe = data.origin.get("recipe")
+    text = (
+        "The recipe is unknown." if recipe is None else f"`kifu build` made the rows by this recipe:\n\n{_json(recipe)}"
+    )
+    biases = "The biases are those of the games that the recipe selects; `kifu publish` reports them for a catalogue."
+    return [*_section("Recipe", text), *_section("Known biases", biases)]
+
+
+def _bias_sections(data: Publication) -> list[str]:
+    counts = data.counts
+    kept = max(counts["kept"], 1)
+    bands = [sum(row) + sum(column) for row, column in zip(counts["ranks"]["games"], zip(*counts["ranks"]["games"]))]
+    winners = {winner: sum(endings.values()) for winner, endings in counts["results"].items()}
+    endings: dict[str, int] = {}
+    for each in counts["results"].values():
+        for ending, games in each.items():
+            endings[ending] = endings.get(ending, 0) + games
+    lengths = {name: sum(each.values()) for name, each in counts["lengths"].items() if each}
+    tables = {
+        "Ranks of the players": (dict(zip(BANDS, bands)), 2 * kept, "players"),
+        "Years": (counts["years"], kept, "games"),
+        "Servers and places, as written": (counts["servers"], kept, "games"),
+        "Winners": (winners, kept, "games"),
+        "Endings": (endings, kept, "games"),
+        "Handicap": (counts["handicaps"], kept, "games"),
+        "Komi": (counts["komi"], kept, "games"),
+        "Boards": (counts["boards"], kept, "games"),
+        "Moves": (lengths, kept, "games"),
+    }
+    parts = [_bias_list(counts, bands, winners, kept)]
+    for title, (values, total, unit) in tables.items():
+        rows = [[_text(name), f"{n:,}", _share(n, total)] for name, n in values.items() if n]
+        parts += [f"### {title}", _table(["value", unit, "share"], _shortened(rows), "lrr")]
+    return _section("Known biases", *parts)
+
+
+def _bias_list(counts: Mapping[str, Any], bands: Sequence[int], winners: Mapping[str, int], kept: int) -> str:
+    strong = sum(bands[_STRONG : BANDS.index(UNKNOWN)])
+    handicap = sum(n for name, n in counts["handicaps"].items() if name not in ("0", "1", OTHERS, UNKNOWN))
+    programs = sum(n for name, n in counts["programs"].items() if name != "0")
+    years = [year for year in counts["years"] if year not in (OTHERS, UNKNOWN)]
+    lines = [
+        f"Ranks: {_share(strong, 2 * kept)} of the players are 7 dan or stronger; of "
+        f"{_share(bands[BANDS.index(UNKNOWN)], 2 * kept)} the rank is unknown.",
+        f"Years: {f'{years[0]} to {years[-1]}' if years else UNKNOWN}; the most frequent is "
+        f"{_largest(counts['years'], kept)}.",
+        f"Servers: the most frequent place is {_largest(counts['servers'], kept)}.",
+        f"Results: Black wins {_share(winners.get('black', 0), kept)}, White {_share(winners.get('white', 0), kept)}; "
+        f"of {_share(winners.get(UNKNOWN, 0), kept)} the winner is unknown.",
+        f"Handicap: {_share(handicap, kept)} of the games have a recorded handicap of 2 stones or more.",
+        f"Programs: {_share(programs, kept)} of the games have a player with the name of a known program.",
+        f"Boards: the most frequent is {_largest(counts['boards'], kept)}.",
+    ]
+    note = "Players' names and ranks are those of the sources. A net that learns from these games learns their habits."
+    return "\n".join(f"- {line}" for line in lines) + f"\n\n{note}"
+
+
+def _largest(counts: Mapping[str, int], total: int) -> str:
+    """Return the most frequent value and its share."""
+    known = {name: n for name, n in counts.items() if name != OTHERS} or {"none": 0}
+    name = max(known, key=lambda each: known[each])
+    return f"{_text(name)} ({_share(known[name], total)})"
+
+
+def _duplicates(data: Publication) -> str:
+    if data.kind != CATALOGUE:
+        return "Equal positions are not counted. The audit below compares the splits."
+    rows = [[each.split, each.other, f"{each.same_game:,}", f"{each.cut_off:,}"] for each in data.duplicates]
+    dropped = {name: n for split in data.splits for name, n in split.drops.items()}
+    text = (
+        "Kept games that equal another kept game up to symmetry, colours and final passes (from 20 moves on), or are "
+        "the beginning of one (from 30 moves on)"
+    )
+    if any(name in dropped for name in ("duplicate", "same_game", "cut_off")):
+        text = f"Duplicates were looked for when the games were read, and dropped. {text}"
+    if not rows:
+        return f"{text}: none, neither within a split nor across two."
+    return f"{text}:\n\n" + _table(["game in", "represented in", "equal", "beginning"], rows, "llrr")
+
+
+def _audit(data: Publication) -> str:
+    if data.audit_note:
+        return data.audit_note
+    rows = [
+        [
+            f"{pair.first}, {pair.second}",
+            f"{pair.first_games:,} / {pair.second_games:,}",
+            f"{pair.late:,}",
+            f"{pair.first_positions:,} / {pair.second_positions:,}",
+        ]
+        for pair in data.audit
+    ]
+    head = ["splits", "shared games (of each)", "shared late positions", "shared positions (rows of each)"]
+    verdict = "**Splits share games.**" if data.leaks else "No game is in two splits."
+    return (
+        f"{verdict} `kifu audit` compared all positions of every two splits, under all symmetries and with exchanged "
+        "colours. Late positions have 50 stones or more and identify a game; earlier ones are common openings.\n\n"
+        + _table(head, rows, "lrrr")
+        + _shared_games(data.audit)
+    )
+
+
+def _shared_games(pairs: Sequence[AuditedPair]) -> str:
+    """Return the list of shared games."""
+    lines = [f"- {pair.first}, {pair.second}: {_text(game)}" for pair in pairs for game in pair.games]
+    return "\n\n" + "\n".join(lines) if lines else ""
+
+
+def _changes(data: Publication) -> str:
+    known = data.changes
+    if known is None:
+        return f"Version {data.version} is not compared with an earlier one."
+    rows = [[name, f"{getattr(known, name):,}"] for name in ("added", "removed", "changed", "moved", "same")]
+    return (
+        f"Version {data.version} compared with {known.previous}; `{CHANGES_FILE}` lists the games. Changed games have "
+        "the same moves and differ in another value; moved ones are equal, but in another split.\n\n"
+        + _table(["change", "games"], rows, "lr")
+    )
+
+
+def _licence(data: Publication) -> str:
+    if data.licence:
+        return f"`{data.licence}`"
+    return f"**{TO_FILL}**: the terms of the sources decide. Set `license` in the header, and this section."
+
+
+def citation(data: Publication) -> str:
+    """Return a BibTeX entry."""
+    fields = {
+        "title": re.sub(r"[{}\\%]", "", printable(data.title)),
+        "author": TO_FILL,
+        "version": data.version,
+        "note": f"made with kifu {data.kifu}",
+    }
+    return "@misc{dataset,\n" + ",\n".join(f"  {name} = {{{text}}}" for name, text in fields.items()) + "\n}"
+
+
+def _drops(drops: Mapping[str, int]) -> str:
+    return " + ".join(f"{n:,} {_text(name.lower())}" for name, n in drops.items())
+
+
+def _share(count: int, total: int) -> str:
+    return f"{100 * count / max(total, 1):.1f} %"
+
+
+def _shortened(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Return the first rows, and one that counts the others."""
+    if len(rows) <= _MAX_LINES:
+        return list(rows)
+    return [*rows[:_MAX_LINES], [f"and {len(rows) - _MAX_LINES:,} more", *[""] * (len(rows[0]) - 1)]]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> str:
+    """Return a Markdown table. align: l or r of each column."""
+    rule = [{"l": "---", "r": "---:"}[each] for each in align]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+
+
+def _text(value: object) -> str:
+    """Return foreign text as one line of Markdown that shows it literally."""
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(printable(value), quote=False))
+
+
+def _code(text: str, language: str) -> str:
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text) or [""]))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _json(value: Any) -> str:
+    return _code(json.dumps(value, ensure_ascii=False, indent=1), "json")

@@ -1,0 +1,197 @@
+"""Publish data sets: a folder with the data, a card, Croissant metadata, checksums and the changes between versions."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kifu.atomic_io import AtomicDirectory
+from kifu.errors import OutputError, RecipeError, SourceError, first_line
+from kifu.files import open_regular, utf8_name
+from kifu.progress import Progress, ProgressFactory, silent
+from kifu.publication.card import render_card
+from kifu.publication.changes import CHANGES_FILE, Changes, VersionFiles, write_changes
+from kifu.publication.croissant import render_croissant
+from kifu.publication.facts import SetCounts, audit_splits, count_by_source, find_duplicates, find_origin
+from kifu.publication.manifest import (
+    MANIFEST,
+    Publication,
+    PublishedFile,
+    PublishedSplit,
+    next_version,
+    parse_version,
+    read_publication,
+)
+from kifu.publication.sets import EXAMPLES, InputSet, describe_columns, open_sets
+from kifu.records.paths import Paths, Remote, as_list, as_path
+
+CHECKSUMS = "SHA256SUMS"
+
+_FIRST_VERSION = "1.0.0"
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}", re.ASCII)
+_COPY_BYTES = 1 << 20
+
+
+def publish(
+    sets: Paths,
+    output: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    licence: str | None = None,
+    version: str | None = None,
+    previous: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    progress: ProgressFactory = silent,
+) -> Publication:
+    """Write a folder that can be published: the sets as splits, README.md, croissant.json, SHA256SUMS and kifu.json.
+
+    The folder appears once it is complete, and replaces one that an earlier run wrote. The same sets and arguments give
+    the same bytes.
+
+    Args:
+        sets: Catalogues, data sets in Parquet, or folders of them. Their names become those of the splits.
+        output: The folder.
+        title: Title of the data set; by default the folder's name.
+        licence: Licence as an identifier of the Hugging Face Hub, such as "cc-by-4.0". Without it, the card has a
+            field to fill in.
+        version: Such as "1.0.0". By default it follows from the changes since `previous`, or is 1.0.0.
+        previous: A folder of an earlier version, which the card lists the changes from.
+        jobs: See `kifu.execution.executor.make_executor`.
+        progress: Reports the number of rows and positions.
+
+    Returns:
+        What the card is made from.
+
+    Raises:
+        FormatError: If a set is damaged or of another format, or `previous` is not a published folder.
+        RecipeError: If the sets differ in kind or columns, their names are no valid splits, the licence or the version
+            is invalid, or the version is not larger than the previous one.
+        SourceError: If a file cannot be read.
+        OutputError: If the folder cannot be written, or contains other files.
+    """
+    output = Path(output)
+    if licence is not None and not _LICENCE.fullmatch(licence):
+        raise RecipeError(f"a licence is an identifier of the Hub, such as cc-by-4.0, got {licence!r}")
+    earlier = None if previous is None else read_publication(Path(previous))
+    _check_version(version, earlier)
+    inputs = open_sets(_local(sets))
+    if earlier is not None and earlier.kind != inputs[0].kind:
+        raise RecipeError(f"{previous} is {earlier.kind}, but {inputs[0].path} is {inputs[0].kind}")
+    with AtomicDirectory(output, MANIFEST) as folder:
+        publication = _describe(inputs, title or utf8_name(output.resolve().name), licence, jobs, progress)
+        with progress("copying", sum(path.stat().st_size for each in inputs for path in each.files), "bytes") as bar:
+            splits = [replace(split, files=_copy(folder, each, bar)) for each, split in zip(inputs, publication.splits)]
+        changes, sums = None, {}
+        if earlier is not None and previous is not None:
+            changes, sums[CHANGES_FILE] = _compare(folder, Path(previous), earlier, inputs, progress)
+        number = version or (_FIRST_VERSION if changes is None else next_version(changes))
+        publication = replace(publication, version=number, splits=splits, changes=changes)
+        sums["README.md"] = _write(folder, "README.md", render_card(publication))
+        sums["croissant.json"] = _write(folder, "croissant.json", render_croissant(publication))
+        _commit(folder, publication, sums)
+    return publication
+
+
+def _local(sets: Paths) -> list[Path]:
+    paths = [as_path(path) for path in as_list(sets)]
+    for path in paths:
+        if isinstance(path, Remote):
+            raise SourceError(f"{path}: only local files and folders can be published")
+    return [Path(str(path)) for path in paths]
+
+
+def _check_version(version: str | None, earlier: Publication | None) -> None:
+    """Raise RecipeError for an invalid version, or one that is not larger than the earlier one."""
+    if version is not None and parse_version(version) <= (parse_version(earlier.version) if earlier else ()):
+        assert earlier is not None
+        raise RecipeError(f"version must be larger than the previous one, {earlier.version}, got {version}")
+
+
+def _describe(
+    inputs: Sequence[InputSet], title: str, licence: str | None, jobs: int | None, progress: ProgressFactory
+) -> Publication:
+    """Return all that the card reports except files, version and changes."""
+    counts = SetCounts(inputs, jobs, progress)
+    origin, sources = find_origin(inputs)
+    audited, note = audit_splits(inputs, jobs, progress)
+    return Publication(
+        title=title,
+        version=_FIRST_VERSION,
+        licence=licence,
+        kind=inputs[0].kind,
+        kifu=importlib.metadata.version("kifu"),
+        columns=describe_columns(inputs[0]),
+        splits=[
+            PublishedSplit(each.name, [], sum(each.files.values()), *counted)
+            for each, counted in zip(inputs, counts.splits)
+        ],
+        origin=origin,
+        sources=count_by_source(sources, counts.archives),
+        counts=counts.counts,
+        duplicates=find_duplicates(inputs, jobs),
+        audit=audited,
+        audit_note=note,
+        changes=None,
+    )
+
+
+def _copy(folder: AtomicDirectory, each: InputSet, bar: Progress) -> list[PublishedFile]:
+    """Copy the files of a set. Raises SourceError if one cannot be read."""
+    copied = []
+    for k, (source, rows) in enumerate(each.files.items()):
+        shard = f"-{k:05}-of-{len(each.files):05}" if len(each.files) > 1 else ""
+        name = f"data/{each.name}{shard}.parquet"
+        sha256 = hashlib.sha256()
+        with folder.file(name) as target:
+            try:
+                with open_regular(source) as file:
+                    while block := file.read(_COPY_BYTES):
+                        sha256.update(block)
+                        target.write(block)
+                        bar.advance(len(block))
+            except OutputError:
+                raise
+            except OSError as error:
+                raise SourceError(f"cannot read {source}: {first_line(error)}") from None
+            copied.append(PublishedFile(name, rows, target.size, sha256.hexdigest(), target.commit()))
+    return copied
+
+
+def _compare(
+    folder: AtomicDirectory, previous: Path, earlier: Publication, inputs: Sequence[InputSet], progress: ProgressFactory
+) -> tuple[Changes, str]:
+    """Write changes.parquet and return its SHA-256, too."""
+    examples = earlier.kind == EXAMPLES
+    old = {split.name: [previous / file.path for file in split.files] for split in earlier.splits}
+    new = {each.name: list(each.files) for each in inputs}
+    rows = earlier.rows + sum(sum(each.files.values()) for each in inputs)
+    with progress("comparing versions", rows, "rows") as bar, folder.file(CHANGES_FILE) as output:
+        versions = (VersionFiles(old, examples), VersionFiles(new, examples))
+        changes = write_changes(earlier.version, versions, output, bar)
+        with output.path.open("rb") as file:
+            return changes, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(folder: AtomicDirectory, name: str, text: str) -> str:
+    """Write a file and return its SHA-256."""
+    data = text.encode()
+    with folder.file(name) as output:
+        output.write(data)
+        output.commit()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _commit(folder: AtomicDirectory, publication: Publication, sums: dict[str, str]) -> None:
+    """Write the checksums of all files, and the manifest, and give the folder its name."""
+    manifest = publication.to_dict()
+    sums = {file.path: file.sha256 for split in publication.splits for file in split.files} | sums
+    with folder.file(CHECKSUMS) as output:
+        sums[MANIFEST] = hashlib.sha256(folder.encode_index(manifest)).hexdigest()
+        output.write("".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
+        output.commit()
+    folder.commit(manifest)

@@ -1,0 +1,292 @@
+"""Published folders: their files, what other libraries make of them, versions, errors, and kills."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pyarrow.parquet as pq
+import pytest
+
+import kifu
+from catalogues import rows, write_catalogue
+from commands import run
+from example_sets import layout_for, random_batch, write
+from kgs_archives import archive, records
+from kifu.corpus.ingest import ingest
+from kifu.corpus.splits import split
+from kifu.corpus.update import append
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError
+from kifu.publication.card import _text
+from kifu.publication.changes import Changes
+from kifu.publication.manifest import read_publication
+from kifu.publication.publish import publish
+from kifu.recipes.pipeline import build
+from kifu.recipes.schema import load_recipe
+from marks import slow
+
+HERE = Path(__file__).parents[1]
+SHARES = ["split.sets.train=2.0", "split.sets.validation=1.0", "split.sets.test=1.0"]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def make_sets(folder: Path, archives: int = 2) -> Path:
+    """Write a catalogue of so many archives of 30 games, and split it."""
+    for k in range(archives):
+        archive(folder / "kgs", records(30, k), year=2001 + k)
+    ingest(folder / "kgs", folder / "games.parquet")
+    split(folder / "games.parquet", folder / "sets", by=kifu.corpus.splits.load_split("hash", SHARES))
+    return folder / "sets"
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_sets(tmp_path_factory.mktemp("sets"))
+
+
+@pytest.fixture(scope="module")
+def published(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A publication of the sets."""
+    folder = tmp_path_factory.mktemp("published") / "out"
+    kifu.publish(sets, folder, title='Games: "1 * 2"', licence="cc-by-4.0")
+    return folder
+
+
+def test_the_files_are_copies_with_checksums(sets: Path, published: Path) -> None:
+    files = content(published)
+    names = [f"data/{name}.parquet" for name in ("train", "validation", "test")]
+    assert files.keys() == {*names, "README.md", "croissant.json", "SHA256SUMS", "kifu.json"}
+    for name in names:
+        assert files[name] == (sets / Path(name).name).read_bytes()
+    sums = dict(line.split("  ")[::-1] for line in files.pop("SHA256SUMS").decode().splitlines())
+    assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def test_the_manifest_counts_games_and_names_sources(published: Path) -> None:
+    data = read_publication(published)
+    assert (data.version, data.licence, data.kind) == ("1.0.0", "cc-by-4.0", "catalogue@2")
+    assert [each.name for each in data.splits] == ["train", "validation", "test"]
+    assert sum(each.games or 0 for each in data.splits) == data.counts["kept"] == data.rows == data.origin["read"] == 60
+    assert [source["games"] for source in data.sources] == [30, 30]
+    assert all(len(source["blake3"]) == 64 for source in data.sources)
+    assert sum(data.counts["servers"].values()) == sum(data.counts["programs"].values()) == 60
+    assert len(data.audit) == 3
+    assert not data.leaks
+    for each in data.splits:
+        frame = polars.read_parquet(published / each.files[0].path)
+        assert (len(frame), frame["n_legal"].sum()) == (each.rows, each.positions)
+
+
+def test_the_header_is_yaml_of_the_hub(published: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    header, text = (published / "README.md").read_text().removeprefix("---\n").split("\n---\n", 1)
+    values = yaml.safe_load(header)
+    assert (values["pretty_name"], values["license"]) == ('Games: "1 * 2"', "cc-by-4.0")
+    assert values["size_categories"] == ["n<1K"]
+    expected = [{"split": name, "path": f"data/{name}.parquet"} for name in ("train", "validation", "test")]
+    assert values["configs"] == [{"config_name": "default", "data_files": expected}]
+    assert text.startswith('\n# Games: "1 \\* 2"\n')
+    titles = [line[3:] for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [
+        "Splits", "Loading", "Columns", "Sources", "Known biases", "Duplicates", "Audit", "Changes", "Licence",
+        "Citation",
+    ]  # fmt: skip
+    assert "(../" not in text, "no link leaves the folder"
+
+
+def test_polars_reads_the_files(published: Path) -> None:
+    assert polars.read_parquet(published / "data" / "t*.parquet").columns == kifu.corpus.schema.SCHEMA.names
+    assert polars.scan_parquet(published / "data" / "*.parquet").select(polars.len()).collect().item() == 60
+
+
+@pytest.mark.slow
+def test_hugging_face_datasets_loads_the_splits(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset(str(published), cache_dir=str(tmp_path / "cache"))
+    data = read_publication(published)
+    assert {name: len(each) for name, each in loaded.items()} == {each.name: each.rows for each in data.splits}
+    frame = polars.read_parquet(published / "data" / "test.parquet")
+    assert loaded["test"][0]["moves"] == frame["moves"][0].to_list()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlcroissant_validates_and_reads_the_records(published: Path, tmp_path: Path) -> None:
+    mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
+    evaluation = {"win": 0.25, "loss": 0.75, "score": -3.5, "visits": 600}
+    games = rows(moves=[[0, 1]] * 5, evaluations=[[evaluation, None]] * 5, move_seconds=[[1.5, None]] * 5)
+    publish(write_catalogue(tmp_path / "x.parquet", games), tmp_path / "out", licence="cc0-1.0")
+    for folder, name, count in ((published, "test", None), (tmp_path / "out", "train", 5)):
+        dataset = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
+        assert dataset.metadata.ctx.issues.errors == set()
+        warned = dataset.metadata.ctx.issues.warnings
+        assert [each for each in warned if "datePublished" not in each] == []
+        found = list(dataset.records(name))
+        frame = polars.read_parquet(folder / "data" / f"{name}.parquet")
+        assert len(found) == (count or len(frame))
+        assert [int(each[f"{name}/id"]) for each in found] == frame["id"].to_list()
+        assert [list(map(int, each[f"{name}/moves"])) for each in found] == frame["moves"].to_list()
+    first = found[0]["train/evaluations"][0]
+    assert first == {f"train/evaluations/{key}": value for key, value in evaluation.items()}
+
+
+def test_the_same_sets_give_the_same_bytes_and_replace_the_folder(sets: Path, tmp_path: Path) -> None:
+    publish(sets, tmp_path / "out", jobs=1)
+    first = content(tmp_path / "out")
+    publish([sets / f"{name}.parquet" for name in ("test", "train", "validation")], tmp_path / "out", jobs=3)
+    assert content(tmp_path / "out") == first
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    (tmp_path / "out" / "data" / "mine").write_bytes(b"precious")
+    with pytest.raises(OutputError, match=r"out contains data/mine, which its index does not list; remove it$"):
+        publish(sets, tmp_path / "out")
+
+
+def test_versions_follow_from_the_changes(sets: Path, published: Path, tmp_path: Path) -> None:
+    more = make_sets(tmp_path, 3)
+    second = publish(more, tmp_path / "second", previous=published)
+    assert second.version == "1.1.0"
+    changes = second.changes
+    assert changes == Changes("1.0.0", added=30, removed=0, changed=0, moved=0, same=60)
+    third = publish(sets, tmp_path / "third", previous=tmp_path / "second")
+    assert third.version == "2.0.0"
+    assert third.changes is not None
+    assert third.changes.removed == 30
+    fourth = publish(sets, tmp_path / "fourth", previous=tmp_path / "third", title="other", version="3.1.0")
+    assert fourth.version == "3.1.0"
+    assert publish(sets, tmp_path / "fifth", previous=tmp_path / "fourth").version == "3.1.1"
+    table = pq.read_table(tmp_path / "second" / "changes.parquet")
+    assert table["change"].to_pylist() == ["added"] * 30
+    assert "| added | 30 |" in (tmp_path / "second" / "README.md").read_text()
+    with pytest.raises(RecipeError, match=r"^version must be larger than the previous one, 3\.1\.0, got 3\.1\.0$"):
+        publish(sets, tmp_path / "sixth", previous=tmp_path / "fourth", version="3.1.0")
+    assert not (tmp_path / "sixth").exists()
+
+
+def test_a_partitioned_catalogue_becomes_numbered_files(tmp_path: Path) -> None:
+    archive(tmp_path / "kgs", records(12, 1), year=2001)
+    archive(tmp_path / "kgs", records(12, 2), year=2002)
+    append(tmp_path / "kgs", tmp_path / "games")
+    data = publish(tmp_path / "games", tmp_path / "out")
+    (only,) = data.splits
+    assert (only.name, only.rows) == ("train", 24)
+    assert [file.path for file in only.files] == [f"data/train-0000{k}-of-00002.parquet" for k in (0, 1)]
+    assert "path: data/train-*.parquet" in (tmp_path / "out" / "README.md").read_text()
+    assert len(polars.read_parquet(tmp_path / "out" / "data" / "train-*.parquet")) == 24
+    entries = {each["@id"] for each in json.loads((tmp_path / "out" / "croissant.json").read_text())["distribution"]}
+    assert entries == {"train-files", *(file.path for file in only.files)}
+    assert publish(tmp_path / "games", tmp_path / "next", previous=tmp_path / "out").version == "1.0.1"
+
+
+def test_leaks_and_duplicates_are_reported(sets: Path, tmp_path: Path) -> None:
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.parquet").write_bytes((sets / "test.parquet").read_bytes())
+    data = publish([tmp_path / "train.parquet", tmp_path / "test.parquet"], tmp_path / "out")
+    assert data.leaks
+    assert "splits share games; README.md lists how many" in str(data).splitlines()
+    games = data.splits[1].games
+    assert [(pair.first_games, pair.second_games) for pair in data.audit] == [(games, games)]
+    assert [(each.split, each.other, each.same_game) for each in data.duplicates] == [("test", "train", games)]
+    assert "**Splits share games.**" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_data_sets_in_parquet_are_published(tmp_path: Path) -> None:
+    layout = layout_for("parquet@1", 9, 9, 2)
+    for seed, name in enumerate(("train", "test")):
+        write("parquet@1", tmp_path / "sets" / f"{name}.parquet", layout, random_batch(layout, 50, seed))
+    data = publish(tmp_path / "sets", tmp_path / "out")
+    assert [(each.name, each.rows, each.games) for each in data.splits] == [("train", 50, None), ("test", 50, None)]
+    assert data.columns["ranks"] == ("list<float32>[2]", "ratings")
+    assert data.columns["planes"][0] == "binary[22]"
+    assert data.audit_note == "The planes of made up do not show the stones of each side, which an audit needs."
+    assert np.array_equal(
+        kifu.open(tmp_path / "out" / "data" / "test.parquet").read(0, 50).game, random_batch(layout, 50, 1).game
+    )
+    write("parquet@1", tmp_path / "sets" / "test.parquet", layout, random_batch(layout, 60, 1))
+    later = publish(tmp_path / "sets", tmp_path / "next", previous=tmp_path / "out")
+    assert later.changes is not None
+    assert later.changes.added >= 2
+
+
+def test_a_build_is_published_with_its_recipe_and_counts(tmp_path: Path) -> None:
+    archive(tmp_path / "kgs", records(30, 1), year=2001)
+    recipe = load_recipe("agz17", ["clean=legal"])
+    build(recipe, tmp_path / "kgs", tmp_path / "sets", jobs=1)
+    data = publish(tmp_path / "sets", tmp_path / "out", jobs=1)
+    assert [each.name for each in data.splits] == ["train", "validation", "test"], "not games.parquet"
+    assert sum(each.games or 0 for each in data.splits) == 30
+    assert data.rows > 1000
+    assert data.origin["recipe"]["name"] == "agz17"
+    assert [len(source["blake3"]) for source in data.sources] == [64]
+    assert (data.audit_note, len(data.audit)) == ("", 3)
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "the 17 x 19 x 19 planes (planes, rows, columns) of agz17@1" in text
+
+
+def refused(error: type[Exception], message: str, *arguments: Any, **options: Any) -> None:
+    with pytest.raises(error) as raised:
+        publish(*arguments, **options)
+    assert message in str(raised.value)
+
+
+def test_errors_are_one_clear_line(sets: Path, published: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    layout = layout_for("npy@1", 9, 9, 2)
+    write("npy@1", tmp_path / "npy", layout, random_batch(layout, 5))
+    write("parquet@1", tmp_path / "planes.parquet", layout, random_batch(layout, 5))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    refused(FormatError, "npy is npy@1; only catalogues and data sets of the format parquet@1", tmp_path / "npy", out)
+    refused(FormatError, "is no data set", tmp_path / "empty", out)
+    refused(FormatError, "broken.parquet is not a catalogue", tmp_path / "broken.parquet", out)
+    refused(RecipeError, "publish one kind at a time", [sets, tmp_path / "planes.parquet"], out)
+    refused(RecipeError, "two of the inputs are named 'train'", [sets, sets / "train.parquet"], out)
+    refused(
+        RecipeError, "a licence is an identifier of the Hub, such as cc-by-4.0, got 'CC BY'", sets, out, licence="CC BY"
+    )
+    refused(RecipeError, "a version has three numbers, such as 1.0.0, got '1.0'", sets, out, version="1.0")
+    refused(FormatError, "is not a published data set", sets, out, previous=sets)
+    refused(RecipeError, "is catalogue@2, but", tmp_path / "planes.parquet", out, previous=published)
+    refused(SourceError, "only local files and folders can be published", "https://example.org/a.parquet", out)
+    (tmp_path / "é.parquet").write_bytes((sets / "test.parquet").read_bytes())
+    refused(RecipeError, "a split's name has letters, digits and _", [sets, tmp_path / "é.parquet"], out)
+    assert not out.exists()
+    broken = tmp_path / "kifu.json"
+    broken.write_text((published / "kifu.json").read_text().replace("data/test.parquet", "../test.parquet"))
+    refused(FormatError, "kifu.json is not a manifest: splits.2.files.0.path", sets, out, previous=tmp_path)
+
+
+def test_foreign_text_is_shown_literally() -> None:
+    assert _text("a|b\n<script>*_`[x](y)\x1b") == "a\\|b\\\\n&lt;script&gt;\\*\\_\\`\\[x\\](y)\\\\x1b"
+
+
+def test_command_prints_what_is_missing(sets: Path, tmp_path: Path) -> None:
+    done = run("publish", sets, "-o", tmp_path / "out", "--json", "-")
+    assert done.code == 0
+    assert json.loads(done.out)["version"] == "1.0.0"
+    done = run("publish", sets, "-o", tmp_path / "out")
+    assert done.out.splitlines()[-1] == "fill in the licence: publish again with --licence, such as cc-by-4.0"
+    assert run("publish", sets, "-o", tmp_path / "out", "--version", "1").code == 2
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize("step", [6, *slow(1)])
+def test_kills_leave_the_old_folder_the_new_one_or_none(sets: Path, tmp_path: Path, step: int) -> None:
+    """At every change to the file system, and at random moments; the next run ends with the same bytes."""
+    more = make_sets(tmp_path / "more", 3)
+    (tmp_path / "work").mkdir()
+    command = [sys.executable, HERE / "killed_publish.py", tmp_path / "work", str(step), sets, more]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 18 / step

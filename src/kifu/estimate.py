@@ -450,7 +450,7 @@ def _estimate_build(recipe: Any, sample: _Sample, jobs: int, folder: Path) -> tu
         examples = Range.of(moves * built.examples / max(built.moves, 1), error)
         sets.append(SetSize(name, examples, Range.of(examples.value * bytes_each, error)))
     packed = recipe.layout().packed_bytes if isinstance(recipe, ExamplesRecipe) else _PACKED_BYTES
-    spilled = max([s.examples.value for s in sets if s.examples.value * packed > WINDOW_BYTES], default=0.0)
+    spilled = sum(s.examples.value for s in sets if s.examples.value * packed > WINDOW_BYTES)
     chunks = (1 if jobs == 1 else 2 * jobs + 1) * CHUNK_BYTES * max(bytes_each / packed, 1)
     largest = max(games for games, _ in totals.values())
     memory = _BASE + jobs * _PER_THREAD + (3 * WINDOW_BYTES if shuffled else chunks + _PER_GAME * largest)
@@ -493,7 +493,7 @@ def _shuffled_bytes(recipe: ExamplesRecipe, catalogue: Path, folder: Path) -> tu
     shards = CatalogueInput.of(open_catalogue(folder / "rows.parquet")).shards
     with ThreadExecutor(1) as executor:
         chunks = [c for name in one.default_sets() for c in executor.run(SortExamples(one, name), shards)]
-    spilled = sum(len(dump_results([chunk.content.columns() | {"keys": chunk.keys}])) for chunk in chunks)
+    spilled = sum(len(dump_results([chunk.columns()])) for chunk in chunks)
     return built.bytes / max(built.examples, 1), spilled / max(sum(len(chunk.keys) for chunk in chunks), 1)
 
 

@@ -17,6 +17,7 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.datasets import writer
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
@@ -103,7 +104,7 @@ def test_bytes_do_not_depend_on_threads_or_sizes(
     (first,) = build(chosen, games, tmp_path / "a", jobs=1)
     monkeypatch.setattr(example_jobs, "CHUNK_BYTES", 1)
     monkeypatch.setattr(building, "WINDOW_BYTES", 50_000)
-    monkeypatch.setattr(building, "_PIECE", 7)
+    monkeypatch.setattr(writer, "_GROUP_ROWS", 7)
     (second,) = build(chosen, games, tmp_path / "b", jobs=3)
     assert bytes_of(first.path) == bytes_of(second.path)
     assert first.manifest == second.manifest

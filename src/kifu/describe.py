@@ -347,10 +347,8 @@ def _origin_line(path: Path, row: int) -> list[str]:
     if row >= manifest.examples:
         raise FormatError(f"{manifest_path(path)} lists {manifest.examples:,} rows, but not row {row}")
     if isinstance(manifest, ExamplesManifest):
-        if not any(catalogue.rows for catalogue in manifest.catalogues):  # shuffled
-            return []
-        origin = manifest.origin(row)
-        return [f"from {origin.archive}, row {origin.member}, move {origin.ply + 1}"]
+        found = manifest.origin(row, path)
+        return [] if found is None else [f"from {found.archive}, row {found.member}, move {found.ply + 1}"]
     origin = manifest.origin(row)
     return [f"from {origin.archive}, entry {origin.member + 1}, move {origin.ply + 1}"]
 

@@ -260,7 +260,7 @@ def test_splits_keep_games_whole(kgs: Path, tmp_path: Path) -> None:
         ids = batch["id"].to_pylist()
         targets = arrays(built.path)["globalTargetsNC"]
         for row in (0, len(key) // 2, len(key) - 1):
-            origin = m.origin(row)
+            origin = m.origin(row, built.path)
             assert ids[origin.member] == key[row]
             assert origin.ply == targets[row, 51] + targets[row, 53]
 

@@ -84,7 +84,7 @@ class _SetWriter:
 
     recipe: ExamplesRecipe
     plan: SetPlan
-    counts: ManifestCounts = field(default_factory=ManifestCounts)
+    counts: ManifestCounts = field(init=False)
 
     @cached_property
     def layout(self) -> Layout:
@@ -98,13 +98,16 @@ class _SetWriter:
         recipe, plan = self.recipe, self.plan
         expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.shards))
         about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
-        with open_writer(recipe.format, plan.path, self.layout, expected) as writer:
+        with (
+            ManifestCounts(plan.path) as self.counts,
+            open_writer(recipe.format, plan.path, self.layout, expected) as writer,
+        ):
             if recipe.order == "shuffled":
                 self._write_shuffled(writer, expected)
             else:
                 self._write_in_order(writer, expected)
             written = writer.commit(about)
-        return self.counts.manifest(plan, written, recipe, recipe.example_format.name, self.layout.plane_set)
+            return self.counts.manifest(plan, written, recipe, recipe.example_format.name, self.layout.plane_set)
 
     def _write_in_order(self, writer: Writer, expected: int) -> None:
         from kifu.recipes.example_jobs import WriteExamples

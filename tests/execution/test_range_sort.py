@@ -82,7 +82,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
         load_range(tmp_path, first)
     file = write_ranges(tmp_path, rows_of([5, 6], 0), "key", 0, 2)
     for rows in (1, 3):
-        with pytest.raises(FormatError, match=f"does not have {rows} rows of range 0"):
+        with pytest.raises(FormatError, match=f"do not have {rows} rows of range 0"):
             load_range(tmp_path, collect_ranges([file], 2)[0]._replace(rows=rows))
 
 

@@ -93,7 +93,7 @@ class ArchiveRowsBuilder:
             plies: [sum of rows] ply of each row.
         """
         first, skips = find_skips(rows, plies)
-        self._skips.append(skips + np.array([self._games, 0, 0]))
+        self._skips.append(skips + np.array([self._games, 0, 0], np.int64))
         self._member.append(member)
         self._rows.append(rows)
         self._ply.append(first)

@@ -170,7 +170,7 @@ def _write(value: Any, kind: int) -> bytes:
     if kind in _INTS:
         return _write_number(value << 1 if value >= 0 else ~(value << 1))
     if kind == _BINARY:
-        return _write_number(len(value)) + value
+        return _write_number(len(value)) + bytes(value)
     if kind == _STRUCT:
         return value if isinstance(value, bytes) else _write_struct(value)
     if kind in _LISTS:
@@ -178,7 +178,7 @@ def _write(value: Any, kind: int) -> bytes:
         count = len(values)
         head = bytes([count << 4 | element]) if count < 15 else bytes([0xF0 | element]) + _write_number(count)
         return head + b"".join(_write(each, element) for each in values)
-    return value if kind == _DOUBLE else bytes([value])
+    return bytes(value if kind == _DOUBLE else [value])
 
 
 def _write_struct(fields: Mapping[int, tuple[int, Any]]) -> bytes:

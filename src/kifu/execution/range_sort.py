@@ -142,9 +142,9 @@ def collect_ranges(files: Sequence[RangeFile], common_bits: int) -> list[KeyRang
 
 
 class _LargeRange(NamedTuple):
-    """A range to divide; index: among those that are divided together."""
+    """A range to divide; position: in the list of all ranges."""
 
-    index: int
+    position: int
     rows: KeyRange
     bits: int
 
@@ -152,7 +152,7 @@ class _LargeRange(NamedTuple):
 class _Files(NamedTuple):
     """Some files with rows of a range that is divided."""
 
-    index: int
+    position: int
     files: tuple[str, ...]
     number: int
     common_bits: int
@@ -161,7 +161,7 @@ class _Files(NamedTuple):
 
 @dataclass(frozen=True)
 class _DivideRanges(Job[_LargeRange, _Files, tuple[int, RangeFile]]):
-    """Divides ranges; each result is the index of the range and a file.
+    """Divides ranges; each result is the position of the range and a file.
 
     Attributes:
         folder: the directory of all files.
@@ -177,20 +177,20 @@ class _DivideRanges(Job[_LargeRange, _Files, tuple[int, RangeFile]]):
         return [self.key, self.item_rows]
 
     def shard_fingerprint(self, shard: _LargeRange) -> Any:
-        return [*shard.rows, shard.bits]
+        return [shard.position, *shard.rows, shard.bits]
 
     def read(self, shard: _LargeRange) -> Iterator[_Files]:
         rows = shard.rows
         count = max(len(rows.files) * self.item_rows // rows.rows, 1)
         for at in range(0, len(rows.files), count):
-            yield _Files(shard.index, rows.files[at : at + count], rows.number, rows.common_bits, shard.bits)
+            yield _Files(shard.position, rows.files[at : at + count], rows.number, rows.common_bits, shard.bits)
 
     def process(self, item: _Files) -> tuple[int, RangeFile]:
         pieces = list(read_range(self.folder, item.files, item.number))
         if not pieces:
-            return item.index, RangeFile("", np.zeros(1 << item.bits, np.int64))
+            return item.position, RangeFile("", np.zeros(1 << item.bits, np.int64))
         rows = concat_columns(pieces)
-        return item.index, write_ranges(self.folder, rows, self.key, item.common_bits, item.bits)
+        return item.position, write_ranges(self.folder, rows, self.key, item.common_bits, item.bits)
 
 
 def split_ranges(
@@ -214,17 +214,17 @@ def split_ranges(
     job = _DivideRanges(folder, key, max(max_rows // 4, 1))
     while True:
         large = [
-            _LargeRange(index, each, fan_out(each.rows, max_rows))
-            for index, each in enumerate(ranges)
+            _LargeRange(position, each, fan_out(each.rows, max_rows))
+            for position, each in enumerate(ranges)
             if each.rows > max_rows and each.common_bits < MAX_BITS
         ]
         if not large:
             return list(ranges)
         parts: list[list[KeyRange]] = [[each] for each in ranges]
-        files: dict[int, list[RangeFile]] = {each.index: [] for each in large}
-        for index, file in executor.run(job, large):
+        files: dict[int, list[RangeFile]] = {each.position: [] for each in large}
+        for position, file in executor.run(job, large):
             if file.name:
-                files[index].append(file)
+                files[position].append(file)
         for each in large:
-            parts[each.index] = collect_ranges(files[each.index], each.rows.common_bits + each.bits)
+            parts[each.position] = collect_ranges(files[each.position], each.rows.common_bits + each.bits)
         ranges = [part for some in parts for part in some]

@@ -36,7 +36,7 @@ from kifu.records.games import GameArrays
 CHUNK_BYTES = 4 << 20
 """Packed planes that are rendered at once, about."""
 
-_FILE_CHUNKS = 8
+FILE_CHUNKS = 8
 """Chunks whose examples are in one range file."""
 
 KEYS = "keys"
@@ -108,7 +108,8 @@ class ExampleChunk(NamedTuple):
 
     def columns(self) -> Columns:
         """Return the columns of the batch and its keys."""
-        return self.content.columns() | {KEYS: self.keys}
+        columns: Columns = self.content.columns()
+        return columns | {KEYS: self.keys}
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ class DivideExamples(_ExampleJob[DividedExamples]):
     @property
     def slice_rows(self) -> int:
         """Maximum number of rows in a slice, whose examples are in one file."""
-        return self._render.chunk_rows * _FILE_CHUNKS
+        return self._render.chunk_rows * FILE_CHUNKS
 
     def process(self, item: RowSlice) -> DividedExamples:
         """Render the examples of a slice, one chunk at a time, and write them."""

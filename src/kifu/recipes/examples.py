@@ -1,7 +1,7 @@
 """Data sets of examples from games: any plane set and labels, in any format, in corpus order or shuffled.
 
-Each set is one pass over the catalogue. Shuffled examples are sorted by a hash of seed, game and ply; those that do not
-fit in memory wait on disk next to the data set, in buckets by range of that hash.
+Each set is one pass over the catalogue. Shuffled examples are sorted by a hash of seed, game and ply. Jobs divide those
+that do not fit in memory into files by range of that hash, and sort and encode the ranges (`kifu.execution.range_sort`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def build_examples(
     a time may use. A data set that an earlier run of this version made from the same recipe and sources is kept. Data
     sets are complete or absent, even if the build is interrupted.
 
-    Memory is that of `ingest` plus a few chunks per thread; shuffling takes three times 128 MiB, and disk space for the
-    packed examples, compressed with LZ4.
+    Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
+    thread, and disk space for the packed examples, compressed with LZ4.
 
     Args:
         recipe: see `kifu.recipes.schema.load_recipe`.

@@ -184,7 +184,7 @@ class RayExecutor(Executor):
             ray.wait(list(self._pending), num_returns=len(self._pending), timeout=_CANCEL_TIMEOUT_S)
 
     def spill_dir(self) -> Path:
-        """Return the staging directory. Raises OutputError if there is none."""
+        """Return the staging directory. Raises OutputError if the executor has none."""
         if self._staging is None:
             raise OutputError("this work needs a directory that all nodes share")
         return self._staging.path

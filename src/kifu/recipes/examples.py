@@ -1,7 +1,7 @@
 """Data sets of examples from games: any plane set and labels, in any format, in corpus order or shuffled.
 
-Each set is one pass over the catalogue. Shuffled examples are sorted by a hash of seed, game and ply. If they do not fit
-in memory, jobs divide them into files by range of that hash, and sort and encode the ranges, see
+Each set is one pass over the catalogue. Shuffled examples are sorted by a hash of seed, game and ply. If they do not
+fit in memory, jobs divide them into files by range of that hash, and sort and encode the ranges, see
 `kifu.execution.range_sort`.
 """
 

@@ -21,6 +21,7 @@ from kifu.datasets import writer
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import ExamplesManifest, origins_path, read_examples_manifest
+from kifu.datasets.row_origins import find_origin
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes import example_jobs
@@ -243,19 +244,19 @@ def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_pa
         batch = read(built.path)
         ids = {k: key for k, key, _ in usable(games)}
         for row in (0, 1, 8, 9, len(batch) - 1):
-            origin = m.origin(row, built.path)
+            origin = find_origin(m, built.path, row)
             assert (origin.archive, ids[origin.member], origin.ply) == ("some.parquet", batch.game[row], batch.ply[row])
         with pytest.raises(IndexError):
-            m.origin(len(batch), built.path)
+            find_origin(m, built.path, len(batch))
         origins = origins_path(built.path)
         whole = origins.read_bytes()
         for damaged in (whole[:-1], whole[:100] + b"x" * (len(whole) - 100)):
             origins.write_bytes(damaged)
             with pytest.raises(FormatError, match=r"manifest\.parquet"):
-                m.origin(0, built.path)
+                find_origin(m, built.path, 0)
         origins.unlink()
         with pytest.raises(FormatError, match="is missing"):
-            m.origin(0, built.path)
+            find_origin(m, built.path, 0)
     assert sorted(dropped) == [0, 1]  # in the set that it would have gone to
     path = tmp_path / "test.manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"read": 36}))

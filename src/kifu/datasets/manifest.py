@@ -234,31 +234,6 @@ class ExamplesManifest:
     catalogues: list[CatalogueRows]
     origins: WrittenFile | None
 
-    def origin(self, row: int, path: Path) -> RowOrigin | None:
-        """Return the origin of a row as a row of a catalogue, or None if the examples are shuffled.
-
-        Args:
-            row: Counted from 0.
-            path: The data set.
-
-        Raises:
-            IndexError: There is no such row.
-            FormatError: The file of origins is missing, damaged, or another one.
-        """
-        if not 0 <= row < self.examples:
-            raise IndexError(f"row {row} is not within 0 to {self.examples - 1}")
-        if self.origins is None:
-            return None
-        from kifu.datasets.row_origins import read_origin  # loads pyarrow
-
-        origins = origins_path(path)
-        if not origins.is_file() or origins.stat().st_size != self.origins.bytes:
-            raise FormatError(f"{origins} is missing or has another size than the manifest lists")
-        catalogue, member, ply = read_origin(origins, row)
-        if not 0 <= catalogue < len(self.catalogues):
-            raise FormatError(f"{origins} refers to catalogue {catalogue}, which the manifest does not list")
-        return RowOrigin(self.catalogues[catalogue].archive, member, ply)
-
     def summary(self) -> str:
         """Return counts and size as one line."""
         elsewhere = f" + {self.elsewhere:,} elsewhere" if self.elsewhere else ""

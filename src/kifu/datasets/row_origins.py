@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from kifu.corpus.parquet import GROUP_ROWS, TableWriter, arrow_file
 from kifu.corpus.schema import to_numpy
-from kifu.datasets.manifest import find_skips
+from kifu.datasets.manifest import ExamplesManifest, RowOrigin, find_skips, origins_path
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, first_line
 from kifu.files import utf8_name
@@ -88,6 +88,31 @@ class OriginsWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._table.__exit__(kind, error, trace)
+
+
+def find_origin(manifest: ExamplesManifest, path: Path, row: int) -> RowOrigin | None:
+    """Return the origin of a row as a row of a catalogue, or None if the examples are shuffled.
+
+    Args:
+        manifest: The manifest.
+        path: The data set.
+        row: Counted from 0.
+
+    Raises:
+        IndexError: There is no such row.
+        FormatError: The file of origins is missing, damaged, or another one.
+    """
+    if not 0 <= row < manifest.examples:
+        raise IndexError(f"row {row} is not within 0 to {manifest.examples - 1}")
+    if manifest.origins is None:
+        return None
+    origins = origins_path(path)
+    if not origins.is_file() or origins.stat().st_size != manifest.origins.bytes:
+        raise FormatError(f"{origins} is missing or has another size than the manifest lists")
+    catalogue, member, ply = read_origin(origins, row)
+    if not 0 <= catalogue < len(manifest.catalogues):
+        raise FormatError(f"{origins} refers to catalogue {catalogue}, which the manifest does not list")
+    return RowOrigin(manifest.catalogues[catalogue].archive, member, ply)
 
 
 def read_origin(path: Path, row: int) -> tuple[int, int, int]:

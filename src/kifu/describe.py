@@ -24,6 +24,7 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
 from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
+from kifu.datasets.row_origins import find_origin
 from kifu.datasets.tokens import inspect_tokens, is_tokens
 from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
 from kifu.go.board import Board
@@ -350,10 +351,8 @@ def _origin_line(path: Path, row: int) -> list[str]:
     if row >= manifest.examples:
         raise FormatError(f"{manifest_path(path)} lists {manifest.examples:,} rows, but not row {row}")
     if isinstance(manifest, ExamplesManifest):
-        if not any(catalogue.rows for catalogue in manifest.catalogues):  # shuffled
-            return []
-        origin = manifest.origin(row)
-        return [f"from {origin.archive}, row {origin.member}, move {origin.ply + 1}"]
+        found = find_origin(manifest, path, row)
+        return [] if found is None else [f"from {found.archive}, row {found.member}, move {found.ply + 1}"]
     origin = manifest.origin(row)
     return [f"from {origin.archive}, entry {origin.member + 1}, move {origin.ply + 1}"]
 

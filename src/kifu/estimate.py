@@ -41,7 +41,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import ThreadExecutor, count_jobs
 from kifu.execution.serialization import dump_results
 from kifu.progress import format_bytes, format_seconds
-from kifu.recipes.example_jobs import CHUNK_BYTES, SortExamples
+from kifu.recipes.example_jobs import CHUNK_BYTES, FILE_CHUNKS, SortExamples
 from kifu.recipes.examples import WINDOW_BYTES
 from kifu.recipes.kgs_index import Archive, find_archives, parse_archive_name, read_index
 from kifu.recipes.kgsgo_jobs import load_archive
@@ -450,10 +450,13 @@ def _estimate_build(recipe: Any, sample: _Sample, jobs: int, folder: Path) -> tu
         examples = Range.of(moves * built.examples / max(built.moves, 1), error)
         sets.append(SetSize(name, examples, Range.of(examples.value * bytes_each, error)))
     packed = recipe.layout().packed_bytes if isinstance(recipe, ExamplesRecipe) else _PACKED_BYTES
-    spilled = max([s.examples.value for s in sets if s.examples.value * packed > WINDOW_BYTES], default=0.0)
+    spilled = sum(s.examples.value for s in sets if s.examples.value * packed > WINDOW_BYTES)
     chunks = (1 if jobs == 1 else 2 * jobs + 1) * CHUNK_BYTES * max(bytes_each / packed, 1)
-    largest = max(games for games, _ in totals.values())
-    memory = _BASE + jobs * _PER_THREAD + (3 * WINDOW_BYTES if shuffled else chunks + _PER_GAME * largest)
+    if shuffled:
+        chunks = max(2 * WINDOW_BYTES, jobs * 3 * FILE_CHUNKS * CHUNK_BYTES)
+    elif not isinstance(recipe, ExamplesRecipe):
+        chunks += _PER_GAME * max(games for games, _ in totals.values())
+    memory = _BASE + jobs * _PER_THREAD + chunks
     duration = _duration(built.seconds * sample.total(sample.games).value / max(built.games, 1), 0.0, jobs, error)
     disk = Range.of(sum(each.bytes.value for each in sets), error)
     step = EstimateStep(f"build {recipe.name}", duration, round(memory), disk, round(spilled * spilled_each))
@@ -476,7 +479,7 @@ def _build_rows(recipe: Any, catalogue: Path, games: int, threads: int, folder: 
     seconds = perf_counter() - began
     examples = sum(m.kept if isinstance(recipe, OlfArchiveRecipe) else m.examples for m in manifests)
     size = sum(file.bytes for manifest in manifests for file in manifest.files) + sum(
-        each.stat().st_size for each in into.glob("*.manifest.json")
+        each.stat().st_size for each in into.glob("*.manifest.*")
     )
     shutil.rmtree(into)
     moves = sum(moves for _, moves in _count_sets(recipe, source, np.ones(games)).values())
@@ -493,7 +496,7 @@ def _shuffled_bytes(recipe: ExamplesRecipe, catalogue: Path, folder: Path) -> tu
     shards = CatalogueInput.of(open_catalogue(folder / "rows.parquet")).shards
     with ThreadExecutor(1) as executor:
         chunks = [c for name in one.default_sets() for c in executor.run(SortExamples(one, name), shards)]
-    spilled = sum(len(dump_results([chunk.content.columns() | {"keys": chunk.keys}])) for chunk in chunks)
+    spilled = sum(len(dump_results([chunk.columns()])) for chunk in chunks)
     return built.bytes / max(built.examples, 1), spilled / max(sum(len(chunk.keys) for chunk in chunks), 1)
 
 

@@ -15,6 +15,7 @@ from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
+from kifu.datasets.row_origins import find_origin
 from kifu.errors import RecipeError
 from kifu.katago import build as building
 from kifu.katago import select
@@ -260,7 +261,7 @@ def test_splits_keep_games_whole(kgs: Path, tmp_path: Path) -> None:
         ids = batch["id"].to_pylist()
         targets = arrays(built.path)["globalTargetsNC"]
         for row in (0, len(key) // 2, len(key) - 1):
-            origin = m.origin(row)
+            origin = find_origin(m, built.path, row)
             assert ids[origin.member] == key[row]
             assert origin.ply == targets[row, 51] + targets[row, 53]
 

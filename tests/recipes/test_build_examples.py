@@ -17,9 +17,11 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.datasets import writer
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
-from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
+from kifu.datasets.manifest import ExamplesManifest, origins_path, read_examples_manifest
+from kifu.datasets.row_origins import find_origin
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes import example_jobs
@@ -103,7 +105,7 @@ def test_bytes_do_not_depend_on_threads_or_sizes(
     (first,) = build(chosen, games, tmp_path / "a", jobs=1)
     monkeypatch.setattr(example_jobs, "CHUNK_BYTES", 1)
     monkeypatch.setattr(building, "WINDOW_BYTES", 50_000)
-    monkeypatch.setattr(building, "_PIECE", 7)
+    monkeypatch.setattr(writer, "_GROUP_ROWS", 7)
     (second,) = build(chosen, games, tmp_path / "b", jobs=3)
     assert bytes_of(first.path) == bytes_of(second.path)
     assert first.manifest == second.manifest
@@ -242,10 +244,19 @@ def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_pa
         batch = read(built.path)
         ids = {k: key for k, key, _ in usable(games)}
         for row in (0, 1, 8, 9, len(batch) - 1):
-            origin = m.origin(row)
+            origin = find_origin(m, built.path, row)
             assert (origin.archive, ids[origin.member], origin.ply) == ("some.parquet", batch.game[row], batch.ply[row])
         with pytest.raises(IndexError):
-            m.origin(len(batch))
+            find_origin(m, built.path, len(batch))
+        origins = origins_path(built.path)
+        whole = origins.read_bytes()
+        for damaged in (whole[:-1], whole[:100] + b"x" * (len(whole) - 100)):
+            origins.write_bytes(damaged)
+            with pytest.raises(FormatError, match=r"manifest\.parquet"):
+                find_origin(m, built.path, 0)
+        origins.unlink()
+        with pytest.raises(FormatError, match="is missing"):
+            find_origin(m, built.path, 0)
     assert sorted(dropped) == [0, 1]  # in the set that it would have gone to
     path = tmp_path / "test.manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"read": 36}))

@@ -1,7 +1,8 @@
 """Find duplicates in a corpus: rows that are equal in all fields, the same game, or the beginning of another.
 
 Rows that are equal in all fields have equal ids. Ids take 11 to 22 bytes each in memory; to bound it, a corpus of more
-than some millions of games is read in several passes, each over one range of the ids' hashes.
+than some millions of games is read in several passes, each over one range of the ids' hashes. Both kinds of ranges are
+shards of a job, which an executor compares in parallel.
 
 Games that belong together share the hash of their opening, so that they are compared within ranges of that hash. A
 range takes 16 bytes for each of its games, or, if that is more, 110 for each that shares its opening with another, plus
@@ -353,33 +354,55 @@ def _salt() -> Hashes:
     return np.frombuffer(bytearray(os.urandom(8)), np.uint64)
 
 
-def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, max_ids: int = MAX_IDS) -> RowNumbers:
+def exact_duplicates(
+    paths: Sequence[str | os.PathLike[str]], executor: Executor | None = None, *, max_ids: int = MAX_IDS
+) -> RowNumbers:
     """Return the rows whose id an earlier row has, ascending, counted through all catalogues.
 
     Dropped games are ignored.
 
     Args:
         paths: The catalogues.
-        max_ids: Approximate number of ids in memory; each multiple of it takes one more pass over the ids. The result
-            does not depend on it.
+        executor: Compares ranges of the ids' hashes in parallel; None for this thread.
+        max_ids: Approximate number of ids that each thread or process keeps in memory; each multiple of it takes one
+            more pass over the ids. The result does not depend on it.
 
     Raises:
         FormatError: If a catalogue is damaged.
     """
-    ranges = np.uint64(max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1))
-    salt = _salt()
-    found = [np.empty(0, np.int64)]
-    for number in range(int(ranges)):
-        seen, start = IdSet(), 0
-        for path in paths:
+    ranges = max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1)
+    job = _EqualIdsJob(tuple(os.fspath(path) for path in paths), int(_salt()[0]))
+    found = (executor or ThreadExecutor(1)).run(job, [_Range(k, ranges) for k in range(ranges)])
+    return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+
+
+@dataclass(frozen=True)
+class _EqualIdsJob(Job[_Range, _Range, RowNumbers]):
+    """Finds the rows with the ids of earlier rows, one range of hashes per shard.
+
+    salt: Mixed into ids, so that no crafted ids fall in one range. It differs from run to run, so ranges are compared
+    again when an interrupted run is resumed.
+    """
+
+    paths: tuple[str, ...]
+    salt: int
+
+    def fingerprint(self) -> Any:
+        return [open_catalogue(path).digest() for path in self.paths] + [str(self.salt)]
+
+    def shard_fingerprint(self, shard: _Range) -> Any:
+        return list(shard)
+
+    def process(self, item: _Range) -> RowNumbers:
+        seen, start, found = IdSet(), 0, [np.empty(0, np.int64)]
+        for path in self.paths:
             for batch in open_catalogue(path).batches(("id", "drop")):
                 ids = to_numpy(batch["id"])
-                range_of = (_hashes.mix_words(ids ^ salt) >> np.uint64(32)) * ranges >> np.uint64(32)
                 kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
-                rows = np.flatnonzero(kept & (range_of == number))
+                rows = np.flatnonzero(kept & item.contains(_hashes.mix_words(ids ^ np.uint64(self.salt))))
                 found.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)
-    return np.sort(np.concatenate(found))
+        return np.concatenate(found)
 
 
 class DuplicateFlags(NamedTuple):
@@ -442,7 +465,7 @@ def flag_duplicates(
     none = np.empty(0, np.int64)
     if rule == "keep":
         return DuplicateFlags(none, none.astype(np.uint8), none.astype(np.uint64))
-    equal = exact_duplicates(paths)
+    equal = exact_duplicates(paths, executor)
     row, drop, ids = equal, np.full(len(equal), DropReason.DUPLICATE, np.uint8), np.zeros(len(equal), np.uint64)
     if rule == "games":
         bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)])

@@ -256,7 +256,7 @@ def mark_duplicates(
         _discard(hidden)
     if rules.duplicates == "keep":
         return (each.batch(each.drop) for each in rows)
-    batches = _mark_equal_rows(rows, ids_file)
+    batches = _mark_equal_rows(rows, ids_file, executor)
     return _mark_same_games(batches, games_file, executor) if rules.duplicates == "games" else batches
 
 
@@ -270,7 +270,7 @@ def _count(results: Iterable[IngestedItem], report: IngestReport, left_out: Left
             yield rows
 
 
-def _mark_equal_rows(rows: Iterator[Rows], hidden: Path) -> Generator[pa.RecordBatch]:
+def _mark_equal_rows(rows: Iterator[Rows], hidden: Path, executor: Executor) -> Generator[pa.RecordBatch]:
     """Drop games that equal an earlier one in all fields.
 
     Once memory holds MAX_IDS ids, the remaining rows are spilled to the hidden file and their ids compared there.
@@ -285,7 +285,7 @@ def _mark_equal_rows(rows: Iterator[Rows], hidden: Path) -> Generator[pa.RecordB
         return
     with _spilled(chain([batch], (_mark_seen(each, seen) for each in rows)), hidden):
         del seen
-        duplicates, start = exact_duplicates([hidden], max_ids=MAX_IDS), 0
+        duplicates, start = exact_duplicates([hidden], executor, max_ids=MAX_IDS), 0
         for batch in open_catalogue(hidden).batches():
             drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
             within = slice(*np.searchsorted(duplicates, [start, start + len(batch)]))

@@ -193,7 +193,7 @@ class BatchSlices(NamedTuple):
 
     def take(self, batches: int) -> BatchSlices:
         """Return the first batches of these."""
-        return self._replace(count=min(self.count, batches), last_size=self.last_size if batches > self.count else 0)
+        return self._replace(full=min(self.full, batches), last_size=self.last_size if batches > self.full else 0)
 
     def count_before(self, index: int) -> int:
         """Return the number of positions in the batches that lie before an index in the sequence."""

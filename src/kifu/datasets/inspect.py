@@ -13,7 +13,7 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Dataset, LabelSpec
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
-from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
+from kifu.datasets.manifest import Manifest, manifest_path, origins_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
 from kifu.files import hash_file, open_regular
 
@@ -171,8 +171,10 @@ def manifest_lines(path: Path, format: str, examples: int) -> list[str]:
         raise FormatError(
             f"{name} lists {manifest.examples:,} examples in {manifest.format}; {path} has {examples:,} in {format}"
         )
-    for file in manifest.files:
-        if hash_file(path / file.file if path.is_dir() else path) != file.blake3:
+    files = [(path / file.file if path.is_dir() else path, file) for file in manifest.files]
+    files += [] if manifest.origins is None else [(origins_path(path), manifest.origins)]
+    for found, file in files:
+        if not found.is_file() or hash_file(found) != file.blake3:
             raise FormatError(f"{path}: the hash of {file.file} differs from the one in {name}")
     drops = "".join(f", {reason} {count:,}" for reason, count in manifest.drops.items())
     return [

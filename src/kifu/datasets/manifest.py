@@ -20,6 +20,8 @@ from kifu.progress import format_bytes, format_drops
 
 SUFFIX = ".manifest.json"
 
+ORIGINS_SUFFIX = ".manifest.parquet"
+
 _MAX_BYTES = 1 << 30
 """A manifest takes about 20 bytes per game."""
 
@@ -90,16 +92,8 @@ class ArchiveRowsBuilder:
             rows: [K] number of rows of each game.
             plies: [sum of rows] ply of each row.
         """
-        start = np.cumsum(rows) - rows
-        has_rows = rows > 0
-        first = np.zeros(len(rows), np.uint16)
-        first[has_rows] = plies[start[has_rows]]
-        jumps = np.empty(len(plies), bool)
-        np.not_equal(plies[1:], plies[:-1] + np.uint16(1), out=jumps[1:])  # row 0 is the first row of a game
-        jumps[start[has_rows]] = False
-        at = np.flatnonzero(jumps)
-        game = np.searchsorted(start, at, "right") - 1
-        self._skips.append(np.stack([self._games + game, at - start[game], plies[at]], 1))
+        first, skips = find_skips(rows, plies)
+        self._skips.append(skips + np.array([self._games, 0, 0], np.int64))
         self._member.append(member)
         self._rows.append(rows)
         self._ply.append(first)
@@ -109,6 +103,27 @@ class ArchiveRowsBuilder:
         """Return all games as the rows of an archive."""
         columns = (np.concatenate(each).tolist() for each in (self._member, self._rows, self._ply, self._skips))
         return ArchiveRows(archive, blake3, *columns)
+
+
+def find_skips(
+    rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
+    """Return the ply of the first row of each game, 0 without rows, and the skips [game, row within the game, ply].
+
+    Args:
+        rows: [K] number of rows of each game.
+        plies: [sum of rows] ply of each row.
+    """
+    start = np.cumsum(rows) - rows
+    has_rows = rows > 0
+    first = np.zeros(len(rows), np.uint16)
+    first[has_rows] = plies[start[has_rows]]
+    jumps = np.empty(len(plies), bool)
+    np.not_equal(plies[1:], plies[:-1] + np.uint16(1), out=jumps[1:])  # row 0 is the first row of a game
+    jumps[start[has_rows]] = False
+    at = np.flatnonzero(jumps)
+    game = np.searchsorted(start, at, "right") - 1
+    return first, np.stack([game, at - start[game], plies[at]], 1).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -178,12 +193,29 @@ class Manifest:
 
 
 @dataclass(frozen=True)
+class CatalogueRows:
+    """The rows of one catalogue in a data set.
+
+    Attributes:
+        archive: File name of the catalogue.
+        blake3: Its digest in hex, see `Catalogue.digest`.
+        games: Number of its games with rows.
+        rows: Number of their rows.
+    """
+
+    archive: str
+    blake3: str
+    games: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class ExamplesManifest:
     """The manifest of a data set of examples. The fields are described in docs/formats/manifest.md.
 
-    read == kept + elsewhere + the sum of drops, where `elsewhere` counts games of other sets or of no set. The members
-    of `catalogues` are rows of the catalogues; the lists are empty if the examples are shuffled, because each row then
-    stores its own game and ply.
+    read == kept + elsewhere + the sum of drops, where `elsewhere` counts games of other sets or of no set. `origins` is
+    a Parquet file beside the manifest that lists the rows of each game (`kifu.datasets.row_origins`). It is None, and
+    the numbers of `catalogues` are 0, if the examples are shuffled: each row then stores its own game and ply.
     """
 
     kifu: str
@@ -199,11 +231,8 @@ class ExamplesManifest:
     elsewhere: int
     drops: dict[str, int]
     sources: list[dict[str, Any]]
-    catalogues: list[ArchiveRows]
-
-    def origin(self, row: int) -> RowOrigin:
-        """Return the origin of row `row`, counted from 0, as a row of a catalogue. Raises IndexError."""
-        return _origin(self.catalogues, row, self.examples)
+    catalogues: list[CatalogueRows]
+    origins: WrittenFile | None
 
     def summary(self) -> str:
         """Return counts and size as one line."""
@@ -216,19 +245,17 @@ class ExamplesManifest:
         return printable(f"<{type(self).__name__} of {self.file}: {self.summary()}>")
 
     def adds_up(self) -> bool:
-        """Return whether the counts match the lists."""
-        shuffled = self.recipe.get("order") == "shuffled"
-        return _lists_add_up(
-            self.catalogues, 0 if shuffled else self.examples
-        ) and self.read == self.kept + self.elsewhere + sum(self.drops.values())
+        """Return whether the counts match, and the file of origins has a name of its own."""
+        rows = 0 if self.origins is None else self.examples
+        return (
+            rows == sum(each.rows for each in self.catalogues)
+            and self.read == self.kept + self.elsewhere + sum(self.drops.values())
+            and (self.origins is None or self.origins.file == self.file + ORIGINS_SUFFIX)
+        )
 
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, atomically."""
-        table = vars(self) | {
-            "files": [asdict(file) for file in self.files],
-            "catalogues": [vars(each) for each in self.catalogues],
-        }
-        write_file(path, json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        write_file(path, json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
 
 
 def _origin(archives: list[ArchiveRows], row: int, examples: int) -> RowOrigin:
@@ -255,6 +282,11 @@ def _lists_add_up(archives: list[ArchiveRows], examples: int) -> bool:
 def manifest_path(path: Path) -> Path:
     """Return the path of the manifest of a data set."""
     return path.with_name(path.name + SUFFIX)
+
+
+def origins_path(path: Path) -> Path:
+    """Return the path of the file of origins of a data set."""
+    return path.with_name(path.name + ORIGINS_SUFFIX)
 
 
 def read_manifest(path: Path) -> Manifest | None:

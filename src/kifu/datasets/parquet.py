@@ -17,9 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.corpus.parquet import TableWriter, arrow_file
+from kifu.atomic_io import AtomicFile
+from kifu.corpus.parquet import arrow_file
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
+from kifu.datasets.row_groups import MAGIC, RowGroup, encode_row_group, file_footer, place_row_group
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
 
@@ -30,6 +32,11 @@ _GROUP_BYTES = 16 << 20
 """Bytes of planes in a row group, which a reader holds in memory."""
 
 _MAX_GROUP_ROWS = 32_768
+
+_OPTIONS: dict[str, Any] = {
+    "compression": "zstd", "compression_level": 3, "use_dictionary": False, "write_statistics": ["game", "ply"],
+}  # fmt: skip
+"""Options of `pyarrow.parquet.ParquetWriter`."""
 
 _MAX_GROUP_BYTES = 256 << 20
 """Larger row groups, as stored or as arrays, are rejected."""
@@ -62,7 +69,7 @@ def _column_type(label: LabelSpec) -> pa.DataType:
 
 
 class ParquetWriter(Writer):
-    """Writes a parquet@1 file."""
+    """Writes a parquet@1 file, whose row groups are encoded here or by `encode_group`."""
 
     format = "parquet@1"
 
@@ -70,15 +77,10 @@ class ParquetWriter(Writer):
         """Create the file; `examples` is unused, other writers take it. Raises OutputError."""
         super().__init__(layout)
         self._path = path
-        self._schema = schema_of(layout)
-        metadata = {_KEY: _VERSION, b"kifu.layout": layout.to_json()}
-        self._table = TableWriter(
-            path,
-            self._schema.with_metadata(metadata),
-            group_rows(layout),
-            use_dictionary=False,
-            write_statistics=["game", "ply"],
-        )
+        self._pending: list[pa.RecordBatch] = []
+        self._groups: list[bytes] = []
+        self._output = AtomicFile(path)
+        self._output.write(MAGIC)
 
     @staticmethod
     def prepare(batch: Batch, layout: Layout) -> pa.RecordBatch:
@@ -92,20 +94,54 @@ class ParquetWriter(Writer):
         columns += [pa.array(batch.game), pa.array(batch.ply)]
         return pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
 
-    def append(self, prepared: pa.RecordBatch) -> None:
-        """Append a prepared batch; see `Writer.append`."""
-        self._table.write(prepared)
+    @staticmethod
+    def group_rows(layout: Layout) -> int:
+        """Return the number of rows of a row group; see `Writer.group_rows`."""
+        return group_rows(layout)
+
+    @classmethod
+    def encode_group(cls, batch: Batch, layout: Layout) -> RowGroup:
+        """Encode a row group; see `Writer.encode_group`."""
+        return encode_row_group(pa.Table.from_batches([cls.prepare(batch, layout)]), **_OPTIONS)
+
+    def append(self, prepared: pa.RecordBatch | RowGroup) -> None:
+        """Append a prepared batch or an encoded group; see `Writer.append`."""
+        if isinstance(prepared, RowGroup):
+            assert not self._pending
+            self.examples += prepared.rows
+            self._copy(prepared)
+            return
         self.examples += len(prepared)
+        self._pending += [prepared] if len(prepared) else []
+        size = group_rows(self.layout)
+        if sum(map(len, self._pending)) >= size:
+            table = pa.Table.from_batches(self._pending)
+            whole = len(table) // size * size
+            for start in range(0, whole, size):
+                self._encode(table.slice(start, size))
+            self._pending = [each for each in table.slice(whole).to_batches() if len(each)]
+
+    def _encode(self, table: pa.Table) -> None:
+        self._copy(encode_row_group(table.combine_chunks(), **_OPTIONS))  # pages end where chunks do
+
+    def _copy(self, group: RowGroup) -> None:
+        self._groups.append(place_row_group(group, self._output.size))
+        self._output.write(group.pages.data)
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
         """Finish the data set; see `Writer.commit`."""
-        digest = self._table.commit({"kifu.about": about})
-        return WriteReport(self.examples, (WrittenFile(self._path.name, self._table.size, digest),))
+        if self._pending:
+            self._encode(pa.Table.from_batches(self._pending))
+        schema = schema_of(self.layout).with_metadata({_KEY: _VERSION, b"kifu.layout": self.layout.to_json()})
+        footer = file_footer(schema, self._groups, self.examples, {"kifu.about": about}, **_OPTIONS)
+        self._output.write(footer)
+        digest = self._output.commit()
+        return WriteReport(self.examples, (WrittenFile(self._path.name, self._output.size, digest),))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._table.__exit__(kind, error, trace)
+        self._output.__exit__(kind, error, trace)
 
 
 def group_rows(layout: Layout) -> int:

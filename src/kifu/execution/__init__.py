@@ -1,1 +1,1 @@
-"""Executors for sharded work (threads, Ray), serialization of results, out-of-core bucket sort."""
+"""Executors for sharded work (threads, Ray), serialization of results, out-of-core sorts."""

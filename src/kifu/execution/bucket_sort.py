@@ -25,7 +25,7 @@ Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 _FAN_OUT_BITS = 7
 """Bits of the key by which rows are divided at a time, into 128 files."""
 
-_MAX_BITS = 32
+MAX_BITS = 32
 """Rows that are equal in this many bits stay together, however many they are."""
 
 _BUFFER_BYTES = 32 << 20
@@ -61,7 +61,7 @@ class BucketSort:
         """Add rows; the arrays are kept, not copied. Raises OutputError."""
         self._append(rows)
         self._rows += len(rows[self._key])
-        if not self._buckets and self._rows > self._max_rows and self._common_bits < _MAX_BITS:
+        if not self._buckets and self._rows > self._max_rows and self._common_bits < MAX_BITS:
             self._start_spilling()
 
     def _append(self, rows: Columns) -> None:
@@ -89,12 +89,8 @@ class BucketSort:
 
     def _take_buffer(self) -> Columns:
         """Return the buffered rows, concatenated."""
-        buffer = [dict(rows) for rows in self._buffer]
-        self._buffer, self._bytes = [], 0
-        if len(buffer) == 1:
-            return buffer[0]
-        # One column after another, so that the pieces of each are released before the next one.
-        return {name: np.concatenate([rows.pop(name) for rows in buffer]) for name in list(buffer[0])}
+        buffer, self._buffer, self._bytes = self._buffer, [], 0
+        return concat_columns(buffer)
 
     def _start_spilling(self) -> None:
         """Open the files, and spill what is buffered."""
@@ -125,6 +121,16 @@ class BucketSort:
     def __exit__(self, *exception: Any) -> None:
         self._buckets = []
         self._stack.__exit__(*exception)
+
+
+def concat_columns(parts: list[Columns]) -> Columns:
+    """Return the rows of one or more parts, and empty the list."""
+    buffer = [dict(rows) for rows in parts]
+    parts.clear()
+    if len(buffer) == 1:
+        return buffer[0]
+    # One column after another, so that the pieces of each are released before the next one.
+    return {name: np.concatenate([rows.pop(name) for rows in buffer]) for name in list(buffer[0])}
 
 
 @dataclass(slots=True)

@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -120,6 +121,17 @@ class Executor(ABC):
             prefetch: as for `map`, counted in items; only threads use it.
         """
 
+    @abstractmethod
+    def spill_dir(self) -> Path:
+        """Return a directory that all workers share, for files that jobs write and name in their results.
+
+        It is the staging directory: the executor removes it at the end, and keeps it if complete results remain there.
+        Names are 32 hexadecimal digits and `kifu.execution.staging.SPILL_SUFFIX`.
+
+        Raises:
+            OutputError: it cannot be used.
+        """
+
     def __enter__(self) -> Self:
         return self
 
@@ -137,13 +149,16 @@ class ThreadExecutor(Executor):
 
         Args:
             jobs: number of threads, by default one per core.
-            stale: staging directory that an interrupted run on a cluster may have left; removed after success.
+            stale: staging directory that an interrupted run on a cluster may have left; removed after success. By
+                default, jobs spill to a directory for temporary files.
 
         Raises:
             RecipeError: jobs is below 1.
         """
         self.jobs = count_jobs(jobs)
         self._stale = stale
+        self._spill = ExitStack()
+        self._spill_dir: Path | None = None
         self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
 
     def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
@@ -175,11 +190,21 @@ class ThreadExecutor(Executor):
             yield result
             job.recycle(result)
 
+    def spill_dir(self) -> Path:
+        """Return the directory; see `Executor.spill_dir`."""
+        if self._spill_dir is None:
+            from kifu.execution.staging import StagingDir
+
+            path = self._stale or Path(self._spill.enter_context(TemporaryDirectory()), "work")
+            self._spill_dir = self._spill.enter_context(StagingDir(path)).path
+        return self._spill_dir
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        self._spill.__exit__(kind, error, trace)
         if kind is None and self._stale is not None and self._stale.is_dir():
             from kifu.execution.staging import StagingDir
 

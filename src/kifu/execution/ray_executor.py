@@ -22,7 +22,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from kifu import __version__
 from kifu.atomic_io import remove_file
-from kifu.errors import ClusterError, FormatError, KifuError, first_line
+from kifu.errors import ClusterError, FormatError, KifuError, OutputError, first_line
 from kifu.execution import ray_task
 from kifu.execution.executor import Executor, Item, Job, R, Shard, T, ThreadExecutor
 from kifu.execution.ray_cluster import ClusterHead, connected, count_processors, working_nodes
@@ -182,6 +182,12 @@ class RayExecutor(Executor):
                 self._lease.unlink()
         if not self._ours and self._head.answers():
             ray.wait(list(self._pending), num_returns=len(self._pending), timeout=_CANCEL_TIMEOUT_S)
+
+    def spill_dir(self) -> Path:
+        """Return the staging directory. Raises OutputError if the executor has none."""
+        if self._staging is None:
+            raise OutputError("this work needs a directory that all nodes share")
+        return self._staging.path
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -80,6 +80,10 @@ class ResumableExecutor(Executor):
                 write_results(path, made())
             yield from read_results(path)
 
+    def spill_dir(self) -> Path:
+        """Return the staging directory."""
+        return self._staging.path
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -52,7 +52,7 @@ _CONSTRUCTORS = {
 }
 """Functions of other packages that a pickle may call, by module and name."""
 
-_DAMAGE = (
+DAMAGE = (
     OSError,
     ValueError,
     EOFError,
@@ -62,6 +62,7 @@ _DAMAGE = (
     pickle.UnpicklingError,
     pa.ArrowException,
 )
+"""Exceptions that `decode` raises for damaged data."""
 
 
 class _Pickler(pickle.Pickler):
@@ -177,7 +178,7 @@ def read_results(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
             yield from _decode_all(file)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise FormatError(f"{path}: damaged: {first_line(error)}") from None
 
 

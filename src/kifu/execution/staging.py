@@ -12,8 +12,11 @@ from kifu.atomic_io import remove_file
 from kifu.errors import OutputError
 from kifu.folders import cannot_write, locked_folder
 
+SPILL_SUFFIX = ".spill"
+"""Suffix of files that results refer to, after 32 hexadecimal digits; see `Executor.spill_dir`."""
+
 _COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
-_OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}")
+_OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}|[0-9a-f]{32}\.spill")
 
 
 class StagingDir:
@@ -35,14 +38,14 @@ class StagingDir:
         """
         self.path = path
         self.lease = path / f"lease-{uuid4().hex}"
-        self._complete: dict[str, Path] = {}
         with ExitStack() as stack:
             stack.enter_context(locked_folder(path, path))
             try:
-                for file in self._files():
-                    if match := _COMPLETE.fullmatch(file.name):
-                        self._complete[match[1]] = file
-                    else:
+                files = list(self._files())
+                self._complete = {match[1]: file for file in files if (match := _COMPLETE.fullmatch(file.name))}
+                for file in files:
+                    # Complete results may refer to spilled files.
+                    if not _COMPLETE.fullmatch(file.name) and not (self._complete and file.suffix == SPILL_SUFFIX):
                         remove_file(file)
                 self.lease.touch(exist_ok=False)
             except OutputError:

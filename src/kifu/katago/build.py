@@ -94,20 +94,23 @@ class _SetBuild:
 
     recipe: KatagoRecipe
     plan: SetPlan
-    counts: ManifestCounts = field(default_factory=ManifestCounts)
+    counts: ManifestCounts = field(init=False)
 
     def run(self) -> ExamplesManifest:
         """Write the directory and return its manifest."""
         recipe, plan = self.recipe, self.plan
-        with KataWriter(
-            plan.path,
-            rows_per_file=recipe.rows_per_file,
-            compression=recipe.compression,
-            meta=recipe.metadata is not None,
-        ) as writer:
+        with (
+            ManifestCounts(plan.path) as self.counts,
+            KataWriter(
+                plan.path,
+                rows_per_file=recipe.rows_per_file,
+                compression=recipe.compression,
+                meta=recipe.metadata is not None,
+            ) as writer,
+        ):
             self._render(self._count(), writer)
             written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-        return self.counts.manifest(plan, written, recipe, FORMAT, KATAGO22.name)
+            return self.counts.manifest(plan, written, recipe, FORMAT, KATAGO22.name)
 
     def _count(self) -> list[RenderShard]:
         """Count the rows of all games and return the shards to render."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,15 +24,23 @@ from kifu.datasets.labels import LabelPositions, label_columns, label_values
 from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
 from kifu.datasets.writer import Writer
 from kifu.errors import DropReason
+from kifu.execution.bucket_sort import Columns, concat_columns
 from kifu.execution.executor import R
+from kifu.execution.range_sort import KeyRange, RangeFile, load_range, write_ranges
 from kifu.kernel import kernel
 from kifu.point import POINT_MASK
-from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
+from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice, SetJob
 from kifu.recipes.schema import ExamplesRecipe
 from kifu.records.games import GameArrays
 
 CHUNK_BYTES = 4 << 20
 """Packed planes that are rendered at once, about."""
+
+FILE_CHUNKS = 8
+"""Chunks whose examples are in one range file."""
+
+KEYS = "keys"
+"""The column of keys of examples that are sorted."""
 
 _MOVES = 220
 """Moves of a game, about."""
@@ -93,6 +105,11 @@ class ExampleChunk(NamedTuple):
     plies: npt.NDArray[np.uint16]
     drops: Counter[str]
     elsewhere: int
+
+    def columns(self) -> Columns:
+        """Return the columns of the batch and its keys."""
+        columns: Columns = self.content.columns()
+        return columns | {KEYS: self.keys}
 
 
 @dataclass(frozen=True)
@@ -170,7 +187,12 @@ class _RenderExamples(_ExampleJob[ExampleChunk]):
 
     @property
     def slice_rows(self) -> int:
-        """Maximum number of rows in a slice: examples of about `CHUNK_BYTES`."""
+        """Maximum number of rows in a slice."""
+        return self.chunk_rows
+
+    @property
+    def chunk_rows(self) -> int:
+        """Maximum number of rows that are rendered at a time: examples of about `CHUNK_BYTES`."""
         drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
         return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
 
@@ -223,7 +245,146 @@ class WriteExamples(_RenderExamples):
 
 @dataclass(frozen=True)
 class SortExamples(_RenderExamples):
-    """Renders examples that are sorted by their keys before they are written."""
+    """Renders examples that are sorted in memory before they are written."""
+
+
+class DividedExamples(NamedTuple):
+    """The examples of a slice, divided by ranges of their keys.
+
+    Attributes:
+        file: has the columns of `ExampleChunk.columns`; None if there are no examples.
+        drops: dropped games by reason.
+        elsewhere: number of games of other sets, or of none.
+    """
+
+    file: RangeFile | None
+    drops: Counter[str]
+    elsewhere: int
+
+
+@dataclass(frozen=True)
+class DivideExamples(_ExampleJob[DividedExamples]):
+    """Renders examples and writes them to range files.
+
+    Attributes:
+        folder: the directory of these files.
+        bits: number of highest bits of the key that determine the range.
+    """
+
+    folder: Path
+    bits: int
+
+    def fingerprint(self) -> Any:
+        """Return what results depend on; the directory may be moved."""
+        return [super().fingerprint(), self.bits]
+
+    @cached_property
+    def _render(self) -> SortExamples:
+        return SortExamples(self.recipe, self.set)
+
+    @property
+    def slice_rows(self) -> int:
+        """Maximum number of rows in a slice, whose examples are in one file."""
+        return self._render.chunk_rows * FILE_CHUNKS
+
+    def process(self, item: RowSlice) -> DividedExamples:
+        """Render the examples of a slice, one chunk at a time, and write them."""
+        size = self._render.chunk_rows
+        slices = (RowSlice(item.first + at, item.batch.slice(at, size)) for at in range(0, len(item.batch), size))
+        drops, elsewhere, columns = Counter[str](), 0, list[Columns]()
+        for chunk in map(self._render.process, slices):
+            drops, elsewhere = drops + chunk.drops, elsewhere + chunk.elsewhere
+            if len(chunk.keys):
+                columns.append(chunk.columns())
+        file = write_ranges(self.folder, concat_columns(columns), KEYS, 0, self.bits) if columns else None
+        return DividedExamples(file, drops, elsewhere)
+
+
+class SortedRange(NamedTuple):
+    """A range of the sorted examples; start: the number of examples before it."""
+
+    start: int
+    rows: KeyRange
+
+
+class _LoadedRange:
+    """The examples of a range, loaded when the first thread needs them."""
+
+    def __init__(self, folder: Path, rows: KeyRange) -> None:
+        self._folder, self._rows = folder, rows
+        self._lock = Lock()
+        self._sorted: tuple[Batch, npt.NDArray[np.int64]] | None = None
+
+    def load(self) -> tuple[Batch, npt.NDArray[np.int64]]:
+        """Return the examples and their order. Raises FormatError if a file is damaged."""
+        with self._lock:
+            if self._sorted is None:
+                self._sorted = sort_columns(load_range(self._folder, self._rows))
+            return self._sorted
+
+
+class _Piece(NamedTuple):
+    """Consecutive rows of a sorted range."""
+
+    source: _LoadedRange
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class EncodeSorted(SetJob[SortedRange, _Piece, Any]):
+    """Sorts ranges of examples, and prepares them for the writer.
+
+    Attributes:
+        folder: the directory of the range files.
+    """
+
+    recipe: ExamplesRecipe
+    folder: Path
+
+    @cached_property
+    def encoder(self) -> GroupEncoder:
+        """The encoder of the format."""
+        return GroupEncoder(find_writer(self.recipe.format), self.recipe.layout())
+
+    def shard_fingerprint(self, shard: SortedRange) -> Any:
+        """Return the number of examples before the range, and the files, whose names are unique."""
+        return [shard.start, *shard.rows]
+
+    def read(self, shard: SortedRange) -> Iterator[_Piece]:
+        """Yield the rows of each group."""
+        source = _LoadedRange(self.folder, shard.rows)
+        for first, stop in self.encoder.bounds(shard.start, shard.rows.rows):
+            yield _Piece(source, first, stop)
+
+    def process(self, item: _Piece) -> Any:
+        """Return the rows for `Writer.append`."""
+        batch, order = item.source.load()
+        return self.encoder.encode(batch, order[item.first : item.stop])
+
+
+class GroupEncoder(NamedTuple):
+    """Prepares examples for a writer in whole groups, as far as possible."""
+
+    writer: type[Writer]
+    layout: Layout
+
+    def bounds(self, start: int, rows: int) -> Iterator[tuple[int, int]]:
+        """Cut one or more rows, with `start` others before them, where groups of the writer end."""
+        size = self.writer.group_rows(self.layout)
+        return pairwise([0, *range(-start % size or size, rows, size), rows])
+
+    def encode(self, batch: Batch, rows: npt.NDArray[np.int64]) -> Any:
+        """Return some rows of a batch, between two bounds, for `Writer.append`."""
+        chosen = batch.take(rows)
+        whole = len(rows) == self.writer.group_rows(self.layout)
+        return (self.writer.encode_group if whole else self.writer.prepare)(chosen, self.layout)
+
+
+def sort_columns(columns: Columns) -> tuple[Batch, npt.NDArray[np.int64]]:
+    """Return the examples that `ExampleChunk.columns` returned, and the order of their keys, [N]."""
+    order = np.argsort(columns.pop(KEYS), kind="stable")
+    return Batch.from_columns(columns), order
 
 
 def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:

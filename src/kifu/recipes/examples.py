@@ -1,21 +1,20 @@
 """Data sets of examples from games: any plane set and labels, in any format, in corpus order or shuffled.
 
-Each set is one pass over the catalogue. Shuffled examples are sorted by a hash of seed, game and ply; those that do not
-fit in memory wait on disk next to the data set, in buckets by range of that hash.
+Each set is one pass over the catalogue. Shuffled examples are sorted by a hash of seed, game and ply. If they do not
+fit in memory, jobs divide them into files by range of that hash, and sort and encode the ranges, see
+`kifu.execution.range_sort`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import accumulate
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
 
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import ExamplesManifest
@@ -26,17 +25,11 @@ from kifu.recipes.schema import ExamplesRecipe
 from kifu.records.paths import Paths
 
 if TYPE_CHECKING:
-    from kifu.datasets.examples import Batch, Layout
+    from kifu.datasets.examples import Layout
     from kifu.datasets.writer import Writer
 
 WINDOW_BYTES = 128 << 20
 """Packed planes that are sorted at once."""
-
-_KEYS = "keys"
-"""The column of a bucket that it is sorted by."""
-
-_PIECE = 4096
-"""Sorted rows that are prepared for the writer at once."""
 
 
 def build_examples(
@@ -56,8 +49,8 @@ def build_examples(
     a time may use. A data set that an earlier run of this version made from the same recipe and sources is kept. Data
     sets are complete or absent, even if the build is interrupted.
 
-    Memory is that of `ingest` plus a few chunks per thread; shuffling takes three times 128 MiB, and disk space for the
-    packed examples, compressed with LZ4.
+    Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
+    thread, and disk space for the packed examples, compressed with LZ4.
 
     Args:
         recipe: see `kifu.recipes.schema.load_recipe`.
@@ -92,7 +85,7 @@ class _SetWriter:
 
     recipe: ExamplesRecipe
     plan: SetPlan
-    counts: ManifestCounts = field(default_factory=ManifestCounts)
+    counts: ManifestCounts = field(init=False)
 
     @cached_property
     def layout(self) -> Layout:
@@ -106,13 +99,16 @@ class _SetWriter:
         recipe, plan = self.recipe, self.plan
         expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.shards))
         about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
-        with open_writer(recipe.format, plan.path, self.layout, expected) as writer:
+        with (
+            ManifestCounts(plan.path) as self.counts,
+            open_writer(recipe.format, plan.path, self.layout, expected) as writer,
+        ):
             if recipe.order == "shuffled":
                 self._write_shuffled(writer, expected)
             else:
                 self._write_in_order(writer, expected)
             written = writer.commit(about)
-        return self.counts.manifest(plan, written, recipe, recipe.example_format.name, self.layout.plane_set)
+            return self.counts.manifest(plan, written, recipe, recipe.example_format.name, self.layout.plane_set)
 
     def _write_in_order(self, writer: Writer, expected: int) -> None:
         from kifu.recipes.example_jobs import WriteExamples
@@ -128,32 +124,54 @@ class _SetWriter:
                 self.counts.end_catalogue(catalogue)
 
     def _write_shuffled(self, writer: Writer, expected: int) -> None:
-        from kifu.datasets.examples import Batch
-        from kifu.execution.bucket_sort import BucketSort
-        from kifu.recipes.example_jobs import SortExamples
-
-        job = SortExamples(self.recipe, self.plan.set)
-        bucket_rows = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
-        with BucketSort(_KEYS, bucket_rows, self.plan.path.parent, expected) as buckets:
-            with self._progress("drawing", expected) as bar:
-                for chunk in self.plan.executor.run(job, self.plan.shards):
-                    self.counts.add_dropped(chunk.drops, chunk.elsewhere)
-                    buckets.add(chunk.content.columns() | {_KEYS: chunk.keys})
-                    bar.advance(len(chunk.keys))
-            with self._progress("building", expected) as bar:
-                for columns in buckets:
-                    order = np.argsort(columns.pop(_KEYS), kind="stable")
-                    batch = Batch.from_columns(columns)
-                    pieces = (order[at : at + _PIECE] for at in range(0, len(order), _PIECE))
-                    for prepared in self.plan.executor.map(partial(_prepare, writer, batch), pieces):
-                        writer.append(prepared)
-                    bar.advance(len(order))
+        if expected * self.layout.packed_bytes <= WINDOW_BYTES:
+            prepared = self._sort_in_memory(writer, expected)
+        else:
+            prepared = self._sort_on_disk(expected)
+        with self._progress("building", expected) as bar:
+            for piece in prepared:
+                before = writer.examples
+                writer.append(piece)
+                bar.advance(writer.examples - before)
         for catalogue in self.plan.catalogues:
             self.counts.end_catalogue(catalogue)
 
+    def _sort_in_memory(self, writer: Writer, expected: int) -> Iterator[Any]:
+        """Return all examples in their order, prepared for the writer."""
+        from kifu.execution.bucket_sort import concat_columns
+        from kifu.recipes.example_jobs import GroupEncoder, SortExamples, sort_columns
+
+        columns = []
+        with self._progress("drawing", expected) as bar:
+            for chunk in self.plan.executor.run(SortExamples(self.recipe, self.plan.set), self.plan.shards):
+                self.counts.add_dropped(chunk.drops, chunk.elsewhere)
+                columns.append(chunk.columns())
+                bar.advance(len(chunk.keys))
+        if not columns:
+            return iter(())
+        batch, order = sort_columns(concat_columns(columns))
+        encoder = GroupEncoder(type(writer), self.layout)
+        pieces = (order[first:stop] for first, stop in encoder.bounds(0, len(order)))
+        return self.plan.executor.map(partial(encoder.encode, batch), pieces)
+
+    def _sort_on_disk(self, expected: int) -> Iterator[Any]:
+        """Return all examples in their order, prepared for the writer: all but the order is the work of jobs."""
+        from kifu.execution.range_sort import collect_ranges, fan_out, split_ranges
+        from kifu.recipes.example_jobs import KEYS, DivideExamples, EncodeSorted, SortedRange
+
+        executor, folder = self.plan.executor, self.plan.executor.spill_dir()
+        max_rows = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
+        divide, files = DivideExamples(self.recipe, self.plan.set, folder, fan_out(expected, max_rows)), []
+        with self._progress("drawing", expected) as bar:
+            for divided in executor.run(divide, self.plan.shards):
+                self.counts.add_dropped(divided.drops, divided.elsewhere)
+                if divided.file is not None:
+                    files.append(divided.file)
+                    bar.advance(int(divided.file.rows.sum()))
+        ranges = split_ranges(executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
+        starts = accumulate((each.rows for each in ranges), initial=0)
+        job = EncodeSorted(self.recipe, self.plan.set, folder)
+        return executor.run(job, [SortedRange(start, each) for start, each in zip(starts, ranges)])
+
     def _progress(self, doing: str, expected: int) -> AbstractContextManager[Progress]:
         return self.plan.progress(f"{doing} {self.plan.path.name}", expected, "examples")
-
-
-def _prepare(writer: Writer, batch: Batch, rows: npt.NDArray[np.int64]) -> Any:
-    return writer.prepare(batch.take(rows), writer.layout)

@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +31,13 @@ from kifu.corpus.parquet import arrow_file
 from kifu.corpus.sources import HashedSources, find_sources, require_unchanged, without_left_out
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
-    ArchiveRows,
-    ArchiveRowsBuilder,
+    CatalogueRows,
     ExamplesManifest,
     manifest_path,
+    origins_path,
     read_examples_manifest,
 )
+from kifu.datasets.row_origins import OriginsWriter
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
@@ -336,13 +338,19 @@ def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRule
 
 
 class ManifestCounts:
-    """Counts the games of one set, whose chunks are added in order, for its manifest."""
+    """Counts the games of one set, whose chunks are added in order, for its manifest.
 
-    def __init__(self) -> None:
+    A context manager: the file of origins, which games with examples are written to, is complete or absent.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Count the games of the data set at `path`."""
+        self._path = path
         self._drops: Counter[str] = Counter()
-        self._elsewhere = 0
-        self._catalogues: list[ArchiveRows] = []
-        self._rows = ArchiveRowsBuilder()
+        self._elsewhere = self._games = self._rows = 0
+        self._catalogues: list[CatalogueRows] = []
+        self._stack = ExitStack()
+        self._origins: OriginsWriter | None = None
 
     def add_dropped(self, drops: Counter[str], elsewhere: int) -> None:
         """Count games without examples: dropped ones by reason, and those of other sets or of none."""
@@ -358,18 +366,34 @@ class ManifestCounts:
             member: [K] their rows in the catalogue.
             rows: [K] the number of examples of each.
             plies: [sum of rows] the ply of each example.
+
+        Raises:
+            OutputError: the file of origins cannot be written.
         """
-        self._rows.add(member, rows, plies)
+        if self._origins is None:
+            self._origins = self._stack.enter_context(OriginsWriter(origins_path(self._path)))
+        self._origins.add(len(self._catalogues), member, rows, plies)
+        self._games += len(member)
+        self._rows += len(plies)
 
     def end_catalogue(self, catalogue: CatalogueInput) -> None:
         """Finish a catalogue."""
-        self._catalogues.append(self._rows.build(utf8_name(catalogue.catalogue.path.name), catalogue.digest))
-        self._rows = ArchiveRowsBuilder()
+        name = utf8_name(catalogue.catalogue.path.name)
+        self._catalogues.append(CatalogueRows(name, catalogue.digest, self._games, self._rows))
+        self._games = self._rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
     def manifest(
         self, plan: SetPlan, written: WriteReport, recipe: SplitRecipe, format: str, plane_set: str
     ) -> ExamplesManifest:
-        """Return the manifest of the set, once all its catalogues are finished."""
+        """Finish the file of origins and return the manifest of the set, once all its catalogues are finished."""
         return ExamplesManifest(
             kifu=importlib.metadata.version("kifu"),
             file=utf8_name(plan.path.name),
@@ -385,6 +409,7 @@ class ManifestCounts:
             drops=dict(sorted(self._drops.items())),
             sources=plan.sources,
             catalogues=self._catalogues,
+            origins=None if self._origins is None else self._origins.commit(),
         )
 
 
@@ -590,7 +615,8 @@ class _SetsBuild(Build[ExamplesManifest]):
 
     def files(self, target: Target, manifest: ExamplesManifest) -> list[tuple[Path, int]]:
         path = target.path
-        return [(path / file.file if path.is_dir() else path, file.bytes) for file in manifest.files]
+        files = [(path / file.file if path.is_dir() else path, file.bytes) for file in manifest.files]
+        return files + ([] if manifest.origins is None else [(origins_path(path), manifest.origins.bytes)])
 
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
         catalogues = self._usable_catalogues()
@@ -608,6 +634,7 @@ class _SetsBuild(Build[ExamplesManifest]):
         return catalogues if usable and len(catalogues) == len(self.sources.sources) else None
 
     def make(self, target: Target) -> ExamplesManifest:
+        remove_file(origins_path(target.path))
         manifest = self.make_set(
             SetPlan(target.set, target.path, self.catalogues, self.sources.hashes, self.executor, self.options.progress)
         )

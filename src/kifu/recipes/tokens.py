@@ -90,8 +90,9 @@ def build_tokens(
 
 def _write_set(recipe: TokensRecipe, plan: SetPlan) -> ExamplesManifest:
     """Write a set and return its manifest."""
-    job, counts = WriteTokens(recipe, plan.set), ManifestCounts()
+    job = WriteTokens(recipe, plan.set)
     with (
+        ManifestCounts(plan.path) as counts,
         TokenWriter(plan.path, recipe.tokenizer()) as writer,
         plan.progress(f"building {plan.path.name}", plan.games, "games") as bar,
     ):
@@ -104,7 +105,7 @@ def _write_set(recipe: TokensRecipe, plan: SetPlan) -> ExamplesManifest:
                 bar.advance(chunk.read)
             counts.end_catalogue(catalogue)
         written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-    return counts.manifest(plan, written, recipe, FORMAT, "")
+        return counts.manifest(plan, written, recipe, FORMAT, "")
 
 
 class TokenChunk(NamedTuple):

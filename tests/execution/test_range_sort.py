@@ -1,0 +1,115 @@
+"""Range sort: the order of a stable sort by key, whatever fits into memory, and no row lost or changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kifu.errors import FormatError, KifuError, OutputError
+from kifu.execution import range_sort
+from kifu.execution.bucket_sort import Columns
+from kifu.execution.executor import ThreadExecutor, make_executor
+from kifu.execution.range_sort import collect_ranges, fan_out, load_range, split_ranges, write_ranges
+from kifu.execution.staging import StagingDir
+
+KEYS = st.one_of(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**33),  # equal in almost all of the bits that are looked at
+    st.sampled_from([0, 1, 2**63, 2**64 - 1]),
+)
+
+
+def rows_of(keys: list[int], first: int) -> Columns:
+    """Return rows with these keys, numbered from `first`."""
+    number = np.arange(first, first + len(keys), dtype=np.int32)
+    return {"key": np.array(keys, np.uint64), "number": number, "pair": np.stack([number, -number], 1)}
+
+
+def sort(items: list[list[int]], max_rows: int, jobs: int, folder: Path) -> list[Columns]:
+    """Return the rows of each range, in the order in which they were written."""
+    total = sum(map(len, items))
+    bits = fan_out(total, max_rows)
+    starts = np.cumsum([0, *map(len, items)]).tolist()
+    with ThreadExecutor(jobs, folder / "work") as executor:
+        spill = executor.spill_dir()
+        files = [write_ranges(spill, rows_of(keys, at), "key", 0, bits) for keys, at in zip(items, starts) if keys]
+        ranges = split_ranges(executor, spill, collect_ranges(files, bits), "key", max_rows)
+        assert sum(each.rows for each in ranges) == total
+        return [load_range(spill, each) for each in ranges]
+
+
+@given(st.lists(st.lists(KEYS, max_size=40), max_size=8), st.integers(1, 130), st.integers(1, 2), st.integers(1, 8))
+def test_the_order_is_that_of_a_stable_sort(
+    tmp_path_factory: pytest.TempPathFactory, items: list[list[int]], max_rows: int, jobs: int, bits: int
+) -> None:
+    folder = tmp_path_factory.mktemp("sort")
+    with mock.patch.object(range_sort, "_FAN_OUT_BITS", bits):
+        parts = sort(items, max_rows, jobs, folder)
+    assert not list(folder.iterdir())
+    keys = [key for item in items for key in item]
+    expected = sorted(range(len(keys)), key=keys.__getitem__)  # the slow twin; Python sorts stably
+    found = [number for part in parts for number in part["number"][np.argsort(part["key"], kind="stable")].tolist()]
+    assert found == expected
+    for part in parts:
+        assert [keys[k] for k in part["number"]] == part["key"].tolist()
+        assert np.array_equal(part["pair"], np.stack([part["number"], -part["number"]], 1))
+        assert len(part["key"]) <= max_rows or len(np.unique(part["key"] >> np.uint64(32))) == 1
+
+
+def test_few_ranges_are_divided_again() -> None:
+    for rows in (10, 100, 1000, 20_000):
+        assert rows / (1 << fan_out(rows, 100)) <= 80
+    assert fan_out(10**12, 100) == 8
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    file = write_ranges(tmp_path, rows_of(list(range(0, 2**64, 2**58)), 0), "key", 0, 2)
+    (first, *_) = collect_ranges([file], 2)
+    path = tmp_path / file.name
+    whole = path.read_bytes()
+    for damaged in (whole[:20], whole[:60], whole[:45] + b"\xff" + whole[46:], whole[:8], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"spill: damaged: .*; remove .* and try again$") as caught:
+            load_range(tmp_path, first)
+        assert "\n" not in str(caught.value)
+    path.unlink()
+    with pytest.raises(FormatError, match=r"spill: damaged: .*No such file"):
+        load_range(tmp_path, first)
+    file = write_ranges(tmp_path, rows_of([5, 6], 0), "key", 0, 2)
+    for rows in (1, 3):
+        with pytest.raises(FormatError, match=f"do not have {rows} rows of range 0"):
+            load_range(tmp_path, collect_ranges([file], 2)[0]._replace(rows=rows))
+
+
+def test_a_directory_that_is_gone_or_full(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot spill to .*gone: No such file"):
+        write_ranges(tmp_path / "gone", rows_of([1], 0), "key", 0, 1)
+    full = mock.patch.object(range_sort, "encode", side_effect=OSError(28, "No space left on device"))
+    with full, pytest.raises(OutputError, match="No space left on device"):
+        write_ranges(tmp_path, rows_of([1], 0), "key", 0, 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_spilled_files_are_kept_with_results_that_may_refer_to_them(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    with pytest.raises(KifuError), make_executor("threads", 1, work) as executor:  # noqa: PT012 - the context manager is tested
+        write_ranges(executor.spill_dir(), rows_of([1], 0), "key", 0, 1)
+        raise KifuError("none")
+    assert not work.exists()
+    with pytest.raises(KifuError), StagingDir(work) as staging:  # noqa: PT012
+        write_ranges(work, rows_of([1], 0), "key", 0, 1)
+        staging.file(0, 0, "0" * 32)[0].touch()
+        raise KifuError("none")
+    assert len(list(work.glob("*.spill"))) == 1
+    with StagingDir(work):
+        assert len(list(work.glob("*.spill"))) == 1
+    assert not work.exists()
+    work.mkdir()
+    write_ranges(work, rows_of([1], 0), "key", 0, 1)
+    with StagingDir(work):
+        assert not list(work.glob("*.spill"))

@@ -1,0 +1,112 @@
+"""A shuffled build whose sort goes over the disk: the same bytes on a cluster, and after a kill in each phase."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kgs_archives import archive, records
+from kifu.corpus.ingest import ingest
+from kifu.recipes.examples import build_examples
+from kifu.recipes.schema import load_recipe
+
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
+
+WINDOW = 100_000
+"""Bytes of planes that are sorted at once: some dozens of ranges."""
+
+COMMAND = """
+import sys
+from kifu.recipes import examples
+examples.WINDOW_BYTES = int(sys.argv[1])
+from kifu.cli import main
+sys.argv = ["kifu", *sys.argv[2:]]
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Four catalogues, each of them a shard."""
+    folder = tmp_path_factory.mktemp("games")
+    for year in range(2001, 2005):
+        archive(folder, records(25, year), year=year)
+    paths = [folder / f"{path.name}.parquet" for path in sorted(folder.glob("KGS*"))]
+    for source, path in zip(sorted(folder.glob("KGS*.tar.gz")), paths):
+        ingest(source, path)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def expected(games: list[Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The data set, sorted in memory."""
+    folder = tmp_path_factory.mktemp("expected")
+    (built,) = build_examples(load_recipe("agz17", ['clean="legal"']), games, folder, sets=["train"], jobs=1)
+    assert built.manifest.examples * 782 > 20 * WINDOW
+    return built.path.read_bytes()
+
+
+def start(games: list[Path], output: Path, *engine: str) -> subprocess.Popen[str]:
+    """Start a build as a process of its own."""
+    options = ("--set", "clean=legal", "--sets", "train", "--output", str(output), *engine)
+    arguments = [sys.executable, "-c", COMMAND, str(WINDOW), "build", "agz17", *map(str, games), *options]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+
+
+def finish(command: subprocess.Popen[str]) -> None:
+    with command:
+        _, errors = command.communicate(timeout=200)
+    assert command.returncode == 0, errors
+
+
+def kill_when(command: subprocess.Popen[str], begun: Callable[[], bool]) -> bool:
+    """Kill a build as soon as a phase has begun; return whether it was killed."""
+    with command:
+        while command.poll() is None and not begun():
+            time.sleep(0.002)
+        command.kill()
+        command.communicate(timeout=60)
+    return command.returncode != 0
+
+
+ENGINES = {
+    "one thread": ("--jobs", "1"), "two threads": ("--jobs", "2"),
+    "one process": ("--engine", "ray", "--jobs", "1"), "two processes": ("--engine", "ray", "--jobs", "2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_bytes_are_those_of_a_sort_in_memory(
+    engine: str, games: list[Path], expected: bytes, tmp_path: Path
+) -> None:
+    finish(start(games, tmp_path, *ENGINES[engine]))
+    assert tmp_path.joinpath("train.parquet").read_bytes() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.parquet", "train.parquet.manifest.json"]
+
+
+@pytest.mark.parametrize("phase", ["divide", "encode"])
+@pytest.mark.parametrize("engine", ["two threads", "two processes"])
+def test_after_a_kill_the_bytes_are_the_same(
+    engine: str, phase: str, games: list[Path], expected: bytes, tmp_path: Path
+) -> None:
+    work, part = tmp_path / ".train.parquet.work", tmp_path / ".train.parquet.part"
+
+    def begun() -> bool:
+        if phase == "divide":
+            return any(work.glob("*.spill"))
+        return part.exists() and part.stat().st_size > 4  # the magic bytes
+
+    assert kill_when(start(games, tmp_path, *ENGINES[engine]), begun)
+    assert not tmp_path.joinpath("train.parquet").exists()
+    if (engine, phase) == ("two processes", "encode"):
+        assert len(list(work.glob("2-*.results"))) == len(games)  # all examples are divided, which is not done again
+        assert list(work.glob("3-*.results"))
+    finish(start(games, tmp_path, *ENGINES[engine]))
+    assert tmp_path.joinpath("train.parquet").read_bytes() == expected
+    assert not work.exists()

@@ -13,7 +13,13 @@ from kifu.errors import OutputError
 from kifu.folders import cannot_write, locked_folder
 
 _COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
-_OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}")
+_COPY = re.compile(r"[0-9a-f]{32}\.copy")
+_OURS = re.compile(r".*\.(results|copy)(\.part)?|lease-[0-9a-f]{32}")
+
+
+def copy_name(key: str) -> str:
+    """Return the file name for the copy of a source. key: 32 hexadecimal digits, a hash of its address and version."""
+    return f"{key}.copy"
 
 
 class StagingDir:
@@ -42,7 +48,7 @@ class StagingDir:
                 for file in self._files():
                     if match := _COMPLETE.fullmatch(file.name):
                         self._complete[match[1]] = file
-                    else:
+                    elif not _COPY.fullmatch(file.name):
                         remove_file(file)
                 self.lease.touch(exist_ok=False)
             except OutputError:

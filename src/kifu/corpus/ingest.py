@@ -218,10 +218,10 @@ def ingest(
     path = Path(output)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     found = sources.sources if isinstance(sources, HashedSources) else find_sources(sources)
-    job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
     report, left_out = IngestReport(), count_left_out(found)
     with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
         infos = sources.hashes if isinstance(sources, HashedSources) else hash_sources(found, executor)
+        job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
         rows = _count(executor.run(job, source_shards(found, infos)), report, left_out)
         # On errors, too, the hidden files must be removed before the lock on `path` is released.
         with CatalogueWriter(path) as writer, closing(mark_duplicates(rows, rules, executor, path)) as batches:

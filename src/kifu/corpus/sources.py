@@ -22,15 +22,16 @@ from blake3 import blake3
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.files import hash_bytes, utf8_name
+from kifu.files import utf8_name
 from kifu.records._store import CHANGED
-from kifu.records._volumes import open_volumes, volume_paths
+from kifu.records._volumes import volume_paths
 from kifu.records.containers import blocks, count_blocks, find_containers
+from kifu.records.copies import hash_and_copy, use_staged_copies
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import RecordBlock
 from kifu.records.left_out import LeftOut
-from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below, open_file
+from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below
 from kifu.records.splitting import BLOCK_BYTES, split_blocks
 
 _SMALL_BYTES = 8 << 20
@@ -319,7 +320,7 @@ class HashedSources:
 
 
 def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str, Any]]:
-    """Hash all sources in parallel.
+    """Hash all sources in parallel, and copy remote files meanwhile, see `kifu.records.copies`.
 
     Args:
         sources: The sources.
@@ -331,10 +332,12 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str
 
     Raises:
         SourceError: If a file cannot be read.
+        OutputError: If a copy cannot be written.
     """
     found = list(sources)
-    infos = executor.run(_HashJob(), [source.path for source in found])
-    return [{"name": source.name} | info for source, info in zip(found, list(infos))]
+    infos = list(executor.run(_HashJob(executor.staging), [source.path for source in found]))
+    use_staged_copies((source.path for source in found), executor.staging)
+    return [{"name": source.name} | info for source, info in zip(found, infos)]
 
 
 def add_left_out(sources: Iterable[Source], infos: Iterable[dict[str, Any]], left_out: LeftOut) -> list[dict[str, Any]]:
@@ -350,8 +353,11 @@ def without_left_out(infos: Any) -> Any:
     return [{k: v for k, v in info.items() if k != "left_out"} if isinstance(info, dict) else info for info in infos]
 
 
+@dataclass(frozen=True, slots=True)
 class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
-    """Sizes and hashes of files."""
+    """Sizes and hashes of files, which are copied to the staging directory."""
+
+    staging: Path | None
 
     def fingerprint(self) -> Any:
         return None
@@ -366,11 +372,9 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     def process(self, item: AnyPath) -> dict[str, Any]:
         try:
             if item.is_dir():
-                return (
-                    {"blake3": open_catalogue(item).digest()} if isinstance(item, Path) and is_catalogue(item) else {}
-                )
-            with open_file(item) as file, open_volumes(item, file) as volumes:
-                return {"bytes": volumes.size, "blake3": hash_bytes(volumes.readinto).hexdigest()}
+                is_partitioned = isinstance(item, Path) and is_catalogue(item)
+                return {"blake3": open_catalogue(item).digest()} if is_partitioned else {}
+            return hash_and_copy(item, self.staging)
         except OSError as error:
             raise SourceError(f"{item}: {error.strerror}") from None
 

@@ -94,9 +94,11 @@ class Executor(ABC):
 
     Attributes:
         jobs: number of threads or processes.
+        staging: directory that the processes of a cluster share; None if all jobs run in this process.
     """
 
     jobs: int
+    staging: Path | None = None
 
     @abstractmethod
     def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:

@@ -77,6 +77,7 @@ class RayExecutor(Executor):
             self._threads = stack.enter_context(ThreadExecutor(jobs))
             self.jobs = self._threads.jobs
             self._staging = None if staging is None else stack.enter_context(StagingDir(staging))
+            self.staging = staging
             self._lease = None if self._staging is None else self._staging.lease
             self._ours = stack.enter_context(connected(address, self.jobs))
             self._head = ClusterHead(address)

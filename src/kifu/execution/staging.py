@@ -16,7 +16,13 @@ SPILL_SUFFIX = ".spill"
 """Suffix of files that results refer to, after 32 hexadecimal digits; see `Executor.spill_dir`."""
 
 _COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
-_OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}|[0-9a-f]{32}\.spill")
+_OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}|[0-9a-f]{32}\.(spill|copy(\.part)?)")
+_COPY = re.compile(r"[0-9a-f]{32}\.copy")
+
+
+def copy_name(key: str) -> str:
+    """Return the file name for the copy of a source. key: 32 hexadecimal digits, a hash of its address and version."""
+    return f"{key}.copy"
 
 
 class StagingDir:
@@ -44,8 +50,9 @@ class StagingDir:
                 files = list(self._files())
                 self._complete = {match[1]: file for file in files if (match := _COMPLETE.fullmatch(file.name))}
                 for file in files:
-                    # Complete results may refer to spilled files.
-                    if not _COMPLETE.fullmatch(file.name) and not (self._complete and file.suffix == SPILL_SUFFIX):
+                    if _COMPLETE.fullmatch(file.name) or _COPY.fullmatch(file.name):
+                        continue
+                    if not (self._complete and file.suffix == SPILL_SUFFIX):  # complete results may refer to them
                         remove_file(file)
                 self.lease.touch(exist_ok=False)
             except OutputError:

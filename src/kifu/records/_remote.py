@@ -1,11 +1,14 @@
-"""Open files of remote storage: read sequentially with prefetch, or at any position, fetched on demand."""
+"""Open files of remote storage: read sequentially with prefetch, at any position, or from a complete copy."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import RawIOBase
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -181,10 +184,94 @@ class SparseCopy:
             while len(rest):
                 rest = rest[os.pwrite(self._copy.fileno(), rest, page * _PAGE_BYTES + len(data) - len(rest)) :]
         except OSError as error:
-            raise StoreError(f"cannot write a copy to {tempfile.gettempdir()}: {error.strerror}") from None
+            raise _cannot_write(error) from None
         count = -(-len(data) // _PAGE_BYTES)
         self._present[page : page + count] = b"\1" * count
 
     def close(self) -> None:
         """Remove the copy."""
         self._copy.close()
+
+
+class FullCopy:
+    """A complete copy of a remote file.
+
+    Attributes:
+        path: A file that other processes see, too. None for an unnamed temporary file (in TMPDIR), which exists as long
+            as this object.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Refer to a complete copy, or create an empty unnamed one."""
+        self.path = path
+        self._file = None
+        if path is None:
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with this object
+            weakref.finalize(self, self._file.close)
+
+    def write(self, data: memoryview) -> None:
+        """Append bytes to an unnamed copy. Raises OSError."""
+        assert self._file is not None
+        try:
+            while len(data):
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise _cannot_write(error) from None
+
+    def open(self) -> CopiedFile:
+        """Open the copy. Raises OSError."""
+        if self._file is not None:
+            return CopiedFile(os.dup(self._file.fileno()))
+        assert self.path is not None
+        return CopiedFile(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _cannot_write(error: OSError) -> StoreError:
+    return StoreError(f"cannot write a copy to {tempfile.gettempdir()}: {error.strerror}")
+
+
+class CopiedFile(RawIOBase):
+    """An open copy, without a buffer; other threads may read the same copy.
+
+    Attributes:
+        size: Length in bytes.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Take over the descriptor of an open file."""
+        self._descriptor = descriptor
+        self._position = 0
+        self.size = os.fstat(descriptor).st_size
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, view: memoryview, /) -> int:  # type: ignore[override]
+        """Read into the beginning of a buffer, and return the number of bytes."""
+        count = os.preadv(self._descriptor, [view], self._position)
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move to a position, counted from the beginning or the current position."""
+        self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def fill(self, begin: int, view: memoryview) -> None:
+        """Fill a buffer with the bytes from `begin` on, which the file must have. Raises OSError."""
+        self._position = begin
+        while len(view):
+            if not (count := self.readinto(view)):
+                raise StoreError("its copy is truncated")
+            view = view[count:]
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()

@@ -7,6 +7,7 @@ have a timeout and a bounded number of attempts, for HTTP those set here, for ot
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import time
@@ -27,6 +28,7 @@ _POLICY = RetryPolicy(attempts=3)
 _REQUEST_TIMEOUT_S = 600.0
 """For all of one range by HTTP."""
 _ONCE = RetryPolicy(attempts=1)
+_SILENT = logging.NullHandler()
 
 _HEADERS = {"User-Agent": "kifu", "Accept-Encoding": "identity"}
 
@@ -67,7 +69,7 @@ class Store:
         cause = error.__cause__
         if isinstance(error, FileNotFoundError) and cause is not None:
             return self._reason(cause)  # fsspec's HTTP store reports every failure as a missing file
-        status = getattr(error, "status", None)
+        status = getattr(error, "status", None) or getattr(error, "code", None)  # of aiohttp, and of gcsfs
         if isinstance(status, int) and status != HTTPStatus.NOT_FOUND:
             return f"the server answered {status}{_PHRASES.get(status, '')}"
         if isinstance(error, ImportError):
@@ -77,6 +79,8 @@ class Store:
                 return reason
         if isinstance(error, OSError) and error.errno == errno.EBUSY:  # raised by s3fs
             return CHANGED
+        if isinstance(error, OSError) and str(error).startswith("Forbidden: "):  # raised by gcsfs, with the URL
+            return "access is denied"
         if isinstance(error, OSError) and error.errno and error.errno in errno.errorcode and error.errno != errno.EIO:
             return os.strerror(error.errno)
         # Messages of aiohttp, and of others about such URLs, may contain the URL.
@@ -125,6 +129,8 @@ def _open_store(url: str, protocol: str) -> tuple[Any, str]:
             "trust_env": True,
         }
         options["headers"] = _HEADERS
+    elif protocol in ("gs", "gcs"):
+        logging.getLogger("gcsfs").addHandler(_SILENT)  # it logs tracebacks of failures, which it raises as well
     elif protocol in ("s3", "s3a"):
         options["config_kwargs"] = {"retries": {"mode": "standard", "max_attempts": _POLICY.attempts}}
     found: tuple[Any, str] = fsspec.url_to_fs(url, **{**options, **fsspec.config.conf.get(protocol, {})})

@@ -10,11 +10,10 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-from kifu.records._remote import RemoteFile
 from kifu.records._sevenzip import MAGIC, SevenZipFile, locate_header, read_at
 from kifu.records._sevenzip_header import SevenZipError
 from kifu.records._store import StoreError
-from kifu.records.paths import AnyPath, LocalFile, as_path, open_file
+from kifu.records.paths import AnyPath, OpenFile, as_path, open_file
 
 _FIRST_VOLUME, _FIRST_NUMBER = re.compile(r"\.001\Z"), re.compile(r"001(?=\Z|[?#])")
 
@@ -81,10 +80,10 @@ def volume_paths(path: AnyPath) -> list[AnyPath]:
 
 
 @contextmanager
-def open_volumes(path: AnyPath, file: LocalFile | RemoteFile) -> Iterator[LocalFile | RemoteFile | Volumes]:
+def open_volumes(path: AnyPath, file: OpenFile) -> Iterator[OpenFile | Volumes]:
     """Open the other files of an open container, and join them, see `volume_paths`. Raises OSError."""
     with ExitStack() as stack:
-        others: list[LocalFile | RemoteFile] = []
+        others: list[OpenFile] = []
         for volume in volume_paths(path)[1:]:
             others.append(open_file(volume))
             stack.enter_context(others[-1])

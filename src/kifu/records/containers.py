@@ -32,7 +32,7 @@ from kifu.records.detect import LINE_FORMATS, TYGEM_INDEX, detect, is_index_name
 from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
 from kifu.records.left_out import LeftOut, describe_left_out
-from kifu.records.paths import AnyPath, LocalFile, Paths, Remote, as_list, as_path, open_file
+from kifu.records.paths import AnyPath, OpenFile, Paths, Remote, as_list, as_path, open_file
 from kifu.records.splitting import BLOCK_BYTES, skip_leading_comments, split_blocks
 
 _ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
@@ -157,7 +157,7 @@ def _is_directory(path: AnyPath) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def _file_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
+def _file_blocks(path: AnyPath, file: OpenFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
     head = file.read(len(MAGIC))
     file.seek(0)
     if head[:4] in _ZIP_MAGIC:
@@ -169,19 +169,24 @@ def _file_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int, 
     yield from map(keep_records, found)
 
 
-def _sevenzip_blocks(
-    path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int, first: int
-) -> Iterator[RecordBlock]:
+def is_zip(file: OpenFile) -> bool:
+    """Return whether an open file begins like a .zip. The file position is reset to the start."""
+    head = file.read(4)
+    file.seek(0)
+    return head in _ZIP_MAGIC
+
+
+def _sevenzip_blocks(path: AnyPath, file: OpenFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
     with open_volumes(path, file) as volumes:
         yield from sevenzip_blocks(str(path), volumes, block_bytes, first=first)
 
 
-def _any_position(file: LocalFile | RemoteFile) -> ZipFile:
+def _any_position(file: OpenFile) -> ZipFile:
     """Return a file that reads bytes at any position."""
     return file.sparse_copy() if isinstance(file, RemoteFile) else file
 
 
-def _stream_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int) -> Iterator[RecordBlock]:
+def _stream_blocks(path: AnyPath, file: OpenFile, block_bytes: int) -> Iterator[RecordBlock]:
     """Yield the blocks of a file that does not begin like a zip."""
     if is_index_name(strip_compression(os.fsencode(path.name))):
         return
@@ -293,7 +298,7 @@ def _until_damage(blocks: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
         yield from blocks
 
 
-def _read_file(path: AnyPath, file: LocalFile | RemoteFile) -> Bytes:
+def _read_file(path: AnyPath, file: OpenFile) -> Bytes:
     """Return the content of a file, inflated if compressed; raise SourceError if it is damaged or over 256 MiB."""
     stream, _ = open_stream(file)
     data = np.empty(BLOCK_BYTES, np.uint8)

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from kifu.errors import SourceError
 from kifu.files import open_regular
-from kifu.records._remote import RemoteFile
+from kifu.records._remote import CopiedFile, FullCopy, RemoteFile
 from kifu.records._store import CHANGED, Info, Store, StoreError, etag_of, is_same
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -41,6 +41,8 @@ class Remote:
 
     Immutable, picklable, and an `os.PathLike` that is not a path of this machine.
     """
+
+    _copy: FullCopy | None = None
 
     def __init__(self, url: str, info: Info | None = None) -> None:
         """Refer to a URL, with its metadata if they are known already."""
@@ -86,7 +88,9 @@ class Remote:
         return self._store.info()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_store"}
+        unnamed = self._copy is not None and self._copy.path is None
+        left_out = ("_store", "_copy") if unnamed else ("_store",)
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def is_dir(self) -> bool:
         """Return whether it is a folder. Raises OSError, also if it does not exist."""
@@ -107,8 +111,19 @@ class Remote:
         """Return the metadata that changes with its content, as far as the store has any. Raises OSError."""
         return etag_of(self._info)
 
-    def open(self, mode: Literal["rb"] = "rb") -> RemoteFile:
-        """Open the file. Raises OSError."""
+    @property
+    def is_copied(self) -> bool:
+        """True if the file is read from a copy."""
+        return self._copy is not None
+
+    def use_copy(self, copy: FullCopy) -> None:
+        """Read the file from a complete copy from now on."""
+        self._copy = copy
+
+    def open(self, mode: Literal["rb"] = "rb") -> RemoteFile | CopiedFile:
+        """Open the file, or its copy. Raises OSError."""
+        if self._copy is not None:
+            return self._copy.open()
         return RemoteFile(self._store, self.stat().st_size, self.require_unchanged)
 
     def require_unchanged(self) -> None:
@@ -218,6 +233,9 @@ def _open_descriptor(path: str, _flags: int) -> int:
         return os.dup(file.fileno())
 
 
-def open_file(path: AnyPath) -> LocalFile | RemoteFile:
+OpenFile: TypeAlias = LocalFile | RemoteFile | CopiedFile
+
+
+def open_file(path: AnyPath) -> OpenFile:
     """Open a file without a buffer, which reports changes when it is left. Raises OSError."""
     return path.open() if isinstance(path, Remote) else LocalFile(path)

@@ -133,12 +133,11 @@ class _SetBuild(Build[Manifest]):
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
         layout = find_dat_layout(self.recipe.format)
         shards = [shard for target in stale for shard in self.targets[target]]
-        loaded = (self.executor.map(self.cache.load, shards, prefetch=1) for _ in range(2))
         # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
         # archives twice, where the cache is too small, takes a tenth of the time that reading the written file would.
-        counting = CountRecords(loaded=next(loaded))
+        counting = CountRecords(loaded=self.executor.map(self.cache.load, shards, self.executor.jobs))
         self.counts = self.executor.run(counting, shards, prefetch=0) if layout.header_bytes else repeat(0)
-        writing = WriteRecords(layout.name, loaded=next(loaded))
+        writing = WriteRecords(layout.name, loaded=self.executor.map(self.cache.load, shards, prefetch=1))
         self.chunks = self.executor.run(writing, shards, self.executor.jobs + 1)
 
     def make(self, target: Target) -> Manifest:

@@ -121,10 +121,10 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
 _CACHE_BYTES = 16 << 20
 """Memory for loaded archives that are used again: 35,000 games of KGS."""
 
-_CHUNK_BYTES = 1 << 21
-"""Size of a chunk of records: small enough to be written while it is in the processor's cache.
+_CHUNK_BYTES = 1 << 22
+"""Size of a chunk of records, which takes 0.2 ms of Python besides 3 ms of work, so that two threads hardly wait.
 
-Smaller chunks, which fit into its L2 cache, are neither hashed nor written faster, but each takes 0.1 ms of Python.
+Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor written faster.
 """
 
 _KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum

@@ -17,6 +17,7 @@ from isal import igzip_lib
 from timing import Task, cores, in_turns, one_core
 
 from corpus import Corpus
+from kifu.atomic_io import AtomicFile, temp_path
 from kifu.datasets.manifest import Manifest
 from kifu.go.replay import replay_all
 from kifu.go.state import new_state
@@ -110,23 +111,15 @@ def _stopwatch(function: Callable[..., int], seconds: list[float]) -> Callable[.
     return timed
 
 
-class _Discarded:
-    """Replaces `kifu.atomic_io.AtomicFile`: discards what is written, without a hash."""
+class _Discarded(AtomicFile):
+    """An atomic file that discards what is written, without a hash, and has zero bytes instead."""
 
-    def __init__(self, path: Path, header: bytes) -> None:
-        self.size = len(header)
-
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.size += len(data)
 
-    def commit(self, header: bytes) -> str:
-        return ""
-
-    def __enter__(self) -> _Discarded:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
+    def commit(self, header: bytes | None = None) -> str:
+        os.truncate(temp_path(self.path), self.size)
+        return super().commit(header)
 
 
 def threads(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:

@@ -11,11 +11,14 @@ from blake3 import blake3
 
 import kifu
 from kgs_archives import BROKEN, archive, record, records
+from kifu.corpus.sources import CHANGED
 from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError, RecipeError, SourceError
+from kifu.progress import silent
 from kifu.recipes import kgsgo_jobs
 from kifu.recipes.kgs_index import order_as_page, parse_archive_name
+from kifu.recipes.kgsgo_jobs import load_archive
 from kifu.recipes.pipeline import build
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import load_recipe
@@ -399,17 +402,30 @@ def test_no_archives(tmp_path):
         build(RECIPES[2], [tmp_path / "nix"], tmp_path / "into")
 
 
-def test_an_archive_that_goes_away(source, tmp_path):
-    """Between the look into the folder and the reading."""
+@pytest.mark.parametrize(("cache", "match"), [(0, "No such file"), (1 << 20, CHANGED)])
+def test_an_archive_that_goes_away(source, tmp_path, monkeypatch, cache, match):
+    """Between the look into the folder and the second reading, which small archives do not need."""
 
     @contextmanager
     def vanish(label, total, unit):
         for path in (tmp_path / "source").iterdir():
             path.unlink()
-        yield
+        with silent(label, total, unit) as bar:
+            yield bar
 
+    monkeypatch.setattr(kgsgo_jobs, "_CACHE_BYTES", cache)
     archive(tmp_path / "source", GAMES[2001])
-    refused(tmp_path, "No such file", progress=vanish)
+    refused(tmp_path, match, progress=vanish)
+
+
+@pytest.mark.parametrize(("cache", "passes"), [(0, 4), (1 << 20, 1)])
+def test_archives_that_fit_into_the_cache_are_read_once(source, tmp_path, monkeypatch, cache, passes):
+    """Without it, each set counts their examples before it writes them."""
+    read = []
+    monkeypatch.setattr(kgsgo_jobs, "_CACHE_BYTES", cache)
+    monkeypatch.setattr(kgsgo_jobs, "load_archive", lambda *of: read.append(of[0]) or load_archive(*of))
+    make(source, tmp_path, sets=["trainall", "archives"], jobs=1)
+    assert sorted(read) == sorted(passes * list(source.iterdir()))
 
 
 @pytest.mark.parametrize(

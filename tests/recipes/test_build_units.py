@@ -312,7 +312,7 @@ def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
 
 def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
     """Units of other games, or of another file, are others."""
-    job = kgsgo_jobs.WriteRecords("dat2@1", iter(()))
+    job = kgsgo_jobs.WriteRecords("dat2@1", loaded=iter(()))
     assert pickle.loads(pickle.dumps(job)).loaded is None
     path = sorted(kgs.iterdir())[0]
     found = parse_archive_name(path.name)

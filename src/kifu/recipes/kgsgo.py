@@ -21,7 +21,7 @@ from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.files import utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.kgs_index import Archive, find_archives, read_index
-from kifu.recipes.kgsgo_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
+from kifu.recipes.kgsgo_jobs import ArchiveCache, ArchiveGames, Chunk, CountRecords, WriteRecords
 from kifu.recipes.pipeline import Build, BuildReport, Target, check_sets, is_made_by
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
@@ -79,10 +79,11 @@ def build_kgsgo(
         hashed = hash_sources(found, executor)
         hashes = {archive: each["blake3"] for archive, each in zip(wanted, hashed)}
         reports = []
+        cache = ArchiveCache()
         for name in names:
             shards = [ArchiveGames(each, paths[each.archive], hashes[each.archive]) for each in selections[name]]
             targets = _targets(recipe, name, shards, Path(output))
-            reports += _SetBuild(recipe, targets, found, executor, progress).run(list(targets))
+            reports += _SetBuild(recipe, targets, found, executor, progress, cache).run(list(targets))
         return reports
 
 
@@ -113,6 +114,7 @@ class _SetBuild(Build[Manifest]):
     sources: list[Source]
     executor: Executor
     progress: ProgressFactory
+    cache: ArchiveCache
     counts: Iterator[int] = field(default_factory=lambda: iter(()))
     chunks: Iterator[Chunk] = field(default_factory=lambda: iter(()))
 
@@ -132,10 +134,11 @@ class _SetBuild(Build[Manifest]):
         layout = find_dat_layout(self.recipe.format)
         shards = [shard for target in stale for shard in self.targets[target]]
         # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
-        # the archives twice takes a tenth of the time that reading the written file would.
-        self.counts = self.executor.run(CountRecords(), shards, prefetch=1) if layout.header_bytes else repeat(0)
-        job = WriteRecords(layout.name, self.executor.map(ArchiveGames.load, shards, prefetch=1))
-        self.chunks = self.executor.run(job, shards, self.executor.jobs + 1)
+        # archives twice, where the cache is too small, takes a tenth of the time that reading the written file would.
+        counting = CountRecords(loaded=self.executor.map(self.cache.load, shards, self.executor.jobs))
+        self.counts = self.executor.run(counting, shards, prefetch=0) if layout.header_bytes else repeat(0)
+        writing = WriteRecords(layout.name, loaded=self.executor.map(self.cache.load, shards, prefetch=1))
+        self.chunks = self.executor.run(writing, shards, self.executor.jobs + 1)
 
     def make(self, target: Target) -> Manifest:
         layout = find_dat_layout(self.recipe.format)
@@ -206,7 +209,7 @@ def _write_archive(
     dropped: list[DroppedGame] = []
     for chunk in chunks:
         output.write(chunk.records.data)
-        kept = chunk.drop == DropReason.KEPT
+        kept = chunk.kept
         rows.add(chunk.member[kept], chunk.examples[kept], chunk.plies)
         lost = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
         dropped += [DroppedGame(stem, member, name, DropReason(code).name) for member, name, code in lost]

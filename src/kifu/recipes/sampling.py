@@ -64,28 +64,28 @@ def set_order(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         hashes: [N] int64, of N different items, in the order in which they are added.
     """
     codes = hashes.astype(np.uint64).tolist()
-    table = [-1] * 8
 
-    def insert(item: int) -> None:
+    def insert(items: Iterable[int], table: list[int]) -> None:
         mask = len(table) - 1
-        perturb = codes[item]
-        slot = perturb & mask
-        while table[slot] >= 0:
-            slot = (slot * 5 + perturb + 1) & mask
-            perturb >>= 5
-        table[slot] = item
+        for item in items:
+            perturb = codes[item]
+            slot = perturb & mask
+            while table[slot] >= 0:
+                slot = (slot * 5 + perturb + 1) & mask
+                perturb >>= 5
+            table[slot] = item
 
-    for item in range(len(codes)):
-        insert(item)
-        used = item + 1
-        if used * 3 >= len(table) * 2:
-            size, items = len(table), [each for each in table if each >= 0]
-            while size <= (used * 2 if used > 50_000 else used * 4):
-                size *= 2
-            table[:] = [-1] * size
-            for each in items:
-                insert(each)
-    return np.array([each for each in table if each >= 0], np.int64)
+    table, used = [-1] * 8, 0
+    while True:
+        full = -(-2 * len(table) // 3)  # so many items make it grow
+        insert(range(used, min(full, len(codes))), table)
+        if len(codes) < full:
+            return np.array([each for each in table if each >= 0], np.int64)
+        used, size, smaller = full, len(table), table
+        while size <= (used * 2 if used > 50_000 else used * 4):
+            size *= 2
+        table = [-1] * size
+        insert((each for each in smaller if each >= 0), table)
 
 
 def text_set_order(texts: Iterable[str]) -> list[str]:

@@ -35,22 +35,23 @@ class MergedPositions(NamedTuple):
     Attributes:
         roles: [G, plies] uint8, the role of each position.
         entry: [R] int64, ascending, plies * game + ply of each representative.
-        count: [R] float32, the sum of the weights of all equal positions.
+        counts: [R] float32, the sum of the weights of all equal positions.
         first: [R + 1] int64, the moves of each representative are those from `first` on.
         point: [P] uint16, moves as points of the game's board, as the representative's game has it.
-        share: [P] float32, the share of each move in `count`.
+        share: [P] float32, the share of each move in `counts`.
     """
 
     roles: npt.NDArray[np.uint8]
     entry: npt.NDArray[np.int64]
-    count: npt.NDArray[np.float32]
+    counts: npt.NDArray[np.float32]
     first: npt.NDArray[np.int64]
     point: npt.NDArray[np.uint16]
     share: npt.NDArray[np.float32]
 
     def select(self, move_offset: Any, selected: npt.NDArray[np.uint8], counts: npt.NDArray[np.int32]) -> None:
         """Select the representatives, and no position that they stand for; see `order.select_positions`."""
-        _select_representatives(move_offset, self.roles, selected, counts)
+        if self.roles.size:
+            _select_representatives(move_offset, self.roles, selected, counts)
 
     def fill(
         self,
@@ -75,7 +76,7 @@ class MergedPositions(NamedTuple):
         merged[early] = np.searchsorted(self.entry, game[early] * plies + ply[early])
         if "count" in labels:
             labels["count"][slot] = 1
-            labels["count"][slot[early]] = self.count[merged[early]]
+            labels["count"][slot[early]] = self.counts[merged[early]]
         if "policy" in labels:
             _fill_policies(self, positions, merged, moves, width, labels["policy"])
 
@@ -317,7 +318,7 @@ def _add_up(  # noqa: PLR0913 - kernel
         r = groups[i]
         whole = 0.0
         for j in range(starts[r], starts[r + 1]):
-            equivalent = 0
+            equivalent: Any = 0
             for k in range(8):
                 equivalent += np.int64(bits[j]) >> k & 1
             for k in range(8):

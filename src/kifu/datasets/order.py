@@ -122,7 +122,7 @@ def select_positions(  # noqa: PLR0913 - kernel
             weight = 0.0
             if t < playable[g]:
                 weight = position_weight(moves[k], t, g, points, passes, by_ply, by_player)
-            keep = weight >= 1
+            keep: Any = weight >= 1
             if 0 < weight < 1:
                 keep = np.float64(mix(np.uint64(k) ^ weight_key) >> _11) * _UNIT < weight
             if keep:

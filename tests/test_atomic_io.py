@@ -289,6 +289,34 @@ def test_a_link_at_the_path_of_a_directory_is_replaced(tmp_path):
     assert (tmp_path / "precious" / "one").read_bytes() == b"precious"
 
 
+def write_set(path, *files):
+    with AtomicDirectory(path, "index.json") as folder:
+        for name in files:
+            with folder.file(name) as file:
+                file.write(name.encode())
+                file.commit()
+        assert folder.encode_index({"a": 1}).endswith(b"]}\n")
+        folder.commit({"a": 1})
+
+
+def test_a_directory_with_folders_replaces_another_and_what_a_killed_run_left(tmp_path):
+    write_set(tmp_path / ".set.old", "data/one")  # moved aside by a run that was killed
+    write_set(tmp_path / "set", "data/one", "data/deep/two")
+    (tmp_path / ".set.part" / "data").mkdir(parents=True)
+    (tmp_path / ".set.part" / "data" / ".one.part").write_bytes(b"some")
+    write_set(tmp_path / "set", "data/three")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
+        "set", "set/data", "set/data/three", "set/index.json",
+    ]  # fmt: skip
+    (tmp_path / "set" / "data" / "mine").mkdir()
+    with pytest.raises(OutputError, match=r"set contains data/mine, which its index does not list; remove it$"):
+        write_set(tmp_path / "set", "one")
+    assert (tmp_path / "set" / "data" / "three").read_bytes() == b"data/three"
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(OutputError, match=r"cannot write .*file: Not a directory$"):
+        write_set(tmp_path / "file", "one")
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o755])
 def test_permissions_of_a_replaced_file_are_kept(tmp_path, mode):
     path = tmp_path / "file"

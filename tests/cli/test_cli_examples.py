@@ -48,6 +48,7 @@ def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "search",
         "explore",
         "build",
+        "publish",
         "inspect",
         "recipes",
     }

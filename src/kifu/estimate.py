@@ -67,6 +67,7 @@ _BUILD_SECONDS, _BUILD_BYTES = 1.5, 1 << 30  # of the timed build, about: first 
 _BASE, _PER_THREAD, _WRITER = 285_000_000, 30_000_000, 60_000_000
 # Of a game: its id and hashes while duplicates are sought, its row in a manifest; of a move of an archive of KGS.
 _PER_ID, _PER_HASHES, _PER_GAME, _PER_MOVE = 22, 40, 120, 6
+_EXPANSION = 170  # bytes of records of kgsgo per byte of an archive, about
 _PACKED_BYTES = 1024  # of a row of KataGo's, or a line of OLF, before it is compressed, about
 
 
@@ -530,7 +531,8 @@ def _estimate_kgsgo(recipe: KgsgoRecipe, given: list[Any], jobs: int, sample_byt
     drawing = perf_counter() - began
     wanted = {each.archive for selections in selected.values() for each in selections}
     sources = [Source(path, archive.name, None) for archive, path in paths.items() if archive in wanted]
-    parts = draw_sample(sources, sample_bytes // 3)
+    room = min(_BUILD_BYTES, shutil.disk_usage(folder).free // 4)
+    parts = draw_sample(sources, min(sample_bytes, room // _EXPANSION))
     archives = [_write_archive(part, folder / "archives") for part in parts]
     whole = GameSet(title="the sample", file="sample.dat")
     changed = recipe.model_copy(update={"sets": {"sample": whole}, "until": 9999})

@@ -40,7 +40,7 @@ test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
 	$(PYTEST) tests/records tests/corpus tests/go tests/planes
 	$(PYTEST) tests/learn tests/play tests/web
 	$(PYTEST) tests/katago tests/recipes
-	$(PYTEST) tests/datasets tests/execution tests/leaks tests/search tests/viz
+	$(PYTEST) tests/datasets tests/execution tests/leaks tests/publication tests/search tests/viz
 	$(PYTEST) tests/cli tests/fetch tests/test_*.py
 
 # In three processes, since many slow tests wait for others.

@@ -424,13 +424,38 @@ def estimate(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / "a.parquet", "--recipe", EVIL]
 
 
-@case
-def train(world: Path, out: Path) -> Iterator[Arguments]:
-    tiny = out / "tiny.toml"
-    tiny.write_text(
+def tiny_recipe(folder: Path) -> Path:
+    path = folder / "tiny.toml"
+    path.write_text(
         'kind = "training"\nname = "x"\ntitle = "x"\nnet = "b1c8"\nplanes = "seven"\nboard = "9x9"\nbatch_size = 8\n'
         'validation = 0.5\nsteps = 2\n[optimiser]\nkind = "adamw"\nlr = 0.01\n'
     )
+    return path
+
+
+@case
+def draws(world: Path, out: Path) -> Iterator[Arguments]:
+    tiny = tiny_recipe(out)
+    yield [tiny, world / f"{PATH}.parquet"]
+    yield [tiny, world / f"{PATH}.zip", "--validate", world / "b.parquet"]
+    yield [tiny, world / f"{PATH}.parquet", "--set", f'positions.where="{EVIL}"']
+    yield [tiny, world / EVIL]
+    yield [EVIL, world / f"{PATH}.parquet"]
+
+
+@case
+def publish(world: Path, out: Path) -> Iterator[Arguments]:
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
+    yield [world / "a.parquet", "-o", f"{{out}}/{PATH}", "--title", EVIL]
+    yield [world / "a.parquet", "-o", "{out}/a", "--licence", EVIL]
+    yield [world / "a.parquet", "-o", "{out}/a", "--version", EVIL]
+    yield [world / "a.parquet", "-o", "{out}/a", "--previous", world / EVIL]
+    yield [world / f"{PATH}.zip", "-o", "{out}/a"]
+
+
+@case
+def train(world: Path, out: Path) -> Iterator[Arguments]:
+    tiny = tiny_recipe(out)
     yield [tiny, world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
     yield [tiny, world / f"{PATH}.zip", "-o", out / EVIL, "--dry-run"]
     done = run("train", tiny, world / f"{PATH}.parquet", "-o", out / EVIL)

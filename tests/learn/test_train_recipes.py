@@ -128,7 +128,9 @@ def test_commands_refuse_recipes_of_other_kinds(tmp_path: Path) -> None:
     )
     done = run("train", "agz17", tmp_path, "--output", tmp_path / "out")
     assert (done.code, done.err) == (2, ["kifu: recipe agz17 builds data sets; it does not train a network"])
-    with pytest.raises(RecipeError, match="kind must be one of 'examples', 'katago', 'olf-archive', 'training'"):
+    with pytest.raises(
+        RecipeError, match="kind must be one of 'examples', 'katago', 'olf-archive', 'tokens', 'training'"
+    ):
         load_recipe("quick-cpu", ["kind=run"])
     assert not (tmp_path / "out").exists()
 

@@ -386,7 +386,7 @@ def test_a_bad_recipe_is_one_line(changes: dict[str, Any], message: str) -> None
 def test_an_unknown_kind(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('kind = "exmples"\n')
-    kinds = "kind must be one of 'examples', 'katago', 'olf-archive', 'training'"
+    kinds = "kind must be one of 'examples', 'katago', 'olf-archive', 'tokens', 'training'"
     with pytest.raises(RecipeError, match=kinds + ", .*; got 'exmples'"):
         load_recipe(str(path))
 

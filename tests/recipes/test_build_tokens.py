@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import kifu
@@ -14,7 +15,8 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.datasets.manifest import read_examples_manifest
+from kifu.datasets.manifest import origins_path, read_examples_manifest
+from kifu.datasets.row_origins import find_origin
 from kifu.datasets.token_metadata import METADATA
 from kifu.datasets.tokens import open_tokens
 from kifu.errors import RecipeError
@@ -40,8 +42,11 @@ def assert_round_trip(chosen: TokensRecipe, catalogue: Path, folder: Path) -> No
         data, manifest = open_tokens(report.path), report.manifest
         assert manifest.examples == manifest.kept == len(data)
         assert manifest.read == manifest.kept + manifest.elsewhere + sum(manifest.drops.values())
-        members = [member for each in manifest.catalogues for member in each.member]
-        assert [manifest.origin(k).member for k in range(len(data))] == members == sorted(members)
+        members = pq.read_table(origins_path(report.path))["member"].to_pylist()
+        origins = [find_origin(manifest, report.path, k) for k in range(0, len(data), 50)]
+        assert [origin.member for origin in origins] == members[::50]
+        assert len(members) == len(data)
+        assert members == sorted(members)
         for k, key in enumerate(data.games.tolist()):
             decoded.setdefault(key, data.tokenizer.decode(data[k]))
             assert [data.tokenizer.names[t] for t in data[k]][-1] == "end"

@@ -296,7 +296,10 @@ def test_the_recipe() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("kind=heap", "kind must be one of 'examples', 'katago', 'olf-archive', 'training', or left out; got 'heap'"),
+        (
+            "kind=heap",
+            "kind must be one of 'examples', 'katago', 'olf-archive', 'tokens', 'training', or left out; got 'heap'",
+        ),
         ("clean=none", "unknown set of cleaning rules 'none'; available: legal, schraudolph, training"),
         ("clean=3", "clean: "),
         ("sets=3", "sets: "),

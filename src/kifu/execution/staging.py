@@ -16,7 +16,7 @@ SPILL_SUFFIX = ".spill"
 """Suffix of files that results refer to, after 32 hexadecimal digits; see `Executor.spill_dir`."""
 
 _COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
-_OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}|[0-9a-f]{32}\.(spill|copy(\.part)?)")
+_OURS = re.compile(r".*\.(results|copy)(\.part)?|lease-[0-9a-f]{32}|[0-9a-f]{32}\.spill")
 _COPY = re.compile(r"[0-9a-f]{32}\.copy")
 
 

@@ -243,3 +243,9 @@ def test_invalid_sources_and_options(catalogue: Path, tmp_path: Path) -> None:
         with pytest.raises(error, match=message):
             kifu.load_tokens(sources, **options)  # type: ignore[arg-type]
     assert list(kifu.load_tokens(tmp_path / "set")) == []
+
+
+def test_global_batches_of_tokens_are_refused(tmp_path: Path) -> None:
+    catalogue = make(tmp_path, 3, 20, 0)
+    with pytest.raises(RecipeError, match="order of tokens must be 'contiguous', got 'global-batch'"):
+        kifu.load_tokens(catalogue, config=kifu.LoaderConfig(order="global-batch"))

@@ -377,6 +377,18 @@ def test_standard_error() -> None:
     assert mixed == 0  # kinds may differ from each other
 
 
+def test_time_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last third of what is tried counts for all that follows: three seconds, then one for each further MiB."""
+    times = iter([0.0, 0.5, 1.0, 3.0])
+    monkeypatch.setattr(estimating, "_DISK_BYTES", 6 << 20)
+    monkeypatch.setattr(estimating, "perf_counter", lambda: next(times))
+    assert estimating._disk_seconds((12 << 20) - 1, tmp_path) == 0
+    assert estimating._disk_seconds(12 << 20, tmp_path) == 3 + 6
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(estimating, "_DISK_BYTES", 1 << 60)
+    assert estimating._disk_seconds(1 << 62, tmp_path) == 0
+
+
 def test_ranges_as_text() -> None:
     assert str(Range.of(1_234_567, 0)) == "1,234,567"
     assert str(Range.of(1_234_567, 0.05)) == "about 1,230,000 (1,110,000 to 1,360,000)"

@@ -1,7 +1,7 @@
 """Estimates of an ingest or a build: games, positions, time, memory and disk, before it is run.
 
 The real job runs on a sample of the sources; its counts, sizes and times are extrapolated. Memory is a model, which
-docs/scale.md compares with real runs. Duplicates cannot be foreseen from a sample, nor a disk slower than the memory.
+docs/scale.md compares with real runs. Duplicates cannot be foreseen from a sample.
 
 Sources of one kind are cut into at most 12 groups of about the same size, and the source in the middle of each is
 sampled. A standard error follows from how much the samples of one kind differ from each other.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import shutil
 import tarfile
 import tempfile
@@ -37,6 +38,9 @@ from kifu.corpus.schema import to_numpy
 from kifu.corpus.sources import Content, Source, find_sources
 from kifu.corpus.splits import NO_SET
 from kifu.datasets.dat import find_dat_layout
+from kifu.datasets.formats import find_writer
+from kifu.datasets.manifest import data_set_files, manifest_path
+from kifu.datasets.writer import Writer
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import ThreadExecutor, count_jobs
 from kifu.execution.serialization import dump_results
@@ -62,10 +66,11 @@ _ROW_BYTES, _SLICE_ROWS, _SCANNED_ROWS = 400, 512, 1 << 18  # of catalogues: abo
 _UNSURE = 0.125  # standard error, as a share, of a speed, and of a kind with one sample
 _FEW_GAMES, _SPREAD_GAMES = 32, 4096  # of the first build; of the build that measures the size of shuffled examples
 _BUILD_SECONDS, _BUILD_BYTES = 1.5, 1 << 30  # of the timed build, about: first pages of a file are written too fast
+_DISK_BYTES = 3 << 30  # written to see how fast the disk is in the long run, before a build of more than twice as much
 
 # The model of memory, in bytes: Python with its libraries and kernels; a thread; a row group being written.
 _BASE, _PER_THREAD, _WRITER = 285_000_000, 30_000_000, 60_000_000
-# Of a game: its id and hashes while duplicates are sought, its row in a manifest; of a move of an archive of KGS.
+# Of a game: its id and hashes while duplicates are sought, its place in a draw; of a move of an archive of KGS.
 _PER_ID, _PER_HASHES, _PER_GAME, _PER_MOVE = 22, 40, 120, 6
 _EXPANSION = 170  # bytes of records of kgsgo per byte of an archive, about
 _PACKED_BYTES = 1024  # of a row of KataGo's, or a line of OLF, before it is compressed, about
@@ -202,11 +207,30 @@ def estimate(
     return replace(result, seconds=perf_counter() - began)
 
 
-def _duration(work: float, serial: float, jobs: int, error: float) -> Range:
-    """Return the time of work measured in seconds on `_threads(jobs)`, with a part that one thread does alone."""
+def _duration(work: float, serial: float, jobs: int, error: float, disk: float = 0.0) -> Range:
+    """Return the time of work measured in seconds on `_threads(jobs)`, with a part that one thread does alone.
+
+    It is at least `disk`, the seconds that the disk takes.
+    """
     threads = _threads(jobs)
-    seconds = max(work * threads / jobs + serial / jobs, serial)
+    seconds = max(work * threads / jobs + serial / jobs, serial, disk)
     return Range.of(seconds, math.hypot(error, _UNSURE))
+
+
+def _disk_seconds(size: float, folder: Path) -> float:
+    """Return how long the disk takes to write so many bytes; 0 for small sizes, and without space to try.
+
+    Memory, and the disks of virtual machines, take the first gigabytes faster than the others.
+    """
+    if size < 2 * _DISK_BYTES or shutil.disk_usage(folder).free < 2 * _DISK_BYTES:
+        return 0.0
+    piece, times = os.urandom(1 << 20), [perf_counter()]
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(3):
+            for _ in range(_DISK_BYTES // 3 // len(piece)):
+                file.write(piece)
+            times.append(perf_counter())
+    return times[-1] - times[0] + (size / _DISK_BYTES - 1) * 3 * (times[-1] - times[-2])
 
 
 def _threads(jobs: int) -> int:
@@ -452,14 +476,15 @@ def _estimate_build(recipe: Any, sample: _Sample, jobs: int, folder: Path) -> tu
         sets.append(SetSize(name, examples, Range.of(examples.value * bytes_each, error)))
     packed = recipe.layout().packed_bytes if isinstance(recipe, ExamplesRecipe) else _PACKED_BYTES
     spilled = sum(s.examples.value for s in sets if s.examples.value * packed > WINDOW_BYTES)
-    chunks = (1 if jobs == 1 else 2 * jobs + 1) * CHUNK_BYTES * max(bytes_each / packed, 1)
+    chunks: float = (1 if jobs == 1 else 2 * jobs + 1) * CHUNK_BYTES
+    if isinstance(recipe, ExamplesRecipe) and find_writer(recipe.format).prepare is not Writer.prepare:
+        chunks *= max(bytes_each / packed, 1)  # otherwise the writer expands a few examples at a time
     if shuffled:
         chunks = max(2 * WINDOW_BYTES, jobs * 3 * FILE_CHUNKS * CHUNK_BYTES)
-    elif not isinstance(recipe, ExamplesRecipe):
-        chunks += _PER_GAME * max(games for games, _ in totals.values())
     memory = _BASE + jobs * _PER_THREAD + chunks
-    duration = _duration(built.seconds * sample.total(sample.games).value / max(built.games, 1), 0.0, jobs, error)
     disk = Range.of(sum(each.bytes.value for each in sets), error)
+    seconds = built.seconds * sample.total(sample.games).value / max(built.games, 1)
+    duration = _duration(seconds, 0.0, jobs, error, _disk_seconds(disk.value, folder))
     step = EstimateStep(f"build {recipe.name}", duration, round(memory), disk, round(spilled * spilled_each))
     return step, sets, max(first.seconds - few.seconds, 0.0)
 
@@ -550,8 +575,9 @@ def _estimate_kgsgo(recipe: KgsgoRecipe, given: list[Any], jobs: int, sample_byt
         load_archive(path, _archive_of(path))
     reads = 2 if find_dat_layout(recipe.format).header_bytes else 1  # once more to count the examples
     loading = min(reads * (perf_counter() - began) / _threads(jobs), seconds)
-    size = manifest.bytes + folder.joinpath(whole.file + ".manifest.json").stat().st_size
-    means = np.array([sum(origin.rows) / max(len(origin.rows), 1) for origin in manifest.archives])
+    written = data_set_files(folder / whole.file, manifest)
+    size = sum(file.bytes for _, file in written) + manifest_path(folder / whole.file).stat().st_size
+    means = np.array([each.rows / max(each.games, 1) for each in manifest.archives])
     error = float(means.std(ddof=1) / means.mean() / math.sqrt(len(means))) if len(means) > 1 else _UNSURE
     error = 0.0 if all(part.weight == 1 for part in parts) else error
     sets: list[SetSize] = []

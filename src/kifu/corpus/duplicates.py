@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from blake3 import blake3
 
 from kifu.corpus import _hashes
 from kifu.corpus.catalogue import open_catalogue
@@ -304,7 +305,7 @@ class IdSet:
             max_size: The maximum number of ids; None for no limit.
         """
         self._table = np.zeros(1 << 10, np.uint64)  # 0 is a free slot
-        self._salt = _salt()
+        self._salt = np.frombuffer(bytearray(os.urandom(8)), np.uint64)  # so that no crafted ids share a slot
         self._used = 0
         self._has_zero = False
         self._max_size = max_size
@@ -349,11 +350,6 @@ class IdSet:
         return new
 
 
-def _salt() -> Hashes:
-    """Return an unpredictable [1] uint64 that is mixed into ids before hashing."""
-    return np.frombuffer(bytearray(os.urandom(8)), np.uint64)
-
-
 def exact_duplicates(
     paths: Sequence[str | os.PathLike[str]], executor: Executor | None = None, *, max_ids: int = MAX_IDS
 ) -> RowNumbers:
@@ -371,7 +367,8 @@ def exact_duplicates(
         FormatError: If a catalogue is damaged.
     """
     ranges = max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1)
-    job = _EqualIdsJob(tuple(os.fspath(path) for path in paths), int(_salt()[0]))
+    digests = tuple(open_catalogue(path).digest() for path in paths)
+    job = _EqualIdsJob(tuple(os.fspath(path) for path in paths), digests)
     found = (executor or ThreadExecutor(1)).run(job, [_Range(k, ranges) for k in range(ranges)])
     return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
 
@@ -380,26 +377,26 @@ def exact_duplicates(
 class _EqualIdsJob(Job[_Range, _Range, RowNumbers]):
     """Finds the rows with the ids of earlier rows, one range of hashes per shard.
 
-    salt: Mixed into ids, so that no crafted ids fall in one range. It differs from run to run, so ranges are compared
-    again when an interrupted run is resumed.
+    A hash of all catalogues is mixed into ids, so that no crafted ids fall in one range.
     """
 
     paths: tuple[str, ...]
-    salt: int
+    digests: tuple[str, ...]
 
     def fingerprint(self) -> Any:
-        return [open_catalogue(path).digest() for path in self.paths] + [str(self.salt)]
+        return list(self.digests)
 
     def shard_fingerprint(self, shard: _Range) -> Any:
         return list(shard)
 
     def process(self, item: _Range) -> RowNumbers:
+        salt = np.frombuffer(blake3("".join(self.digests).encode()).digest(8), np.uint64)
         seen, start, found = IdSet(), 0, [np.empty(0, np.int64)]
         for path in self.paths:
             for batch in open_catalogue(path).batches(("id", "drop")):
                 ids = to_numpy(batch["id"])
                 kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
-                rows = np.flatnonzero(kept & item.contains(_hashes.mix_words(ids ^ np.uint64(self.salt))))
+                rows = np.flatnonzero(kept & item.contains(_hashes.mix_words(ids ^ salt)))
                 found.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)
         return np.concatenate(found)

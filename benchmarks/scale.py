@@ -1,6 +1,6 @@
 """Measure time and memory of each step for millions of games generated from real ones, and the duplicates found.
 
-    python benchmarks/scale.py --output DIR [--games N,...] [--jobs N] [--shared DIR] [--only STEP,...]
+    python benchmarks/scale.py -o DIR [--games N,...] [--jobs N] [--shared DIR] [--only STEP,...]
 
 Each step runs in a new process, unless DIR/scale.json has its result, so that an interrupted run can be resumed. Five
 million games take 1.2 GB as files, 1.5 GB as a catalogue, and three times that temporarily.
@@ -19,11 +19,12 @@ from typing import Any
 
 from kifu.execution.executor import count_cores
 
-STEPS = ("make", "read", "clean", "duplicates", "split", "stats", "epoch", "index", "search")
+STEPS = ("make", "read", "clean", "duplicates", "split", "stats", "epoch", "shuffle", "order", "index", "search")
 _TITLES = {
     "make": "make the files", "read": "ingest", "clean": "ingest, duplicates dropped", "duplicates": "find duplicates",
-    "split": "split", "stats": "stats", "epoch": "an epoch of the loader", "index": "index for searches",
-    "search": "searches",
+    "split": "split", "stats": "stats", "epoch": "an epoch of the loader",
+    "shuffle": "build agz17, 8 positions a game, shuffled", "order": "build agz17, 2 positions a game, in order",
+    "index": "index for searches", "search": "searches",
 }  # fmt: skip
 _STEP = Path(__file__).with_name("scale_step.py")
 _FILE_GAMES, _COPIES = 20_000, 1_000
@@ -98,12 +99,14 @@ def _found(step: str, games: int, results: dict[str, int]) -> str:
     if step == "search":
         times = ", ".join(f"{name} {value / 1e3:,.1f}" for name, value in results.items() if name != "mapped")
         return f"{results['mapped'] / 1e6:,.0f} MB mapped; milliseconds: {times}"
+    if step in ("shuffle", "order"):
+        return f"{results['examples']:,} examples, {results['bytes'] / results['examples']:.0f} bytes each"
     return f"{results['bytes'] / games:.0f} bytes a game" if step in ("make", "index") else ""
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure kifu with millions of games and print a Markdown table.")
-    parser.add_argument("--output", type=Path, required=True, help="folder for games, catalogues and scale.json")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder for games, catalogues and scale.json")
     sizes = "300000,1000000,2500000,5000000"
     parser.add_argument("--games", type=_sizes, default=_sizes(sizes), metavar="N,...", help=f"default: {sizes}")
     parser.add_argument("--jobs", type=int, default=count_cores(), help="threads (default: one for each core)")

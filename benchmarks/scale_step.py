@@ -6,6 +6,7 @@ python benchmarks/scale_step.py STEP GAMES INTO JOBS [ARCHIVE ...]
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import sys
 import time
@@ -24,6 +25,8 @@ from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import ingest
 from kifu.errors import DropReason
+from kifu.recipes.pipeline import build
+from kifu.recipes.schema import load_recipe
 from kifu.search.build import build_index
 from kifu.search.searcher import Searcher
 
@@ -93,6 +96,24 @@ def epoch(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
     return {"positions": positions, "milliseconds": took, "mapped": _memory("RssFile")}
 
 
+def shuffle(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Build the set train of agz17, eight positions of each game, in shuffled order."""
+    return _build(games, into, jobs, "shuffled", 8)
+
+
+def order(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Build the set train of agz17, two positions of each game, in the order of the games."""
+    return _build(games, into, jobs, "corpus", 2)
+
+
+def _build(games: int, into: Path, jobs: int, order: str, positions: int) -> Results:
+    changes = ['clean="legal"', f'order="{order}"', f"positions={{passes=true, per_game={positions}}}"]
+    recipe = load_recipe("agz17", changes)
+    (report,) = build(recipe, [_catalogue(into, games)], into / "built", sets=["train"], jobs=jobs)
+    shutil.rmtree(into / "built")
+    return {"examples": report.manifest.examples, "bytes": report.manifest.bytes}
+
+
 def index(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
     """Index the catalogue."""
     report = build_index(_catalogue(into, games), jobs=jobs)
@@ -121,7 +142,7 @@ def _clock(task: Callable[[], object]) -> int:
 
 
 STEPS: dict[str, Callable[[int, Path, int, list[Path]], Results]] = {
-    each.__name__: each for each in (make, read, clean, duplicates, split, stats, epoch, index, search)
+    each.__name__: each for each in (make, read, clean, duplicates, split, stats, epoch, shuffle, order, index, search)
 }
 
 

@@ -61,7 +61,7 @@ class PointTransformer(Network):
         self.globals = nn.Linear(config.global_size, self.width) if config.inputs else None
         self.blocks = nn.ModuleList(Block(self.width) for _ in range(self.depth))
         self.norm = nn.LayerNorm(self.width)
-        self.points = nn.Conv2d(2 * self.width, 1, 1)
+        self.points = nn.Conv2d(self.width, 1, 1)
         self.passing = nn.Linear(self.width, 1) if config.passes else None
 
     def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
@@ -79,8 +79,12 @@ class PointTransformer(Network):
         return torch.cat((points, board.expand_as(points)), 2).mT.unflatten(2, (height, width))
 
     def policy(self, features: Tensor) -> Tensor:
-        """Map features to logits of the points and, from the token of the board, of the pass."""
-        points = self.points(features).flatten(1)
+        """Map features to logits: of each point from its own token, of the pass from that of the board.
+
+        The token of the board would add the same number to all points. Training does not limit it, and large ones would
+        round the differences between the logits away in bfloat16.
+        """
+        points = self.points(features[:, : self.width]).flatten(1)
         if self.passing is None:
             return points
         return torch.cat((points, self.passing(features[:, self.width :, 0, 0])), 1)

@@ -38,7 +38,11 @@ def test_progress_goes_to_standard_error(done: tuple[Done, Path]) -> None:
 def test_files(done: tuple[Done, Path]) -> None:
     printed, into = done
     made = {path.name for path in into.iterdir()}
-    top = {*FILES, *(f"{name}.manifest.json" for name in FILES), *(name for name in PICTURES if "/" not in name)}
+    top = {
+        *FILES,
+        *(f"{name}.manifest.{kind}" for name in FILES for kind in ("json", "parquet")),
+        *(name for name in PICTURES if "/" not in name),
+    }
     assert made == {*top, "games.parquet", "games.parquet.search", "sets", "run", "index.html"}
     for name in FILES:
         manifest = read_manifest(into / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from commands import Done, run
 from kgs_archives import BROKEN, archive, record, records
 from kifu.assets import OTHER_FORMATS, asset
 from kifu.datasets.formats import FORMATS
-from kifu.datasets.manifest import manifest_path
+from kifu.datasets.manifest import manifest_path, origins_path
 from kifu.describe import is_data_set
 from kifu.files import hash_file
 
@@ -86,7 +87,7 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
         "stones": f"{stones:.1f} on average; {ko:.2%} of the examples have a ko",
         "labels": f"{len(set(labels.tolist()))} of 361 points",
         "md5": hashlib.md5(path.read_bytes()).hexdigest(),
-        "blake3": json.loads(manifest_path(path).read_bytes())["blake3"],
+        "blake3": json.loads(manifest_path(path).read_bytes())["files"][0]["blake3"],
         "marks": "all valid",
         "manifest": f"recipe kgsgo-v{layout[3]}, set archives, kifu {kifu.__version__}; 3 games = 3 kept; "
         "its hash matches",
@@ -108,6 +109,19 @@ def test_a_data_set_that_contradicts_its_manifest(made: Path, tmp_path: Path) ->
     path.write_bytes(data)
     manifest_path(path).write_bytes(manifest_path(made / V2).read_bytes())
     fails(run("inspect", path), "manifest.json lists blake3")
+
+
+def test_a_data_set_without_its_file_of_origins(made: Path, tmp_path: Path) -> None:
+    path = tmp_path / V2
+    for beside in (lambda path: path, manifest_path):
+        shutil.copy(beside(made / V2), beside(path))
+    fails(run("inspect", path), f"{V2}.manifest.parquet is missing, or its hash differs")
+    fails(run("inspect", path, "--row", "0"), "manifest.parquet is missing")
+    origins_path(path).write_bytes(bytes(origins_path(made / V2).stat().st_size))
+    fails(run("inspect", path), "its hash differs")
+    fails(run("inspect", path, "--row", "0"), "manifest.parquet")
+    shutil.copy(origins_path(made / V2), origins_path(path))
+    assert lines(run("inspect", path))
 
 
 @pytest.mark.parametrize("garbage", [b"GO", b"END!", b"mlv2-n=1-", b"GO" * 400 + b"END"])
@@ -149,7 +163,8 @@ def test_a_row_beyond_its_manifest(made: Path, tmp_path: Path) -> None:
     """The data set is two joined, the manifest that of one: no row's origin is made up."""
     joined = tmp_path / V1
     joined.write_bytes((made / V1).read_bytes() * 2)
-    manifest_path(joined).write_bytes(manifest_path(made / V1).read_bytes())
+    for beside in (manifest_path, origins_path):
+        shutil.copy(beside(made / V1), beside(joined))
     with kifu.open(made / V1) as one:
         last = len(one) - 1
     assert run("inspect", joined, "--row", last).code == 0

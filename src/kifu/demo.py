@@ -27,6 +27,7 @@ from kifu.corpus.splits import split
 from kifu.corpus.stats import stats
 from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
+from kifu.datasets.row_origins import find_origin
 from kifu.describe import SelectedGame, draw_row
 from kifu.errors import DropReason, FormatError, printable
 from kifu.files import hash_file
@@ -274,7 +275,8 @@ def _check(v1: BuildReport[Manifest], v2: BuildReport[Manifest]) -> None:
 
 def _check_origin(built: BuildReport[Manifest], row: int, sample: Path) -> str:
     """Find the game of a row by the manifest, encode it again and compare. Raises FormatError if they differ."""
-    origin = built.manifest.origin(row)
+    origin = find_origin(built.manifest, built.path, row)
+    assert origin is not None
     game = list(read(sample))[origin.member - 1]
     planes, labels = encode(game, built.manifest.plane_set)
     with Dat(built.path) as data:

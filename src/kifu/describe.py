@@ -23,7 +23,7 @@ from kifu.datasets.examples import Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
-from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
+from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.datasets.tokens import inspect_tokens, is_tokens
 from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
@@ -343,18 +343,18 @@ def describe_row(path: Path, row: int) -> str:
 
 def _origin_line(path: Path, row: int) -> list[str]:
     """Return a line about the origin of a row, if the manifest lists it."""
-    detected = detect_format(path)
-    is_dat = detected is not None and detected.is_dat
-    manifest = read_manifest(path) if is_dat else read_examples_manifest(path)
+    manifest = read_manifest(path)
     if manifest is None:
         return []
     if row >= manifest.examples:
         raise FormatError(f"{manifest_path(path)} lists {manifest.examples:,} rows, but not row {row}")
-    if isinstance(manifest, ExamplesManifest):
-        found = find_origin(manifest, path, row)
-        return [] if found is None else [f"from {found.archive}, row {found.member}, move {found.ply + 1}"]
-    origin = manifest.origin(row)
-    return [f"from {origin.archive}, entry {origin.member + 1}, move {origin.ply + 1}"]
+    origin = find_origin(manifest, path, row)
+    if origin is None:
+        return []
+    detected = detect_format(path)
+    is_dat = detected is not None and detected.is_dat
+    game = f"entry {origin.member + 1}" if is_dat else f"row {origin.member}"
+    return [f"from {origin.archive}, {game}, move {origin.ply + 1}"]
 
 
 def row_to_dict(path: Path, row: int) -> dict[str, Any]:

@@ -233,8 +233,8 @@ def test_build(kgs: Path, tmp_path: Path) -> None:
             shown = f"{size / 1000:,.1f} kB" if size < 999_950 else f"{size / 1e6:,.1f} MB"
             assert line == f"{path}: {len(data):,} examples, {shown}; {games} games = {games} kept"
     assert sorted(path.name for path in into.iterdir()) == [
-        "kgsgo-test-v2.dat", "kgsgo-test-v2.dat.manifest.json",
-        "kgsgo-trainall-v2.dat", "kgsgo-trainall-v2.dat.manifest.json",
+        "kgsgo-test-v2.dat", "kgsgo-test-v2.dat.manifest.json", "kgsgo-test-v2.dat.manifest.parquet",
+        "kgsgo-trainall-v2.dat", "kgsgo-trainall-v2.dat.manifest.json", "kgsgo-trainall-v2.dat.manifest.parquet",
     ]  # fmt: skip
     before = {path: path.stat().st_mtime_ns for path in into.iterdir()}
     again = run(*command)

@@ -20,6 +20,7 @@ from kifu.datasets.dat import DAT_LAYOUTS, MAX_SEGMENTS, Dat, check_segments, fi
 from kifu.datasets.formats import FORMATS, find_format
 from kifu.datasets.inspect import inspect_dat
 from kifu.datasets.manifest import ArchiveRows
+from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, KifuError, RecipeError, SourceError
 from kifu.planes.packing import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row
@@ -413,14 +414,14 @@ def test_inspect_compares_the_manifest(saved):
     found = inspect_dat(path)
     manifest = inspection.Manifest(
         kifu="0.1.0", file=path.name, format="dat2@1", plane_set="kgsgo7@1", recipe={"name": "kgsgo-v2"}, set="test",
-        examples=2, bytes=found.bytes, blake3=found.blake3, read=1, kept=1, drops={}, dropped=[],
-        archives=[ArchiveRows("KGS-2001-19-1-", "ef", [1], [2], [0], [])],
+        examples=2, files=[WrittenFile(path.name, found.bytes, found.blake3)], read=1, kept=1, elsewhere=0, drops={},
+        dropped=[], sources=[], archives=[ArchiveRows("KGS-2001-19-1-", "ef", 0, 0)], origins=None,
     )  # fmt: skip
     beside = inspection.manifest_path(path)
     manifest.write(beside)
     assert inspect_dat(path).problems == ()
     assert inspect_dat(path).manifest == manifest
-    dataclasses.replace(manifest, bytes=3, blake3="ab").write(beside)
+    dataclasses.replace(manifest, files=[WrittenFile(path.name, 3, "ab")]).write(beside)
     assert inspect_dat(path).problems == (
         f"set.dat.manifest.json lists bytes 3; the file has {found.bytes}",
         f"set.dat.manifest.json lists blake3 ab; the file has {found.blake3}",

@@ -1,87 +1,50 @@
-"""Manifests of dat1 and dat2 files."""
+"""Manifests of data sets."""
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.datasets.manifest import ArchiveRowsBuilder, DroppedGame, Manifest, RowOrigin, manifest_path, read_manifest
+from kifu.datasets.manifest import ArchiveRows, DroppedGame, Manifest, manifest_path, read_manifest
+from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError
 
-GAMES = st.lists(
-    st.tuples(st.integers(1, 30), st.lists(st.integers(0, 400), unique=True, max_size=30).map(sorted)),
-    unique_by=lambda game: game[0],
-    max_size=12,
-)
-"""[(member, plies of its rows)]"""
 
-
-def rows_of(archive, games, at_a_time=100):
-    noted = ArchiveRowsBuilder()
-    for first in range(0, len(games), at_a_time):
-        some = games[first : first + at_a_time]
-        plies = [ply for _, game in some for ply in game]
-        members, counts = [member for member, _ in some], [len(game) for _, game in some]
-        noted.add(np.array(members, np.int32), np.array(counts, np.int32), np.array(plies, np.uint16))
-    return noted.build(archive, "hash")
-
-
-@given(GAMES, st.integers(1, 12))
-def test_origins_of_one_archive(games, at_a_time):
-    """Every row, expanded one by one; the same for any number of games added at a time."""
-    rows = rows_of("A", games, at_a_time)
-    assert rows == rows_of("A", games)
-    expected = [RowOrigin("A", member, ply) for member, game in games for ply in game]
-    assert [rows.origin(row) for row in range(len(expected))] == expected
-    assert rows.rows == [len(game) for _, game in games]
-    assert rows.ply == [game[0] if game else 0 for _, game in games]
-    for game, within, ply in rows.skips:
-        assert within > 0
-        assert games[game][1][within] == ply > games[game][1][within - 1] + 1
-
-
-def test_a_run_of_rows_takes_three_numbers():
-    rows = rows_of("A", [(7, list(range(1, 400))), (3, [0, 1, 2, 9, 10])])
-    assert (rows.member, rows.rows, rows.ply, rows.skips) == ([7, 3], [399, 5], [1, 0], [[1, 3, 9]])
-
-
-def manifest(archives, dropped=()):
-    rows = [rows_of(f"A{k}", games) for k, games in enumerate(archives)]
-    kept = sum(len(games) for games in archives)
-    reasons = [game.reason for game in dropped]
+def manifest(rows=(), reasons=(), files=1):
+    """Return a manifest of archives with so many rows each, one game for each row, of which some were dropped."""
+    dropped = [DroppedGame("A0", 31 + k, f"name {k}\n\"'ü", reason) for k, reason in enumerate(reasons)]
+    written = [WrittenFile(f"part {k}", 1027 + k, f"0{k}") for k in range(files)]
     return Manifest(
         kifu="1", file="x.dat", format="dat2@1", plane_set="kgsgo7@1", recipe={"seed": 0, "sets": {"a": None}},
-        set="test", examples=sum(len(plies) for games in archives for _, plies in games), bytes=1027, blake3="00",
-        read=kept + len(dropped), kept=kept, drops={reason: reasons.count(reason) for reason in sorted(set(reasons))},
-        dropped=list(dropped), archives=rows,
+        set="test", examples=sum(rows), files=written, read=sum(rows) + len(dropped), kept=sum(rows), elsewhere=0,
+        drops={reason: reasons.count(reason) for reason in sorted(set(reasons))}, dropped=dropped,
+        sources=[{"name": "A0.tar.gz", "bytes": 7, "blake3": "ab"}],
+        archives=[ArchiveRows(f"A{k}", "hash", count, count) for k, count in enumerate(rows)],
+        origins=WrittenFile("x.dat.manifest.parquet", 77, "03"),
     )  # fmt: skip
 
 
-@given(st.lists(GAMES, max_size=4), st.lists(st.sampled_from(["KO", "OCCUPIED"]), max_size=3))
-def test_manifests_are_read_as_they_were_written(tmp_path_factory, archives, reasons):
+@given(st.lists(st.integers(0, 9), max_size=4), st.lists(st.sampled_from(["KO", "OCCUPIED"]), max_size=3))
+def test_manifests_are_read_as_they_were_written(tmp_path_factory, rows, reasons):
     path = tmp_path_factory.mktemp("manifest") / "x.dat"
-    dropped = [DroppedGame("A0", 31 + k, f"name {k}\n\"'ü", reason) for k, reason in enumerate(reasons)]
-    written = manifest(archives, dropped)
+    written = manifest(rows, reasons)
     written.write(manifest_path(path))
     assert read_manifest(path) == written
-    expected = [RowOrigin(f"A{k}", m, ply) for k, games in enumerate(archives) for m, plies in games for ply in plies]
-    assert [written.origin(row) for row in range(written.examples)] == expected
-    for row in (-1, written.examples, written.examples + 5):
-        with pytest.raises(IndexError, match=f"row {row} is not within 0 to {written.examples - 1}"):
-            written.origin(row)
+
+
+def test_size_and_hash():
+    assert (manifest().bytes, manifest().blake3) == (1027, "00")
+    assert (manifest(files=2).bytes, manifest(files=2).blake3) == (2055, None)
 
 
 def test_a_manifest_is_one_line_of_json(tmp_path):
     path = tmp_path / "x.dat"
-    manifest([[(1, [0, 1, 5])]]).write(manifest_path(path))
+    manifest([3]).write(manifest_path(path))
     text = (tmp_path / "x.dat.manifest.json").read_text()
     assert text.count("\n") == 1
     assert text.endswith("\n")
-    assert json.loads(text)["archives"] == [
-        {"archive": "A0", "blake3": "hash", "member": [1], "rows": [3], "ply": [0], "skips": [[0, 2, 5]]}
-    ]
+    assert json.loads(text)["archives"] == [{"archive": "A0", "blake3": "hash", "games": 3, "rows": 3}]
 
 
 def test_no_manifest(tmp_path):
@@ -92,7 +55,7 @@ def test_no_manifest(tmp_path):
 def plain(tmp_path):
     """Return a manifest as a table, and a function that writes it back."""
     path = tmp_path / "x.dat"
-    manifest([[(1, [0, 1, 5]), (2, [])]], [DroppedGame("A0", 3, "n", "KO")]).write(manifest_path(path))
+    manifest([3], ["KO"]).write(manifest_path(path))
 
     def damage(content):
         manifest_path(path).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
@@ -130,10 +93,11 @@ def test_files_that_are_not_manifests(plain, case):
 @pytest.mark.parametrize(
     "change",
     [
-        {"examples": "3"}, {"examples": 4}, {"examples": 3.0}, {"examples": None}, {"bytes": "x"}, {"kept": 1},
-        {"read": 2}, {"drops": {}}, {"drops": {"KO": 2}}, {"drops": []}, {"dropped": []}, {"dropped": [{}]},
-        {"dropped": 3}, {"archives": []}, {"archives": 5}, {"archives": [5]}, {"archives": [{}]}, {"recipe": []},
-        {"set": 5}, {"kifu": 1}, {"blake3": None},
+        {"examples": "3"}, {"examples": 4}, {"examples": 3.0}, {"examples": None}, {"files": "x"}, {"kept": 1},
+        {"read": 2}, {"elsewhere": 1}, {"drops": {}}, {"drops": {"KO": 2}}, {"drops": []}, {"drops": {"OCCUPIED": 1}},
+        {"dropped": [{}]}, {"dropped": 3}, {"archives": []}, {"archives": 5}, {"archives": [5]}, {"archives": [{}]},
+        {"recipe": []}, {"set": 5}, {"kifu": 1}, {"sources": None}, {"origins": None}, {"origins": 5},
+        {"origins": {"file": "../x", "bytes": 77, "blake3": "03"}}, {"files": [{"file": "x"}]},
     ],
     ids=str,
 )  # fmt: skip
@@ -143,13 +107,8 @@ def test_invalid_values(plain, change):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"member": [1]}, {"rows": [3]}, {"rows": [4, -1]}, {"rows": ["3", 0]}, {"ply": [0]}, {"ply": [0, -1]},
-        {"skips": [[0, 2]]}, {"skips": [5]}, {"skips": [[0, 2, 5, 6]]}, {"skips": None}, {"member": "12"},
-    ],
-    ids=str,
-)  # fmt: skip
+    "change", [{"rows": 2}, {"rows": "3"}, {"games": None}, {"games": -1}, {"archive": 5}], ids=str
+)
 def test_invalid_archives(plain, change):
     table, damage = plain
     table["archives"][0] |= change

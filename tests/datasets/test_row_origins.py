@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.datasets.row_origins import OriginsWriter, read_origin
+from kifu.datasets.manifest import ArchiveRows, Manifest
+from kifu.datasets.row_origins import OriginsWriter, read_game_rows, read_origin
 from kifu.errors import FormatError
 
 GAMES = st.lists(
@@ -46,11 +47,41 @@ def test_every_row_is_found(
     rows = range(len(expected)) if len(expected) < 30 else np.linspace(0, len(expected) - 1, 30).astype(int).tolist()
     assert [read_origin(path, row) for row in rows] == [expected[row] for row in rows]
     for row in (-1, len(expected)):
-        with pytest.raises(FormatError, match=f"row {row}|no row group"):
+        with pytest.raises(FormatError, match=f"row {row}|no such row group"):
             read_origin(path, row)
     whole = path.read_bytes()
     write(path, catalogues, 1)
     assert path.read_bytes() == whole
+    found = read_game_rows(manifest(catalogues), path.with_name("x"))
+    assert list(zip(*(each.tolist() for each in found))) == [
+        (k, member, len(plies)) for k, games in enumerate(catalogues) for member, plies in games
+    ]
+
+
+def manifest(catalogues: list[list[tuple[int, list[int]]]]) -> Manifest:
+    """Return a manifest of these games; of its other values, only the counts are right."""
+    rows = [sum(len(plies) for _, plies in games) for games in catalogues]
+    archives = [ArchiveRows(f"A{k}", "", len(games), n) for k, (games, n) in enumerate(zip(catalogues, rows))]
+    kept = sum(map(len, catalogues))
+    return Manifest("1", "x", "dat2@1", "", {}, "", sum(rows), [], kept, kept, 0, {}, [], [], archives, None)
+
+
+@pytest.mark.parametrize("other", [[[(5, [3]), (6, [0])]], [[(5, [3, 4])], [(6, [0])]], [[(5, [3, 4])]], []], ids=str)
+def test_games_that_the_manifest_does_not_list(tmp_path: Path, other: list[list[tuple[int, list[int]]]]) -> None:
+    path = tmp_path / "x.manifest.parquet"
+    write(path, [[(5, [3, 4]), (6, [0])]], 2)
+    with pytest.raises(FormatError, match=r"x\.manifest\.parquet lists"):
+        read_game_rows(manifest(other), tmp_path / "x")
+
+
+def test_games_with_negative_numbers_of_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.manifest.parquet"
+    write(path, [[(5, [3, 4]), (6, [0])]], 2)
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("rows")
+    pq.write_table(table.set_column(at, table.schema.field(at), [pa.array([4, -1], pa.int32())]), path)
+    with pytest.raises(FormatError, match="lists other games"):
+        read_game_rows(manifest([[(5, [3, 4]), (6, [0])]]), tmp_path / "x")
 
 
 def test_row_groups(tmp_path: Path) -> None:

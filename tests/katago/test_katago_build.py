@@ -14,7 +14,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
-from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
+from kifu.datasets.manifest import Manifest, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.errors import RecipeError
 from kifu.katago import build as building
@@ -63,7 +63,7 @@ def write(folder: Path, *games: str) -> Path:
     return folder
 
 
-def build(source: Path, into: Path, *changes: str, **options: Any) -> BuildReport[ExamplesManifest]:
+def build(source: Path, into: Path, *changes: str, **options: Any) -> BuildReport[Manifest]:
     (built,) = build_katago(recipe(*changes), source, into, **options)
     assert built.manifest.adds_up()
     return built
@@ -271,7 +271,7 @@ def test_existing_outputs_are_kept(kgs: Path, tmp_path: Path) -> None:
     stamps = {file: file.stat().st_mtime_ns for file in first.path.iterdir()}
     again = build(kgs, tmp_path, *LOOSE)
     assert (first.fresh, again.fresh) == (True, False)
-    assert again.manifest == first.manifest == read_examples_manifest(first.path)
+    assert again.manifest == first.manifest == read_manifest(first.path)
     assert {file: file.stat().st_mtime_ns for file in first.path.iterdir()} == stamps
     other = build(kgs, tmp_path, *LOOSE, "trust={}")
     assert other.fresh

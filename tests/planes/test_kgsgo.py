@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import kifu
 from kgs_archives import BROKEN, archive, members, record
 from kifu.datasets.dat import find_dat_layout
+from kifu.datasets.row_origins import read_game_rows
 from kifu.errors import DropReason, GameError
 from kifu.planes.packing import DAT1, DAT2
 from kifu.point import to_sgf
@@ -48,10 +49,10 @@ def build_games(folder, games, version):
     (built,) = build(RECIPES[version], [source], folder / f"v{version}", sets=["archives"], jobs=1)
     layout = find_dat_layout(built.manifest.format)
     data = built.path.read_bytes()[layout.header_bytes :]
-    (origin,) = built.manifest.archives
+    kept = read_game_rows(built.manifest, built.path)
     found = {dropped.member: dropped.reason for dropped in built.manifest.dropped}
     at = 0
-    for member, rows in zip(origin.member, origin.rows):
+    for member, rows in zip(kept.member.tolist(), kept.rows.tolist()):
         found[member] = data[at : (at := at + rows * layout.record_bytes)]
     assert data[at:] == layout.end
     return [found[member] for member in range(1, len(games) + 1)]

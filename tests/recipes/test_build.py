@@ -13,7 +13,8 @@ import kifu
 from kgs_archives import BROKEN, archive, record, records
 from kifu.corpus.sources import CHANGED
 from kifu.datasets.dat import find_dat_layout
-from kifu.datasets.manifest import manifest_path, read_manifest
+from kifu.datasets.manifest import manifest_path, origins_path, read_manifest
+from kifu.datasets.row_origins import find_origin
 from kifu.errors import OutputError, RecipeError, SourceError
 from kifu.progress import silent
 from kifu.recipes import kgsgo_jobs
@@ -82,7 +83,7 @@ def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
         assert built.path.name == chosen.archive.stem + ("v2.dat" if version == 2 else ".dat")
         assert built.path.read_bytes() == expected_bytes(version, [chosen])
     assert sorted(content(tmp_path)) == sorted(
-        name for built in results for name in (built.path.name, manifest_path(built.path).name)
+        path.name for built in results for path in (built.path, manifest_path(built.path), origins_path(built.path))
     )
 
 
@@ -195,7 +196,7 @@ def test_every_row_has_its_origin(source, tmp_path, version):
     years = {f"KGS-{year}-19-{len(games)}-": games for year, games in GAMES.items()}
     rows = random.Random(version).sample(range(built.manifest.examples), 200)
     for row in [0, built.manifest.examples - 1, *rows]:
-        origin = built.manifest.origin(row)
+        origin = find_origin(built.manifest, built.path, row)
         game = years[origin.archive][origin.member - 1]
         (example,) = (example for example in twin(game, version) if example.ply == origin.ply)
         at = layout.header_bytes + row * layout.record_bytes
@@ -213,12 +214,18 @@ def test_what_the_manifest_says(source, tmp_path):
     assert m.recipe == RECIPES[2].model_dump()
     assert m.blake3 == blake3(data).hexdigest()
     assert m.bytes == len(data)
-    assert {rows.archive: rows.blake3 for rows in m.archives} == {
+    assert {each.archive: each.blake3 for each in m.archives} == {
         path.name.removesuffix(".tar.gz"): blake3(path.read_bytes()).hexdigest() for path in source.iterdir()
     }
     with kifu.open(built.path) as dat:
         assert len(dat) == m.examples
-    assert len(manifest_path(built.path).read_bytes()) < 1500 + 30 * m.read
+    assert sorted(m.sources, key=lambda each: each["name"]) == [
+        {"name": path.name, "bytes": path.stat().st_size, "blake3": blake3(path.read_bytes()).hexdigest()}
+        for path in sorted(source.iterdir())
+    ]
+    assert m.origins is not None
+    assert m.origins.bytes == origins_path(built.path).stat().st_size
+    assert len(manifest_path(built.path).read_bytes()) < 3000
 
 
 # What is made again
@@ -254,7 +261,10 @@ SPOILS = {
     "no JSON": lambda dat, manifest: replaced(manifest, lambda data: data[:-20]),
     "an empty manifest": lambda dat, manifest: manifest.write_bytes(b""),
     "another version": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"kifu":"', b'"kifu":"9')),
-    "other members": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"member":[', b'"member":[9')),
+    "other games": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"games":1', b'"games":2')),
+    "no origins": lambda dat, manifest: origins_path(dat).unlink(),
+    "a longer file of origins": lambda dat, manifest: replaced(origins_path(dat), lambda data: data + b"x"),
+    "damaged origins": lambda dat, manifest: replaced(origins_path(dat), lambda data: bytes(len(data))),
     "another archive": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b"KGS-2001", b"KGS-2004")),
     "a part of a killed run": lambda dat, manifest: (dat.rename(dat.with_name(f".{dat.name}.part")), manifest.unlink()),
 }
@@ -387,7 +397,8 @@ def test_what_was_built_before_stays(tmp_path):
     replaced(bad, lambda data: data[:50])
     with pytest.raises(SourceError, match=bad.name):
         make(tmp_path / "source", tmp_path / "into", sets=["archives"])
-    assert sorted(content(tmp_path / "into")) == ["KGS-2005-19-5-v2.dat", "KGS-2005-19-5-v2.dat.manifest.json"]
+    name = "KGS-2005-19-5-v2.dat"
+    assert sorted(content(tmp_path / "into")) == [name, f"{name}.manifest.json", f"{name}.manifest.parquet"]
 
 
 def test_no_archives(tmp_path):

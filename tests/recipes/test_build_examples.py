@@ -20,7 +20,7 @@ from kifu.corpus.ingest import ingest
 from kifu.datasets import writer
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
-from kifu.datasets.manifest import ExamplesManifest, origins_path, read_examples_manifest
+from kifu.datasets.manifest import Manifest, origins_path, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
@@ -57,7 +57,7 @@ def games(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[BuildReport[ExamplesManifest]]:
+def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[BuildReport[Manifest]]:
     return build_examples(chosen, source, into, **options)
 
 
@@ -237,7 +237,7 @@ def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_pa
     dropped = []
     for built in build(chosen, games, tmp_path):
         m = built.manifest
-        assert read_examples_manifest(built.path) == m
+        assert read_manifest(built.path) == m
         assert m.read == 37 == m.kept + m.elsewhere + sum(m.drops.values())
         assert m.drops["OCCUPIED"] == 1
         dropped.append(m.drops.get("WRONG_SIZE", 0))
@@ -261,7 +261,7 @@ def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_pa
     path = tmp_path / "test.manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"read": 36}))
     with pytest.raises(FormatError, match="do not add up"):
-        read_examples_manifest(built.path)
+        read_manifest(built.path)
 
 
 def test_what_is_there_stays(kgs: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import kifu
 from kgs_archives import members
 from kifu.datasets.dat import find_dat_layout
+from kifu.datasets.row_origins import find_origin, read_game_rows
 from kifu.errors import SourceError
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
@@ -42,6 +43,12 @@ def built(four, reference, tmp_path_factory):
     return {v: build(load_recipe(f"kgsgo-v{v}"), four, folder, sets=["test"], index=index)[0] for v in (1, 2)}
 
 
+def games_of(report):
+    """[(archive, member, number of examples)] of a built data set."""
+    games, archives = read_game_rows(report.manifest, report.path), report.manifest.archives
+    return [(archives[k].archive, member, rows) for k, member, rows in zip(*(each.tolist() for each in games))]
+
+
 def md5(data):
     return hashlib.md5(data).hexdigest()
 
@@ -52,7 +59,7 @@ def test_the_program_s_files(built, md5s, version, name):
     assert built[version].path.name == name
     assert md5(built[version].path.read_bytes()) == md5s[name]
     assert (m.examples, m.read, m.kept, m.drops) == (19666, 100, 100, {})
-    assert {rows.archive: sum(rows.rows) for rows in m.archives} == {
+    assert {each.archive: each.rows for each in m.archives} == {
         "KGS-2006-19-10388-": 5659,
         "KGS-2001-19-2298-": 2317,
         "KGS-2003-19-7582-": 7457,
@@ -66,20 +73,15 @@ def test_the_part_of_each_archive(built, md5s, version):
     layout = find_dat_layout(built[version].manifest.format)
     data = built[version].path.read_bytes()
     at = layout.header_bytes
-    for rows in built[version].manifest.archives:
-        count = sum(rows.rows)
-        part = data[at : (at := at + count * layout.record_bytes)]
-        name = f"perzip/{rows.archive}test{'' if version == 1 else '-v2'}.dat"
-        assert md5(layout.header(count) + part + layout.end) == md5s[name]
+    for each in built[version].manifest.archives:
+        part = data[at : (at := at + each.rows * layout.record_bytes)]
+        name = f"perzip/{each.archive}test{'' if version == 1 else '-v2'}.dat"
+        assert md5(layout.header(each.rows) + part + layout.end) == md5s[name]
 
 
 def test_each_game_s_share(built, reference):
     """Return the number of examples that the 2015 program made of each game, in its order."""
-    found = [
-        [f"{rows.archive}.zip", member - 1, count]
-        for rows in built[2].manifest.archives
-        for member, count in zip(rows.member, rows.rows)
-    ]
+    found = [[f"{archive}.zip", member - 1, count] for archive, member, count in games_of(built[2])]
     expected = json.loads((reference / "test_per_game.json").read_text())
     assert found == [[name, number, examples] for name, number, _, examples, _ in expected]
 
@@ -91,7 +93,7 @@ def test_origins(built, four, version):
     layout = find_dat_layout(m.format)
     games = {path.name.removesuffix(".tar.gz"): members(path) for path in four}
     for row in random.Random(version).sample(range(m.examples), 6):
-        origin = m.origin(row)
+        origin = find_origin(m, built[version].path, row)
         examples = {e.ply: e.data for e in examples_of(games[origin.archive][origin.member - 1], version)}
         at = layout.header_bytes + row * layout.record_bytes
         assert data[at : at + layout.record_bytes] == examples[origin.ply]
@@ -136,7 +138,7 @@ def test_train10k(four, reference, tmp_path, version):
     )
     m = made.manifest
     assert (m.read, m.kept, m.examples) == (10_000, 10_000, 1_980_711)
-    assert [(rows.archive[4:8], sum(rows.rows)) for rows in m.archives] == [
+    assert [(each.archive[4:8], each.rows) for each in m.archives] == [
         ("2006", 870_012), ("2003", 628_444), ("2002", 304_892), ("2001", 177_363),
     ]  # fmt: skip
     with kifu.open(made.path) as data:
@@ -149,11 +151,8 @@ def test_trainall_and_test_are_all(built, four, tmp_path):
     """Every game is in one of them, and each archive's own file has as many rows as both took from it."""
     made = build(load_recipe("kgsgo-v2"), four, tmp_path, sets=["trainall", "archives"])
     seen = {
-        name: sorted((rows.archive, member) for m in manifests for rows in m.archives for member in rows.member)
-        for name, manifests in (
-            ("parts", [built[2].manifest, made[0].manifest]),
-            ("whole", [each.manifest for each in made[1:]]),
-        )
+        name: sorted((archive, member) for each in reports for archive, member, _ in games_of(each))
+        for name, reports in (("parts", [built[2], made[0]]), ("whole", made[1:]))
     }
     assert seen["parts"] == seen["whole"]
     assert len(seen["whole"]) == 23_914

@@ -15,7 +15,7 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.datasets.manifest import origins_path, read_examples_manifest
+from kifu.datasets.manifest import origins_path, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.datasets.token_metadata import METADATA
 from kifu.datasets.tokens import open_tokens
@@ -118,7 +118,7 @@ def test_sets_that_are_up_to_date_are_kept(games: Path, tmp_path: Path) -> None:
     assert third.fresh
     (other,) = build_tokens(recipe(metadata=[]), games, tmp_path)
     assert other.fresh
-    assert read_examples_manifest(other.path) == other.manifest
+    assert read_manifest(other.path) == other.manifest
 
 
 def test_commands(games: Path, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues:
 
     (built,) = build_examples(recipe(), kgs, tmp_path, sets=["test"], progress=meanwhile)
     games = open_catalogue(tmp_path / "games.parquet")
-    assert (built.manifest.catalogues[0].blake3, built.manifest.read) == (games.digest(), 48)
+    assert (built.manifest.archives[0].blake3, built.manifest.read) == (games.digest(), 48)
     (tmp_path / "games.parquet").unlink()
     build_archive(load_recipe("olf-archive"), [kgs], tmp_path, progress=meanwhile)
     assert tried == ["building test", "sorting lines"]

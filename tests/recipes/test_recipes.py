@@ -212,7 +212,7 @@ def test_what_does_not_fit_is_named(file, case):
 @pytest.mark.parametrize(
     "name",
     ["", ".", "..", ".hidden", "../few.dat", "/etc/passwd", "a/b", "a\\\\b", "{}", "{nix}.dat", "{archive}{",
-     "{archive}/x", "few.dat.manifest.json", "a\\u0000b", "a\\nb", "x" * 201],
+     "{archive}/x", "few.dat.manifest.json", "few.dat.manifest.parquet", "a\\u0000b", "a\\nb", "x" * 201],
 )  # fmt: skip
 def test_evil_file_names(file, name):
     message = message_of(file(PLAIN.replace("few.dat", name)))

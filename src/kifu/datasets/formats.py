@@ -58,7 +58,7 @@ class Format:
 
     @property
     def is_dat(self) -> bool:
-        """True for dat1 and dat2, whose data sets have a `Manifest` instead of an `ExamplesManifest`."""
+        """True for dat1 and dat2, whose games come from archives, not from a catalogue."""
         return self.recipe_kind == "kgsgo"
 
 

@@ -13,7 +13,7 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Dataset, LabelSpec
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
-from kifu.datasets.manifest import Manifest, manifest_path, origins_path, read_examples_manifest, read_manifest
+from kifu.datasets.manifest import Manifest, data_set_files, manifest_path, origins_path, read_manifest
 from kifu.errors import FormatError, SourceError
 from kifu.files import hash_file, open_regular
 
@@ -114,11 +114,15 @@ def inspect_dat(path: str | Path) -> DatInspection:
 def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
     """Return one line per fact of the file that differs from its manifest."""
     facts = {"format": dat.format.name, "examples": len(dat), "bytes": dat.bytes, "blake3": blake3}
-    return [
-        f"{manifest_path(dat.path).name} lists {key} {str(getattr(manifest, key))[:80]}; the file has {fact}"
+    name, origins = manifest_path(dat.path).name, origins_path(dat.path)
+    lines = [
+        f"{name} lists {key} {str(getattr(manifest, key))[:80]}; the file has {fact}"
         for key, fact in facts.items()
         if getattr(manifest, key) != fact
     ]
+    if manifest.origins is not None and (not origins.is_file() or hash_file(origins) != manifest.origins.blake3):
+        lines.append(f"{origins.name} is missing, or its hash differs from the one in {name}")
+    return lines
 
 
 def _hashes(path: Path) -> tuple[str, str]:
@@ -163,7 +167,7 @@ def _dataset_lines(format: Format, data: Dataset) -> list[str]:
 
 def manifest_lines(path: Path, format: str, examples: int) -> list[str]:
     """Compare a data set with its manifest and summarize the manifest. Raises FormatError if they differ."""
-    manifest = read_examples_manifest(path)
+    manifest = read_manifest(path)
     if manifest is None:
         return ["  manifest    none"]
     name = manifest_path(path).name
@@ -171,14 +175,12 @@ def manifest_lines(path: Path, format: str, examples: int) -> list[str]:
         raise FormatError(
             f"{name} lists {manifest.examples:,} examples in {manifest.format}; {path} has {examples:,} in {format}"
         )
-    files = [(path / file.file if path.is_dir() else path, file) for file in manifest.files]
-    files += [] if manifest.origins is None else [(origins_path(path), manifest.origins)]
-    for found, file in files:
+    for found, file in data_set_files(path, manifest):
         if not found.is_file() or hash_file(found) != file.blake3:
             raise FormatError(f"{path}: the hash of {file.file} differs from the one in {name}")
     drops = "".join(f", {reason} {count:,}" for reason, count in manifest.drops.items())
     return [
-        f"  bytes       {sum(file.bytes for file in manifest.files):,}",
+        f"  bytes       {manifest.bytes:,}",
         f"  manifest    recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "
         f"{manifest.read:,} games = {manifest.kept:,} kept, {manifest.elsewhere:,} elsewhere{drops}; "
         "its hashes are right",

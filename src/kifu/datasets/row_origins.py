@@ -6,9 +6,11 @@ One row per game, in the order of the data set, in row groups of which readers l
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,7 @@ import pyarrow.parquet as pq
 
 from kifu.corpus.parquet import GROUP_ROWS, TableWriter, arrow_file
 from kifu.corpus.schema import to_numpy
-from kifu.datasets.manifest import ExamplesManifest, RowOrigin, find_skips, origins_path
+from kifu.datasets.manifest import Manifest, RowOrigin, find_skips, origins_path
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, first_line
 from kifu.files import utf8_name
@@ -25,7 +27,7 @@ from kifu.files import utf8_name
 _SCHEMA = pa.schema(
     [
         pa.field("start", pa.int64(), nullable=False),
-        pa.field("catalogue", pa.int32(), nullable=False),
+        pa.field("archive", pa.int32(), nullable=False),
         pa.field("member", pa.int32(), nullable=False),
         pa.field("rows", pa.int32(), nullable=False),
         pa.field("ply", pa.uint16(), nullable=False),
@@ -44,11 +46,14 @@ class OriginsWriter:
         """Open the temporary file. Raises OutputError."""
         self._path = path
         self._rows = 0
+        self._waiting = 0
+        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []
+        self._skips: list[npt.NDArray[np.int64]] = []
         self._table = TableWriter(path, _SCHEMA, write_statistics=["start"])
 
     def add(
         self,
-        catalogue: int,
+        archive: int,
         member: npt.NDArray[np.int32],
         rows: npt.NDArray[np.int32],
         plies: npt.NDArray[np.uint16],
@@ -56,8 +61,8 @@ class OriginsWriter:
         """Add K games.
 
         Args:
-            catalogue: index of their catalogue.
-            member: [K] row of each game in the catalogue.
+            archive: index of their archive or catalogue in the manifest.
+            member: [K] index of each game in the archive, or its row in the catalogue.
             rows: [K] number of rows of each game.
             plies: [sum of rows] ply of each row.
 
@@ -65,19 +70,33 @@ class OriginsWriter:
             OutputError: it cannot be written.
         """
         first, skips = find_skips(rows, plies)
+        skips[:, 0] += self._waiting
+        self._columns.append((np.full(len(rows), archive, np.int32), member, rows, first))
+        self._skips.append(skips)
+        self._waiting += len(rows)
+        if self._waiting >= GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the games that wait, since many small tables take longer than one."""
+        if not self._waiting:
+            return
+        archive, member, rows, ply = (np.concatenate(each) for each in zip(*self._columns))
+        skips = np.concatenate(self._skips)
         start = self._rows + np.cumsum(rows, dtype=np.int64) - rows
-        self._rows += int(rows.sum(dtype=np.int64))
         ends = np.append(0, np.cumsum(np.bincount(skips[:, 0], minlength=len(rows)))).astype(np.int32)
         lists = [
             pa.ListArray.from_arrays(pa.array(ends), pa.array(skips[:, k].astype(kind)), type=_SCHEMA.field(name).type)
             for k, kind, name in ((1, np.int32, "skip_row"), (2, np.uint16, "skip_ply"))
         ]
-        catalogues = np.full(len(rows), catalogue, np.int32)
-        columns = [pa.array(each) for each in (start, catalogues, member, rows, first)]
+        columns = [pa.array(each) for each in (start, archive, member, rows, ply)]
         self._table.write(pa.RecordBatch.from_arrays([*columns, *lists], schema=_SCHEMA))
+        self._rows += int(rows.sum(dtype=np.int64))
+        self._waiting, self._columns, self._skips = 0, [], []
 
     def commit(self) -> WrittenFile:
         """Finish the file and give it its name. Raises OutputError."""
+        self._flush()
         digest = self._table.commit({})
         return WrittenFile(utf8_name(self._path.name), self._table.size, digest)
 
@@ -90,8 +109,8 @@ class OriginsWriter:
         self._table.__exit__(kind, error, trace)
 
 
-def find_origin(manifest: ExamplesManifest, path: Path, row: int) -> RowOrigin | None:
-    """Return the origin of a row as a row of a catalogue, or None if the examples are shuffled.
+def find_origin(manifest: Manifest, path: Path, row: int) -> RowOrigin | None:
+    """Return the origin of a row, or None if the examples are shuffled.
 
     Args:
         manifest: The manifest.
@@ -109,28 +128,56 @@ def find_origin(manifest: ExamplesManifest, path: Path, row: int) -> RowOrigin |
     origins = origins_path(path)
     if not origins.is_file() or origins.stat().st_size != manifest.origins.bytes:
         raise FormatError(f"{origins} is missing or has another size than the manifest lists")
-    catalogue, member, ply = read_origin(origins, row)
-    if not 0 <= catalogue < len(manifest.catalogues):
-        raise FormatError(f"{origins} refers to catalogue {catalogue}, which the manifest does not list")
-    return RowOrigin(manifest.catalogues[catalogue].archive, member, ply)
+    archive, member, ply = read_origin(origins, row)
+    if not 0 <= archive < len(manifest.archives):
+        raise FormatError(f"{origins} refers to archive {archive}, which the manifest does not list")
+    return RowOrigin(manifest.archives[archive].archive, member, ply)
+
+
+class GameRows(NamedTuple):
+    """The K games of a file of origins, in order.
+
+    Attributes:
+        archive: [K] int32, index of their archive or catalogue in the manifest.
+        member: [K] int32, index of each game in the archive, or its row in the catalogue.
+        rows: [K] int32, number of rows of each game.
+    """
+
+    archive: npt.NDArray[np.int32]
+    member: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int32]
+
+
+def read_game_rows(manifest: Manifest, path: Path) -> GameRows:
+    """Return the games of an ordered data set.
+
+    Args:
+        manifest: The manifest, which has `origins`.
+        path: The data set.
+
+    Raises:
+        FormatError: The file of origins is missing, damaged, or another one.
+    """
+    origins = origins_path(path)
+    counts = [archive.games for archive in manifest.archives]
+    with _open(origins) as file:
+        if file.metadata.num_rows != sum(counts):
+            raise FormatError(f"{origins} lists {file.metadata.num_rows:,} games, the manifest {sum(counts):,}")
+        groups = [_read_group(file, origins, k, GameRows._fields) for k in range(file.metadata.num_row_groups)]
+        table = pa.concat_tables(groups or [_SCHEMA.empty_table()]).combine_chunks()
+        games = GameRows(*(to_numpy(table[name].combine_chunks()) for name in GameRows._fields))
+    archives = np.repeat(np.arange(len(counts)), counts)
+    total = games.rows.sum(dtype=np.int64)
+    if not np.array_equal(games.archive, archives) or np.any(games.rows < 0) or total != manifest.examples:
+        raise FormatError(f"{origins} lists other games than the manifest")
+    return games
 
 
 def read_origin(path: Path, row: int) -> tuple[int, int, int]:
-    """Return the catalogue's index, its row, and the ply of row `row` of the data set. Raises FormatError."""
-    try:
-        with pq.ParquetFile(arrow_file(path), pre_buffer=False) as file:
-            if not file.schema_arrow.equals(_SCHEMA):
-                raise FormatError(f"{path} has other columns than a list of rows")
-            groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
-            starts = [group.column(0).statistics.min for group in groups]
-            k = bisect_right(starts, row) - 1
-            if k < 0 or groups[k].num_rows > GROUP_ROWS or groups[k].total_byte_size > _MAX_GROUP_BYTES:
-                raise FormatError(f"{path} has no row group for row {row}, or one that is too large")
-            table = file.read_row_group(k, use_threads=False).combine_chunks()
-            table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, AttributeError, TypeError, OverflowError, MemoryError) as error:
-        raise FormatError(f"{path}: {first_line(error)}") from None
-    (batch,) = table.to_batches()
+    """Return the index of the archive, the member, and the ply of row `row` of the data set. Raises FormatError."""
+    with _open(path) as file:
+        starts = [file.metadata.row_group(k).column(0).statistics.min for k in range(file.metadata.num_row_groups)]
+        (batch,) = _read_group(file, path, bisect_right(starts, row) - 1).to_batches()
     start = to_numpy(batch["start"])
     game = int(np.searchsorted(start, row, "right")) - 1
     values = {name: batch[name][game].as_py() for name in _SCHEMA.names}
@@ -141,4 +188,26 @@ def read_origin(path: Path, row: int) -> tuple[int, int, int]:
     for skip_row, skip_ply in zip(values["skip_row"], values["skip_ply"]):
         if skip_row <= within:
             at, ply = skip_row, skip_ply
-    return values["catalogue"], values["member"], ply + within - at
+    return values["archive"], values["member"], ply + within - at
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a file of origins. Raises FormatError, also for damage that is found while it is read."""
+    try:
+        with pq.ParquetFile(arrow_file(path), pre_buffer=False) as file:
+            if not file.schema_arrow.equals(_SCHEMA):
+                raise FormatError(f"{path} has other columns than a list of rows")
+            yield file
+    except (pa.ArrowException, OSError, ValueError, AttributeError, TypeError, OverflowError, MemoryError) as error:
+        raise FormatError(f"{path}: {first_line(error)}") from None
+
+
+def _read_group(file: pq.ParquetFile, path: Path, k: int, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return some columns of a row group. Raises FormatError if there is none, or it is too large."""
+    group = file.metadata.row_group(k) if k >= 0 else None
+    if group is None or group.num_rows > GROUP_ROWS or group.total_byte_size > _MAX_GROUP_BYTES:
+        raise FormatError(f"{path} has no such row group, or one that is too large")
+    table = file.read_row_group(k, columns, use_threads=False).combine_chunks()
+    table.validate(full=True)
+    return table

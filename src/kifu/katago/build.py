@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
-from kifu.datasets.manifest import ExamplesManifest
+from kifu.datasets.manifest import Manifest
 from kifu.execution.executor import THREADS
 from kifu.katago.encoder import KataScratch
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
@@ -68,7 +68,7 @@ def build_katago(
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> list[BuildReport[ExamplesManifest]]:
+) -> list[BuildReport[Manifest]]:
     """Build a directory of KataGo's training files for each set, with its manifest.
 
     Takes the arguments of `kifu.recipes.examples.build_examples`; existing directories from the same recipe and sources
@@ -82,7 +82,7 @@ def build_katago(
         RecipeError, SourceError, FormatError, OutputError, ClusterError: as `build_examples` does.
     """
 
-    def make(plan: SetPlan) -> ExamplesManifest:
+    def make(plan: SetPlan) -> Manifest:
         return _SetBuild(recipe, plan).run()
 
     return build_sets(recipe, "", make, sources, Path(output), sets, BuildOptions(jobs, engine, progress))
@@ -96,11 +96,11 @@ class _SetBuild:
     plan: SetPlan
     counts: ManifestCounts = field(init=False)
 
-    def run(self) -> ExamplesManifest:
+    def run(self) -> Manifest:
         """Write the directory and return its manifest."""
         recipe, plan = self.recipe, self.plan
         with (
-            ManifestCounts(plan.path) as self.counts,
+            ManifestCounts(plan.set, plan.path) as self.counts,
             KataWriter(
                 plan.path,
                 rows_per_file=recipe.rows_per_file,
@@ -110,7 +110,7 @@ class _SetBuild:
         ):
             self._render(self._count(), writer)
             written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-            return self.counts.manifest(plan, written, recipe, FORMAT, KATAGO22.name)
+            return self.counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, KATAGO22.name)
 
     def _count(self) -> list[RenderShard]:
         """Count the rows of all games and return the shards to render."""
@@ -123,7 +123,7 @@ class _SetBuild:
                     self.counts.add_games(counted.member, counted.rows, counted.plies)
                     rows[counted.member] = counted.rows
                     bar.advance(counted.read)
-                self.counts.end_catalogue(catalogue)
+                self.counts.end_archive(catalogue.name, catalogue.digest)
                 for unit in catalogue.shards:
                     rows_of_unit = rows[unit.first : unit.first + unit.rows.rows]
                     if rows_of_unit.any():

@@ -22,6 +22,7 @@ from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
+from kifu.datasets.row_origins import GameRows, read_game_rows
 from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Job
@@ -134,50 +135,48 @@ class DatSet:
         self._dat = Dat(path)
         self.kind, self.estimated_positions = self._dat.format.name, len(self._dat)
         manifest = read_manifest(path)
-        self._archives: list[ArchiveRows] | None = None
+        self._archives: list[ArchiveRows] = []
+        self._games: GameRows | None = None
+        self._stop = np.empty(0, np.int64)
         if manifest is not None:
             if (manifest.format, manifest.examples, manifest.bytes) != (self.kind, len(self._dat), self._dat.bytes):
                 raise FormatError(f"{manifest_path(path)} describes another file than {path}")
             self._archives = manifest.archives
-        self._rows = np.array([n for archive in self._archives or () for n in archive.rows], np.int64)
-        self._stop = np.cumsum(self._rows)
+            self._games = read_game_rows(manifest, path)
+            self._stop = np.cumsum(self._games.rows, dtype=np.int64)
 
     @property
     def games(self) -> int | None:
         """The number of games; None without a manifest."""
-        return None if self._archives is None else len(self._rows)
+        return None if self._games is None else len(self._games.rows)
 
     @property
     def records(self) -> RecordIndex:
         """The records that games were taken from; empty without a manifest."""
-        parts: dict[str, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]] = {}
+        if self._games is None:
+            return {}
+        parts: dict[str, list[npt.NDArray[np.int64]]] = {}
         first = 0
-        for archive in self._archives or ():
-            member = np.array(archive.member, np.int64)
-            nonempty = np.flatnonzero(archive.rows)
-            parts.setdefault(archive.blake3, []).append((member[nonempty], first + nonempty))
-            first += len(member)
-        return {
-            key: (np.concatenate([entry for entry, _ in pairs]), np.concatenate([game for _, game in pairs]))
-            for key, pairs in parts.items()
-        }
+        for archive in self._archives:
+            nonempty = np.flatnonzero(self._games.rows[first : first + archive.games])
+            parts.setdefault(archive.blake3, []).append(first + nonempty)
+            first += archive.games
+        games = {key: np.concatenate(each) for key, each in parts.items()}
+        return {key: (self._games.member[each].astype(np.int64), each) for key, each in games.items()}
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
         """Yield all positions in order, in blocks. Raises FormatError."""
-        stops = None if self._archives is None else self._stop
+        stops = None if self._games is None else self._stop
         job = HashDat(self.path, self.kind, tuple(self._dat.spans), stops)
         return executor.run(job, RowRange(0, len(self._dat)).blocks(_SHARD_ROWS))
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         """Return the locations of games, given by number in ascending order."""
-        archives = self._archives or []
-        stop = np.cumsum([len(archive.member) for archive in archives])
-        locations = []
-        for game in games.tolist():
-            k = int(np.searchsorted(stop, game, side="right"))
-            entry = archives[k].member[game - int(stop[k]) + len(archives[k].member)]
-            locations.append(GameLocation(archives[k].archive, entry, 0, int(self._stop[game] - self._rows[game])))
-        return locations
+        if self._games is None:
+            return []
+        first = self._stop - self._games.rows
+        fields = zip(self._games.archive[games].tolist(), self._games.member[games].tolist(), first[games].tolist())
+        return [GameLocation(self._archives[archive].archive, entry, 0, row) for archive, entry, row in fields]
 
 
 class ExamplesSet:

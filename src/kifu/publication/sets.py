@@ -18,7 +18,7 @@ from kifu.corpus.parquet import arrow_file
 from kifu.corpus.schema import VERSION
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import detect_format
-from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
+from kifu.datasets.manifest import Manifest, read_manifest
 from kifu.datasets.parquet import Parquet
 from kifu.errors import FormatError, RecipeError
 
@@ -57,7 +57,7 @@ class InputSet:
     schema: pa.Schema
     about: Mapping[str, Any] = field(default_factory=dict)
     layout: Layout | None = None
-    manifest: ExamplesManifest | None = None
+    manifest: Manifest | None = None
 
 
 def open_sets(paths: Sequence[Path]) -> list[InputSet]:
@@ -118,7 +118,7 @@ def _open(path: Path, name: str | None = None) -> InputSet:
     found = detect_format(path)
     if found is not None and found.name == EXAMPLES:
         with Parquet(path) as data:
-            manifest = read_examples_manifest(path)
+            manifest = read_manifest(path)
             return InputSet(name, path, EXAMPLES, {path: len(data)}, _schema(path), data.about, data.layout, manifest)
     if found is not None or not is_catalogue(path):
         kind = "no data set" if found is None else found.name

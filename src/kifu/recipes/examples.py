@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kifu.datasets.formats import open_writer
-from kifu.datasets.manifest import ExamplesManifest
+from kifu.datasets.manifest import Manifest
 from kifu.execution.executor import THREADS
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.pipeline import BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets
@@ -41,7 +41,7 @@ def build_examples(
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> list[BuildReport[ExamplesManifest]]:
+) -> list[BuildReport[Manifest]]:
     """Build the data sets of a recipe, each with its manifest.
 
     Sources that are all catalogues are used as they are, if the recipe has no cleaning rules or they were made by the
@@ -72,7 +72,7 @@ def build_examples(
         ClusterError: the cluster is not available.
     """
 
-    def make(plan: SetPlan) -> ExamplesManifest:
+    def make(plan: SetPlan) -> Manifest:
         return _SetWriter(recipe, plan).write()
 
     options = BuildOptions(jobs, engine, progress)
@@ -92,7 +92,7 @@ class _SetWriter:
         """The shapes and labels of the examples."""
         return self.recipe.layout()
 
-    def write(self) -> ExamplesManifest:
+    def write(self) -> Manifest:
         """Write the data set and return its manifest."""
         from kifu.recipes.example_jobs import CountExamples
 
@@ -100,7 +100,7 @@ class _SetWriter:
         expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.shards))
         about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
         with (
-            ManifestCounts(plan.path) as self.counts,
+            ManifestCounts(plan.set, plan.path) as self.counts,
             open_writer(recipe.format, plan.path, self.layout, expected) as writer,
         ):
             if recipe.order == "shuffled":
@@ -108,7 +108,9 @@ class _SetWriter:
             else:
                 self._write_in_order(writer, expected)
             written = writer.commit(about)
-            return self.counts.manifest(plan, written, recipe, recipe.example_format.name, self.layout.plane_set)
+            return self.counts.manifest(
+                recipe, plan.games, plan.sources, written, recipe.example_format.name, self.layout.plane_set
+            )
 
     def _write_in_order(self, writer: Writer, expected: int) -> None:
         from kifu.recipes.example_jobs import WriteExamples
@@ -121,7 +123,7 @@ class _SetWriter:
                     self.counts.add_dropped(chunk.drops, chunk.elsewhere)
                     self.counts.add_games(chunk.member, chunk.rows, chunk.plies)
                     bar.advance(len(chunk.plies))
-                self.counts.end_catalogue(catalogue)
+                self.counts.end_archive(catalogue.name, catalogue.digest)
 
     def _write_shuffled(self, writer: Writer, expected: int) -> None:
         if expected * self.layout.packed_bytes <= WINDOW_BYTES:
@@ -134,7 +136,7 @@ class _SetWriter:
                 writer.append(piece)
                 bar.advance(writer.examples - before)
         for catalogue in self.plan.catalogues:
-            self.counts.end_catalogue(catalogue)
+            self.counts.end_archive(catalogue.name, catalogue.digest)
 
     def _sort_in_memory(self, writer: Writer, expected: int) -> Iterator[Any]:
         """Return all examples in their order, prepared for the writer."""

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from kifu.atomic_io import AtomicFile, staging_dir
 from kifu.corpus.sources import Source, hash_sources, require_unchanged
 from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.formats import find_format
-from kifu.datasets.manifest import ArchiveRows, ArchiveRowsBuilder, DroppedGame, Manifest, read_manifest
+from kifu.datasets.manifest import DroppedGame, Manifest, data_set_files, read_manifest
+from kifu.datasets.row_origins import read_game_rows
+from kifu.datasets.writer import WriteReport, WrittenFile
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.files import utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.kgs_index import Archive, find_archives, read_index
 from kifu.recipes.kgsgo_jobs import ArchiveCache, ArchiveGames, Chunk, CountRecords, WriteRecords
-from kifu.recipes.pipeline import Build, BuildReport, Target, check_sets, is_made_by
+from kifu.recipes.pipeline import Build, BuildReport, ManifestCounts, Target, check_sets, is_made_by
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.paths import AnyPath
@@ -75,15 +79,16 @@ def build_kgsgo(
         return []
     first = recipe.sets[names[0]].file
     with make_executor(engine, jobs, staging_dir(Path(output, first))) as executor:
-        found = [Source(paths[archive], archive.name, None) for archive in wanted]
-        hashed = hash_sources(found, executor)
-        hashes = {archive: each["blake3"] for archive, each in zip(wanted, hashed)}
+        found = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in wanted]
+        hashes = dict(zip(wanted, hash_sources(found, executor)))
         reports = []
         cache = ArchiveCache()
         for name in names:
-            shards = [ArchiveGames(each, paths[each.archive], hashes[each.archive]) for each in selections[name]]
+            shards = [
+                ArchiveGames(each, paths[each.archive], hashes[each.archive]["blake3"]) for each in selections[name]
+            ]
             targets = _targets(recipe, name, shards, Path(output))
-            reports += _SetBuild(recipe, targets, found, executor, progress, cache).run(list(targets))
+            reports += _SetBuild(recipe, targets, found, hashes, executor, progress, cache).run(list(targets))
         return reports
 
 
@@ -112,6 +117,7 @@ class _SetBuild(Build[Manifest]):
     recipe: KgsgoRecipe
     targets: dict[Target, list[ArchiveGames]]
     sources: list[Source]
+    hashes: dict[Archive, dict[str, Any]]
     executor: Executor
     progress: ProgressFactory
     cache: ArchiveCache
@@ -121,14 +127,14 @@ class _SetBuild(Build[Manifest]):
     def current(self, target: Target) -> Manifest | None:
         try:
             manifest = read_manifest(target.path)
+            if manifest is None or not is_made_by(manifest, self.recipe) or manifest.set != target.set:
+                return None
+            return manifest if _has_games(manifest, target.path, self.targets[target]) else None
         except FormatError:
             return None
-        if manifest is None or not is_made_by(manifest, self.recipe) or manifest.set != target.set:
-            return None
-        return manifest if _has_games(manifest, self.targets[target]) else None
 
     def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
-        return [(target.path, manifest.bytes)]
+        return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
 
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
         layout = find_dat_layout(self.recipe.format)
@@ -145,49 +151,42 @@ class _SetBuild(Build[Manifest]):
         shards = self.targets[target]
         foreseen = sum(islice(self.counts, len(shards)))  # unless a move cannot be played
         games = sum(len(shard.selection.games) for shard in shards)
-        origins: list[ArchiveRows] = []
-        dropped: list[DroppedGame] = []
         with (
+            ManifestCounts(target.set, target.path) as counts,
             AtomicFile(target.path, layout.header(foreseen)) as output,
             self.progress(f"building {target.path.name}", games, "games") as bar,
         ):
             for shard in shards:
-                origin, drops = _write_archive(shard, _chunks_of(shard, self.chunks), output, bar)
-                origins.append(origin)
-                dropped += drops
-            examples = sum(sum(origin.rows) for origin in origins)
+                _write_archive(shard, _chunks_of(shard, self.chunks), output, counts, bar)
             require_unchanged(self.sources)
             output.write(layout.end)
-            digest = output.commit(layout.header(examples))
-        return Manifest(
-            kifu=importlib.metadata.version("kifu"),
-            file=utf8_name(target.path.name),
-            format=layout.name,
-            plane_set=find_format(layout.name).plane_set,
-            recipe=self.recipe.model_dump(),
-            set=target.set,
-            examples=examples,
-            bytes=output.size,
-            blake3=digest,
-            read=games,
-            kept=games - len(dropped),
-            drops=dict(sorted(Counter(each.reason for each in dropped).items())),
-            dropped=dropped,
-            archives=origins,
-        )
+            digest = output.commit(layout.header(counts.rows))
+            written = WrittenFile(utf8_name(target.path.name), output.size, digest)
+            return counts.manifest(
+                self.recipe,
+                games,
+                [self.hashes[shard.selection.archive] for shard in shards],
+                WriteReport(counts.rows, (written,)),
+                layout.name,
+                find_format(layout.name).plane_set,
+            )
 
 
-def _has_games(manifest: Manifest, shards: list[ArchiveGames]) -> bool:
-    """Return whether the file has these games of these archives. Another index page draws others."""
-    if [origin.archive for origin in manifest.archives] != [shard.selection.archive.stem for shard in shards]:
+def _has_games(manifest: Manifest, path: Path, shards: list[ArchiveGames]) -> bool:
+    """Return whether the data set has these games of these archives. Another index page draws others.
+
+    Raises:
+        FormatError: its file of origins is missing or damaged.
+    """
+    archives = [(shard.selection.archive.stem, shard.blake3) for shard in shards]
+    if manifest.origins is None or [(each.archive, each.blake3) for each in manifest.archives] != archives:
         return False
-    dropped = {(game.archive, game.member) for game in manifest.dropped}
-    for origin, shard in zip(manifest.archives, shards):
-        members = (shard.selection.games + 1).tolist()
-        kept = [member for member in members if (origin.archive, member) not in dropped]
-        if (origin.member, origin.blake3) != (kept, shard.blake3):
-            return False
-    return True
+    dropped: defaultdict[str, list[int]] = defaultdict(list)
+    for game in manifest.dropped:
+        dropped[game.archive].append(game.member)
+    members = [shard.selection.games + 1 for shard in shards]
+    kept = [each[~np.isin(each, dropped[stem])] for each, (stem, _) in zip(members, archives)]
+    return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
 
 
 def _chunks_of(shard: ArchiveGames, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -201,17 +200,15 @@ def _chunks_of(shard: ArchiveGames, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _write_archive(
-    shard: ArchiveGames, chunks: Iterator[Chunk], output: AtomicFile, bar: Progress
-) -> tuple[ArchiveRows, list[DroppedGame]]:
-    """Write the records of an archive's games, and return where they come from and the games that were dropped."""
+    shard: ArchiveGames, chunks: Iterator[Chunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
+) -> None:
+    """Write the records of an archive's games, and count them."""
     stem = shard.selection.archive.stem
-    rows = ArchiveRowsBuilder()
-    dropped: list[DroppedGame] = []
     for chunk in chunks:
         output.write(chunk.records.data)
         kept = chunk.kept
-        rows.add(chunk.member[kept], chunk.examples[kept], chunk.plies)
+        counts.add_games(chunk.member[kept], chunk.examples[kept], chunk.plies)
         lost = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
-        dropped += [DroppedGame(stem, member, name, DropReason(code).name) for member, name, code in lost]
+        counts.list_dropped([DroppedGame(stem, member, name, DropReason(code).name) for member, name, code in lost])
         bar.advance(len(kept))
-    return rows.build(stem, shard.blake3), dropped
+    counts.end_archive(stem, shard.blake3)

@@ -31,11 +31,13 @@ from kifu.corpus.parquet import arrow_file
 from kifu.corpus.sources import HashedSources, find_sources, require_unchanged, without_left_out
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
-    CatalogueRows,
-    ExamplesManifest,
+    ArchiveRows,
+    DroppedGame,
+    Manifest,
+    data_set_files,
     manifest_path,
     origins_path,
-    read_examples_manifest,
+    read_manifest,
 )
 from kifu.datasets.row_origins import OriginsWriter
 from kifu.datasets.writer import WriteReport
@@ -188,6 +190,7 @@ class Build(ABC, Generic[M]):
                 stack.enter_context(held_folder(folder))
             for target in stale:
                 remove_file(target.manifest)
+                remove_file(origins_path(target.path))
                 made[target] = self.make(target)
                 for path, size in self.files(target, made[target]):
                     written[path] = require_size(path, size)
@@ -343,12 +346,14 @@ class ManifestCounts:
     A context manager: the file of origins, which games with examples are written to, is complete or absent.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Count the games of the data set at `path`."""
+    def __init__(self, set: str, path: Path) -> None:
+        """Count the games of a set, which is written to `path`."""
+        self._set = set
         self._path = path
         self._drops: Counter[str] = Counter()
+        self._dropped: list[DroppedGame] = []
         self._elsewhere = self._games = self._rows = 0
-        self._catalogues: list[CatalogueRows] = []
+        self._archives: list[ArchiveRows] = []
         self._stack = ExitStack()
         self._origins: OriginsWriter | None = None
 
@@ -357,13 +362,18 @@ class ManifestCounts:
         self._drops += drops
         self._elsewhere += elsewhere
 
+    def list_dropped(self, games: list[DroppedGame]) -> None:
+        """Count and list dropped games, which no catalogue lists."""
+        self._dropped += games
+        self._drops += Counter(game.reason for game in games)
+
     def add_games(
         self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
     ) -> None:
         """Add games with examples.
 
         Args:
-            member: [K] their rows in the catalogue.
+            member: [K] their indices in the archive, or rows in the catalogue.
             rows: [K] the number of examples of each.
             plies: [sum of rows] the ply of each example.
 
@@ -372,14 +382,18 @@ class ManifestCounts:
         """
         if self._origins is None:
             self._origins = self._stack.enter_context(OriginsWriter(origins_path(self._path)))
-        self._origins.add(len(self._catalogues), member, rows, plies)
+        self._origins.add(len(self._archives), member, rows, plies)
         self._games += len(member)
         self._rows += len(plies)
 
-    def end_catalogue(self, catalogue: CatalogueInput) -> None:
-        """Finish a catalogue."""
-        name = utf8_name(catalogue.catalogue.path.name)
-        self._catalogues.append(CatalogueRows(name, catalogue.digest, self._games, self._rows))
+    @property
+    def rows(self) -> int:
+        """The number of examples of all finished archives."""
+        return sum(archive.rows for archive in self._archives)
+
+    def end_archive(self, name: str, digest: str) -> None:
+        """Finish an archive or a catalogue with this hash."""
+        self._archives.append(ArchiveRows(name, digest, self._games, self._rows))
         self._games = self._rows = 0
 
     def __enter__(self) -> Self:
@@ -391,24 +405,40 @@ class ManifestCounts:
         self._stack.__exit__(kind, error, trace)
 
     def manifest(
-        self, plan: SetPlan, written: WriteReport, recipe: SplitRecipe, format: str, plane_set: str
-    ) -> ExamplesManifest:
-        """Finish the file of origins and return the manifest of the set, once all its catalogues are finished."""
-        return ExamplesManifest(
+        self,
+        recipe: BaseModel,
+        games: int,
+        sources: list[dict[str, Any]],
+        written: WriteReport,
+        format: str,
+        plane_set: str,
+    ) -> Manifest:
+        """Finish the file of origins and return the manifest of the set, once all its archives are finished.
+
+        Args:
+            recipe: the recipe.
+            games: the number of games that were read.
+            sources: the sources as the manifest lists them.
+            written: the data set.
+            format: the name of its format.
+            plane_set: the name of its plane set; empty without planes.
+        """
+        return Manifest(
             kifu=importlib.metadata.version("kifu"),
-            file=utf8_name(plan.path.name),
+            file=utf8_name(self._path.name),
             format=format,
             plane_set=plane_set,
             recipe=recipe.model_dump(mode="json"),
-            set=plan.set,
+            set=self._set,
             examples=written.examples,
             files=list(written.files),
-            read=plan.games,
-            kept=plan.games - self._elsewhere - self._drops.total(),
+            read=games,
+            kept=games - self._elsewhere - self._drops.total(),
             elsewhere=self._elsewhere,
             drops=dict(sorted(self._drops.items())),
-            sources=plan.sources,
-            catalogues=self._catalogues,
+            dropped=self._dropped,
+            sources=sources,
+            archives=self._archives,
             origins=None if self._origins is None else self._origins.commit(),
         )
 
@@ -443,6 +473,11 @@ class CatalogueInput(NamedTuple):
     catalogue: Catalogue
     digest: str
     shards: list[SetShard]
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return utf8_name(self.catalogue.path.name)
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> CatalogueInput:
@@ -551,12 +586,12 @@ class SetPlan(NamedTuple):
 def build_sets(
     recipe: SplitRecipe,
     suffix: str,
-    make: Callable[[SetPlan], ExamplesManifest],
+    make: Callable[[SetPlan], Manifest],
     sources: Paths,
     into: Path,
     sets: Sequence[str] | None,
     options: BuildOptions,
-) -> list[BuildReport[ExamplesManifest]]:
+) -> list[BuildReport[Manifest]]:
     """Build data sets from catalogues, or from a catalogue that is made of the sources first.
 
     Args:
@@ -589,18 +624,18 @@ def build_sets(
 
 
 @dataclass
-class _SetsBuild(Build[ExamplesManifest]):
+class _SetsBuild(Build[Manifest]):
     recipe: SplitRecipe
-    make_set: Callable[[SetPlan], ExamplesManifest]
+    make_set: Callable[[SetPlan], Manifest]
     sources: HashedSources
     into: Path
     executor: Executor
     options: BuildOptions
     catalogues: list[CatalogueInput] = field(default_factory=list)
 
-    def current(self, target: Target) -> ExamplesManifest | None:
+    def current(self, target: Target) -> Manifest | None:
         try:
-            manifest = read_examples_manifest(target.path)
+            manifest = read_manifest(target.path)
         except FormatError:
             return None
         if (
@@ -613,10 +648,8 @@ class _SetsBuild(Build[ExamplesManifest]):
             return None
         return manifest
 
-    def files(self, target: Target, manifest: ExamplesManifest) -> list[tuple[Path, int]]:
-        path = target.path
-        files = [(path / file.file if path.is_dir() else path, file.bytes) for file in manifest.files]
-        return files + ([] if manifest.origins is None else [(origins_path(path), manifest.origins.bytes)])
+    def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
+        return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
 
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
         catalogues = self._usable_catalogues()
@@ -633,8 +666,7 @@ class _SetsBuild(Build[ExamplesManifest]):
         usable = all(rules in (None, each.metadata.get("clean")) for each in catalogues)
         return catalogues if usable and len(catalogues) == len(self.sources.sources) else None
 
-    def make(self, target: Target) -> ExamplesManifest:
-        remove_file(origins_path(target.path))
+    def make(self, target: Target) -> Manifest:
         manifest = self.make_set(
             SetPlan(target.set, target.path, self.catalogues, self.sources.hashes, self.executor, self.options.progress)
         )

@@ -31,7 +31,7 @@ from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.labels import MERGED_LABELS
-from kifu.datasets.manifest import SUFFIX
+from kifu.datasets.manifest import ORIGINS_SUFFIX, SUFFIX
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
@@ -79,7 +79,8 @@ class GameSet(BaseModel):
     @classmethod
     def _plain_file_name(cls, file: str) -> str:
         name = file.replace("{archive}", "")
-        if not name or file.startswith(".") or file.endswith(SUFFIX) or any(c in name for c in "/\\{}"):
+        reserved = file.startswith(".") or file.endswith((SUFFIX, ORIGINS_SUFFIX))
+        if not name or reserved or any(c in name for c in "/\\{}"):
             raise ValueError(f"{file!r} is not a plain file name, or is reserved for manifests")
         return file
 

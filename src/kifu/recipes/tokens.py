@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from kifu.config import BoardSize, Line, parse_board
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
-from kifu.datasets.manifest import ExamplesManifest
+from kifu.datasets.manifest import Manifest
 from kifu.datasets.token_metadata import DEFAULT_METADATA
 from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.datasets.tokens import FORMAT, TokenWriter
@@ -69,7 +69,7 @@ def build_tokens(
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> list[BuildReport[ExamplesManifest]]:
+) -> list[BuildReport[Manifest]]:
     """Build a tokens@1 directory for each set, with its manifest, whose examples are games.
 
     Takes the arguments of `kifu.recipes.examples.build_examples`; existing directories from the same recipe and sources
@@ -82,17 +82,17 @@ def build_tokens(
         RecipeError, SourceError, FormatError, OutputError, ClusterError: as `build_examples` does.
     """
 
-    def make(plan: SetPlan) -> ExamplesManifest:
+    def make(plan: SetPlan) -> Manifest:
         return _write_set(recipe, plan)
 
     return build_sets(recipe, "", make, sources, Path(output), sets, BuildOptions(jobs, engine, progress))
 
 
-def _write_set(recipe: TokensRecipe, plan: SetPlan) -> ExamplesManifest:
+def _write_set(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
     """Write a set and return its manifest."""
     job = WriteTokens(recipe, plan.set)
     with (
-        ManifestCounts(plan.path) as counts,
+        ManifestCounts(plan.set, plan.path) as counts,
         TokenWriter(plan.path, recipe.tokenizer()) as writer,
         plan.progress(f"building {plan.path.name}", plan.games, "games") as bar,
     ):
@@ -103,9 +103,9 @@ def _write_set(recipe: TokensRecipe, plan: SetPlan) -> ExamplesManifest:
                 ones = np.ones(len(chunk.member), np.int32)
                 counts.add_games(chunk.member, ones, np.zeros(len(ones), np.uint16))
                 bar.advance(chunk.read)
-            counts.end_catalogue(catalogue)
+            counts.end_archive(catalogue.name, catalogue.digest)
         written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-        return counts.manifest(plan, written, recipe, FORMAT, "")
+        return counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, "")
 
 
 class TokenChunk(NamedTuple):

@@ -204,7 +204,7 @@ def _open(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _read_group(file: pq.ParquetFile, path: Path, k: int, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return some columns of a row group. Raises FormatError if there is none, or it is too large."""
+    """Return some columns of a row group. Raises FormatError if it does not exist or is too large."""
     group = file.metadata.row_group(k) if k >= 0 else None
     if group is None or group.num_rows > GROUP_ROWS or group.total_byte_size > _MAX_GROUP_BYTES:
         raise FormatError(f"{path} has no such row group, or one that is too large")

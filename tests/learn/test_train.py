@@ -925,6 +925,7 @@ def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> No
         done = run(*words)
     assert done.code == 130
     assert done.out.startswith(f"{tmp_path / 'run'}: stopped (interrupted) after 12 steps, 768 positions")
+    assert done.err[-1] == "kifu: interrupted; --resume continues a run that has begun"
     done = run(*words, "--resume")
     assert (done.code, done.out.count("\n")) == (0, 1)
     assert "finished (30 steps done) after 30 steps, 1,920 positions; best validation top-1" in done.out

@@ -81,6 +81,7 @@ def train(  # noqa: PLR0913 - command-line options
     if dry_run:
         check_run(loaded, output, resume, options)
         return Plan.of_sources([*sources, *(validate or ())], [output]).outcome()
+    note_for_interrupt("--resume continues a run that has begun")
     run = train_net(loaded, sources, output, validate=validate or (), resume=resume, options=options, progress=progress)
     if not is_first_process():
         return None

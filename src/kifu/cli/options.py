@@ -75,12 +75,16 @@ Container = Annotated[
 ]
 GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
 Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
-Checkpoint = Annotated[Path, typer.Argument(metavar="NET", help="A net, a run directory, or small, the packaged net.")]
+Checkpoint = Annotated[
+    Path, typer.Argument(metavar="NET", help="A net, a run directory, or a packaged net (small, human).")
+]
 """Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
 
 NetOrEngine = Annotated[
     str,
-    typer.Argument(metavar="NET", help="A net, a run directory, small (the packaged net), or an engine's command."),
+    typer.Argument(
+        metavar="NET", help="A net, a run directory, a packaged net (small, human), or an engine's command."
+    ),
 ]
 """The name of a predictor, see `kifu.learn.predictors.open_predictor`."""
 

@@ -42,7 +42,7 @@ from loader_games import (
     row_ids,
 )
 
-LABELS = ("move", "next3", "to_play", "result", "ownership", "ranks", "komi", "ply")
+LABELS = ("move", "next3", "to_play", "result", "margin", "ownership", "ranks", "komi", "ply")
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,8 @@ def test_labels_match_the_augmented_game(games):
     batch = one_batch(load(games, "own", labels=LABELS, passes=True))
     found, symmetry = kept_games(games), symmetry_of(games)
     winners = dict(zip(column(games, "id"), column(games, "winner")))
+    points = dict(zip(column(games, "id"), column(games, "margin")))
+    assert set(points.values()) == {2.5, None}
     seen = Counter()
     for row, key, t in zip(range(len(batch)), batch.game.tolist(), batch.ply.tolist()):
         game, table = found[key], symmetries(19, 19)[symmetry[key]].tolist()
@@ -118,6 +120,8 @@ def test_labels_match_the_augmented_game(games):
         winner = {"black": 1, "white": -1, "draw": 0, None: None}[winners[key]]
         seen[winner] += 1
         assert batch.labels["result"][row] == (-128 if winner is None else -winner if mover else winner)
+        margin = 0 if winner == 0 else np.nan if points[key] is None else batch.labels["result"][row] * points[key]
+        assert np.array_equal(batch.labels["margin"][row], margin, equal_nan=True)
         ratings = [np.nan if rank is None else rank.rating for rank in game.ranks]
         assert np.array_equal(batch.labels["ranks"][row], ratings[::-1] if mover else ratings, equal_nan=True)
         assert np.array_equal(batch.labels["komi"][row], np.nan if game.komi is None else game.komi, equal_nan=True)

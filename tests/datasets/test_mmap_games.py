@@ -107,6 +107,7 @@ RATINGS = {"black_rating", "white_rating"}
         ("seven", ("move", "result"), PositionFilter(), {"winner"}),
         ("seven", ("ownership", "komi"), PositionFilter(), {"territory", "komi"}),
         ("seven", ("ranks",), PositionFilter(), RATINGS),
+        ("seven", ("margin",), PositionFilter(), {"winner", "margin"}),
         ("seven", ("seconds",), PositionFilter(), {"move_seconds"}),
         ("seven", ("evaluation",), PositionFilter(), {"evaluations"}),
         ("seven", None, PositionFilter(rank_weights={"1d": 1}), RATINGS),

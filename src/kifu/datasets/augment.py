@@ -16,7 +16,7 @@ from kifu.point import symmetries
 Symmetry = npt.NDArray[np.uint8]
 Sizes = npt.NDArray[np.int64]
 
-_INVARIANT = ("to_play", "result", "ranks", "komi", "seconds", "evaluation", "globals")
+_INVARIANT = ("to_play", "result", "margin", "ranks", "komi", "seconds", "evaluation", "globals")
 """Labels, besides global inputs, that no symmetry changes."""
 
 

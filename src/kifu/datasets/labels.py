@@ -57,8 +57,8 @@ MERGED_LABELS = ("policy", "count")
 """Labels of merged positions, which only loaders compute, see `kifu.datasets.merged`."""
 
 _COLUMNS = {
-    "result": ("winner",), "komi": ("komi",), "ranks": RATING_COLUMNS, "ownership": ("territory",),
-    "seconds": ("move_seconds",), "evaluation": ("evaluations",),
+    "result": ("winner",), "margin": ("winner", "margin"), "komi": ("komi",), "ranks": RATING_COLUMNS,
+    "ownership": ("territory",), "seconds": ("move_seconds",), "evaluation": ("evaluations",),
 }  # fmt: skip
 
 
@@ -139,6 +139,12 @@ def _result(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
     )
     result = for_black[at.game]
     return np.where(at.white_to_play & (result != UNKNOWN), -result, result).astype(np.int8)
+
+
+def _margin(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    result, points = _result(at, ()), at.column("margin")[at.game]
+    decided = np.where(result == UNKNOWN, np.float32(np.nan), result * points)
+    return np.where(result == 0, np.float32(0), decided)
 
 
 def _ranks(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
@@ -226,6 +232,7 @@ _COMPUTE: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]
     "next": _next,
     "to_play": _to_play,
     "result": _result,
+    "margin": _margin,
     "ownership": _ownership,
     "ranks": _ranks,
     "komi": _komi,
@@ -238,6 +245,7 @@ LABELS = {
     "next<k>": f"the points of the next k moves (2 to {MAX_NEXT}), from the next one on; {NO_MOVE} after the last",
     "to_play": f"the side to move: {BLACK} Black, {WHITE} White",
     "result": f"1 if the side to move wins the game, -1 if it loses, 0 for a draw, {UNKNOWN} if that is not known",
+    "margin": "points by which the side to move wins the game, negative if it loses; NaN unless the game was counted",
     "ownership": "of each point at the end: 1 if it is the mover's, -1 the opponent's, 0 no"
     "body's; "
     f"{UNKNOWN} where the record tells no territory",
@@ -270,6 +278,7 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         LabelSpec("move", "int16", (), LABELS["move"]),
         LabelSpec("to_play", "int8", (), LABELS["to_play"]),
         LabelSpec("result", "int8", (), LABELS["result"]),
+        LabelSpec("margin", "float32", (), LABELS["margin"]),
         LabelSpec("ownership", "int8", (width * height,), LABELS["ownership"]),
         LabelSpec("ranks", "float32", (2,), LABELS["ranks"]),
         LabelSpec("komi", "float32", (), LABELS["komi"]),

@@ -151,6 +151,22 @@ def test_unknown_values_are_zeros() -> None:
     assert not found[:, 1:].any()
 
 
+def test_shifted_komi_is_that_of_games_with_other_komi() -> None:
+    conditions, points = random_conditions(3), np.float32(4)
+    at = positions_of(conditions)
+    other = {white: replace(conditions, komi=conditions.komi + (points if white else -points)) for white in (0, 1)}
+    naive_ones = [naive(ALL, at._replace(conditions=other[int(at.white[k])]), k) for k in range(len(at.game))]
+    before = encode_inputs(ALL, at)
+    shifted, given = global_inputs.shift_komi(ALL, before, np.full(len(before), points))
+    clipped = np.abs(before[:, 2]) == 3
+    unknown = before[:, 1] == 0
+    assert clipped.any()
+    assert unknown.any()
+    assert np.array_equal(given, np.where(clipped | unknown, 0, points))
+    np.testing.assert_allclose(shifted[~clipped], np.array(naive_ones)[~clipped], atol=1e-5)
+    assert np.array_equal(shifted[clipped], before[clipped])
+
+
 def test_exchanged_colours_change_the_input_colour_only() -> None:
     """Komi and handicap of the other sign, ranks exchanged, and the other player to move."""
     conditions = random_conditions(2)

@@ -89,9 +89,9 @@ def test_ranks_between_those_seen_are_interpolated(ranked: Path) -> None:
     assert min(low, high) <= middle <= max(low, high)
 
 
-def test_a_run_with_input_dropout_resumes_exactly(tmp_path: Path) -> None:
+def test_a_run_with_random_inputs_resumes_exactly(tmp_path: Path) -> None:
     games = make(tmp_path)
-    recipe = tiny(inputs=ALL, input_dropout=0.4, heads={"value": 1.0}, steps=8, validate_steps=4)
+    recipe = tiny(inputs=ALL, input_dropout=0.4, random_komi=9, heads={"value": 1.0}, steps=8, validate_steps=4)
     learn.train.train(recipe, [games], tmp_path / "whole")
     with interrupted(3):
         learn.train.train(recipe, [games], tmp_path / "parts")

@@ -36,6 +36,12 @@ _YEAR_KNOTS = (1950, 1980, 1996, 2002, 2008, 2014, 2017, 2020, 2026)
 _TIME_KNOTS = (0, 1, 2, 3, 4, 5, 6, 8)
 """Binary logarithms of seconds per move."""
 
+_KOMI_UNIT = 10
+"""Points of komi that are encoded as 1."""
+
+_MOST = 3
+"""Largest encoded komi and handicap; others are clipped."""
+
 _MOVES = 120
 """Moves of a player in a game of usual length, see `kifu.records.times.thinking_seconds`."""
 
@@ -165,7 +171,7 @@ def _colour(at: InputPositions) -> list[Floats]:
 
 
 def _komi(at: InputPositions) -> list[Floats]:
-    return [_signed(at, at.conditions.komi, -10)]
+    return [_signed(at, at.conditions.komi, -_KOMI_UNIT)]
 
 
 def _handicap(at: InputPositions) -> list[Floats]:
@@ -176,7 +182,7 @@ def _signed(at: InputPositions, values: Floats, scale: float) -> Floats:
     """[B, 2] 1 and the value over the scale for Black, its negative for White; zeros where unknown."""
     value = values[at.game] / scale
     known = np.isfinite(value)
-    signed = np.clip(np.where(at.white, -value, value), -3, 3)
+    signed = np.clip(np.where(at.white, -value, value), -_MOST, _MOST)
     return np.where(known[:, None], np.stack([np.ones_like(value), signed], 1), 0)
 
 
@@ -267,6 +273,25 @@ def encode_inputs(names: Sequence[str], at: InputPositions) -> Floats:
     np.concatenate(parts, 1, out=rows, casting="same_kind")
     values: Floats = rows.take(row[pair], axis=0)
     return values
+
+
+def shift_komi(names: Sequence[str], values: Floats, points: Floats) -> tuple[Floats, Floats]:
+    """Give the side to move more points of komi.
+
+    Args:
+        names: Names of the inputs, komi among them.
+        values: [B, input_size(names)] float32, as from `encode_inputs`.
+        points: [B] float32, negative to take points.
+
+    Returns:
+        The values, and the points that were given, [B] float32: 0 where komi is unknown or clipped.
+    """
+    known = input_size(names[: names.index("komi")])
+    komi = known + 1
+    given = np.where((values[:, known] == 1) & (np.abs(values[:, komi]) < _MOST), points, np.float32(0))
+    shifted = values.copy()
+    shifted[:, komi] = np.clip(values[:, komi] + given / _KOMI_UNIT, -_MOST, _MOST)
+    return shifted, given
 
 
 def input_parts(names: Sequence[str]) -> list[tuple[slice, bool]]:

@@ -32,6 +32,7 @@ from kifu.files import hash_file, utf8_name
 from kifu.learn.batch import TeacherInputs, TrainingBatch
 from kifu.learn.benchmark_sets import is_reserved
 from kifu.learn.net import Net, net_file, open_net
+from kifu.learn.random_komi import randomize_komi
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
@@ -356,8 +357,10 @@ class TrainingData:
                 )
             for k, (batch, *parts) in enumerate(zip(loader, *others.values(), strict=True), first + 1):
                 values, seen = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
-                following = (epoch, k) if k < count else (epoch + 1, 0)
-                yield self._make_batch(values, following, self._teacher_inputs(values, seen))
+                following, teachers = (epoch, k) if k < count else (epoch + 1, 0), self._teacher_inputs(values, seen)
+                if self.recipe.random_komi:
+                    values = self._tensors(randomize_komi(batch, self.recipe, epoch))
+                yield self._make_batch(values, following, teachers)
 
     def _teacher_inputs(
         self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]

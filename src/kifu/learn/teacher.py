@@ -30,6 +30,7 @@ class Teachers:
         """
         assert recipe.teacher is not None
         self._config, self._size, self._passes = recipe.teacher, recipe.size, recipe.positions.passes
+        self._teach_value = not recipe.random_komi
         self._evaluators = [
             BatchEvaluator(net, device=device, symmetries=self._config.symmetries, precision=recipe.precision)
             for net in open_teachers(recipe)
@@ -39,7 +40,8 @@ class Teachers:
         """Return a batch with the soft targets instead of the teachers' inputs.
 
         The policy is the mean of the teachers' probabilities, raised to the power 1 / temperature and normalized. The
-        value is the mean of those teachers that have one.
+        value is the mean of those teachers that have one; there is none if komi is random, because teachers are
+        given that of the record.
         """
         width, height = self._size
         policies, values = [], []
@@ -48,7 +50,7 @@ class Teachers:
                 planes = unpack(planes, *evaluator.net.encoder_for(width, height).shape[1:])
             output = evaluator.evaluate(planes, globals_, width, height)
             policies.append(output.log_probs[:, : width * height + self._passes])
-            values += [] if output.value is None else [output.value]
+            values += [] if output.value is None or not self._teach_value else [output.value]
         log_probs = torch.stack(policies).logsumexp(0)
         value = torch.stack(values).mean(0) if values else None
         soft = SoftTargets((log_probs / self._config.temperature).softmax(1), value)

@@ -217,6 +217,8 @@ class TrainingRecipe(NamedConfig):
     """Global inputs besides the planes (`kifu.datasets.global_inputs.INPUTS`)."""
     input_dropout: Below1 = 0.1
     """Probability with which each input is made unknown in a training position, so that the net can do without it."""
+    random_komi: Annotated[int, Field(ge=0, le=100)] = 0
+    """Largest number of points by which the komi of training positions is shifted, see `kifu.learn.random_komi`."""
     init: Line = "torch"
     """Initialization of the weights."""
     init_from: Line | None = None
@@ -285,6 +287,8 @@ class TrainingRecipe(NamedConfig):
         if self.positions.merge_plies:
             raise ValueError("positions.merge_plies is supported by loaders only")
         check_inputs(self.inputs)
+        if self.random_komi and not ("komi" in self.inputs and "value" in self.heads):
+            raise ValueError("random_komi requires the input komi and the head value")
         self.encoder()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
         return self
 
@@ -313,9 +317,10 @@ class TrainingRecipe(NamedConfig):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the labels that the network is trained on, and of the one that holds its global inputs."""
+        """Names of the labels that the network is trained on, and of those with margins and global inputs."""
         inputs = (inputs_label(self.inputs),) if self.inputs else ()
-        return ("move", *(_LABELS[head] for head in self.heads), *inputs)
+        margin = ("margin",) if self.random_komi else ()
+        return ("move", *(_LABELS[head] for head in self.heads), *margin, *inputs)
 
     def learning_rate(self, done: float, step: int) -> float:
         """Return the learning rate after a share `done` of the run, 0 to 1, and after `step` steps."""

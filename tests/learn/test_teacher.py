@@ -10,11 +10,14 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from analysis_engines import engine
 from commands import run
 from kifu.errors import FormatError, KifuError, RecipeError
+from kifu.learn.positions import PredictPositions
+from kifu.process import ProcessError
 from kifu.recipes.schema import load_training
 from lazy import lazy_import
-from loader_games import make
+from loader_games import kept_games, make
 from nets import tiny_net
 from runs import assert_same_weights, figures_of, interrupted, tiny
 
@@ -23,6 +26,7 @@ teacher = lazy_import("kifu.learn.teacher")
 torch = lazy_import("torch")
 
 INPUTS = ["colour", "komi", "ranks"]
+ENGINE = engine(human="model")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,7 @@ def a_net(path: Path, seed: int = 0, planes: str = "own+opp+last3", **changes: A
 def first_batch(recipe: Any, games: Path) -> learn.batch.TrainingBatch:
     """Return the first batch of a recipe with the teachers' targets."""
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
-    return teacher.Teachers(recipe, torch.device("cpu")).label(next(iter(data.batches())))
+    return teacher.Teachers(recipe, data.games, torch.device("cpu")).label(next(iter(data.batches())))
 
 
 def taught(*nets: Path, **changes: Any) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def test_symmetries_are_averaged(games: Path, tmp_path: Path) -> None:
     recipe = tiny(teacher=taught(net, symmetries=True), batch_size=4)
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
-    teachers = teacher.Teachers(recipe, torch.device("cpu"))
+    teachers = teacher.Teachers(recipe, data.games, torch.device("cpu"))
     seen = batch.teachers[0]
     mirrored = batch._replace(teachers=(seen._replace(planes=seen.planes.flip(3)),))
     one, other = teachers.label(batch).soft, teachers.label(mirrored).soft
@@ -202,6 +206,52 @@ def test_games_of_all_nets_are_listed_as_seen(games: Path, tmp_path: Path) -> No
         assert set(net.games.tolist()) == {*plain, 0, 1, 2, 10, 11, 12}
 
 
+# engines
+
+
+@pytest.mark.parametrize("with_net", [False, True])
+def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_path: Path) -> None:
+    """Komi, rules and ranks of the records are among what the scripted engine's probabilities depend on."""
+    nets = [a_net(tmp_path / "a.safetensors", heads=("value",), passes=True)] if with_net else []
+    table = {"nets": [ENGINE, *map(str, nets)], "weight": 1.0}
+    recipe = tiny(teacher=table, augment=False, positions={"passes": True}, heads={"value": 1.0}, inputs=["komi"])
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    batch = next(iter(data.batches()))
+    soft = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch).soft
+    found, at = kept_games(games), batch.teachers[0]
+    asked = [found[key] for key in at.game.numpy().view(np.uint64).tolist()]
+    positions = PredictPositions.from_games(asked, at.ply.tolist())
+    expected = learn.engine_predictor.EnginePredictor(ENGINE).predict(positions)
+    assert len(np.unique(expected.policy, axis=0)) == len(batch.move) == 64
+    policies, values = [expected.policy], [expected.value]
+    for path in nets:
+        output = learn.net.open_net(path).module(batch.planes)
+        policies.append(output.policy.softmax(1).detach().numpy())
+        values.append(output.value.detach().numpy())
+    assert np.allclose(soft.policy.numpy(), np.mean(policies, 0), atol=1e-6)
+    assert np.allclose(soft.value.numpy(), np.mean(values, 0), atol=1e-6)
+
+
+def test_a_run_with_an_engine_resumes_exactly(games: Path, tmp_path: Path) -> None:
+    recipe = tiny(steps=4, teacher={"nets": [ENGINE]}, augment=False, batch_size=16)
+    learn.train.train(recipe, [games], tmp_path / "whole")
+    with interrupted(2):
+        learn.train.train(recipe, [games], tmp_path / "parts")
+    learn.train.train(recipe, [games], tmp_path / "parts", resume=True)
+    assert_same_weights(tmp_path / "whole" / "final.safetensors", tmp_path / "parts" / "final.safetensors")
+    assert "nets" not in learn.run_dir.read_run(tmp_path / "whole").inputs
+
+
+def test_an_engine_that_fails_ends_the_run(games: Path, tmp_path: Path) -> None:
+    for script, message in (("ok " * 20 + "crash", "it exited with code 3: out of luck"), ("nan", "policy")):
+        recipe = tiny(steps=4, teacher={"nets": [engine(script)]}, augment=False, batch_size=16)
+        with pytest.raises(ProcessError, match=message) as error:
+            learn.train.train(recipe, [games], tmp_path / script.split()[-1])
+        assert "\n" not in str(error.value)
+    with pytest.raises(RecipeError, match="KataGo supports boards of 2 to 19 lines, got 21 x 21"):
+        teacher.Teachers(tiny(teacher={"nets": [ENGINE]}, augment=False, board="21x21"), None, torch.device("cpu"))
+
+
 # init_from
 
 
@@ -262,7 +312,8 @@ def test_what_cannot_be_started_from(tmp_path: Path) -> None:
         ({"init_from": ""}, "init_from"),
         ({"teacher": {"nets": []}}, r"teacher\.nets"),
         ({"teacher": {"nets": ["nowhere"]}}, "cannot read the net nowhere: No such file or directory"),
-        ({"teacher": {"nets": ["katago analysis -model m"]}}, "cannot read the net katago analysis -model m: "),
+        ({"teacher": {"nets": ["no-katago -model m"]}}, "program not found: 'no-katago' is neither a file nor on PATH"),
+        ({"teacher": {"nets": [ENGINE]}}, "augment must be false where an engine teaches: .*analysis_engines"),
         ({"teacher": {"nets": ["a"], "weight": 1.5}}, r"teacher\.weight: .*\(it is 1\.5\)"),
         ({"teacher": {"nets": ["a"], "temperature": 0.0}}, r"teacher\.temperature: .*\(it is 0\.0\)"),
         ({"teacher": {"nets": ["a"], "t": 1}}, r"teacher\.t: no such key"),

@@ -19,6 +19,18 @@ class TeacherInputs(NamedTuple):
     globals: Tensor | None
 
 
+class TeacherPositions(NamedTuple):
+    """The positions of a batch, for an engine, see `kifu.learn.data.TrainingGames.positions`.
+
+    Attributes:
+        game: [B] int64, the bits of each game's id.
+        ply: [B] int32.
+    """
+
+    game: Tensor
+    ply: Tensor
+
+
 class SoftTargets(NamedTuple):
     """The targets that teachers give for a batch.
 
@@ -51,5 +63,5 @@ class TrainingBatch(NamedTuple):
     ownership: Tensor | None = None
     globals: Tensor | None = None
     next_position: tuple[int, int] = (0, 0)
-    teachers: tuple[TeacherInputs, ...] = ()
+    teachers: tuple[TeacherInputs | TeacherPositions, ...] = ()
     soft: SoftTargets | None = None

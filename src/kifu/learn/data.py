@@ -21,6 +21,7 @@ from kifu.corpus.splits import split_keys
 from kifu.datasets.draws import Draws
 from kifu.datasets.epoch_plan import LoaderConfig, Output
 from kifu.datasets.examples import Batch
+from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
 from kifu.datasets.mmap_games import read_games, select_rows
@@ -29,10 +30,13 @@ from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
 from kifu.files import hash_file, utf8_name
-from kifu.learn.batch import TeacherInputs, TrainingBatch
+from kifu.learn import is_command
+from kifu.learn.batch import TeacherInputs, TeacherPositions, TrainingBatch
 from kifu.learn.benchmark_sets import is_reserved
 from kifu.learn.net import Net, net_file, open_net
+from kifu.learn.positions import PredictPositions
 from kifu.learn.random_komi import randomize_komi
+from kifu.process import split_command
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
@@ -62,8 +66,9 @@ class TrainingGames:
             best net, and of those that the nets of the recipe have seen.
         inputs: Names of the sources and hashes of those that are files.
         excluded: Number of games of the sources that are not used because they are reserved for benchmarks.
-        teachers: Plane set and global inputs of each teacher.
+        teachers: Plane set and global inputs of each teacher; None for an engine.
         others: The training positions for teachers with other planes, by plane set.
+        conditions: Of the games to train on, if an engine teaches.
     """
 
     train: CatalogueSource
@@ -71,8 +76,9 @@ class TrainingGames:
     canonical: npt.NDArray[np.uint64]
     inputs: dict[str, list[dict[str, str]]]
     excluded: int
-    teachers: tuple[TeacherSpec, ...] = ()
+    teachers: tuple[TeacherSpec | None, ...] = ()
     others: Mapping[str, CatalogueSource] = field(default_factory=dict)
+    conditions: Conditions | None = None
 
     def fingerprint(self) -> dict[str, Any]:
         """Return hashes of the games and positions as JSON values."""
@@ -80,6 +86,16 @@ class TrainingGames:
             "train": self.train.fingerprint()["source"],
             "validation": None if self.validation is None else self.validation.fingerprint()["source"],
         }
+
+    def positions(self, ids: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> PredictPositions:
+        """Return positions of games to train on for an engine that teaches, given ids and plies [B]."""
+        assert self.conditions is not None
+        game = self._by_id[np.searchsorted(self.train.ids, ids, sorter=self._by_id)]
+        return PredictPositions(self.train.games, game, ply.astype(np.int64), self.conditions)
+
+    @cached_property
+    def _by_id(self) -> npt.NDArray[np.int64]:
+        return np.argsort(self.train.ids, kind="stable")
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of games."""
@@ -90,15 +106,22 @@ class TrainingGames:
         }
 
 
-def open_teachers(recipe: TrainingRecipe) -> list[Net]:
-    """Open the teachers of a recipe.
+def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
+    """Open the nets among the teachers of a recipe; the command lines of engines stay as they are.
 
     Raises:
-        RecipeError: A net does not support the board, or predicts no passes although the recipe does.
+        RecipeError: A net does not support the board, or predicts no passes although the recipe does. A program was not
+            found, or the positions that an engine shall evaluate are augmented.
         FormatError: A file is not a net.
     """
-    nets = [open_net(path) for path in recipe.teacher.nets] if recipe.teacher else []
+    names = recipe.teacher.nets if recipe.teacher else ()
+    nets = [name if is_command(name) else open_net(name) for name in names]
     for net in nets:
+        if isinstance(net, str):
+            split_command(net, "the command of an engine")
+            if recipe.augment:
+                raise RecipeError(f"augment must be false where an engine teaches: {net}")
+            continue
         net.encoder_for(*recipe.size)
         if recipe.positions.passes and not net.about.passes:
             raise RecipeError(f"teacher {net.name} does not predict passes; positions.passes must be false")
@@ -123,8 +146,11 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         SourceError: A source cannot be read, or no games are left.
         FormatError: A source or net is damaged.
     """
-    teachers = tuple(TeacherSpec(net.about.planes, net.about.inputs) for net in open_teachers(recipe))
-    specs = _example_specs(recipe, teachers)
+    teachers = tuple(
+        None if isinstance(net, str) else TeacherSpec(net.about.planes, net.about.inputs)
+        for net in open_teachers(recipe)
+    )
+    specs = _example_specs(recipe, [teacher for teacher in teachers if teacher is not None])
     rows, excluded = _read_rows(recipe, sources, jobs, specs)
     opening = to_numpy(rows["opening"])
     if validate:
@@ -147,7 +173,7 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     for other in others:
         if other.fingerprint() != own.fingerprint():
             raise RecipeError(f"a teacher's planes {other.layout.plane_set} cannot be drawn of the same positions")
-    seen = [open_net(path).games for path in recipe.nets]
+    seen = [open_net(path).games for path in _net_paths(recipe)]
     return TrainingGames(
         own,
         None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
@@ -156,6 +182,7 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         excluded,
         teachers,
         {other.layout.plane_set: other for other in others},
+        Conditions.from_rows(train) if None in teachers else None,
     )
 
 
@@ -180,9 +207,15 @@ def count_training_draws(
     return Loader(games.train, loader_config(recipe), recipe.batch_size).epoch(epoch).draws()
 
 
+def _net_paths(recipe: TrainingRecipe) -> list[str]:
+    """Return the paths of the nets that a recipe depends on."""
+    return [name for name in recipe.nets if not is_command(name)]
+
+
 def _hash_nets(recipe: TrainingRecipe) -> dict[str, list[dict[str, str]]]:
     """Return names and hashes of the nets of a recipe as an entry of `TrainingGames.inputs`, if there are any."""
-    return {"nets": _hash_sources([net_file(path) for path in recipe.nets])} if recipe.nets else {}
+    paths = _net_paths(recipe)
+    return {"nets": _hash_sources([net_file(path) for path in paths])} if paths else {}
 
 
 def _read_rows(
@@ -199,7 +232,8 @@ def _read_rows(
 
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
-    columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS))
+    terms = CONDITION_COLUMNS if any(map(is_command, recipe.nets)) else ()
+    columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *terms))
     return read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions), excluded
 
 
@@ -364,13 +398,19 @@ class TrainingData:
 
     def _teacher_inputs(
         self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]
-    ) -> tuple[TeacherInputs, ...]:
+    ) -> tuple[TeacherInputs | TeacherPositions, ...]:
         """Return the inputs of each teacher from values of the student's loader and of the others by plane set."""
         for planes, values in others.items():
             if not all(values[name].equal(own[name]) for name in ("game", "ply")):
                 raise AssertionError(f"the loader of {planes} yields other positions")
-        views = [(others.get(planes, own), inputs) for planes, inputs in self.games.teachers]
-        return tuple(TeacherInputs(seen["planes"], seen.get(inputs_label(inputs))) for seen, inputs in views)
+
+        def inputs_of(teacher: TeacherSpec | None) -> TeacherInputs | TeacherPositions:
+            if teacher is None:
+                return TeacherPositions(own["game"], own["ply"])
+            seen = others.get(teacher.planes, own)
+            return TeacherInputs(seen["planes"], seen.get(inputs_label(teacher.inputs)))
+
+        return tuple(map(inputs_of, self.games.teachers))
 
     def validation_batches(self) -> Generator[TrainingBatch]:
         """Yield this process' part of the validation positions, which do not depend on the number of processes."""
@@ -395,7 +435,10 @@ class TrainingData:
         return values
 
     def _make_batch(
-        self, values: dict[str, Tensor], next_position: tuple[int, int], teachers: tuple[TeacherInputs, ...] = ()
+        self,
+        values: dict[str, Tensor],
+        next_position: tuple[int, int],
+        teachers: tuple[TeacherInputs | TeacherPositions, ...] = (),
     ) -> TrainingBatch:
         return TrainingBatch(
             values["planes"], values["move"], values.get("result"), values.get("ownership"),

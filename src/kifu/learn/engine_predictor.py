@@ -81,17 +81,23 @@ class EnginePredictor:
         if not 2 <= min(width, height) <= max(width, height) <= _MAX_SIZE:
             raise RecipeError(f"KataGo supports boards of 2 to {_MAX_SIZE} lines, got {width} x {height}")
 
-    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
-        """Evaluate positions, see `Predictor.predict`; the policy is 0 for illegal moves in any case."""
+    def predict(self, positions: PredictPositions, legal: bool = True, ownership: bool = True) -> Predictions:
+        """Evaluate positions, see `Predictor.predict`; the policy is 0 for illegal moves in any case.
+
+        Args:
+            positions: The positions.
+            legal: Mark the legal moves; False marks all moves.
+            ownership: Ask for the ownership, too, which takes longer.
+        """
         if not len(positions):
             none = np.empty((0, 1), np.float32)
             return Predictions(none, none.astype(np.bool_), none[:, 0], none)
         game = positions.game[0]
         self.check_board(int(positions.games.width[game]), int(positions.games.height[game]))
         starts = range(0, len(positions), _BATCH_SIZE)
-        parts = [self._evaluate(positions.slice(k, k + _BATCH_SIZE), self.rules, ownership=True) for k in starts]
-        policy, allowed, value, ownership = (np.concatenate(each) for each in zip(*parts))
-        return Predictions(policy, allowed if legal else np.ones_like(allowed), value, ownership)
+        parts = [self._evaluate(positions.slice(k, k + _BATCH_SIZE), self.rules, ownership) for k in starts]
+        policy, allowed, value, owners = (np.concatenate(each) for each in zip(*parts))
+        return Predictions(policy, allowed if legal else np.ones_like(allowed), value, owners if ownership else None)
 
     @contextmanager
     def stream(self, positions: EvalPositions, *, legal: bool, jobs: int) -> Generator[Iterator[BatchOutput]]:

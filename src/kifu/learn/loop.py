@@ -186,7 +186,7 @@ class TrainingLoop:
             with _restoring(job.checkpoint):
                 self.module.load_state_dict(checkpoint["state_dict"])
         self.model = fabric.setup_module(self.module)
-        self.teachers = None if recipe.teacher is None else Teachers(recipe, fabric.device)
+        self.teachers = None if recipe.teacher is None else Teachers(recipe, self.data.games, fabric.device)
         optimizer = make_optimizer(self.module.network, recipe.optimiser)
         if checkpoint is not None:
             with _restoring(job.checkpoint):

@@ -36,6 +36,14 @@ def test_metadata_and_training(tmp_path):
     assert lines[6] == f"  bytes       {(tmp_path / 'a.safetensors').stat().st_size:,}"
 
 
+def test_packaged_nets_have_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("inspect", "human")
+    assert "human.safetensors: kifu-net@1, b4c64 on alphago48@1, any board" in done.out
+    Path("human").mkdir()
+    assert "human.safetensors" not in run("inspect", "human").out
+
+
 def test_a_run_directory_shows_its_best_net(tmp_path):
     tiny_net(tmp_path / BEST, passes=True, heads=("value",))
     done = run("inspect", tmp_path)

@@ -61,7 +61,10 @@ def build(  # noqa: PLR0913 - command-line options
 def inspect(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="A data set, catalogue, archive, folder, record, net or run directory."),
+        typer.Argument(
+            metavar="FILE",
+            help="A data set, catalogue, archive, folder, record, net, run directory or packaged net (small, human).",
+        ),
     ],
     row: Annotated[
         int | None, typer.Option(metavar="N", help="Show this example (from 0) of a data set as a board.")
@@ -71,13 +74,17 @@ def inspect(
     """Show the contents and checks of a file; one example as a board."""
     from kifu.describe import Description, describe, describe_row, draw_row, is_data_set, row_to_dict
     from kifu.errors import FormatError, RecipeError
-    from kifu.learn import BEST, SUFFIX
+    from kifu.learn import BEST, PACKAGED, SUFFIX
     from kifu.records.paths import as_path
 
     path = as_path(file)
     if row is None:
         if output is not None:
             raise RecipeError(f"-o {output} draws one example; --row is missing")
+        if file in PACKAGED and not Path(file).exists():
+            from kifu.learn.net import net_file
+
+            path = net_file(file)
         if isinstance(path, Path) and (path.suffix == SUFFIX or (path / BEST).exists()):
             from kifu.learn.net import describe_net
 

@@ -121,6 +121,17 @@ def test_the_value_of_human_follows_the_ranks():
     assert value(strong, weak) > 0.3 > abs(value(strong, strong)) > -0.3 > value(weak, strong)
 
 
+def test_the_value_of_human_follows_komi():
+    predictor, rank = learn.predict.Predictor("human"), kifu.Rank.parse("5d").rating
+
+    def value(komi: float) -> float:
+        game = play.session.GameSession(komi=komi)
+        return play.player.NetEvaluator(predictor, rank=rank, opponent=rank).evaluate(game, BLACK).value
+
+    values = [value(komi) for komi in (-20, -10, 0.5, 6.5, 15)]
+    assert values == sorted(values, reverse=True)
+
+
 def test_half_precision_is_read_as_float32(tmp_path):
     module = learn.nets.make_net("b1c8", 7, 9, 9).bfloat16()
     path = tmp_path / "half.safetensors"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import logging
 import os
 import pty
 import re
@@ -20,6 +21,8 @@ from kifu.cli import main
 
 KIFU = Path(sys.executable).with_name("kifu")
 """The installed command."""
+
+_LOG = logging.getLogger("kifu")
 
 _PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
@@ -38,7 +41,7 @@ def _lines(err: str) -> list[str]:
 
 
 def run(*arguments: object) -> Done:
-    """Runs a command in this process."""
+    """Runs a command in this process, and restores the log, whose level depends on --quiet and --verbose."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         mock.patch.object(sys, "argv", ["kifu", *map(str, arguments)]),
@@ -50,6 +53,9 @@ def run(*arguments: object) -> Done:
             main()
         except SystemExit as leaving:
             code = leaving.code or 0
+        finally:
+            _LOG.handlers = []
+            _LOG.setLevel(logging.NOTSET)
     return Done(code, out.getvalue(), _lines(err.getvalue()))
 
 

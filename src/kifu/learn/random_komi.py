@@ -18,8 +18,8 @@ def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int) -> Batch:
 
     In records, komi tells who is stronger: with 0.5 points, Black usually is the weaker player, and a net that learns
     from records takes a small komi for an advantage of White. A random komi tells nothing of the players. The result
-    of a counted game follows from its margin. The others keep theirs, as if who resigns were too far behind for any
-    komi of this range.
+    of a counted game follows from its margin. The others keep theirs, as if players who resign were too far behind for
+    any komi of this range.
 
     Args:
         batch: Examples with the labels of the recipe.

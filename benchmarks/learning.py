@@ -14,6 +14,7 @@ from timing import one_core
 
 from corpus import Corpus
 from kifu.corpus.ingest import ingest
+from kifu.learn.hardware import supported_precision
 from kifu.learn.metrics import read_metrics
 from kifu.learn.net import open_net
 from kifu.learn.nets import Network, make_net
@@ -45,7 +46,8 @@ def learning(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     catalogue = folder / "learning.parquet"
     ingest(corpus.archives[-1], catalogue)
     figures = []
-    for net, planes, precision, optimiser in _RUNS:
+    for net, planes, wanted, optimiser in _RUNS:
+        precision = supported_precision(wanted, torch.device("cpu"))
         recipe = TrainingRecipe(
             kind="training", name=net, title=net, net=net, planes=planes, precision=precision, optimiser=optimiser,
             batch_size=_BATCH, steps=_STEPS, validation=0.0,

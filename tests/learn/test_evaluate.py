@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import evaluated
+from bfloat16 import processor
 from evaluated import Seen, canonical, games_in, is_white, naive, sharp
 from example_sets import layout_for, random_batch, write
 from kifu.errors import FormatError, RecipeError, SourceError
@@ -165,13 +166,19 @@ def test_positions_are_sampled_by_seed(games: Path, net: learn.net.Net) -> None:
     assert {score.games for score in few.nets[0].by["move"].values()} != {8}
 
 
-def test_bfloat16_is_close_to_float32(games: Path, net: learn.net.Net) -> None:
-    exact, near = (
-        learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(precision=precision)).nets[0].score.nll
-        for precision in ("float32", "bfloat16")
-    )
-    assert exact != near
-    assert exact == pytest.approx(near, rel=0.02)
+@pytest.mark.parametrize("avx512_bf16", [False, True])
+def test_bfloat16_is_close_to_float32(avx512_bf16: bool, games: Path, net: learn.net.Net) -> None:
+    """The evaluation names the precision that was used."""
+    with processor(avx512_bf16=avx512_bf16):
+        exact, near = (
+            learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(precision=precision))
+            for precision in ("float32", "bfloat16")
+        )
+    assert (exact.nets[0].score.nll != near.nets[0].score.nll) == avx512_bf16
+    assert exact.nets[0].score.nll == pytest.approx(near.nets[0].score.nll, rel=0.02)
+    assert exact.options.precision == "float32"
+    assert near.options.precision == ("bfloat16" if avx512_bf16 else "float32")
+    assert json.loads(near.to_json())["terms"]["precision"] == near.options.precision
 
 
 def test_the_net_is_not_modified(games: Path, net: learn.net.Net) -> None:

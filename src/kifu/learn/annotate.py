@@ -33,7 +33,7 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.files import hash_file
-from kifu.learn.batch_evaluator import Precision
+from kifu.learn.hardware import Precision
 from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor, Predictor

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kifu.datasets.global_inputs import InputPositions, encode_inputs
+from kifu.learn.hardware import Precision, supported_precision
 from kifu.learn.net import Net
 from kifu.learn.nets import NetworkOutput
 from kifu.point import symmetries as symmetry_maps
-
-Precision = Literal["float32", "bfloat16"]
 
 
 class BatchOutput(NamedTuple):
@@ -62,8 +61,8 @@ class BatchEvaluator:
             net: The net; it is not modified.
             device: Evaluate a copy of the network on this device; None evaluates the network itself where it is.
             symmetries: Average over the 8 symmetries of the board (4 if it is not square).
-            precision: "bfloat16" is faster for large batches on hardware that supports it, and accurate to two or
-                three digits.
+            precision: "bfloat16" is faster for large batches and accurate to two or three digits; on devices without
+                instructions for it, "float32" is used.
         """
         self.net, self.symmetries = net, symmetries
         self._module, self._memory_format = net.module, torch.contiguous_format
@@ -71,7 +70,7 @@ class BatchEvaluator:
             self._memory_format = torch.channels_last
             self._module = copy.deepcopy(net.module).to(device, memory_format=torch.channels_last).eval()
         self.device = next(self._module.parameters()).device
-        self._bfloat16 = precision == "bfloat16"
+        self._bfloat16 = supported_precision(precision, self.device) == "bfloat16"
         self._maps: dict[tuple[int, ...], _SymmetryMaps] = {}
 
     def global_inputs(self, at: InputPositions) -> Tensor | None:

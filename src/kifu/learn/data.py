@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import torch
 from torch import Tensor
 
 from kifu.corpus._hashes import mix_words
@@ -33,6 +34,7 @@ from kifu.files import hash_file, utf8_name
 from kifu.learn import is_command
 from kifu.learn.batch import TeacherInputs, TeacherPositions, TrainingBatch
 from kifu.learn.benchmark_sets import is_reserved
+from kifu.learn.hardware import supported_precision
 from kifu.learn.net import Net, net_file, open_net
 from kifu.learn.positions import PredictPositions
 from kifu.learn.random_komi import randomize_komi
@@ -338,7 +340,7 @@ class TrainingData:
     def _output(self, source: CatalogueSource) -> Output:
         if source.layout.real:
             return "float32"
-        return "packed" if self._on_gpu else self.recipe.precision
+        return "packed" if self._on_gpu else supported_precision(self.recipe.precision, torch.device("cpu"))
 
     def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
         # If the cores run the network, more loader threads would only compete with it.

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal, get_args
 
@@ -22,9 +22,9 @@ from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
-from kifu.learn.batch_evaluator import Precision
 from kifu.learn.breakdown import RANK_COLUMNS, score_breakdowns
 from kifu.learn.examples import NAME_COLUMNS, Example, select_examples
+from kifu.learn.hardware import Precision, default_device, supported_precision
 from kifu.learn.net import Net
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor
@@ -68,7 +68,8 @@ class EvalOptions:
         positions: Maximum number of positions in total, drawn at random.
         seed: Seed of these draws and of the bootstrap.
         precision: "float32", whose figures agree between machines but for the last digits, or "bfloat16", which is
-            faster on hardware that supports it and accurate to two or three digits.
+            faster and accurate to two or three digits; the options of an `Evaluation` have the one that was used, see
+            `kifu.learn.hardware.supported_precision`.
         overlap: What to do about games that a net was trained on or validated with, also if rotated, mirrored or with
             colours swapped: "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every
             output reports games that were dropped or kept.
@@ -279,6 +280,7 @@ def evaluate(
         SourceError: There are no such games.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
+    options = replace(options, precision=supported_precision(options.precision, default_device()))
     opened = [nets] if isinstance(nets, str | os.PathLike | Net) or not isinstance(nets, Sequence) else nets
     predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in opened]
     board = common_board(predictors, options.board)

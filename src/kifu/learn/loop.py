@@ -24,6 +24,7 @@ from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
 from kifu.learn.batch import TrainingBatch
 from kifu.learn.data import TrainingData, TrainingGames
+from kifu.learn.hardware import supported_precision
 from kifu.learn.loss import SUMS, make_policy_module
 from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics, slowdown
 from kifu.learn.net import NetMetadata, save_net
@@ -595,6 +596,7 @@ class TrainingLoop:
             "threads": torch.get_num_threads(),
             "processes": self.fabric.world_size,
             "processor": platform.machine(),
+            "precision": supported_precision(self.recipe.precision, device),
         }
 
 

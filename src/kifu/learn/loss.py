@@ -11,6 +11,7 @@ from torch.nn import functional
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
 from kifu.learn.batch import TrainingBatch
+from kifu.learn.hardware import supported_precision
 from kifu.learn.net import copy_weights, open_net
 from kifu.learn.nets import Network, NetworkOutput, make_net
 from kifu.learn.nets.base import drop_inputs
@@ -44,7 +45,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         self.network = network
         self._head_weights = dict(recipe.heads)
         self._inputs, self._input_dropout = recipe.inputs, recipe.input_dropout
-        self._bfloat16 = recipe.precision == "bfloat16"
+        self._precision = recipe.precision
         self._soft_weight, self._temperature = 0.0, 1.0
         if recipe.teacher is not None:
             self._soft_weight, self._temperature = recipe.teacher.weight, recipe.teacher.temperature
@@ -57,7 +58,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         planes, globals_ = self.prepare(batch.planes), batch.globals
         if globals_ is not None and self.training:
             globals_ = drop_inputs(globals_, self._inputs, self._input_dropout)
-        with torch.autocast(planes.device.type, torch.bfloat16, enabled=self._bfloat16):
+        with torch.autocast(planes.device.type, torch.bfloat16, enabled=planes.dtype == torch.bfloat16):
             output: NetworkOutput = self.network(planes, globals_)
         policy, soft = output.policy.float(), batch.soft
         loss = functional.cross_entropy(policy, batch.move)
@@ -91,7 +92,8 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
 
     def prepare(self, planes: Tensor) -> Tensor:
         """Return the loader's planes, packed or not, as [B, C, H, W] in the network's dtype, channels last."""
-        dtype = torch.bfloat16 if self._bfloat16 else torch.float32
+        bfloat16 = supported_precision(self._precision, planes.device) == "bfloat16"
+        dtype = torch.bfloat16 if bfloat16 else torch.float32
         if planes.ndim == 3:
             config = self.network.config
             planes = unpack(planes, config.height + 2 * config.rim, config.width + 2 * config.rim, dtype)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adadelta, Adagrad, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 
+from kifu.learn.hardware import has_bfloat16
 from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimiser, SgdConfig
 
 
@@ -131,11 +132,12 @@ class Muon(AdamW):  # type: ignore[misc]
 def orthogonalize(matrix: Tensor) -> Tensor:
     """Return an approximation of the orthogonal matrix nearest to a matrix [F, G]; all singular values become about 1.
 
-    Newton-Schulz iteration in bfloat16, which requires only matrix products.
+    Newton-Schulz iteration, which requires only matrix products, in bfloat16 where the device has instructions for it.
     """
     a, b, c = _QUINTIC
     tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if tall else matrix).bfloat16()
+    x = matrix.T if tall else matrix
+    x = x.bfloat16() if has_bfloat16(x.device.type) else x
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(_ITERATIONS):
         square = x @ x.T

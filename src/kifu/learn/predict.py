@@ -22,7 +22,8 @@ import torch
 from kifu.errors import RecipeError
 from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.learn.batch_evaluator import BatchEvaluator, BatchOutput, Precision
+from kifu.learn.batch_evaluator import BatchEvaluator, BatchOutput
+from kifu.learn.hardware import Precision, default_device
 from kifu.learn.net import AnyNet, as_net
 from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
 from kifu.learn.stream import stream_outputs
@@ -189,8 +190,9 @@ class Predictor:
             An iterator over the outputs of consecutive positions, some hundreds or thousands at a time. The context
             ends its threads. It raises FormatError for a game that differs from its row.
         """
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        evaluator = BatchEvaluator(self.net, device=device, symmetries=self._symmetries, precision=self._precision)
+        evaluator = BatchEvaluator(
+            self.net, device=default_device(), symmetries=self._symmetries, precision=self._precision
+        )
         return stream_outputs(evaluator, positions, legal=legal, jobs=jobs)
 
     def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:

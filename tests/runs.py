@@ -43,7 +43,7 @@ def interrupted(at: int) -> Any:
     after_step = learn.loop.TrainingLoop._after_step
 
     def after_step_with_signal(
-        self: learn.loop.TrainingLoop, batch: learn.data.TrainingBatch
+        self: learn.loop.TrainingLoop, batch: learn.batch.TrainingBatch
     ) -> learn.loop.RunEnd | None:
         if self.state.steps + 1 == at:
             signal.raise_signal(signal.SIGINT)

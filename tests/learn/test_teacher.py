@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def a_net(path: Path, seed: int = 0, planes: str = "own+opp+last3", **changes: A
 
 def first_batch(recipe: Any, games: Path) -> learn.batch.TrainingBatch:
     """Return the first batch of a recipe with the teachers' targets."""
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     return teacher.Teachers(recipe, data.games, torch.device("cpu")).label(next(iter(data.batches())))
 
 
@@ -124,7 +125,7 @@ def test_symmetries_are_averaged(games: Path, tmp_path: Path) -> None:
     """The average over symmetries of a mirrored position is the mirrored average."""
     net = a_net(tmp_path / "a.safetensors", heads=("value",))
     recipe = tiny(teacher=taught(net, symmetries=True), batch_size=4)
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
     teachers = teacher.Teachers(recipe, data.games, torch.device("cpu"))
     seen = batch.teachers[0]
@@ -142,10 +143,10 @@ def test_teachers_with_other_planes_see_the_same_positions(augment: bool, games:
         a_net(tmp_path / "inputs.safetensors", planes="last3+own+opp", inputs=INPUTS),
     ]
     recipe = tiny(teacher=taught(*nets), batch_size=32, augment=augment, inputs=["komi"])
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     plain = learn.data.TrainingData(
         tiny(batch_size=32, augment=augment, inputs=["komi"]),
-        learn.data.read_training_games(tiny(inputs=["komi"]), [games], [], 1),
+        learn.training_games.read_training_games(tiny(inputs=["komi"]), [games], [], 1),
     )
     for number, (batch, alone) in enumerate(zip(data.batches(), plain.batches())):
         assert torch.equal(batch.planes, alone.planes)
@@ -166,7 +167,7 @@ def test_teachers_with_other_planes_see_the_same_positions(augment: bool, games:
 def test_loaders_that_disagree_are_an_error(games: Path, tmp_path: Path) -> None:
     net = a_net(tmp_path / "a.safetensors", planes="seven")
     recipe = tiny(teacher=taught(net))
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     data._others["seven@1"].set_epoch(1)
     object.__setattr__(data._others["seven@1"]._config, "seed", 1)
     with pytest.raises(AssertionError, match="the loader of seven@1 yields other positions"):
@@ -198,7 +199,7 @@ def test_another_teacher_is_not_resumed(games: Path, tmp_path: Path) -> None:
 
 def test_games_of_all_nets_are_listed_as_seen(games: Path, tmp_path: Path) -> None:
     nets = [a_net(tmp_path / f"{k}.safetensors", k, games=[k, 10 + k]) for k in range(3)]
-    plain = learn.data.read_training_games(tiny(), [games], [], 1).canonical.tolist()
+    plain = learn.training_games.read_training_games(tiny(), [games], [], 1).canonical.tolist()
     recipe = tiny(steps=1, init_from=str(nets[0]), teacher=taught(*nets[1:]))
     learn.train.train(recipe, [games], tmp_path / "run")
     for name in ("best", "final"):
@@ -215,7 +216,7 @@ def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_pat
     nets = [a_net(tmp_path / "a.safetensors", heads=("value",), passes=True)] if with_net else []
     table = {"nets": [ENGINE, *map(str, nets)], "weight": 1.0}
     recipe = tiny(teacher=table, augment=False, positions={"passes": True}, heads={"value": 1.0}, inputs=["komi"])
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
     soft = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch).soft
     found, at = kept_games(games), batch.teachers[0]
@@ -232,22 +233,43 @@ def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_pat
     assert np.allclose(soft.value.numpy(), np.mean(values, 0), atol=1e-6)
 
 
-def test_a_run_with_an_engine_resumes_exactly(games: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The programs that the test starts."""
+    processes, start = [], subprocess.Popen
+
+    def record(*command: Any, **options: Any) -> subprocess.Popen[bytes]:
+        processes.append(start(*command, **options))
+        return processes[-1]
+
+    with mock.patch("subprocess.Popen", record):
+        yield processes
+
+
+def test_a_run_with_an_engine_resumes_exactly(
+    games: Path, tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
     recipe = tiny(steps=4, teacher={"nets": [ENGINE]}, augment=False, batch_size=16)
     learn.train.train(recipe, [games], tmp_path / "whole")
     with interrupted(2):
         learn.train.train(recipe, [games], tmp_path / "parts")
     learn.train.train(recipe, [games], tmp_path / "parts", resume=True)
     assert_same_weights(tmp_path / "whole" / "final.safetensors", tmp_path / "parts" / "final.safetensors")
+    assert [program.poll() is None for program in started] == [False] * 3
     assert "nets" not in learn.run_dir.read_run(tmp_path / "whole").inputs
 
 
-def test_an_engine_that_fails_ends_the_run(games: Path, tmp_path: Path) -> None:
+def test_an_engine_that_fails_ends_the_run(games: Path, tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
     for script, message in (("ok " * 20 + "crash", "it exited with code 3: out of luck"), ("nan", "policy")):
         recipe = tiny(steps=4, teacher={"nets": [engine(script)]}, augment=False, batch_size=16)
         with pytest.raises(ProcessError, match=message) as error:
             learn.train.train(recipe, [games], tmp_path / script.split()[-1])
         assert "\n" not in str(error.value)
+        assert started.pop().poll() is not None
+    recipe = tiny(teacher={"nets": [engine(start="crash")]}, augment=False)
+    with pytest.raises(ProcessError, match="it exited with code 3"):
+        learn.train.train(recipe, [games], tmp_path / "start")
+    assert not (tmp_path / "start").exists()
     with pytest.raises(RecipeError, match="KataGo supports boards of 2 to 19 lines, got 21 x 21"):
         teacher.Teachers(tiny(teacher={"nets": [ENGINE]}, augment=False, board="21x21"), None, torch.device("cpu"))
 
@@ -264,7 +286,7 @@ def test_a_run_from_a_net_begins_with_its_validation(average: float, games: Path
     net = learn.net.open_net(tmp_path / "first")
     for name, value in net.module.state_dict().items():
         assert torch.equal(module.network.state_dict()[name], value), name
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     module.eval()
     with torch.no_grad():
         sums = sum(module(batch).sums for batch in data.validation_batches())
@@ -330,13 +352,13 @@ def test_errors_are_one_line(changes: dict[str, Any], message: str, games: Path,
 def test_teachers_that_do_not_fit(games: Path, tmp_path: Path) -> None:
     without = a_net(tmp_path / "a.safetensors")
     with pytest.raises(RecipeError, match=r"teacher a does not predict passes; positions\.passes must be false"):
-        learn.data.open_teachers(tiny(teacher=taught(without), positions={"passes": True}))
+        learn.training_games.open_teachers(tiny(teacher=taught(without), positions={"passes": True}))
     fixed = tiny_net(tmp_path / "b.safetensors", "book-small", "one-plane")
     with pytest.raises(RecipeError, match=r"net b .* supports 9 x 9 boards only"):
-        learn.data.open_teachers(tiny(teacher=taught(fixed)))
+        learn.training_games.open_teachers(tiny(teacher=taught(fixed)))
     (tmp_path / "c.safetensors").write_bytes(b"no net")
     with pytest.raises(FormatError, match="is not a net of kifu"):
-        learn.data.open_teachers(tiny(teacher=taught(tmp_path / "c.safetensors")))
+        learn.training_games.open_teachers(tiny(teacher=taught(tmp_path / "c.safetensors")))
 
 
 def test_a_teacher_that_predicts_passes_teaches_a_net_that_does_not(games: Path, tmp_path: Path) -> None:

@@ -95,11 +95,11 @@ def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
         optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
         for _ in range(15):
             colours = to_move[torch.randperm(32, generator=chance)] if shuffled else to_move
-            result = module(learn.data.TrainingBatch(planes, moves, globals=colours))
+            result = module(learn.batch.TrainingBatch(planes, moves, globals=colours))
             optimizer.zero_grad()
             result.loss.backward()
             optimizer.step()
-        right[shuffled] = float(module(learn.data.TrainingBatch(planes, moves, globals=to_move)).sums[2])
+        right[shuffled] = float(module(learn.batch.TrainingBatch(planes, moves, globals=to_move)).sums[2])
     assert right[False] == 32
     assert right[True] < 26
 
@@ -125,7 +125,7 @@ def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path
 
     def shuffled(
         self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int], *teachers: Any
-    ) -> learn.data.TrainingBatch:
+    ) -> learn.batch.TrainingBatch:
         return make_batch(self, {**values, "move": values["move"].roll(1)}, next_position, *teachers)
 
     with mock.patch.object(learn.data.TrainingData, "_make_batch", shuffled):
@@ -143,7 +143,7 @@ QUICK = ("one-plane@1", "clark8@1", "seven@1")  # real values, a rim, neither
 @pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in QUICK else pytest.mark.slow) for x in OURS])
 def test_gradients_are_finite_for_every_plane_set(name: str, games: Path) -> None:
     recipe = tiny(planes=name, heads={"value": 1.0, "ownership": 0.5}, batch_size=16)
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     module = module_of(recipe)
     measured = module(next(iter(data.batches())))
     measured.loss.backward()
@@ -170,7 +170,7 @@ def check_step(net: str, kind: str) -> None:
     )
     module = module_of(recipe)
     chance = torch.Generator().manual_seed(1)
-    batch = learn.data.TrainingBatch(
+    batch = learn.batch.TrainingBatch(
         torch.rand(32, 2, 5, 5, generator=chance),
         torch.randint(25, (32,), generator=chance),
         globals=global_values(module.network, 32),
@@ -203,7 +203,7 @@ def test_losses_match_a_naive_loop() -> None:
     recipe = tiny(heads={"value": 2.0, "ownership": 0.5}, board="5x5", planes="own+opp")
     module = module_of(recipe).eval()
     chance = torch.Generator().manual_seed(2)
-    batch = learn.data.TrainingBatch(
+    batch = learn.batch.TrainingBatch(
         torch.rand(40, 2, 5, 5, generator=chance),
         torch.randint(25, (40,), generator=chance),
         torch.tensor([1, -1, 0, UNKNOWN] * 10, dtype=torch.int8),
@@ -244,7 +244,7 @@ def test_ties_are_ranked_as_by_argmax() -> None:
     module = module_of(tiny(board="5x5", planes="own+opp"))
     for value in module.network.parameters():
         torch.nn.init.zeros_(value)
-    batch = learn.data.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
+    batch = learn.batch.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
     assert module(batch).sums[2:4].tolist() == [1, 5]
 
 
@@ -286,31 +286,31 @@ def test_the_average_matches_a_naive_one() -> None:
 
 def test_training_and_validation_games_are_disjoint(sample: Path, games: Path, tmp_path: Path) -> None:
     for recipe, validate in ((tiny(validation=0.3), []), (tiny(), [games])):
-        found = learn.data.read_training_games(recipe, [sample, games, games], validate, 1)
+        found = learn.training_games.read_training_games(recipe, [sample, games, games], validate, 1)
         assert found.validation is not None
         assert len(found.train.ids)
         assert len(found.validation.ids)
         assert not set(found.train.ids.tolist()) & set(found.validation.ids.tolist())
     assert set(found.validation.ids.tolist()) == set(
-        learn.data.read_training_games(tiny(validation=0), [games], [], 1).train.ids.tolist()
+        learn.training_games.read_training_games(tiny(validation=0), [games], [], 1).train.ids.tolist()
     )
     assert (
         found.train.ids.tolist()
-        == learn.data.read_training_games(tiny(validation=0), [sample], [], 1).train.ids.tolist()
+        == learn.training_games.read_training_games(tiny(validation=0), [sample], [], 1).train.ids.tolist()
     )
 
 
 def test_a_set_of_a_split_can_be_split_again(sample: Path, tmp_path: Path) -> None:
     kifu.ingest(sample, tmp_path / "games.parquet")
     kifu.split(tmp_path / "games.parquet", tmp_path)
-    found = learn.data.read_training_games(tiny(validation=0.05), [tmp_path / "train.parquet"], [], 1)
+    found = learn.training_games.read_training_games(tiny(validation=0.05), [tmp_path / "train.parquet"], [], 1)
     assert found.validation is not None
     assert len(found.validation.ids)
 
 
 def test_conditions_select_games_of_both_sets(sample: Path) -> None:
     every, some = (
-        learn.data.read_training_games(tiny(validation=0.3, **options), [sample], [], 1)
+        learn.training_games.read_training_games(tiny(validation=0.3, **options), [sample], [], 1)
         for options in ({}, {"positions": {"where": "n_moves % 2 = 0", "weight": "0.5"}})
     )
     assert some.validation is not None
@@ -323,7 +323,7 @@ def test_conditions_select_games_of_both_sets(sample: Path) -> None:
 
 def test_a_smaller_sample_is_a_subset(sample: Path) -> None:
     some, more, all_, others = (
-        set(learn.data.read_training_games(tiny(**result), [sample], [], 1).train.ids.tolist())
+        set(learn.training_games.read_training_games(tiny(**result), [sample], [], 1).train.ids.tolist())
         for result in ({"games": 10}, {"games": 20}, {}, {"games": 20, "seed": 1})
     )
     assert (len(some), len(more), len(others)) == (10, 20, 20)
@@ -334,7 +334,7 @@ def test_a_smaller_sample_is_a_subset(sample: Path) -> None:
 def test_the_net_lists_its_training_and_validation_games(games: Path, tmp_path: Path) -> None:
     recipe = tiny(games=7, steps=1)
     learn.train.train(recipe, [games], tmp_path / "run")
-    found = learn.data.read_training_games(recipe, [games], [], 1)
+    found = learn.training_games.read_training_games(recipe, [games], [], 1)
     catalogue = kifu.open_catalogue(games)
     canonical = {
         key: value
@@ -359,7 +359,7 @@ def test_games_that_chose_the_best_net_are_no_test(games: Path, sample: Path, tm
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_processes_share_an_epoch_without_repetition(world: int, games: Path) -> None:
     recipe = tiny(batch_size=12, validation=0, augment=False)
-    found = learn.data.read_training_games(recipe, [games], [], 1)
+    found = learn.training_games.read_training_games(recipe, [games], [], 1)
     seen: list[bytes] = []
     lengths = set()
     for rank in range(world):
@@ -381,8 +381,8 @@ def test_processes_share_an_epoch_without_repetition(world: int, games: Path) ->
 
 def test_training_data_starts_at_any_position(games: Path) -> None:
     recipe = tiny(batch_size=100)
-    found = learn.data.read_training_games(recipe, [games], [], 1)
-    batches: list[learn.data.TrainingBatch] = []
+    found = learn.training_games.read_training_games(recipe, [games], [], 1)
+    batches: list[learn.batch.TrainingBatch] = []
     count = learn.data.TrainingData(recipe, found).epoch_batches
     assert 3 < count < 20
     for batch in learn.data.TrainingData(recipe, found).batches():
@@ -407,7 +407,7 @@ def test_the_processes_of_a_machine_share_the_cores_they_may_use(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8, 16)), raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     recipe = tiny(batch_size=4 * processes)
-    found = learn.data.read_training_games(recipe, [games], [], 1)
+    found = learn.training_games.read_training_games(recipe, [games], [], 1)
     data = learn.data.TrainingData(recipe, found, 0, 4 * processes, processes, on_gpu=True)
     assert data._start._jobs == threads
 
@@ -420,7 +420,7 @@ def test_a_run_counts_the_cores_that_it_may_use(games: Path, tmp_path: Path, mon
 
 def test_validation_is_repeatable_and_limited(games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5)
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     one, two = (torch.cat([each.planes for each in data.validation_batches()]) for _ in range(2))
     assert len(one) == 150
     assert torch.equal(one, two)
@@ -466,7 +466,7 @@ def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> Non
     recipe = tiny(steps=30, average=0.8, validation=0.3)
     result = learn.train.train(recipe, [games], tmp_path / "run")
     net = learn.net.open_net(tmp_path / "run" / "final.safetensors")
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     module = learn.loss.PolicyModule(net.module, recipe)
     with torch.no_grad():
         sums = sum(module(batch).sums for batch in data.validation_batches())
@@ -589,12 +589,13 @@ def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
 def test_games_at_urls(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe(f"/train/{SAMPLE.name}", SAMPLE.read_bytes())
     here, there = (
-        learn.data.read_training_games(tiny(), [source], [], 1) for source in (SAMPLE, f"memory://train/{SAMPLE.name}")
+        learn.training_games.read_training_games(tiny(), [source], [], 1)
+        for source in (SAMPLE, f"memory://train/{SAMPLE.name}")
     )
     assert here.fingerprint() == there.fingerprint()
     assert here.inputs == there.inputs
     with pytest.raises(SourceError, match=r"^memory://train/none.zip: no such file or folder$"):
-        learn.data.read_training_games(tiny(), ["memory://train/none.zip"], [], 1)
+        learn.training_games.read_training_games(tiny(), ["memory://train/none.zip"], [], 1)
 
 
 # Resuming
@@ -685,7 +686,7 @@ def test_a_resumed_run_reports_its_progress_at_once(games: Path, tmp_path: Path)
     with interrupted(8):
         before = learn.train.train(tiny(steps=12, validate_steps=4), [games], tmp_path)
 
-    def look(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> learn.loss.BatchLoss:
+    def look(self: learn.loss.PolicyModule, batch: learn.batch.TrainingBatch) -> learn.loss.BatchLoss:
         raise RecipeError("looked")
 
     with mock.patch.object(learn.loss.PolicyModule, "forward", look), pytest.raises(RecipeError, match="looked"):
@@ -767,7 +768,7 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     kept: dict[int, bytes] = {}
     forward = learn.loss.PolicyModule.forward
 
-    def with_nan(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> learn.loss.BatchLoss:
+    def with_nan(self: learn.loss.PolicyModule, batch: learn.batch.TrainingBatch) -> learn.loss.BatchLoss:
         if batch.next_position == (1, 3):
             kept[0] = (tmp_path / "last.ckpt").read_bytes()
             batch = batch._replace(planes=batch.planes * math.nan)

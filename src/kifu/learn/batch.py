@@ -20,7 +20,7 @@ class TeacherInputs(NamedTuple):
 
 
 class TeacherPositions(NamedTuple):
-    """The positions of a batch, for an engine, see `kifu.learn.data.TrainingGames.positions`.
+    """The positions of a batch, for an engine, see `kifu.learn.training_games.TrainingGames.positions`.
 
     Attributes:
         game: [B] int64, the bits of each game's id.

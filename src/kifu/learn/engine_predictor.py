@@ -41,7 +41,9 @@ _LOWEST_RATING, _HIGHEST_RATING = 12, 40
 
 
 class EnginePredictor:
-    """Predicts moves with KataGo's raw policy. The engine runs until the predictor is deleted or the interpreter exits.
+    """Predicts moves with KataGo's raw policy.
+
+    The engine runs until the predictor is closed or deleted, or the interpreter exits.
 
     The attributes are those of `MovePredictor`, and:
 
@@ -75,6 +77,10 @@ class EnginePredictor:
 
     def __repr__(self) -> str:
         return f"<EnginePredictor {self.name}>"
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
 
     def check_board(self, width: int, height: int) -> None:
         """Raise RecipeError for a board size that KataGo does not support."""

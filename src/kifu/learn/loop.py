@@ -23,7 +23,7 @@ from kifu.execution.executor import count_cores
 from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
 from kifu.learn.batch import TrainingBatch
-from kifu.learn.data import TrainingData, TrainingGames
+from kifu.learn.data import TrainingData
 from kifu.learn.hardware import supported_precision
 from kifu.learn.loss import SUMS, make_policy_module
 from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics, slowdown
@@ -43,6 +43,7 @@ from kifu.learn.run_dir import (
     save_curves,
 )
 from kifu.learn.teacher import Teachers
+from kifu.learn.training_games import TrainingGames
 from kifu.progress import Progress, ProgressFactory, Rate, silent
 from kifu.recipes.training import TrainingRecipe
 
@@ -236,6 +237,8 @@ class TrainingLoop:
         """
         with contextlib.ExitStack() as resources:
             resources.enter_context(_on_signals(self._request_stop))
+            if self.teachers is not None:
+                resources.callback(self.teachers.close)
             try:
                 self._open_outputs(resources)
                 end = self._train()

@@ -11,9 +11,9 @@ import torch
 from kifu.datasets.torch_data import unpack
 from kifu.learn.batch import SoftTargets, TeacherInputs, TeacherPositions, TrainingBatch
 from kifu.learn.batch_evaluator import BatchEvaluator, BatchOutput
-from kifu.learn.data import TrainingGames, open_teachers
 from kifu.learn.engine_predictor import EnginePredictor
 from kifu.learn.net import Net
+from kifu.learn.training_games import TrainingGames, open_teachers
 from kifu.recipes.training import TrainingRecipe
 
 
@@ -46,6 +46,12 @@ class Teachers:
             engine.check_board(*self._size)
             return engine
         return BatchEvaluator(net, device=self._device, symmetries=self._symmetries, precision=self._precision)
+
+    def close(self) -> None:
+        """End the engines."""
+        for evaluator in self._evaluators:
+            if isinstance(evaluator, EnginePredictor):
+                evaluator.close()
 
     def label(self, batch: TrainingBatch) -> TrainingBatch:
         """Return a batch with the soft targets instead of the teachers' inputs.

@@ -19,11 +19,11 @@ from torch.multiprocessing import ProcessRaisedException
 from kifu import errors
 from kifu.errors import KifuError, RecipeError, first_line
 from kifu.folders import locked_folder, was_changed
-from kifu.learn.data import read_training_games
 from kifu.learn.loop import TrainingJob, run_training
 from kifu.learn.loss import make_policy_module
 from kifu.learn.metrics import latest_values, read_metrics
 from kifu.learn.run_dir import LAST, MANIFEST, METRICS, Run, first_difference, read_checkpoint, read_run, save_curves
+from kifu.learn.training_games import read_training_games
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import TrainingRecipe
@@ -103,6 +103,7 @@ def train(
                 return _complete(directory, earlier or run, saved)
         if is_first_process() and not existed:
             locks.enter_context(locked_folder(directory))
+            locks.callback(_remove_if_empty, directory)
         _launch(TrainingJob(recipe, games, run, directory, options.devices, checkpoint, progress), options)
     finished = read_run(directory)
     if finished is None:
@@ -149,6 +150,12 @@ def _check_directory(directory: Path, resume: bool) -> Run | None:
     if not resume and (run is not None or (directory / LAST).exists()):
         raise RecipeError(f"{directory} already holds a run; use --resume to continue it, or another directory")
     return run
+
+
+def _remove_if_empty(directory: Path) -> None:
+    """Remove the directory of a run that failed before it wrote a file."""
+    with contextlib.suppress(OSError):
+        directory.rmdir()
 
 
 def _require_same_run(directory: Path, saved: dict[str, Any], run: Run) -> None:

@@ -24,8 +24,8 @@ def default_device() -> torch.device:
 def supported_precision(precision: Precision, device: torch.device) -> Precision:
     """Return the precision in which networks compute on a device where `precision` was asked for.
 
-    Without instructions for bfloat16 torch emulates it, which takes several times as long as float32, and is no more
-    accurate. A note is logged then.
+    Without instructions for bfloat16 torch emulates it, which takes several times as long as float32. A note is logged
+    then.
     """
     if precision == "bfloat16" and not has_bfloat16(device.type):
         processor = "GPU" if device.type == "cuda" else "processor"

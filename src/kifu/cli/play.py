@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, progress
+from kifu.cli.app import Outcome, command, note_for_interrupt, progress
 from kifu.cli.options import Board, DryRun, Duration, Output, PlayerRank, Rules, Symmetries
 
 _PANEL = "Play"
@@ -108,6 +108,7 @@ def match(  # noqa: PLR0913 - command-line options
     width, height = parse_board(board)
     if width != height:
         raise RecipeError(f"GTP boards are square, got {board}")
+    note_for_interrupt("the same command resumes")
     outcome = play_match(
         a,
         b,

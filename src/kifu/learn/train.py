@@ -102,8 +102,8 @@ def train(
             if saved["finished"]:
                 return _complete(directory, earlier or run, saved)
         if is_first_process() and not existed:
-            locks.enter_context(locked_folder(directory))
-            locks.callback(_remove_if_empty, directory)
+            descriptor = locks.enter_context(locked_folder(directory))
+            locks.callback(_remove_if_empty, directory, descriptor)
         _launch(TrainingJob(recipe, games, run, directory, options.devices, checkpoint, progress), options)
     finished = read_run(directory)
     if finished is None:
@@ -152,10 +152,11 @@ def _check_directory(directory: Path, resume: bool) -> Run | None:
     return run
 
 
-def _remove_if_empty(directory: Path) -> None:
-    """Remove the directory of a run that failed before it wrote a file."""
+def _remove_if_empty(directory: Path, descriptor: int) -> None:
+    """Remove the directory with a descriptor if its run failed before it wrote a file."""
     with contextlib.suppress(OSError):
-        directory.rmdir()
+        if os.path.samestat(directory.stat(), os.fstat(descriptor)):
+            directory.rmdir()
 
 
 def _require_same_run(directory: Path, saved: dict[str, Any], run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -80,6 +81,32 @@ def test_a_net_predicts_the_moves_of_the_rank_asked_for(ranked: Path) -> None:
     assert strong[corner["strong"]] > 0.8 > 0.2 > strong[corner["weak"]]
     assert weak[corner["weak"]] > 0.8 > 0.2 > weak[corner["strong"]]
     assert weak[corner["strong"]] < unknown[corner["strong"]] < strong[corner["strong"]]
+
+
+@pytest.mark.slow
+def test_human_predicts_moves_of_a_rank_better_as_that_rank(shared: Path, tmp_path: Path) -> None:
+    """On the first 60 moves of games of 2018, of which it has seen five at most; 95 % intervals over games."""
+    archives = [path for month in ("09", "10", "11") for path in (shared / "data/kgs").glob(f"KGS-2018_{month}-*")]
+    assert len(archives) == 3
+    kifu.ingest(archives, tmp_path / "all.parquet")
+    weak, strong = (kifu.Rank.parse(rank).rating for rank in ("1d", "9d"))
+    games, as_weak, as_strong = (tmp_path / f"{name}.parquet" for name in ("games", "weak", "strong"))
+    either = f"(black_rating IN ({weak}, {strong}) OR white_rating IN ({weak}, {strong}))"
+    known = "black_rating IS NOT NULL AND white_rating IS NOT NULL"
+    sql = f"SELECT * REPLACE (moves[:60] AS moves) FROM kept WHERE {known} AND {either} AND id % 4 = 0"
+    done = run("query", sql, tmp_path / "all.parquet", "-o", games)
+    assert done.code == 0
+    for rating, rows in ((weak, as_weak), (strong, as_strong)):
+        learn.annotate.annotate("human", games, rows, learn.annotate.AnnotateOptions(rank=rating), jobs=2)
+    for rating, own, other in ((weak, as_weak, as_strong), (strong, as_strong, as_weak)):
+        sums = duckdb.sql(f"""
+            SELECT count(*) AS moves, sum(own.log_probability - other.log_probability) AS gain
+            FROM '{own}' own JOIN '{other}' other USING (game, ply) JOIN '{games}' ON game = id
+            WHERE own.rank IS NOT NULL AND if(own.colour = 'black', black_rating, white_rating) = {rating}
+            GROUP BY game ORDER BY game
+        """).fetchnumpy()
+        moves, gain = learn.scores.resample(np.stack([sums["moves"], sums["gain"]], 1).astype(float), seed=0).T
+        assert np.percentile(gain / moves, 2.5) > 0
 
 
 def test_ranks_between_those_seen_are_interpolated(ranked: Path) -> None:

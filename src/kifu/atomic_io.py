@@ -43,9 +43,7 @@ class AtomicFile:
     Files are hashed with BLAKE3 because SHA-256 would take longer than making them (1.7 against 6 GB/s on one core).
 
     Attributes:
-        path: the final path.
-        size: bytes so far, including the header.
-        status: status of the committed file.
+        size: Bytes so far, including the header.
     """
 
     status: os.stat_result
@@ -54,8 +52,7 @@ class AtomicFile:
         """Create the temporary file, and the directory if necessary.
 
         Args:
-            path: the final path.
-            header: first bytes of the file; `commit` may replace them by others of the same length.
+            header: First bytes of the file; `commit` may replace them by others of the same length.
         """
         self.path = path
         self._part = temp_path(path)
@@ -133,7 +130,7 @@ class AtomicFile:
         """Rename the file into place.
 
         Args:
-            header: the final header, if it differs from the first; the file is then read again to hash it.
+            header: The final header, if it differs from the first; the file is then read again to hash it.
 
         Returns:
             The BLAKE3 hash in hex.
@@ -193,20 +190,13 @@ class AtomicDirectory:
     Until then it is ".NAME.part", under the same terms as an `AtomicFile`. It contains an index, a JSON object whose
     key "files" lists the others by their paths within the directory. An existing directory is replaced only if its own
     index lists all of its files, so files of the user are never removed; it is ".NAME.old" while it is replaced.
-
-    Attributes:
-        path: the final path.
     """
 
     def __init__(self, path: Path, index: str) -> None:
         """Create the temporary directory.
 
-        Args:
-            path: the final path.
-            index: file name of the index.
-
         Raises:
-            OutputError: the directory cannot be written, or contains other files.
+            OutputError: The directory cannot be written, or contains other files.
         """
         self.path = path
         self._index = index
@@ -235,8 +225,8 @@ class AtomicDirectory:
         """Return a new file in the directory, which the caller commits before the directory.
 
         Args:
-            name: path within the directory, with "/".
-            header: see `AtomicFile`.
+            name: Path within the directory, with "/".
+            header: See `AtomicFile`.
         """
         self._files[name] = AtomicFile(self._part / name, header)
         return self._files[name]
@@ -250,7 +240,7 @@ class AtomicDirectory:
         """Write the index, with these keys besides "files", and rename the directory into place.
 
         Raises:
-            OutputError: the directory or one of its files was removed or replaced, or cannot be written.
+            OutputError: The directory or one of its files was removed or replaced, or cannot be written.
         """
         encoded = self.encode_index(index)
         with self.file(self._index) as output:
@@ -348,7 +338,7 @@ def write_output(path: Path, data: bytes) -> None:
     FIFOs, character devices and open files such as /dev/stdout are written to; other paths as by `write_file`.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     try:
         descriptor = _open_stream(path)
@@ -389,11 +379,7 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _replaced_mode(path: Path) -> int | None:
-    """Return the permissions of the file to be replaced, or None if it does not exist.
-
-    Raises:
-        OSError: it is not a regular file.
-    """
+    """Return the permissions of the file to be replaced, or None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -69,12 +69,12 @@ def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:
     """Return the text of a TOML file.
 
     Args:
-        folder: folder of `kifu.assets`.
-        kind: kind of file, for messages, such as "recipe".
-        name: a name in that folder, or the path of a file that ends in .toml.
+        folder: Folder of `kifu.assets`.
+        kind: Kind of file, for messages, such as "recipe".
+        name: A name in that folder, or the path of a file that ends in .toml.
 
     Raises:
-        RecipeError: there is no such file, or it cannot be read.
+        RecipeError: There is no such file, or it cannot be read.
     """
     name = os.fspath(name)
     if name.endswith(".toml"):
@@ -99,16 +99,15 @@ def load_config(
     """Return the table in a TOML file, not yet validated.
 
     Args:
-        folder: folder of `kifu.assets`.
-        kind: kind of file, for messages.
-        name: a name in that folder, or the path of a file that ends in .toml.
+        folder: Folder of `kifu.assets`.
+        name: A name in that folder, or the path of a file that ends in .toml.
         overrides: "key=value", with dots for inner keys ("sets.test.games=20"). A value that is not TOML is a string.
             Tables that the file leaves out are created.
-        default_table: returns the default of an inner table that the file leaves out, given the file's table and the
+        default_table: Returns the default of an inner table that the file leaves out, given the file's table and the
             key, so that an override changes one of its values only; by default it is empty.
 
     Raises:
-        RecipeError: there is no such file, it is not TOML, or an override does not fit.
+        RecipeError: There is no such file, it is not TOML, or an override does not fit.
     """
     text = config_text(folder, kind, name)
     try:

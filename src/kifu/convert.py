@@ -64,11 +64,9 @@ class ConvertReport(Report):
     """Counts of converted games; `read` == `written` + the sum of `failures` + the sum of `drops`.
 
     Attributes:
-        read: Number of games.
         written: Number of games in the file.
         failures: By the name of the `ExportFailure`, games that the format cannot represent.
         drops: By the name of the `DropReason`, games whose record could not be read.
-        bytes: Size of the file.
         left_out: Number of files and of members of archives that are not read, by kind.
     """
 
@@ -116,7 +114,6 @@ def convert(
         path: Its suffix selects the format: .olf (see docs/formats/olf.md) or .sgf (all games in one collection), also
             followed by .gz or .bz2; or .zip, with members 0000001.sgf and so on.
         jobs: Number of threads; the bytes do not depend on it.
-        progress: Reports the number of games.
 
     Raises:
         RecipeError: If the path has another suffix.

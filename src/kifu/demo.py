@@ -75,14 +75,7 @@ figure {{ margin: 1rem 0 }}
 
 @dataclass
 class _Report:
-    """Prints the results line by line, and collects them for a page.
-
-    Attributes:
-        folder: the directory of the results.
-        say: called with each line.
-        progress: reports how far the current work is.
-        sections: the page so far, in HTML.
-    """
+    """Prints the results line by line, and collects them for a page."""
 
     folder: Path
     say: Callable[[str], object]
@@ -90,15 +83,7 @@ class _Report:
     sections: list[str] = field(default_factory=list)
 
     def step(self, title: str, made: str, why: str, *pictures: str, lines: Sequence[str] = ()) -> None:
-        """Report a step.
-
-        Args:
-            title: the name of the step.
-            made: what was made.
-            why: why it matters.
-            pictures: their paths in the folder.
-            lines: details.
-        """
+        """Report a step."""
         files = [printable(self.folder / picture) for picture in pictures]
         wrapped = textwrap.wrap(f"{title}: {made}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         self.say("\n".join([*wrapped, *textwrap.wrap(why, _WIDTH, initial_indent="  ", subsequent_indent="  ")]))
@@ -124,14 +109,11 @@ def run_demo(
     """Build, check, train and draw, and report the results line by line.
 
     Args:
-        into: the directory to write to.
-        jobs: number of threads, by default one per core.
-        seconds: duration of the training.
-        say: called with each line.
-        progress: reports how far the current work is.
+        jobs: Number of threads, by default one per core.
+        progress: Reports how far the current work is.
 
     Raises:
-        FormatError: a file is not what it should be.
+        FormatError: A file is not what it should be.
     """
     say(f"From Go records to a net, into {printable(into)}. The first run compiles kifu's kernels.\n")
     learn = find_spec("torch") is not None
@@ -347,12 +329,10 @@ class _Compared:
     """The predictions of a net for positions of games.
 
     Attributes:
-        predictor: the net.
         games: [B] the game of each position.
         plies: [B] the number of moves before each position.
         policy: [B, moves] float32, probabilities.
-        top1: share of the positions in which the most likely move was played.
-        random: expected share for uniformly random legal moves.
+        top1: Share of the positions in which the most likely move was played.
     """
 
     def __init__(self, predictor: Predictor, games: Sequence[Game]) -> None:

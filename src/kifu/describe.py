@@ -88,11 +88,7 @@ def describe(path: AnyPath) -> Description:
 
 
 def is_data_set(path: Path) -> bool:
-    """Return True if a file or folder is in one of our data set formats.
-
-    Raises:
-        FormatError: It is damaged.
-    """
+    """Return True if a file or folder is in one of our data set formats."""
     try:
         return detect_format(path) is not None
     except OSError:
@@ -398,7 +394,6 @@ class SelectedGame:
     """A game selected from a container or catalogue.
 
     Attributes:
-        game: The game.
         plies: Default number of moves to show.
         remarks: Lines about its origin and drop reason.
     """
@@ -471,7 +466,6 @@ def describe_position(selected: SelectedGame, move: int | None) -> str:
     """Return a position as text below the game's headline; a dropped game has a headline only.
 
     Args:
-        selected: The game.
         move: Number of moves played; None for all legal ones.
 
     Raises:
@@ -496,11 +490,7 @@ def describe_position(selected: SelectedGame, move: int | None) -> str:
 
 
 def position_to_dict(selected: SelectedGame, move: int | None) -> dict[str, Any]:
-    """Return a position as JSON values; of a dropped game, only the game.
-
-    Raises:
-        GameError: The game has fewer moves.
-    """
+    """Return a position as JSON values; of a dropped game, only the game."""
     game = selected.game
     values: dict[str, Any] = {"game": str(game), "remarks": selected.remarks, "moves": len(game)}
     if game.drop:

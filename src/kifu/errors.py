@@ -93,7 +93,7 @@ def missing_extras() -> Iterator[None]:
     """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS.
 
     Raises:
-        MissingExtra: a package in EXTRAS is not installed.
+        MissingExtra: A package in EXTRAS is not installed.
     """
     try:
         yield
@@ -208,9 +208,7 @@ class IllegalMove(GameError):  # noqa: N818 - the established name
     """A move that the rules or the board do not allow.
 
     Attributes:
-        ply: number of moves before it.
-        move: the point, or NO_POINT (see `kifu.point`).
-        reason: the rule that it violates.
+        move: The point, or NO_POINT (see `kifu.point`).
     """
 
     def __init__(self, ply: int, move: int, reason: DropReason) -> None:

@@ -102,11 +102,9 @@ class EstimateStep:
     """A step of a run.
 
     Attributes:
-        name: "ingest" or "build RECIPE".
-        seconds: duration, without the startup.
-        memory: peak, in bytes.
-        disk: bytes of the files that stay.
-        temporary: bytes that are needed besides until the step is done.
+        memory: Peak, in bytes.
+        disk: Bytes of the files that stay.
+        temporary: Bytes that are needed besides until the step is done.
     """
 
     name: str
@@ -130,14 +128,12 @@ class Estimate:
     """The result of `estimate`.
 
     Attributes:
-        sources, bytes: number and size of the sources.
-        jobs, cores: threads of the run, and cores of this machine. Time for more threads is extrapolated.
-        games, kept: games, and those that the cleaning rules keep, not counting duplicates.
-        positions: moves of the kept games, with passes.
-        steps, sets: the steps of the run, and the data sets that it builds.
-        startup: seconds until libraries and kernels are loaded, or compiled.
-        sampled_games: games of the sample.
-        seconds: time that the estimate took.
+        sources, bytes: Number and size of the sources.
+        jobs, cores: Threads of the run, and cores of this machine. Time for more threads is extrapolated.
+        games, kept: Games, and those that the cleaning rules keep, not counting duplicates.
+        positions: Moves of the kept games, with passes.
+        steps, sets: The steps of the run, and the data sets that it builds.
+        startup: Seconds until libraries and kernels are loaded, or compiled.
     """
 
     sources: int
@@ -183,15 +179,15 @@ def estimate(
     """Estimate what `ingest`, or the build of a recipe, takes.
 
     Args:
-        sources: as `ingest`, or the build, takes them.
-        recipe: a recipe of data sets or of an archive; None for `ingest`.
-        clean: cleaning rules of `ingest`, by default "legal". A recipe has its own.
-        jobs: number of threads of the run, by default one per core.
-        sample_bytes: bytes of the sources that are read, about.
+        sources: As `ingest`, or the build, takes them.
+        recipe: A recipe of data sets or of an archive; None for `ingest`.
+        clean: Cleaning rules of `ingest`, by default "legal". A recipe has its own.
+        jobs: Number of threads of the run, by default one per core.
+        sample_bytes: Bytes of the sources that are read, about.
 
     Raises:
-        RecipeError: the recipe trains a network, or cleaning rules are given besides a recipe.
-        SourceError, FormatError, OutputError: as the run itself does.
+        RecipeError: The recipe trains a network, or cleaning rules are given besides a recipe.
+        SourceError, FormatError, OutputError: As the run itself does.
     """
     began = perf_counter()
     if not isinstance(recipe, SplitRecipe | OlfArchiveRecipe | KgsgoRecipe | None):
@@ -245,11 +241,11 @@ class SamplePart:
     """The sample of one source.
 
     Attributes:
-        kind: parts of one kind are compared with each other.
-        items: blocks of records, or batches of rows.
-        size: approximate size in bytes of its kind.
-        weight: factor from the sample to what it represents, at least 1.
-        seconds: time to read all that it stands for.
+        kind: Parts of one kind are compared with each other.
+        items: Blocks of records, or batches of rows.
+        size: Approximate size in bytes of its kind.
+        weight: Factor from the sample to what it represents, at least 1.
+        seconds: Time to read all that it stands for.
     """
 
     source: Source

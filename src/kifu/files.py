@@ -27,7 +27,7 @@ def open_regular(path: str | os.PathLike[str]) -> FileIO:
     FIFOs, devices and sockets may block or never end, so they are refused without opening them.
 
     Raises:
-        OSError: the file cannot be opened, or is not a regular file; its `strerror` names the reason.
+        OSError: The file cannot be opened, or is not a regular file; its `strerror` names the reason.
     """
     try:
         require_regular(Path(path).stat())
@@ -54,11 +54,10 @@ def read_small(path: str | os.PathLike[str], limit: int = 64 << 20) -> bytes:
     """Return the content of a regular file.
 
     Args:
-        path: the file.
-        limit: maximum size in bytes.
+        limit: Maximum size in bytes.
 
     Raises:
-        OSError: the file cannot be read, is not a regular file, or is larger than the limit.
+        OSError: The file cannot be read, is not a regular file, or is larger than the limit.
     """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size <= limit:

@@ -35,14 +35,10 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
     """Hold a directory, creating it if necessary: if it is removed or replaced, files can no longer be written into it.
 
     Args:
-        path: the directory.
-        output: the output that it is a temporary directory of; it must not be a symbolic link then.
-
-    Yields:
-        A descriptor.
+        output: The output that it is a temporary directory of; it must not be a symbolic link then.
 
     Raises:
-        OutputError: the directory cannot be created.
+        OutputError: The directory cannot be created.
     """
     try:
         if output is not None:
@@ -68,7 +64,7 @@ def locked_folder(path: Path, output: Path | None = None) -> Iterator[int]:
     """Hold a directory as `held_folder` does, and lock it.
 
     Raises:
-        OutputError: the directory cannot be created, or another process holds it.
+        OutputError: The directory cannot be created, or another process holds it.
     """
     with held_folder(path, output) as descriptor:
         try:

@@ -218,7 +218,7 @@ class Fingerprint(NamedTuple):
 
     Attributes:
         digest: 20 hexadecimal digits, a hash of the code and all that it uses.
-        modules: names of the modules of all functions in it.
+        modules: Names of the modules of all functions in it.
     """
 
     digest: str
@@ -241,9 +241,7 @@ class _Walk:
     """Collects a description of a function and of everything that it refers to, directly or not.
 
     Attributes:
-        lines: the description.
-        modules: names of the modules of all functions in it.
-        functions: ids of these functions.
+        modules: Names of the modules of all functions in it.
     """
 
     def __init__(self) -> None:
@@ -322,7 +320,7 @@ def writable_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     inputs, so the arrays over Arrow buffers, byte strings and mapped files that they read are all passed as writable.
 
     Args:
-        array: a contiguous array, returned as it is if it is writable.
+        array: A contiguous array, returned as it is if it is writable.
     """
     return array if array.flags.writeable else np.asarray(_WritableAlias(array))
 

@@ -59,7 +59,6 @@ def split_command(text: str, expected: str) -> list[str]:
     """Return the program and arguments of a command line.
 
     Args:
-        text: The command line.
         expected: What an empty command line should have been, for the message.
 
     Raises:

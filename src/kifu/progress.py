@@ -75,10 +75,9 @@ def progress(label: str, total: int | None, unit: str, *, transient: bool = Fals
     """Show the progress of some work on standard error.
 
     Args:
-        label: name of the operation.
-        total: the count at the end; None if it is unknown.
-        unit: unit of the count; "bytes" are shown as kB, MB and GB, and "s" are seconds that pass by themselves.
-        transient: remove the bar at the end. Plain lines are then printed only every few seconds.
+        total: The count at the end; None if it is unknown.
+        unit: Unit of the count; "bytes" are shown as kB, MB and GB, and "s" are seconds that pass by themselves.
+        transient: Remove the bar at the end. Plain lines are then printed only every few seconds.
     """
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return (_rich_bar if on_terminal else _plain_bar)(label, total, unit, transient)

@@ -27,8 +27,8 @@ class Registry(Mapping[str, T], Generic[T]):
         """Create a registry.
 
         Args:
-            kind: kind of entry, for messages, such as "plane set".
-            entries: the first entries by full name.
+            kind: Kind of entry, for messages, such as "plane set".
+            entries: The first entries by full name.
         """
         self._kind = kind
         self._entries: dict[str, T | str] = dict(entries or {})
@@ -37,7 +37,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """Add an entry, or its "module:attribute". Released entries never change, so a name is registered once.
 
         Raises:
-            RecipeError: the name is taken.
+            RecipeError: The name is taken.
         """
         if name in self._entries:
             raise RecipeError(f"there is already a {self._kind} {name!r}")
@@ -47,7 +47,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return the entry with a full name, or without a version the one registered last.
 
         Raises:
-            RecipeError: no entry has this name.
+            RecipeError: No entry has this name.
         """
         return self[find_name(self._entries, name, self._kind)]
 
@@ -85,10 +85,9 @@ def unknown(kind: str, name: str, known: Iterable[str], more: str = "") -> Recip
     """Return the error for an unknown name.
 
     Args:
-        kind: kind of name, such as "plane set".
-        name: the unknown name.
-        known: the known names, which are listed.
-        more: text after them, such as ", or a file that ends in .toml".
+        kind: Kind of name, such as "plane set".
+        known: The known names, which are listed.
+        more: Text after them, such as ", or a file that ends in .toml".
     """
     names = list(known)
     return RecipeError(f"unknown {kind} {name!r}{suggestion(name, names) or ';'} available: {', '.join(names)}{more}")

@@ -17,13 +17,12 @@ class RetryPolicy:
     """Timeouts of a request, and the number of its attempts.
 
     Attributes:
-        connect_timeout_s: seconds to open a connection.
-        read_timeout_s: seconds without a byte, or with fewer than 1,000 bytes per second. The headers must be complete
+        connect_timeout_s: Seconds to open a connection.
+        read_timeout_s: Seconds without a byte, or with fewer than 1,000 bytes per second. The headers must be complete
             within the sum of both timeouts.
-        attempts: number of attempts, including the first.
-        first_delay_s: seconds between the first two attempts; doubled after each further one, unless the server asks
+        attempts: Number of attempts, including the first.
+        first_delay_s: Seconds between the first two attempts; doubled after each further one, unless the server asks
             for another delay (Retry-After).
-        max_delay_s: upper bound of every delay.
     """
 
     connect_timeout_s: float = 15.0
@@ -51,14 +50,12 @@ def retry(
     """Call `attempt` until it succeeds, at most `policy.attempts` times.
 
     Args:
-        attempt: the request.
-        policy: number of attempts and delays.
-        may_succeed: whether a new attempt makes sense after an error.
-        wait: called with the error and the number of the failed attempt before each new one; by default it sleeps as
+        may_succeed: Whether a new attempt makes sense after an error.
+        wait: Called with the error and the number of the failed attempt before each new one; by default it sleeps as
             long as the policy says.
 
     Raises:
-        Exception: the error of the last attempt.
+        Exception: The error of the last attempt.
     """
     number = 0
     while True:

@@ -42,7 +42,6 @@ def read_card(kind: str, name: str) -> str:
     """Return the Markdown text of the card of a plane set or a format.
 
     Args:
-        kind: "planes" or "formats".
         name: Full name of the plane set or format, such as "seven@1".
     """
     return asset("cards", kind, f"{name.partition('@')[0]}.md").read_text("utf-8")

@@ -66,7 +66,7 @@ class Command(_PlainHelp, TyperCommand):
     """A command whose help ends with examples.
 
     Attributes:
-        examples: command lines that run one after another in an empty directory, beside a folder `sample`.
+        examples: Command lines that run one after another in an empty directory, beside a folder `sample`.
     """
 
     def __init__(self, *, epilog: str, **settings: Any) -> None:
@@ -111,11 +111,10 @@ class Outcome:
     """The result of a command.
 
     Attributes:
-        text: lines for people, a function that prints them, or None if they were printed.
-        data: an object with a method `to_json`, a list of objects with `to_dict`, or a JSON value.
+        text: Lines for people, a function that prints them, or None if they were printed.
+        data: An object with a method `to_json`, a list of objects with `to_dict`, or a JSON value.
         summary: True if the command wrote the files that it was given for; --quiet leaves the text out then.
-        write: writes a further file once the text is printed, so that no result is lost if that fails.
-        code: the exit code.
+        write: Writes a further file once the text is printed, so that no result is lost if that fails.
     """
 
     text: str | Callable[[], object] | None
@@ -143,8 +142,8 @@ def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Func
     """Register a command, with the options that are common to all.
 
     Args:
-        panel: panel of the help that lists the command.
-        examples: see `Command.examples`.
+        panel: Panel of the help that lists the command.
+        examples: See `Command.examples`.
         kernels: True if it runs compiled kernels.
     """
 

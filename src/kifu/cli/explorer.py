@@ -56,12 +56,8 @@ def run_explorer(
     """Explore a catalogue in the terminal until the user quits.
 
     Args:
-        searcher: Searches in the catalogue.
-        position: The first position.
         where: A condition on the games in SQL. The user may change it, like the next two.
-        player: The name of a player.
         colour: "black" or "white", the colour of the player.
-        jobs: Number of threads that search.
 
     Raises:
         RecipeError: If the condition or the colour is invalid, or the player has no games.

@@ -41,7 +41,6 @@ class Label:
     """The mark of a continuation.
 
     Attributes:
-        short: One or two characters.
         lines: At most three lines of at most five characters, shown on a large board.
     """
 
@@ -54,10 +53,8 @@ class Diagram:
     """A position to draw.
 
     Attributes:
-        position: The stones.
         last: Point of the last move; None if unknown, or a pass.
         labels: Marks by point, on empty points.
-        selected: Point of the highlighted mark.
     """
 
     position: Position
@@ -111,7 +108,6 @@ def draw_diagram(diagram: Diagram, scale: int = 1, *, coloured: bool = True) -> 
     """Return a position as text.
 
     Args:
-        diagram: The position and its marks.
         scale: 1 or 3: lines of a point, which takes twice as many columns.
         coloured: False for terminals without colours, where stones are X and O.
     """

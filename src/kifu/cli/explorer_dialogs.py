@@ -76,7 +76,6 @@ class FilterDialog(ModalScreen[None]):
         """Begin with the present filter.
 
         Args:
-            current: The filter.
             apply: Called with each filter that is entered; it closes the dialog or shows an error in it.
         """
         super().__init__()

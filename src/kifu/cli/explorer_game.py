@@ -53,9 +53,6 @@ class GameRecord(NamedTuple):
 def replay(games: MoveArrays) -> GameRecord:
     """Return the course of a game.
 
-    Args:
-        games: One game.
-
     Raises:
         GameError: If a move is illegal.
     """
@@ -64,10 +61,6 @@ def replay(games: MoveArrays) -> GameRecord:
 
 def find_position(positions: Sequence[Position], wanted: Position) -> tuple[int, int]:
     """Return the first ply of a game at which a position occurs, and the symmetry that maps the game to it.
-
-    Args:
-        positions: The positions of the game.
-        wanted: The position, in any orientation.
 
     Returns:
         0, 0 if it does not occur.

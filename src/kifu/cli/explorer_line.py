@@ -21,7 +21,6 @@ class Node:
     """A position of the line.
 
     Attributes:
-        position: The stones.
         last: Point of the last move; None if unknown, or a pass.
         name: The last move as a GTP vertex.
         row: Number of the continuation that is selected.

@@ -91,7 +91,6 @@ def draw_ladder(years: Sequence[YearCount], width: int, height: int, *, shares: 
     Args:
         years: The counts of a continuation, ascending.
         width: Maximum length of a line. Adjacent years share a bar where there are more years than columns.
-        height: Lines of the highest bar.
         shares: Draw the share of the continuation among all in its year, else its count.
     """
     known = {each.year: each for each in years if each.year is not None}

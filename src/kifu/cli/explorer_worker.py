@@ -34,11 +34,7 @@ class _SearchProgress(Silence):
         self._show, self._total, self._done = show, total, 0
 
     def advance(self, n: int = 1) -> None:
-        """Count games.
-
-        Raises:
-            WorkerCancelled: If the search is not wanted any more.
-        """
+        """Count games."""
         if get_current_worker().is_cancelled:
             raise WorkerCancelled
         self._done += n
@@ -63,8 +59,6 @@ class SearchScreen(Screen[None]):
         """Do some work in a thread, in place of earlier work of the same group.
 
         Args:
-            group: The name of the group.
-            work: Called in the thread.
             take: Called with the result in the thread of the screen, unless other work has replaced this.
             fail: Called likewise with the message of an error of kifu. Other errors end the program.
         """

@@ -26,9 +26,9 @@ class TransferSize:
     """The amount of data to download.
 
     Attributes:
-        known: bytes, as far as the index lists them.
-        unknown: number of files whose size the index does not list.
-        present: number of files that are there already.
+        known: Bytes, as far as the index lists them.
+        unknown: Number of files whose size the index does not list.
+        present: Number of files that are there already.
     """
 
     known: int
@@ -52,9 +52,7 @@ class Plan(Report):
     """The inputs and outputs of a command.
 
     Attributes:
-        reads: inputs, which exist.
-        writes: outputs, which could be written.
-        estimate: the cost, if it can be estimated.
+        estimate: The cost, if it can be estimated.
     """
 
     reads: tuple[str, ...]

@@ -111,14 +111,11 @@ def read_position(searcher: Searcher, argument: str, board: str | None) -> Posit
     """Return a position: moves, a ply of a game of the catalogue, a diagram, or a file with one of them.
 
     Args:
-        searcher: The searcher.
         argument: The text or path; "" for the empty board.
         board: The size of the board for moves, such as "19x19"; by default the most frequent one of the catalogue.
 
     Raises:
         RecipeError: The text is not a position, or there is no such game.
-        SourceError: The file cannot be read.
-        RecordError: The record has no game.
         GameError: The game of the record is dropped, or has no such position.
     """
     width, height = (board_sizes(searcher) or [(19, 19)])[0] if board is None else parse_board(board)
@@ -147,9 +144,6 @@ def find_continuations(
     """Return the continuations by a letter or name of a move.
 
     Args:
-        drawing: The drawing.
-        pattern: Its pattern.
-        continuations: All continuations.
         move: A letter of the drawing, the name of a point, or "pass" or "none". Both colours match, and points that a
             symmetry of the pattern maps to each other.
 

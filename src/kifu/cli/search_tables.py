@@ -55,12 +55,8 @@ class View:
     """The result of a search as it is shown.
 
     Attributes:
-        drawing: The position or pattern.
         totals: Lines about all hits or games.
-        continuations: All continuations.
-        found: The result itself.
         ladder: Name of a continuation and its counts by year, if wanted.
-        examples: Some games.
     """
 
     drawing: Drawing
@@ -190,8 +186,6 @@ def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | N
     """Return the view of the hits of a pattern.
 
     Args:
-        searcher: The searcher.
-        hits: The hits.
         games: The games searched; None for all.
         years: The continuation to count by year, or "all".
     """

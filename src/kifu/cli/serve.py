@@ -110,11 +110,7 @@ def serve(
 
 
 def _run(site: Site, app: ASGIApp, listener: socket.socket) -> None:
-    """Run the application of a site until a signal arrives or a net cannot be opened.
-
-    Raises:
-        KifuError: If a net cannot be opened.
-    """
+    """Run the application of a site until a signal arrives or a net cannot be opened."""
     from kifu.web.app import warm_up
     from kifu.web.server import SiteServer
 

@@ -74,9 +74,7 @@ class RowShard:
     """A range of rows of one Parquet file, a unit of parallel work.
 
     Attributes:
-        path: The file.
         first: The first row, from 0.
-        rows: The number of rows.
     """
 
     path: str
@@ -94,7 +92,6 @@ class Catalogue:
 
     Attributes:
         path: A file, or a folder of partitions.
-        rows: Number of rows.
         metadata: The writer's description of the catalogue's origin, empty if kifu did not write it.
         partitions: The Parquet files in the order of the rows, with their numbers of rows; a single file is its own
             partition.

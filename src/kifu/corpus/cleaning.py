@@ -111,7 +111,6 @@ def check_cleaning_rules(table: Mapping[str, object], name: str | os.PathLike[st
 
     Args:
         table: The values by field of `CleaningRules`.
-        name: Named in error messages.
 
     Raises:
         RecipeError: If a value is invalid; the message names the first one.
@@ -134,7 +133,6 @@ def apply_rules(rules: CleaningRules, games: GameArrays, batch: pa.RecordBatch) 
     Illegal moves and duplicates are not checked here: the former require a replay, the latter the other games.
 
     Args:
-        rules: The cleaning rules.
         games: The games of `batch`.
         batch: Rows with all columns of the catalogue but `drop` and `drop_detail`.
     """

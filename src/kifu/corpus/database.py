@@ -142,8 +142,6 @@ class Database:
         """Create the tables and disable all access to other files.
 
         Args:
-            connection: The connection.
-            thread: Runs the queries.
             tables: Each catalogue as given, and the paths of its files by their names in `_CatalogueFiles`.
             annotations: The paths of annotations by their names in `_CatalogueFiles`.
         """
@@ -167,22 +165,12 @@ class Database:
             self._refused = {name for (name,) in connection.execute(known).fetchall()} - _TABLE_FUNCTIONS
 
     def create_table(self, name: str, sql: str) -> None:
-        """Keep the rows of a SELECT statement in memory as a table, for this connection and its cursors.
-
-        Args:
-            name: An SQL identifier.
-            sql: The statement, written by kifu.
-        """
+        """Keep the rows of a SELECT statement in memory as a table, for this connection and its cursors."""
         with self._errors():
             self._connection.execute(f"CREATE TABLE {name} AS {sql}")
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Let the statements of this connection, but not of its cursors, read an Arrow table.
-
-        Args:
-            name: An SQL identifier.
-            table: The table.
-        """
+        """Let the statements of this connection, but not of its cursors, read an Arrow table."""
         with self._errors():
             self._connection.register(name, table)
 
@@ -282,7 +270,6 @@ def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | 
     directory. No other file can be read, none can be written, and no extension can be loaded.
 
     Args:
-        catalogues: Paths, also of annotations.
         jobs: Number of threads, by default one per core.
         max_memory: See `kifu.corpus.query.query`.
 

@@ -83,7 +83,6 @@ def find_clusters(
     MIN_PLIES.
 
     Args:
-        paths: The catalogues.
         executor: Compares ranges in parallel; None for this thread.
         games: See RANGE_GAMES; the result does not depend on it.
 
@@ -103,7 +102,6 @@ def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clust
     Args:
         opening: [G] uint64, as `kifu.corpus.hashes.hash_games` returns it.
         canonical: [G] uint64, likewise.
-        games: The games.
     """
     rows = len(opening)
     keys = _Keys(np.arange(rows), opening, canonical, np.diff(games.move_offset))
@@ -358,13 +356,9 @@ def exact_duplicates(
     Dropped games are ignored.
 
     Args:
-        paths: The catalogues.
         executor: Compares ranges of the ids' hashes in parallel; None for this thread.
         max_ids: Approximate number of ids that each thread or process keeps in memory; each multiple of it takes one
             more pass over the ids. The result does not depend on it.
-
-    Raises:
-        FormatError: If a catalogue is damaged.
     """
     ranges = max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1)
     digests = tuple(open_catalogue(path).digest() for path in paths)
@@ -424,7 +418,6 @@ class DuplicateFlags(NamedTuple):
         """Return rows of a catalogue with the duplicates dropped.
 
         Args:
-            batch: The rows.
             first: The number of the first one.
         """
         flags = self.select(first, first + len(batch))
@@ -449,15 +442,9 @@ def flag_duplicates(
 
     Args:
         paths: The catalogues, whose rows are counted through all of them.
-        first: The first row to flag.
-        rule: "keep", "fields" or "games".
-        executor: Compares games in parallel.
 
     Returns:
         The flags, with rows counted from `first`.
-
-    Raises:
-        FormatError: If a catalogue is damaged.
     """
     none = np.empty(0, np.int64)
     if rule == "keep":
@@ -476,11 +463,7 @@ def flag_duplicates(
 
 
 def read_ids(paths: Sequence[str | os.PathLike[str]], rows: RowNumbers) -> npt.NDArray[np.uint64]:
-    """Return the ids of some rows, counted through all catalogues.
-
-    Raises:
-        FormatError: If a catalogue is damaged.
-    """
+    """Return the ids of some rows, counted through all catalogues."""
     order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
     for path in paths:
         for batch in open_catalogue(path).batches(("id",)):

@@ -55,9 +55,6 @@ def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint
     moves that were cut, and the spelling of other formats' text. Evaluations and game_type are written as KataGo does;
     times used are not, as they do not determine clocks.
 
-    Args:
-        batch: Rows with all columns.
-
     Returns:
         records: A record for each row, b"" for rows that cannot be written.
         failure: [G] uint8 of `ExportFailure`.

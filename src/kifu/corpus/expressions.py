@@ -35,7 +35,6 @@ def check_expression(expression: str, boolean: bool) -> None:
     """Check an expression over the columns of the table `games` (`kifu.corpus.database`) before it is evaluated.
 
     Args:
-        expression: The SQL expression.
         boolean: The value must be a BOOLEAN, otherwise a number or a BOOLEAN.
 
     Raises:
@@ -58,7 +57,6 @@ def select_games(catalogue: Catalogue, where: str) -> npt.NDArray[np.bool_]:
     """Return which games a condition selects, dropped ones too: [rows] bool. NULL selects no game.
 
     Args:
-        catalogue: An open catalogue.
         where: A condition in SQL over its columns, see docs/queries.md.
 
     Raises:
@@ -75,12 +73,10 @@ def weigh_games(catalogue: Catalogue, weight: str, where: str | None) -> npt.NDA
     """Return the weights of games, 0 for those that are dropped or not selected: [rows] float64.
 
     Args:
-        catalogue: An open catalogue.
         weight: An SQL expression over its columns. Its value must be within 0 to 1; NULL is 0.
         where: A condition that selects games; None for all.
 
     Raises:
-        FormatError: If the catalogue is damaged.
         RecipeError: If an expression is invalid, or a weight is not within 0 to 1.
     """
     weights = np.zeros(catalogue.rows)

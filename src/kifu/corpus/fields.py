@@ -149,7 +149,6 @@ def is_parsed(record_format: str, column: str, text: str) -> bool:
     Args:
         record_format: The format that the text is from.
         column: A text column, one of PARSED_COLUMNS.
-        text: The text.
     """
     return bool(_parsers(record_format)[PARSED_COLUMNS[column][0]](text)[-1])
 
@@ -162,7 +161,6 @@ def parse_fields(
     Args:
         record_format: The format that the texts are from.
         text: The text columns (values of TEXT_COLUMNS), [G] each, null where missing.
-        programs: The known names of programs.
 
     Returns:
         The typed columns, [G] each, and the texts that could not be parsed.

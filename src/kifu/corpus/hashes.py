@@ -57,9 +57,6 @@ def hash_games(games: GamesLike) -> tuple[Hashes, Hashes]:
 
     Legality is not checked; any values of moves and setup are allowed.
 
-    Args:
-        games: The games.
-
     Returns:
         canonical: [G] uint64, equal for games that are equal up to symmetry, exchange of colours and final passes.
         opening: [G] uint64, the same hash of the first OPENING_PLIES moves and the setup before them, or of all of a

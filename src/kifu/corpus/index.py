@@ -42,10 +42,7 @@ class Partition(BaseModel):
 
     Attributes:
         path: Path within the folder, separated by "/".
-        rows: Number of rows.
         kept: Number of rows that are not dropped.
-        bytes: Size of the file.
-        blake3: Hash of the file.
         sources: Ascending indices into `Index.sources` of the sources whose games it holds.
         year: The year of all its games, see `kifu.corpus.partitions.year_name`.
     """
@@ -85,7 +82,6 @@ class Index(BaseModel):
         clean: The cleaning rules, which are the same for all sources.
         compacted: How many times the folder has been compacted, see `kifu.corpus.update.compact`.
         sources: All sources, in the order in which they were added.
-        read: Number of games.
         kept: Number of games that are not dropped.
         drops: Number of dropped games by the name of the `DropReason`.
         parts: The partitions in the order of the rows. At least one, which may be empty.

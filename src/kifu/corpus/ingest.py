@@ -56,12 +56,10 @@ class IngestReport(Report):
     """Counts of ingested games; `read` == `kept` + the sum of `drops`.
 
     Attributes:
-        read: Number of games.
         kept: Number of games that are not dropped.
         moves: Number of legal moves of kept games, passes included.
         drops: Number of dropped games by the name of the `DropReason`.
         unparsed: By text column, the texts that could not be parsed, with their counts.
-        bytes: Size of the catalogue.
         left_out: Number of files and of members of archives that are not read, by kind.
     """
 
@@ -109,7 +107,6 @@ class IngestItem:
 
     Attributes:
         name: The source's name, see `kifu.corpus.sources.Source`.
-        content: The records or rows.
     """
 
     name: str
@@ -151,7 +148,6 @@ class IngestJob(Job[SourceShard, IngestItem, IngestedItem]):
         """Prepare the rules.
 
         Args:
-            rules: The cleaning rules.
             index: The index of TYGEM games, see `kifu.records.tygem`.
 
         Raises:
@@ -202,11 +198,9 @@ def ingest(
 
     Args:
         sources: Archives, folders and records, as `kifu.read` takes them, or catalogues, whose rows are cleaned anew.
-        output: The new Parquet file.
         clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
-        progress: Reports the number of games.
 
     Raises:
         RecipeError: If there are no such cleaning rules.

@@ -79,8 +79,6 @@ class TableWriter:
 
         Args:
             path: The final path, or the open file.
-            schema: The columns.
-            group: Rows per row group.
             **options: Options of `pyarrow.parquet.ParquetWriter`.
 
         Raises:
@@ -262,8 +260,6 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
 
     Args:
         batch: Has at least the schema's columns.
-        schema: The wanted columns.
-        path: Named in error messages.
 
     Raises:
         FormatError: If a value does not fit its column.

@@ -63,7 +63,6 @@ class CatalogueTransaction:
         """Lock the folder, which is created if it does not exist.
 
         Args:
-            path: The folder.
             keep: Keep the staging directory after an error, so that the next run can resume.
 
         Raises:
@@ -128,7 +127,6 @@ class CatalogueTransaction:
         """Return an unused name for a directory in the folder, see `unique_name`.
 
         Args:
-            name: The wanted name.
             taken: Names that are reserved besides the existing ones.
 
         Raises:
@@ -146,7 +144,6 @@ class CatalogueTransaction:
         Args:
             staged: The staging directory, which is removed.
             files: By path in the folder, the staged file.
-            index: The new index.
 
         Raises:
             OutputError: If a file cannot be moved; then the catalogue is unchanged.
@@ -262,13 +259,8 @@ class StagedPartition(NamedTuple):
 
     Attributes:
         name: File name in the staging directory.
-        year: The year of its games.
-        rows: Number of rows.
-        kept: Number of kept games.
         moves: Number of legal moves of kept games.
         drops: Number of dropped games by the name of the `DropReason`.
-        bytes: Size of the file.
-        blake3: Hash of the file.
     """
 
     name: str
@@ -292,13 +284,7 @@ class _PartitionJob(Job[_PartitionShard, _PartitionShard, list[StagedPartition]]
     """Divides staged rows into one partition per year, in the staging directory."""
 
     def __init__(self, staging: Path, rules: dict[str, Any], sources: Sequence[SourceInfo]) -> None:
-        """Set the metadata.
-
-        Args:
-            staging: The staging directory.
-            rules: `Index.clean`.
-            sources: `Index.sources`.
-        """
+        """Set the metadata."""
         self._staging = staging
         self._rules = rules
         self._sources = [source.model_dump(exclude_none=True) for source in sources]
@@ -384,16 +370,11 @@ def write_partitions(
     """Turn staged rows into partitions, and commit them with a new index.
 
     Args:
-        folder: The transaction.
-        staging: The staging directory.
         staged: The rows, in order.
         index: The index so far, but with all sources, those of the staged rows too.
         executor: Compares games and writes partitions in parallel.
         report: The counts and sizes of the new partitions are added to it.
         replace: Replace all partitions, instead of adding to them.
-
-    Returns:
-        The number of new partitions.
 
     Raises:
         FormatError: If a catalogue is damaged.

@@ -34,7 +34,6 @@ class QueryHead(Report):
     """The first rows of a query's result.
 
     Attributes:
-        columns: Names of the columns.
         numeric: True for columns of numbers.
         rows: Values as text, None for null.
         total: Number of rows of the whole result.
@@ -53,7 +52,6 @@ class QueryResult:
     Methods raise RecipeError for errors at run time, such as a failing cast.
 
     Attributes:
-        sql: The query.
         catalogues: The paths of the catalogues and annotations.
     """
 
@@ -158,7 +156,6 @@ def query(
     """Bind one SELECT statement over the tables `games`, `kept` and `moves`, see `open_database`.
 
     Args:
-        sql: The statement.
         catalogues: One or more paths, also of annotations.
         jobs: Number of threads, by default one per core.
         max_memory: Maximum number of bytes that this process may allocate while the context is open, on Linux only. It

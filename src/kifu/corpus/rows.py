@@ -70,10 +70,7 @@ def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, pr
     """Return the rows of a parsed block.
 
     Args:
-        parsed: The games.
         archive: The value of column `archive`.
-        rules: The cleaning rules.
-        programs: The known names of programs.
     """
     games, block = parsed.games, parsed.block
     columns, unparsed = _recorded_columns(parsed, archive, programs)
@@ -91,7 +88,6 @@ def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.R
     Args:
         parsed: The games; their drop reasons become column `drop`.
         archive: The value of column `archive`.
-        programs: The known names of programs.
     """
     columns, _ = _recorded_columns(parsed, archive, programs)
     columns |= _game_columns(parsed.games) | {"drop": drop_names(parsed.games.drop)}
@@ -142,16 +138,7 @@ def _rows(
     rules: CleaningRules,
     unparsed: UnparsedTexts,
 ) -> Rows:
-    """Replay, cut and hash the games, and apply the rules.
-
-    Args:
-        games: The games.
-        columns: All columns that are not computed here.
-        recorded_moves: Number of moves in each record.
-        unreadable: By row, the bytes of unreadable records, whose hash is the row's id. None: `columns` has the ids.
-        rules: The cleaning rules.
-        unparsed: Passed on.
-    """
+    """Replay, cut and hash the games, and apply the rules."""
     illegal, legal = replay_all(games, Rules.named(rules.rules))
     illegal[games.drop != DropReason.KEPT] = DropReason.KEPT
     if rules.illegal == "cut":

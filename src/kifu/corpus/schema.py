@@ -154,12 +154,7 @@ GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "dro
 
 
 def check_limits(name: str, column: pa.Array) -> None:
-    """Raise FormatError if a value of a column is out of its range.
-
-    Args:
-        name: A column of SCHEMA.
-        column: Its values, in SCHEMA's type.
-    """
+    """Raise FormatError if a value of a column is out of its range."""
     if name == "evaluations":
         elements = column.flatten()
         for field, values in zip(EVALUATION.names, elements.flatten()):
@@ -213,9 +208,6 @@ def game_arrays(batch: pa.RecordBatch) -> GameArrays:
 
     Args:
         batch: Rows with at least GAME_COLUMNS, as `Catalogue.batches` yields them.
-
-    Raises:
-        FormatError: If a row contradicts itself.
     """
     rows, played = len(batch), move_arrays(batch)
     return GameArrays(
@@ -289,7 +281,6 @@ def map_distinct(column: pa.Array, function: Callable[[str | None], Any], dtype:
     Args:
         column: [G] texts.
         function: Maps a text, or None for null, to a number.
-        dtype: The result's dtype.
 
     Returns:
         [G] values.
@@ -349,7 +340,6 @@ def with_drop(
     """Return rows of the catalogue with columns `drop` and `drop_detail` replaced.
 
     Args:
-        columns: All other columns of SCHEMA.
         drop: [G] uint8 of `DropReason`.
         detail: [G] texts for column `drop_detail`.
     """

@@ -55,7 +55,6 @@ class Source:
     """A container of records, or a catalogue.
 
     Attributes:
-        path: Where it is.
         name: The value of column `archive`.
         catalogue: The open catalogue, None for containers.
         source: The path of the source that it is, or lies in.
@@ -100,7 +99,6 @@ class ArchiveShard:
     """A range of blocks of a container, see `kifu.records.containers.blocks`.
 
     Attributes:
-        path: The container.
         first: The first block, from 0.
         blocks: The number of blocks; None for all that follow.
     """
@@ -121,7 +119,6 @@ class SourceShard:
     Attributes:
         name: `Source.name`.
         blake3: Hash of the source, if known.
-        shard: The part to read.
     """
 
     name: str
@@ -190,10 +187,6 @@ def read(sources: Paths) -> Iterator[Game]:
 
     Args:
         sources: One or several paths or URLs.
-
-    Raises:
-        SourceError: If a source does not exist or cannot be read.
-        FormatError: If a catalogue is damaged.
     """
     found = find_sources(sources)
     left_out = count_left_out(found)
@@ -211,11 +204,7 @@ def source_shards(sources: Iterable[Source], infos: Iterable[Mapping[str, Any]] 
     """Yield the shards of all sources, in order.
 
     Args:
-        sources: The sources.
         infos: The result of `hash_sources`; needed only for fingerprints.
-
-    Raises:
-        FormatError: If a catalogue is damaged.
     """
     for source, info in zip(sources, repeat({}) if infos is None else infos):
         shards: Iterable[Shard] = archive_shards(source.path)
@@ -277,7 +266,6 @@ class ShardReader:
         Raises:
             SourceError: As `kifu.records.containers.blocks`; also at the end, if a remote file has changed since the
                 sources were found.
-            FormatError: If a catalogue is damaged.
         """
         if isinstance(shard, RowShard):
             yield from read_shard(shard)
@@ -311,27 +299,18 @@ class HashedSources:
 
     @classmethod
     def of(cls, sources: list[Source], executor: Executor) -> HashedSources:
-        """Hash the sources.
-
-        Raises:
-            SourceError: If a file cannot be read.
-        """
+        """Hash the sources."""
         return cls(sources, hash_sources(sources, executor))
 
 
 def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str, Any]]:
     """Hash all sources in parallel, and copy remote files meanwhile, see `kifu.records.copies`.
 
-    Args:
-        sources: The sources.
-        executor: Reads the files.
-
     Returns:
         For each source the keys name, bytes and blake3, as catalogues and manifests list them. A folder of loose
         records has no size and hash; a partitioned catalogue has no size.
 
     Raises:
-        SourceError: If a file cannot be read.
         OutputError: If a copy cannot be written.
     """
     found = list(sources)

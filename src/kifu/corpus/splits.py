@@ -301,7 +301,6 @@ def assign_sets(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
 
     Args:
         batch: Rows of the catalogue with at least `split.columns`.
-        split: The split.
 
     Raises:
         SourceError: If a list cannot be read.
@@ -392,15 +391,12 @@ def split(
     before the first new one appears.
 
     Args:
-        catalogues: One or more paths.
         output: The folder of the new files.
         by: The name of a split, a TOML file, or a split such as `HashSplit(kind="hash", sets={"a": 9, "b": 1})`.
-        progress: Reports the number of games.
 
     Raises:
         FormatError: If a catalogue is damaged.
         RecipeError: If the split does not exist, a set's name is not a valid file name, or a game is on two lists.
-        SourceError: If a list cannot be read.
         OutputError: If a file cannot be written.
     """
     config = _named(by)

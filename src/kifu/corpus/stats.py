@@ -61,12 +61,7 @@ Beyond it, some of the rarest values may be counted as others, since at most twi
 
 @dataclass(frozen=True, slots=True)
 class UnparsedColumn:
-    """Games with a text that could not be parsed.
-
-    Attributes:
-        games: Number of games.
-        texts: The most frequent texts.
-    """
+    """Games with a text that could not be parsed."""
 
     games: int
     texts: Counts
@@ -77,19 +72,11 @@ class Stats:
     """Counts of games; `read` == `kept` + the sum of `dropped`. All others except `unparsed` add up to `kept`.
 
     Attributes:
-        catalogues: Paths of the catalogues.
-        read: Number of games.
         kept: Number of games that are not dropped.
         dropped: By drop reason, most frequent first.
         ranks: [len(BANDS), len(BANDS)], Black's band by White's band.
-        years: By year.
         results: By winner, then ending, in the order of WINNERS and ENDINGS.
         lengths: By number of moves, in classes of LENGTH_STEP ("0-49", ..., "500+"), then ending.
-        handicaps: By recorded handicap.
-        komi: By komi.
-        boards: By board size.
-        formats: By record format.
-        archives: By archive.
         unparsed: By text column, if it has any.
     """
 
@@ -135,7 +122,6 @@ def stats(
     """Count the games of several catalogues, in memory that does not grow with the games.
 
     Args:
-        catalogues: One or more paths.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
         progress: Reports the number of batches of games.

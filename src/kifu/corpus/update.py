@@ -91,11 +91,9 @@ def append(
 
     Args:
         sources: As for `kifu.corpus.ingest.ingest`.
-        output: The folder.
         clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
-        progress: Reports the number of games.
 
     Raises:
         RecipeError: If there are no such rules, or the folder has other rules or is itself a source.
@@ -166,11 +164,7 @@ def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
 
 
 def _index_with_rules(index: Index, folder: Path) -> Index:
-    """Return the index with all cleaning rules; one that a version without some of them wrote has their defaults.
-
-    Raises:
-        RecipeError: If a rule is invalid, or one of another version.
-    """
+    """Return the index with all cleaning rules; one that a version without some of them wrote has their defaults."""
     rules = check_cleaning_rules(index.clean, folder / INDEX)
     return index.model_copy(update={"clean": rules.model_dump(mode="json")})
 
@@ -259,13 +253,7 @@ class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
 
 @dataclass(frozen=True, slots=True)
 class CompactReport(Report):
-    """The result of compacting a folder.
-
-    Attributes:
-        before: Number of partitions before.
-        partitions: Number of partitions now.
-        games: Counts of all rows.
-    """
+    """The result of compacting a folder."""
 
     before: int
     partitions: int
@@ -298,16 +286,12 @@ def compact(
     appended at once or one after another.
 
     Args:
-        path: The folder.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
-        progress: Reports the number of games.
 
     Raises:
         FormatError: If the folder is not a complete catalogue.
         RecipeError: If the path is a single file, or its cleaning rules are those of another version.
-        OutputError: If a file cannot be written.
-        ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
     """
     path = Path(path)
     check_partitioned(path)
@@ -333,9 +317,7 @@ class _MergeShard(NamedTuple):
     """Rows that become one partition.
 
     Attributes:
-        directory: The directory of the partition.
         sources: Ascending indices into `Index.sources`.
-        rows: The rows.
     """
 
     directory: str

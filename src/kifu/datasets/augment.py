@@ -36,7 +36,6 @@ def augment_labels(
     """Return the labels of B positions under a symmetry each.
 
     Args:
-        layout: Layout of the examples.
         labels: By name, [B, ...].
         symmetry: [B] uint8, see `kifu.point.symmetries`.
         width: [B], width of the game's own board, which lies in the upper left corner of the layout's.

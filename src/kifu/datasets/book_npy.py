@@ -41,8 +41,6 @@ class BookNpyWriter(FolderWriter):
 
         Args:
             path: The directory; its name is the data type, "train" or "test", in the names of the book's files.
-            layout: Planes and labels.
-            examples: Unused; other writers take it.
 
         Raises:
             RecipeError: The format cannot hold this layout.
@@ -112,7 +110,6 @@ def chunk_base(archive: str, data_type: str) -> str:
     Args:
         archive: File name of the archive, such as "KGS-2006-19-10388-.tar.gz"; characters that are unsafe in file names
             become "_".
-        data_type: "train" or "test".
     """
     plain = _NOT_PLAIN.sub("_", archive.replace(".tar.gz", "")[:150] + data_type[:50])
     return "_" + plain[1:] if plain.startswith(".") else plain

@@ -94,8 +94,6 @@ class Decoder:
     """A decoder of records.
 
     Attributes:
-        name: The variant of the format.
-        size: Side of the board.
         decode: Decodes complete records at the start of some bytes, at most the given number.
         tail: Bytes added at the end of a file.
     """

@@ -45,7 +45,6 @@ class ChunkScan(NamedTuple):
 
     Attributes:
         decoder: Its decoder; None for a file without records.
-        rows: Number of rows.
         skipped: Number of records that are no rows, see `ChunkReader`.
         games: [G, 2] int64, the first row of each game, and the row after its last one.
         from_start: [G] bool, whether a game begins with the empty board and Black to move.
@@ -66,10 +65,6 @@ class Chunks(Dataset):
     Examples have three labels: `move`, the first of the points with the highest share of the policy; `policy`;
     `result`. A game is at least two rows that follow one another. `Batch.game` is its number in the data set, from 1,
     or 0 for rows of no game. `Batch.ply` is known for games from the empty board on.
-
-    Attributes:
-        files: The files.
-        scans: The content of each.
     """
 
     plane_set: str
@@ -146,9 +141,6 @@ class Chunks(Dataset):
 
         The position of the first row is set up. The move after the last row is unknown, so it is missing. Of the root's
         properties, only the winner is known.
-
-        Raises:
-            FormatError: A file has changed.
         """
         for k, scan in enumerate(self.scans):
             if len(scan.games):

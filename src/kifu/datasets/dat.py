@@ -49,8 +49,6 @@ def walk_dat1(data: Bytes, start: int, limit: int, result: npt.NDArray[np.int64]
 
     Args:
         data: [N] uint8, the file.
-        start: Byte of the first record.
-        limit: Maximum number of records.
         result: [2] int64, receives the number of valid records and the byte at which the walk stopped.
 
     Returns:
@@ -109,11 +107,8 @@ class DatLayout:
     """The bytes of a .dat format: `header(n)`, then n records, then `end`.
 
     Attributes:
-        name: Full name of the format.
         planes: Number of planes of a record.
-        record: Dtype of a record.
         unpack: Kernel that unpacks records into planes and labels.
-        walk: Kernel that validates records.
         header_line: Text at the start of the header, with %d for the number of examples; b"" without a header.
         header_bytes: Size of the header: `header_line`, padded with zero bytes.
         end: The bytes after the last record.
@@ -161,12 +156,7 @@ def find_dat_layout(name: str) -> DatLayout:
 
 
 class Segment(NamedTuple):
-    """A whole .dat file, or one of several that were concatenated.
-
-    Attributes:
-        offset: Byte of its first record.
-        examples: Number of its records.
-    """
+    """A whole .dat file, or one of several that were concatenated."""
 
     offset: int
     examples: int
@@ -177,7 +167,6 @@ def check_segments(data: Bytes, layout: DatLayout) -> list[Segment]:
 
     Args:
         data: [N] uint8, the file.
-        layout: The expected layout.
 
     Returns:
         The segments of the file in order.
@@ -249,7 +238,6 @@ def read_header(header: bytes, layout: DatLayout, position: int) -> int:
 
     Args:
         header: The bytes of the header.
-        layout: The layout of the file.
         position: Byte of the header in its file, for the message.
 
     Raises:
@@ -313,9 +301,7 @@ class Dat(Dataset):
     must not shrink while it is open.
 
     Attributes:
-        format: The format of the file.
         dat_layout: The bytes of the format.
-        bytes: Size of the file.
         spans: For each concatenated file, the byte of its first record and the number of its records.
     """
 
@@ -394,17 +380,13 @@ def read_records(path: Path, format: str, offset: int, start: int, stop: int) ->
     """Read records of a dat1@1 or dat2@1 file without validating them.
 
     Args:
-        path: The file.
         format: "dat1@1" or "dat2@1".
         offset: Byte of record 0, see `Dat.spans`.
-        start: First record.
-        stop: One past the last record.
 
     Returns:
         [stop - start] records of dtype DAT1 or DAT2.
 
     Raises:
-        SourceError: The file cannot be read.
         FormatError: The file ends before the last record.
     """
     dtype, count = DAT_LAYOUTS[format].record, stop - start

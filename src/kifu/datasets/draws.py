@@ -46,8 +46,6 @@ class SourceDraws(Report):
     """The examples drawn from one source.
 
     Attributes:
-        examples: Number of examples.
-        share: Their share of all examples.
         games: Number of games that they come from.
         all_games: Number of games of the source.
         repeated: Number of examples whose position was drawn before in the same epoch.
@@ -65,13 +63,10 @@ class Draws(Report):
     """Counts of the examples that one process draws in an epoch; `Loader.draws` returns them.
 
     Attributes:
-        epoch: Number of the epoch.
         examples: Number of examples. The counts by source, rank, ply, year, colour and result add up to it.
         sources: By source; a loader that is not a mixture has one, "games".
         ranks: By rank of the side to move, in the classes of `kifu stats`.
         plies: By ply, in classes of 20.
-        years: By year of the game.
-        colours: By side to move.
         results: By result for the side to move: win, loss, draw or unknown.
         games: Number of games that the examples come from.
         per_game: Minimum, median, mean and maximum number of examples of these games.
@@ -141,7 +136,6 @@ class _Drawn:
     """The drawn positions of one source.
 
     Attributes:
-        source: The source.
         positions: Bits of the moves before which a position was drawn, lowest bit first.
         by_player: [G, 2] int64, number of examples of Black's and White's moves of each game.
         by_ply: [T] int64, number of examples of each ply; the last one also counts all later plies.
@@ -205,11 +199,6 @@ class _Drawn:
 
 def count_draws(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> Draws:
     """Count the examples of some batches of an epoch.
-
-    Args:
-        source: The source of the loader.
-        plan: The plan of the epoch.
-        batches: Batches of the plan.
 
     Raises:
         RecipeError: A source is a data set.

@@ -51,7 +51,6 @@ class LoaderConfig:
         drop_last: All ranks deliver the same number of full batches; the rest, less than one batch per rank, is left
             out.
         rank: Index of this process; it delivers one of `world_size` disjoint parts of each epoch.
-        world_size: Number of processes.
         order: How an epoch is divided among processes: "contiguous" gives each one part of the shuffled sequence;
             "global-batch" gives each a slice of every batch of `world_size * batch_size` examples, which makes the
             examples of a step independent of `world_size`, but each process replays the games of all.
@@ -134,8 +133,6 @@ class WorldStage(NamedTuple):
     """A part of an epoch that was delivered with one world size.
 
     Attributes:
-        world_size: Number of processes.
-        batch_size: Batch size of each process.
         batches: Number of batches that each process delivered, or all of its batches if it had fewer.
     """
 
@@ -148,7 +145,6 @@ class LoaderPosition(NamedTuple):
     """A position in the sequence of batches.
 
     Attributes:
-        epoch: Number of the epoch.
         batch: Number of the next batch, counted from the end of the stages in `before`.
         before: What other world sizes delivered of the epoch.
     """
@@ -171,8 +167,6 @@ class BatchSlices(NamedTuple):
     """Batches as slices of a sequence of positions, evenly spaced.
 
     Attributes:
-        size: Size of a full batch.
-        full: Number of full batches.
         first: Index in the sequence of the first position of the first batch.
         step: Distance in the sequence from one batch to the next.
         last_first: Index of the first position of a smaller batch that follows the full ones.
@@ -217,9 +211,6 @@ class RenderChunk(NamedTuple):
     Attributes:
         block: The block in which they lie.
         origin: Index of entry 0 of the block in the sequence of the batches.
-        batches: The batches.
-        start: Number of the first position.
-        stop: Number after the last one.
     """
 
     block: ShuffleBlock
@@ -238,10 +229,6 @@ class EpochPlan:
     """The plan of one epoch for one rank.
 
     Attributes:
-        config: Options of the loader.
-        batch_size: Batch size of the rank.
-        number: Number of the epoch.
-        selection: The selected positions.
         units: [U] int32, the units in order.
         ends: [U + 1] int64, where the positions of each unit begin in the sequence.
         blocks: The blocks that this rank delivers, or with order "global-batch" those of all ranks together.
@@ -309,10 +296,6 @@ def make_plan(
     """Plan one rank's part of an epoch, or of what is left of it.
 
     Args:
-        source: Where the examples come from.
-        config: Options of the loader.
-        batch_size: Batch size of the rank.
-        number: Number of the epoch.
         before: What other world sizes delivered of the epoch.
 
     Raises:

@@ -47,10 +47,7 @@ class LabelSpec:
     """A label: a quantity that a network may learn to predict.
 
     Attributes:
-        name: Its name.
-        dtype: Type of its values.
         shape: Shape of one example's value; () for a number.
-        meaning: One line of documentation.
     """
 
     name: _Name
@@ -75,10 +72,8 @@ class Layout:
 
     Attributes:
         plane_set: Full name of the plane set, or the features it is composed of.
-        plane_names: Names of the C planes.
         real: Planes may hold any numbers, not only 0 and 1.
         width: Board width; labels that are points refer to this board.
-        height: Board height.
         rim: Rows and columns of padding around the board, on each side of the planes.
         first_row: The board row that is row 0 of the planes and of labels that are points.
         labels: The labels; `Dataset` returns the first one with the planes.
@@ -165,7 +160,6 @@ class GameRuns(NamedTuple):
     """The games of a batch whose rows are grouped by game; one entry per game, in order.
 
     Attributes:
-        archive: Names of the archives.
         member: Names of the games in their archives.
         rows: [K] int64, number of rows per game; their sum is the size of the batch.
     """
@@ -273,9 +267,6 @@ class Dataset(ABC):
     files must not change while they are open.
 
     Attributes:
-        path: The file or directory.
-        layout: Planes and labels.
-        examples: Number of examples.
         about: Metadata from the writer; empty if the format cannot store it.
     """
 

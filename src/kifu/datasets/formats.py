@@ -26,7 +26,6 @@ class Format:
 
     Attributes:
         name: Full name with its version, as recipes and manifests write it.
-        title: One-line description.
         recipe_kind: Kind of the recipes that write it: "kgsgo", "examples" or "katago"; "" for formats of training
             chunks, which kifu only reads (`kifu.datasets.chunks`).
         reader: The `Dataset` class, as "module:class"; imported when it is used.
@@ -195,7 +194,6 @@ def find_writer(name: str) -> type[Writer]:
     """Return the writer class of a format that holds any plane set.
 
     Raises:
-        RecipeError: There is no such format.
         MissingExtra: It requires a package that is not installed.
     """
     format = find_format(name, "examples")
@@ -296,7 +294,6 @@ def open(path: str | os.PathLike[str]) -> Dataset:
         The data set; a `Dat` for dat1 and dat2 files.
 
     Raises:
-        SourceError: It cannot be read.
         FormatError: It is not a data set, or it is damaged.
         MissingExtra: Its format requires a package that is not installed.
     """

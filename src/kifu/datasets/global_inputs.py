@@ -156,7 +156,6 @@ class InputPositions(NamedTuple):
     """B positions whose global inputs are encoded.
 
     Attributes:
-        conditions: Of G games.
         game: [B] int64, game of each position.
         white: [B] bool, whether White is to move.
     """

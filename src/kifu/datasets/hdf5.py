@@ -53,11 +53,6 @@ class Hdf5Writer(Writer):
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
         """Create the file.
 
-        Args:
-            path: The file.
-            layout: Planes and labels.
-            examples: Unused; other writers take it.
-
         Raises:
             RecipeError: The layout has real planes, or no label "move".
             OutputError: The file cannot be created.

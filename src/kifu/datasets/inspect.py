@@ -28,11 +28,7 @@ class DatInspection:
     """The result of `inspect_dat`.
 
     Attributes:
-        path: The file.
-        format: Its format.
-        examples: Number of examples.
         segments: Number of concatenated files; 1 for a file as it was written.
-        bytes: Size of the file.
         md5: MD5 hash in hex.
         blake3: BLAKE3 hash in hex.
         mean_points: For each plane, the mean number of points set in an example; 0.0 without examples.
@@ -40,7 +36,6 @@ class DatInspection:
         ko_share: Share of the examples with a point set in plane 6, 0 to 1.
         distinct_labels: Number of points, out of 361, that are the label of an example.
         manifest: The manifest beside the file; None if it is missing or damaged.
-        problems: One line per inconsistency.
     """
 
     path: Path

@@ -85,11 +85,9 @@ class LabelPositions(NamedTuple):
 
     Attributes:
         batch: Rows of the catalogue with at least the `label_columns`.
-        games: The same rows.
         game: [B] int64, row of each position.
         ply: [B] int32, ply of each position.
         width: Width of the board to which labels refer; smaller boards lie in its upper left corner.
-        height: Its height.
     """
 
     batch: pa.RecordBatch
@@ -170,13 +168,7 @@ def _evaluation(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.fl
 def _of_next_moves(
     at: LabelPositions, name: str, elements: Callable[[pa.Array], npt.NDArray[np.float32]]
 ) -> npt.NDArray[np.float32]:
-    """Return the elements of a column of lists that belong to the next moves, [B, ...]; NaN for null.
-
-    Args:
-        at: The positions.
-        name: One of `kifu.corpus.schema.MOVE_COLUMNS`.
-        elements: Returns the elements of all lists of the column.
-    """
+    """Return the elements of a column of lists that belong to the next moves, [B, ...]; NaN for null."""
     rows, row = np.unique(at.game, return_inverse=True)
     column = at.batch[name].take(pa.array(rows))
     values = elements(column)

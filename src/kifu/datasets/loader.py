@@ -69,7 +69,6 @@ class LoaderState:
     """The mutable state of a loader.
 
     Attributes:
-        start: Where the next loop starts.
         current: Where the running loop, or the last one, stands. It counts delivered batches, not prefetched ones.
         plan: The plan of the epoch at `start`, once it is made.
     """
@@ -105,9 +104,6 @@ class Loader:
         """Make a loader.
 
         Args:
-            source: Where the examples come from.
-            config: How they are delivered.
-            batch_size: Examples per batch.
             state: Where the first loop starts; by default at the beginning of epoch 0.
             turn: Index and number of the loaders that take turns; see `interleave`.
 
@@ -217,7 +213,6 @@ class Loader:
 
         Args:
             index: Number of the process, from 0.
-            count: Number of processes.
 
         Raises:
             RecipeError: The index is not within 0 to count - 1.
@@ -239,7 +234,6 @@ class Loader:
 
         Args:
             index: Number of the part, from 0.
-            count: Number of parts.
 
         Raises:
             RecipeError: The loader resumes in the middle of an epoch, or the index is not within 0 to count - 1.

@@ -191,17 +191,7 @@ def _parse_v1(
     """Decode complete records from the start of some bytes, as many as fit the arrays of `ChunkRows`.
 
     Args:
-        data: the bytes.
-        digits: see `_tables`, like powers.
-        powers: likewise.
         bits: [49] uint8, scratch memory.
-        planes: see `ChunkRows`, like the others.
-        policy: likewise.
-        to_play: likewise.
-        winner: likewise.
-
-    Returns:
-        The number of bytes and of records, and an error, or 0.
     """
     n = data.shape[0]
     used = at = 0

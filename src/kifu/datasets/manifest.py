@@ -67,10 +67,8 @@ class DroppedGame:
     """A selected game that gave no rows.
 
     Attributes:
-        archive: Name of the archive.
         member: Index of the game in the archive.
         name: Name of the game in the archive.
-        reason: Name of the drop reason.
     """
 
     archive: str
@@ -87,7 +85,6 @@ class ArchiveRows:
         archive: Name of an archive of KGS without its extension, or file name of a catalogue.
         blake3: Its hash in hex; of a catalogue its digest, see `Catalogue.digest`.
         games: Number of its games that `origins` lists.
-        rows: Number of their rows.
     """
 
     archive: str

@@ -63,10 +63,7 @@ class MergedPositions(NamedTuple):
         """Write the labels "policy", [slots, points + 1], and "count", [slots], where `labels` has them.
 
         Args:
-            positions: Where they belong.
             moves: [slots], the next move of each slot on the rendered board.
-            width: Width of that board.
-            labels: Receives the values.
         """
         game, ply, slot = positions.game, positions.ply, positions.slot
         plies = self.roles.shape[1]
@@ -218,7 +215,6 @@ class _HashContext(NamedTuple):
     """The context of a replay.
 
     Attributes:
-        tables: Of the board.
         hashes: [G * plies] uint64, see `_hash_positions`.
         lowest: [G * plies] uint8, likewise.
         first: [1] int64, the entry of the game's first position.

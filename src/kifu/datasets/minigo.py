@@ -305,17 +305,11 @@ def _parse(data: Any, tables: Any, spans: Any, size: Any, planes: Any, policy: A
     """Decode complete records from the start of some bytes, as many as fit the arrays of `ChunkRows`.
 
     Args:
-        data: the bytes.
-        tables: see `crc_tables`.
         spans: [3, 2] int64, scratch memory.
-        size: side of the board.
         planes: [N, 17, bytes] uint8.
         policy: [N, 4 * (size * size + 1)] uint8, the bytes of floats.
         outcome: [N, 4] uint8, the bytes of a float.
         to_play: [N] uint8.
-
-    Returns:
-        The number of bytes and of records, and an error, or 0.
     """
     at = 0
     points = size * size

@@ -112,7 +112,6 @@ class _Piece:
     """Consecutive positions of a cycle.
 
     Attributes:
-        part: The source in its cycle.
         units: [U] int32, the units in order.
         low: [U] int32, number of positions of each unit before the piece.
         counts: [U] int64, number of positions of each unit in the piece.
@@ -158,9 +157,6 @@ class _Stream:
 
         If cycles differ in size, because positions are drawn at random, the first piece begins after the same share of
         its cycle.
-
-        Raises:
-            RecipeError: They span more than MAX_CYCLES cycles.
         """
         size = self.size(seed, augment)
         number, begin = divmod(start, size)
@@ -208,7 +204,6 @@ def select_part(  # noqa: PLR0913 - kernel
         part: [U], part of each unit.
         unit: [U], unit of the part's source.
         low: [U], number of positions of that unit before those of the mixture's unit.
-        wanted: Index of the part.
         sizes: Number of positions of each unit of the part's source.
         own_units: [K], receives the units of the source.
         own_rank: Receives the slot of each of their positions, or -1; large enough for all.

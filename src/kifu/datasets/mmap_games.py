@@ -56,9 +56,6 @@ def read_games(
     Archives and records are first ingested, by the rules "legal", into a temporary catalogue.
 
     Args:
-        paths: Catalogues, archives, folders and records.
-        board: Width and height.
-        pad: Smaller boards fit too.
         jobs: Number of threads; None for one per core.
         columns: Columns of the catalogue to read, and WEIGHT_COLUMN if the filter has a weight.
         select: Returns which games of a batch to read, [G] bool; by default all.

@@ -35,10 +35,6 @@ class FolderIndex(BaseModel):
     """The index of a data set that is a directory.
 
     Attributes:
-        format: Full name of the format.
-        examples: Number of examples.
-        layout: Planes and labels.
-        about: Metadata from the writer.
         files: File names in the order in which they were created.
     """
 
@@ -96,10 +92,6 @@ class ArrayFile:
         """Create the file.
 
         Args:
-            folder: Its directory.
-            name: Its file name.
-            dtype: Dtype of the array.
-            row_shape: Shape of a row.
             rows: Expected number of rows; if it is right, the file need not be read again to hash it.
         """
         self._dtype, self._row_shape = dtype, row_shape

@@ -113,9 +113,6 @@ class NpzMember:
         """Create an empty member.
 
         Args:
-            name: Its name in the archive.
-            dtype: Dtype of the array.
-            row_shape: Shape of a row.
             folder: Directory for an unnamed file, used if the member becomes large.
         """
         self.name = name.encode()
@@ -170,9 +167,6 @@ class StoredArray:
     """An array in an archive.
 
     Attributes:
-        member: Its name there.
-        dtype: Its dtype.
-        shape: Its shape, rows first.
         start: Byte of the member at which the data begins.
     """
 

@@ -82,7 +82,6 @@ def dataset(loader: Loader, shards: int | None = None) -> Dataset:
     initialized if necessary, as by `ray.init()`.
 
     Args:
-        loader: The loader.
         shards: Number of parts of the epoch, each of which one task renders; by default one per million positions. The
             order of the rows depends on it; Ray keeps that order only if its context sets preserve_order.
 

@@ -63,7 +63,6 @@ class Renderer:
 
         Args:
             batch: Rows of the catalogue with at least `columns`.
-            games: The same rows.
             rows: [R], the games to render.
             symmetry: [R] uint8, the symmetry of each game.
             slot_of_move: For each move of these games, game after game, the slot that receives the position before it,
@@ -121,8 +120,6 @@ def find_renderer(name: str, width: int = 19, height: int = 19, pad: bool = Fals
 
     Args:
         name: A plane set, or features joined by "+".
-        width: Width of the board.
-        height: Height of the board.
         pad: Smaller boards are rendered too, in the upper left corner.
 
     Raises:

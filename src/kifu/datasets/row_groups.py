@@ -36,8 +36,7 @@ class RowGroup(NamedTuple):
 
     Attributes:
         pages: [B] uint8, its pages as they are in the file.
-        description: its description as the first row group of a file, serialized.
-        rows: number of rows.
+        description: Its description as the first row group of a file, serialized.
     """
 
     pages: npt.NDArray[np.uint8]
@@ -49,8 +48,8 @@ def encode_row_group(table: pa.Table, **options: Any) -> RowGroup:
     """Encode a table as one row group.
 
     Args:
-        table: the rows, without metadata in the schema.
-        **options: of `pyarrow.parquet.ParquetWriter`.
+        table: The rows, without metadata in the schema.
+        **options: Of `pyarrow.parquet.ParquetWriter`.
     """
     data, footer = _write_file(table, {}, options)
     fields, _ = _read(footer, 0, _STRUCT)
@@ -75,11 +74,9 @@ def file_footer(
     """Return the end of a file, after the pages.
 
     Args:
-        schema: the columns, with metadata.
-        groups: the results of `place_row_group`.
-        rows: number of rows.
-        metadata: further metadata; each value is stored as JSON.
-        **options: of `pyarrow.parquet.ParquetWriter`.
+        groups: The results of `place_row_group`.
+        metadata: Further metadata; each value is stored as JSON.
+        **options: Of `pyarrow.parquet.ParquetWriter`.
     """
     _, footer = _write_file(schema.empty_table(), metadata, options)
     fields, _ = _read(footer, 0, _STRUCT)

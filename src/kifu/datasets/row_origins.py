@@ -61,13 +61,13 @@ class OriginsWriter:
         """Add K games.
 
         Args:
-            archive: index of their archive or catalogue in the manifest.
+            archive: Index of their archive or catalogue in the manifest.
             member: [K] index of each game in the archive, or its row in the catalogue.
             rows: [K] number of rows of each game.
             plies: [sum of rows] ply of each row.
 
         Raises:
-            OutputError: it cannot be written.
+            OutputError: It cannot be written.
         """
         first, skips = find_skips(rows, plies)
         skips[:, 0] += self._waiting
@@ -113,8 +113,6 @@ def find_origin(manifest: Manifest, path: Path, row: int) -> RowOrigin | None:
     """Return the origin of a row, or None if the examples are shuffled.
 
     Args:
-        manifest: The manifest.
-        path: The data set.
         row: Counted from 0.
 
     Raises:
@@ -153,10 +151,6 @@ def read_game_rows(manifest: Manifest, path: Path) -> GameRows:
 
     Args:
         manifest: The manifest, which has `origins`.
-        path: The data set.
-
-    Raises:
-        FormatError: The file of origins is missing, damaged, or another one.
     """
     origins = origins_path(path)
     counts = [archive.games for archive in manifest.archives]

@@ -66,7 +66,6 @@ class ExampleSpec:
         board: Width and height of the board.
         pad: Games on smaller boards are taken too, in the upper left corner.
         labels: Names of labels (`kifu.datasets.labels.LABELS`); None for those that the encoder writes anyway.
-        filter: Which positions are selected.
     """
 
     planes: str
@@ -93,7 +92,6 @@ def make_layout(renderer: Renderer, labels: Sequence[str] | None) -> Layout:
     """Return the layout of rendered planes with labels.
 
     Args:
-        renderer: Renderer of the planes.
         labels: Names of labels; None for those that the encoder writes anyway. "ply" is ignored: each batch has it.
 
     Raises:
@@ -138,8 +136,6 @@ class SourcePart(NamedTuple):
 
     Attributes:
         number: Index of its name in `LoaderSource.names`.
-        source: The source.
-        selection: Its selected positions.
     """
 
     number: int
@@ -151,7 +147,6 @@ class LoaderSource(ABC):
     """Examples that any number of threads can render.
 
     Attributes:
-        layout: Planes and labels.
         names: Names of the sources that it consists of.
     """
 
@@ -175,11 +170,9 @@ class LoaderSource(ABC):
         """Render positions of units that are consecutive in a block.
 
         Args:
-            selection: The positions of the epoch.
             units: [K], the units.
             first: Index in the block of their first position; negative if the block begins within them.
             rank: [size of the block], slot of each position, or -1.
-            out: Receives the examples.
 
         Raises:
             FormatError: The source is inconsistent.
@@ -195,7 +188,6 @@ class LoaderSource(ABC):
         """Yield the units of each of `parts` among consecutive units.
 
         Args:
-            selection: The positions of the epoch.
             units: [K], the units.
             first: See `render`.
             rank: See `render`.
@@ -274,7 +266,6 @@ class CatalogueSource(LoaderSource):
 
         Args:
             rows: Kept games that fit the board, with at least `spec.columns()`; DRAW_COLUMNS are kept, too.
-            spec: What the examples consist of.
 
         Raises:
             RecipeError: The specification is invalid.

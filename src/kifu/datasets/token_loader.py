@@ -63,7 +63,6 @@ class _Epoch:
     """The games of an epoch.
 
     Attributes:
-        number: Number of the epoch.
         order: [G] int32, the games in order.
         ends: [G + 1] int64, where the tokens of each begin in the stream.
         symmetry: [G] uint8, symmetry of each game, by its number.
@@ -86,9 +85,6 @@ class TokenLoader:
         """Make a loader at the start of epoch 0.
 
         Args:
-            data: The games.
-            length: Tokens of a row.
-            batch_size: Rows of a batch.
             packing: See `load_tokens`.
             config: Seed, shuffling, augmentation and ranks; the other options have no effect.
 
@@ -251,8 +247,6 @@ def _fill_rows(  # noqa: PLR0913 - kernel
         ends: [G + 1] int64, where each begins in the stream.
         symmetry: [G] uint8, by game.
         tables: [8 * S, V] uint16, see `Tokenizer.symmetry_tables`.
-        first_board: The token of the first board size, which is the second token of each game; -1 without such tokens.
-        padding: The token for padding.
         first: [B] int64, where each row begins in the stream.
         last: [B] int64, where it ends.
         out: [B, L] uint16, receives the tokens.
@@ -260,9 +254,6 @@ def _fill_rows(  # noqa: PLR0913 - kernel
         segment_ids: [B, L] int32, receives the number of the game in the row, from 1.
         lengths: [B] int32, receives the number of tokens without padding.
         games: [B] int64, receives the first game of each row.
-
-    Returns:
-        -1, or the first game with a token that is not in the vocabulary.
     """
     for b in range(first.shape[0]):
         low, high = 0, order.shape[0]  # the game with the first token: the last u with ends[u] <= first[b]
@@ -328,7 +319,6 @@ def load_tokens(
     Args:
         sources: Directories that `kifu build tokens` has written, all with the same board and metadata; or games, as
             `kifu.load` takes them.
-        length: Tokens of a row.
         batch_size: Rows of a batch; the last batch of an epoch may have fewer.
         packing: "packed" cuts the games of an epoch, one after another, into rows, so that each token is delivered once
             and only the last row has padding; "game" delivers one game a row, cut or padded to the length.

@@ -34,8 +34,6 @@ class TokenGame(NamedTuple):
 
     Attributes:
         metadata: The values of the prefix by field.
-        width: Width of the board.
-        height: Height of the board.
         setup: [S] uint16.
         setup_ply: [S] uint16.
         moves: [M] uint16.
@@ -55,7 +53,6 @@ class Tokenizer:
 
     Attributes:
         width: Width of the board, 1 to 25.
-        height: Height of the board.
         pad: Include smaller square boards, in the upper left corner; requires the metadata "board".
         metadata: Fields of the prefix, keys of `METADATA`; tokens are always in the order of `METADATA`.
     """
@@ -255,9 +252,6 @@ def _write_tokens(  # noqa: PLR0913 - kernel
         setup_offset: [G + 1] int64.
         plies: [G] int32, number of moves to write.
         prefix: [G, F] uint16, tokens of the prefix.
-        frame_width: Width of the tokenizer's board.
-        frame_points: Its number of points.
-        tokens: uint16, receives the tokens. Long enough for two for each move and setup stone, and 2 + F for each game.
         ends: [K] int64, receives the end of each game in `tokens`.
     """
     at = 0
@@ -311,9 +305,6 @@ def _read_tokens(  # noqa: PLR0913 - kernel
     Args:
         tokens: [T] uint16.
         offsets: [G + 1] int64, of games with at least `prefix` tokens.
-        prefix: Number of tokens before the stones and moves of each game.
-        frame_width: Width of the tokenizer's board.
-        frame_points: Its number of points.
         width: [G] uint8, of the game's board, which is not larger.
         height: [G] uint8.
         moves: [T] uint16, receives the moves.
@@ -321,9 +312,6 @@ def _read_tokens(  # noqa: PLR0913 - kernel
         setup: [T] uint16, receives the setup.
         setup_ply: [T] uint16, receives the number of moves before each stone.
         setup_offset: [G + 1] int64, zeros; receives the offsets of the games in `setup`.
-
-    Returns:
-        -1, or the index of the first token that is not allowed, or that lacks the one after it.
     """
     m = s = 0
     for g in range(width.shape[0]):

@@ -61,7 +61,6 @@ class TokenGames:
     """The games of a set as tokens.
 
     Attributes:
-        tokenizer: Converts tokens to games.
         tokens: [T] uint16 of all games, one after another.
         offsets: [G + 1] int64. Game g is tokens[offsets[g]:offsets[g + 1]].
         games: [G] uint64, the `id` of each game in the catalogue.

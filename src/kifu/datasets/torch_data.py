@@ -137,8 +137,6 @@ def unpack(packed: Tensor, height: int, width: int, dtype: torch.dtype = torch.f
     Args:
         packed: [B, C, ceil(height * width / 8)] uint8.
         height: Height of a plane, which is larger than the board if the plane set pads it.
-        width: Width of a plane.
-        dtype: Dtype of the result.
 
     Returns:
         [B, C, height, width] of 0 and 1.

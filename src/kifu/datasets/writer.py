@@ -17,7 +17,6 @@ class WrittenFile:
 
     Attributes:
         file: Its name, within the directory if the data set is one.
-        bytes: Its size.
         blake3: BLAKE3 hash in hex.
     """
 
@@ -31,7 +30,6 @@ class WriteReport:
     """A finished data set.
 
     Attributes:
-        examples: Number of examples.
         files: Its files in the order in which they were created.
     """
 
@@ -77,10 +75,6 @@ class Writer(ABC):
 
     Batches are prepared in any thread or process, and appended in order. The bytes depend on the examples and their
     order, not on how they are divided into batches.
-
-    Attributes:
-        layout: Planes and labels.
-        examples: Number of examples so far.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -103,7 +97,6 @@ class Writer(ABC):
 
         Args:
             batch: `group_rows` rows, after a multiple of as many.
-            layout: planes and labels.
         """
         return cls.prepare(batch, layout)
 
@@ -126,9 +119,6 @@ class Writer(ABC):
 
         Args:
             about: Metadata to store in the data set, as JSON values.
-
-        Raises:
-            OutputError: It cannot be written.
         """
 
     def __enter__(self) -> Self:

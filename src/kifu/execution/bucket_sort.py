@@ -43,12 +43,12 @@ class BucketSort:
         """Create an empty sort.
 
         Args:
-            key: name of the column of keys, [N] uint64, evenly distributed.
-            max_rows: largest size of a range, and of the rows in memory, unless more rows have the highest 32 bits of
+            key: Name of the column of keys, [N] uint64, evenly distributed.
+            max_rows: Largest size of a range, and of the rows in memory, unless more rows have the highest 32 bits of
                 the key in common.
-            folder: directory for the unnamed files of rows that exceed it.
-            expected: approximate number of rows; with more of them, ranges are divided once more.
-            common_bits: number of highest bits that are equal in all keys.
+            folder: Directory for the unnamed files of rows that exceed it.
+            expected: Approximate number of rows; with more of them, ranges are divided once more.
+            common_bits: Number of highest bits that are equal in all keys.
         """
         self._key, self._max_rows, self._folder, self._common_bits = key, max_rows, folder, common_bits
         self._expected = expected

@@ -93,8 +93,7 @@ class Executor(ABC):
     """Runs jobs. A context manager.
 
     Attributes:
-        jobs: number of threads or processes.
-        staging: directory that the processes of a cluster share; None if all jobs run in this process.
+        staging: Directory that the processes of a cluster share; None if all jobs run in this process.
     """
 
     jobs: int
@@ -105,12 +104,10 @@ class Executor(ABC):
         """Yield function(item) in the order of the items, computed by threads of this process.
 
         Args:
-            function: called in any thread.
-            items: read in the caller's thread.
-            prefetch: maximum number of results computed ahead, by default 2 x jobs.
+            prefetch: Maximum number of results computed ahead, by default 2 x jobs.
 
         Raises:
-            Exception: whatever the function or the items raise, once all results before it have been yielded.
+            Exception: Whatever the function or the items raise, once all results before it have been yielded.
         """
 
     @abstractmethod
@@ -118,9 +115,7 @@ class Executor(ABC):
         """Yield the results of a job for all items of all shards, in order; each is valid until the next is asked for.
 
         Args:
-            job: the job to run.
-            shards: read in the caller's thread.
-            prefetch: as for `map`, counted in items; only threads use it.
+            prefetch: As for `map`, counted in items; only threads use it.
         """
 
     @abstractmethod
@@ -131,7 +126,7 @@ class Executor(ABC):
         Names are 32 hexadecimal digits and `kifu.execution.staging.SPILL_SUFFIX`.
 
         Raises:
-            OutputError: it cannot be used.
+            OutputError: It cannot be used.
         """
 
     def __enter__(self) -> Self:
@@ -150,12 +145,12 @@ class ThreadExecutor(Executor):
         """Start the threads.
 
         Args:
-            jobs: number of threads, by default one per core.
-            stale: staging directory that an interrupted run on a cluster may have left; removed after success. By
+            jobs: Number of threads, by default one per core.
+            stale: Staging directory that an interrupted run on a cluster may have left; removed after success. By
                 default, jobs spill to a directory for temporary files.
 
         Raises:
-            RecipeError: jobs is below 1.
+            RecipeError: Jobs is below 1.
         """
         self.jobs = count_jobs(jobs)
         self._stale = stale
@@ -221,16 +216,16 @@ def make_executor(
 
     Args:
         engine: "threads", "ray" for a cluster that is started on this machine, or "ray=HOST:PORT".
-        jobs: number of threads or of shards at a time; by default as many as there are processors.
-        staging: directory visible to all nodes where results wait until they are asked for, so that an interrupted run
+        jobs: Number of threads or of shards at a time; by default as many as there are processors.
+        staging: Directory visible to all nodes where results wait until they are asked for, so that an interrupted run
             can be resumed. None: nothing is kept. Threads do not use it unless they are resumable, and remove what a
             cluster has left there.
-        resumable: threads keep results in the staging directory, too: for jobs that take much longer than writing them.
+        resumable: Threads keep results in the staging directory, too: for jobs that take much longer than writing them.
 
     Raises:
-        RecipeError: unknown engine, or jobs below 1.
-        ClusterError: the cluster does not answer or cannot do this work.
-        OutputError: the staging directory cannot be used.
+        RecipeError: Unknown engine, or jobs below 1.
+        ClusterError: The cluster does not answer or cannot do this work.
+        OutputError: The staging directory cannot be used.
     """
     executor: Executor
     if engine == THREADS:

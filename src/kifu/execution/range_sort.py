@@ -35,7 +35,6 @@ class RangeFile(NamedTuple):
     """A range file.
 
     Attributes:
-        name: its name in the directory.
         rows: [ranges] int64, the number of rows of each range.
     """
 
@@ -47,10 +46,10 @@ class KeyRange(NamedTuple):
     """All rows of one range of keys.
 
     Attributes:
-        files: names of range files, in the order of their rows.
-        number: index of the range in each of them.
-        rows: number of rows in all of them.
-        common_bits: number of highest bits that are equal in all keys.
+        files: Names of range files, in the order of their rows.
+        number: Index of the range in each of them.
+        rows: Number of rows in all of them.
+        common_bits: Number of highest bits that are equal in all keys.
     """
 
     files: tuple[str, ...]
@@ -68,14 +67,12 @@ def write_ranges(folder: Path, rows: Columns, key: str, common_bits: int, bits: 
     """Write a range file.
 
     Args:
-        folder: the directory.
-        rows: the rows.
-        key: name of the column of keys, [N] uint64.
-        common_bits: number of highest bits that are equal in all keys.
-        bits: number of bits after these that determine the range.
+        key: Name of the column of keys, [N] uint64.
+        common_bits: Number of highest bits that are equal in all keys.
+        bits: Number of bits after these that determine the range.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: The file cannot be written.
     """
     number = (rows[key] << np.uint64(common_bits) >> np.uint64(64 - bits)).astype(np.uint8)
     order = np.argsort(number, kind="stable")
@@ -164,9 +161,7 @@ class _DivideRanges(Job[_LargeRange, _Files, tuple[int, RangeFile]]):
     """Divides ranges; each result is the position of the range and a file.
 
     Attributes:
-        folder: the directory of all files.
-        key: name of the column of keys.
-        item_rows: number of rows that are divided at a time, about.
+        item_rows: Number of rows that are divided at a time, about.
     """
 
     folder: Path
@@ -199,17 +194,16 @@ def split_ranges(
     """Divide ranges of more than `max_rows` rows further, unless more have the highest 32 bits of the key in common.
 
     Args:
-        executor: divides them.
-        folder: the directory of their files, and of the new ones.
-        ranges: in ascending order.
-        key: name of the column of keys.
-        max_rows: maximum number of rows of a range. A fourth of it is divided at a time, about.
+        folder: The directory of their files, and of the new ones.
+        ranges: In ascending order.
+        key: Name of the column of keys.
+        max_rows: Maximum number of rows of a range. A fourth of it is divided at a time, about.
 
     Returns:
         The ranges in ascending order.
 
     Raises:
-        FormatError, OutputError, ClusterError: a file is damaged or cannot be written, or the cluster is lost.
+        FormatError, OutputError, ClusterError: A file is damaged or cannot be written, or the cluster is lost.
     """
     job = _DivideRanges(folder, key, max(max_rows // 4, 1))
     while True:

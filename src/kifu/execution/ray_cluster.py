@@ -39,13 +39,13 @@ def connected(address: str | None, jobs: int) -> Iterator[bool]:
 
     Args:
         address: "HOST:PORT", "ray://HOST:PORT", or None for this machine.
-        jobs: number of processes of a cluster on this machine.
+        jobs: Number of processes of a cluster on this machine.
 
     Yields:
         Whether the connection is ours, and is closed at the end.
 
     Raises:
-        ClusterError: there is no cluster.
+        ClusterError: There is no cluster.
     """
     if ray.is_initialized():
         yield False
@@ -106,8 +106,7 @@ def probe(address: str, timeout_s: float) -> str | None:
     """Return why Ray does not answer at HOST:PORT, or None if it does.
 
     Args:
-        address: HOST:PORT.
-        timeout_s: seconds for Ray's greeting once a connection is open. Where Ray requires certificates, an open
+        timeout_s: Seconds for Ray's greeting once a connection is open. Where Ray requires certificates, an open
             connection is enough.
     """
     host, _, port = address.rpartition(":")
@@ -134,10 +133,10 @@ def count_processors(lease: Path | None) -> int:
     """Return the number of processors of the cluster, after every node has shown that it can work.
 
     Args:
-        lease: a file that each node has to see.
+        lease: A file that each node has to see.
 
     Raises:
-        ClusterError: a node cannot work, or there are no processors.
+        ClusterError: A node cannot work, or there are no processors.
     """
     nodes = working_nodes()
     check = ray.remote(num_cpus=0, max_retries=0)(ray_task.worker_error)

@@ -62,13 +62,13 @@ class RayExecutor(Executor):
         Args:
             address: "HOST:PORT" of a cluster that this machine is part of, "ray://HOST:PORT" of another one, or None
                 for a new one on this machine.
-            jobs: shards at a time and threads of this process; by default as many as there are processors.
-            staging: see `kifu.execution.executor.make_executor`.
+            jobs: Shards at a time and threads of this process; by default as many as there are processors.
+            staging: See `kifu.execution.executor.make_executor`.
 
         Raises:
-            ClusterError: the cluster does not answer or cannot do this work.
-            OutputError: the staging directory cannot be used.
-            RecipeError: jobs is below 1.
+            ClusterError: The cluster does not answer or cannot do this work.
+            OutputError: The staging directory cannot be used.
+            RecipeError: Jobs is below 1.
         """
         self._local = address is None
         self._runs = 0
@@ -95,8 +95,8 @@ class RayExecutor(Executor):
         """Yield results as `Executor.run` does; `prefetch` has no effect, since results do not wait in memory.
 
         Raises:
-            KifuError: raised by the job.
-            ClusterError: any other error of the job, with the name of the shard; or the cluster is lost.
+            KifuError: Raised by the job.
+            ClusterError: Any other error of the job, with the name of the shard; or the cluster is lost.
         """
         submitted = self._submit(job, shards)
         tasks: deque[_Task] = deque(islice(submitted, self._prefetch + 1))

@@ -13,8 +13,7 @@ def worker_error(version: str, lease: str | None) -> str | None:
     """Return why this process cannot work for the caller, as a statement about its node, or None if it can.
 
     Args:
-        version: the caller's version of kifu.
-        lease: a file in the staging directory, if there is one.
+        lease: A file in the staging directory, if there is one.
     """
     from pathlib import Path
 

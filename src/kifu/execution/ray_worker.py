@@ -22,8 +22,8 @@ def run(job: bytes, call: bytes) -> tuple[str, Any]:
     """Process a shard.
 
     Args:
-        job: a pickled `Job`.
-        call: pickled: the directory that relative paths start from, the shard, and the file for its results or None.
+        job: A pickled `Job`.
+        call: Pickled: the directory that relative paths start from, the shard, and the file for its results or None.
 
     Returns:
         ("done", the results as bytes, empty if they are in the file), or ("failed", (class, message)) for an error of

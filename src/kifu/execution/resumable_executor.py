@@ -35,12 +35,12 @@ class ResumableExecutor(Executor):
         """Start the threads.
 
         Args:
-            jobs: number of threads, by default one per core.
-            staging: see `kifu.execution.executor.make_executor`.
+            jobs: Number of threads, by default one per core.
+            staging: See `kifu.execution.executor.make_executor`.
 
         Raises:
-            OutputError: the staging directory cannot be used.
-            RecipeError: jobs is below 1.
+            OutputError: The staging directory cannot be used.
+            RecipeError: Jobs is below 1.
         """
         self._runs = 0
         with ExitStack() as stack:

@@ -32,15 +32,14 @@ class StagingDir:
     with which the next run resumes. Files of others in it are left alone.
 
     Attributes:
-        path: the directory.
-        lease: a file that exists while the directory is locked; nodes check that they see it.
+        lease: A file that exists while the directory is locked; nodes check that they see it.
     """
 
     def __init__(self, path: Path) -> None:
         """Lock the directory, creating it if necessary.
 
         Raises:
-            OutputError: the directory is not writable, or another process holds it.
+            OutputError: The directory is not writable, or another process holds it.
         """
         self.path = path
         self.lease = path / f"lease-{uuid4().hex}"
@@ -68,13 +67,13 @@ class StagingDir:
         """Return the file for the results of a shard, and whether an earlier run has completed it.
 
         Args:
-            run: the number of the run, and
-            number: of the shard in it. They only serve people who look: an earlier caller may have had other runs.
+            run: The number of the run, and.
+            number: Of the shard in it. They only serve people who look: an earlier caller may have had other runs.
             key: 32 hexadecimal digits, a hash of all that the results depend on. Files whose key is never asked for
                 are removed at the end.
 
         Raises:
-            OutputError: the file cannot be renamed.
+            OutputError: The file cannot be renamed.
         """
         path = self.path / f"{run}-{number:06}-{key}.results"
         complete = self._complete.pop(key, None)

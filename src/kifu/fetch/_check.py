@@ -49,15 +49,14 @@ def find_damage(path: Path, kind: str, limit: int) -> str:
     """Read a file to its end in bounded memory, verifying the checksums that it contains.
 
     Args:
-        path: the file.
-        kind: see `kind_of`. Of a tar file only the first header is looked at, of a .7z only the list of members.
-        limit: the largest size of such a file in bytes.
+        kind: See `kind_of`. Of a tar file only the first header is looked at, of a .7z only the list of members.
+        limit: The largest size of such a file in bytes.
 
     Returns:
         A line that says why it is not a complete file of that kind, or "".
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: The file cannot be opened.
     """
     packing = kind.removesuffix(".001").rpartition(".")[2]
     with path.open("rb") as file:

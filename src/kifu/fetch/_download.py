@@ -33,20 +33,17 @@ class Download:
     """A file to be downloaded.
 
     Attributes:
-        file: the file as it is listed.
-        target: the path that it becomes.
-        received: bytes received over the network so far.
+        file: The file as it is listed.
+        received: Bytes received over the network so far.
     """
 
     def __init__(self, client: Client, file: ListedFile, target: Path, base: str, limit: int) -> None:
         """Describe a download.
 
         Args:
-            client: makes the requests.
-            file: the file as it is listed.
-            target: the path that it becomes.
-            base: address of the index, "" if it is a local file.
-            limit: its largest size in bytes.
+            file: The file as it is listed.
+            base: Address of the index, "" if it is a local file.
+            limit: Its largest size in bytes.
         """
         self.file = file
         self.target = target
@@ -59,8 +56,8 @@ class Download:
         """Download, check and rename the file.
 
         Raises:
-            DownloadError: it cannot be downloaded.
-            OSError: the file cannot be written.
+            DownloadError: It cannot be downloaded.
+            OSError: The file cannot be written.
         """
         with bar.subtask(self.target.name, "bytes") as subtask, self._locked() as file:
             if self.target.exists():  # written by another process in the meantime

@@ -60,12 +60,11 @@ class Client:
         """Call `attempt` until it does not raise RetryableError, with growing delays.
 
         Args:
-            attempt: the request.
-            report: receives a line for each failed attempt.
+            report: Receives a line for each failed attempt.
 
         Raises:
-            DownloadError: the failure that cannot be retried, or the last one.
-            BusyError: the server asks for a longer delay than the policy allows.
+            DownloadError: The failure that cannot be retried, or the last one.
+            BusyError: The server asks for a longer delay than the policy allows.
         """
 
         def wait(error: Exception, number: int) -> None:
@@ -86,16 +85,14 @@ class Client:
         """Request the bytes of a file from `start` on.
 
         Args:
-            base: address that the link may be relative to.
-            link: address of the file.
-            start: first byte.
+            base: Address that the link may be relative to.
             validator: ETag or date of the version whose first bytes are there; another version is sent from byte 0.
 
         Returns:
             A response with status 200, 206 or 416, whose body has not been read.
 
         Raises:
-            DownloadError: for any other status.
+            DownloadError: For any other status.
         """
         for _ in range(1 + _MAX_REDIRECTS):
             base = _next_url(base, link)

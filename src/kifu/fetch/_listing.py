@@ -48,11 +48,8 @@ class ListedFile(Report):
     """A file of a collection.
 
     Attributes:
-        name: its name, which is also the name of the downloaded file.
-        folder: its folder below the index.
-        link: its address.
-        size: bytes, or None if the index does not list them.
-        exact: whether the size is exact.
+        name: Its name, which is also the name of the downloaded file.
+        size: Bytes, or None if the index does not list them.
         checksum: "sha256:..." or "git:..." if the publisher gives one.
         date: "2006", "2006-03" or "2006-03-25", or "" if its name has none.
     """
@@ -72,16 +69,14 @@ def parse_listing(
     """Return the files of a collection in the order of the index; of several with one name, the first.
 
     Args:
-        page: the index.
-        base: its address.
-        collection: the names of the files, and further hosts.
+        collection: The names of the files, and further hosts.
         is_local: True for an index that the user gives as a file, whose links may lead anywhere.
 
     Returns:
         The files, and the address of a file with their SHA-256 sums, or "".
 
     Raises:
-        SourceError: the index is too large, damaged, or lists no file of the collection.
+        SourceError: The index is too large, damaged, or lists no file of the collection.
     """
     if len(page) > LISTING_LIMIT:
         raise SourceError(f"the index has more than {LISTING_LIMIT:,} bytes")

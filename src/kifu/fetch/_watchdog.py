@@ -19,18 +19,13 @@ _current = threading.local()
 
 
 class Watchdog:
-    """Shuts down the connection that the calling thread uses once a number of seconds has passed. A context manager.
-
-    Attributes:
-        expired: whether the time was up.
-    """
+    """Shuts down the connection that the calling thread uses once a number of seconds has passed. A context manager."""
 
     def __init__(self, seconds: float, connection: socket.socket | None = None) -> None:
         """Set the time.
 
         Args:
-            seconds: from now on.
-            connection: the connection, by default the one that the thread opens or uses next.
+            connection: The connection, by default the one that the thread opens or uses next.
         """
         self.expired = False
         self._connection = connection

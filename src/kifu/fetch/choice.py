@@ -22,9 +22,9 @@ class FileChoice:
     """The files of a collection to list or fetch: those with one of the names and one of the dates.
 
     Attributes:
-        names: names of files or of their folders in the index, also without extensions, or patterns such as "9d*";
+        names: Names of files or of their folders in the index, also without extensions, or patterns such as "9d*";
             empty for all. Upper and lower case are the same.
-        dates: empty for all. Files without a date in their names are indexes of the others, and belong to all dates.
+        dates: Empty for all. Files without a date in their names are indexes of the others, and belong to all dates.
     """
 
     names: Sequence[str] = ()
@@ -52,14 +52,9 @@ def parse_dates(text: str) -> list[DateRange]:
 def choose_files(collection: str, files: Iterable[ListedFile], choice: FileChoice) -> list[ListedFile]:
     """Return the chosen files in their order.
 
-    Args:
-        collection: the collection's name, for errors.
-        files: all files.
-        choice: the names and dates.
-
     Raises:
-        SourceError: a name is not the name of any file, or no file is of the dates.
-        RecipeError: the files have no dates.
+        SourceError: A name is not the name of any file, or no file is of the dates.
+        RecipeError: The files have no dates.
     """
     files = list(files)
     for name in choice.names:

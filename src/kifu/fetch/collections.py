@@ -19,17 +19,14 @@ class Collection(Report):
     """A published set of game records.
 
     Attributes:
-        name: the name on the command line.
-        title: the contents.
-        publisher: who publishes the files.
-        format: the format of the files.
-        size: the number of games or bytes as far as it is known.
-        terms: the terms of use as far as the publisher states them.
-        index: address of the page or of the GitHub tree that lists the files.
-        pattern: regular expression of the file names, with the groups year, month and day if they are dated.
-        folder: folder of the files below the index, "" for all.
-        hosts: beginnings of further addresses that links of the index may lead to.
-        limit: largest size of a file in bytes.
+        name: The name on the command line.
+        size: The number of games or bytes as far as it is known.
+        terms: The terms of use as far as the publisher states them.
+        index: Address of the page or of the GitHub tree that lists the files.
+        pattern: Regular expression of the file names, with the groups year, month and day if they are dated.
+        folder: Folder of the files below the index, "" for all.
+        hosts: Beginnings of further addresses that links of the index may lead to.
+        limit: Largest size of a file in bytes.
     """
 
     name: str

@@ -34,12 +34,10 @@ class FetchReport(Report):
     """The outcome for each file, by name.
 
     Attributes:
-        fetched: files that were downloaded, or with `dry_run` would be.
-        present: files that were there already.
-        failed: reasons by name.
-        received: bytes of files that came over the network.
-        size: bytes of the files in `fetched` as far as the index lists them.
-        unknown: number of files in `fetched` whose size the index does not list.
+        fetched: Files that were downloaded, or with `dry_run` would be.
+        received: Bytes of files that came over the network.
+        size: Bytes of the files in `fetched` as far as the index lists them.
+        unknown: Number of files in `fetched` whose size the index does not list.
     """
 
     fetched: list[str] = field(default_factory=list)
@@ -79,15 +77,12 @@ def list_files(
     """Return the chosen files of a collection, by default all that the index lists.
 
     Args:
-        collection: a name in `COLLECTIONS`.
-        choice: the files.
-        index: an http or https address or a file, instead of the index in `COLLECTIONS`.
-        policy: timeouts and retries.
-        progress: reports progress.
+        collection: A name in `COLLECTIONS`.
+        index: An http or https address or a file, instead of the index in `COLLECTIONS`.
 
     Raises:
-        SourceError: the index cannot be had, or no file is chosen.
-        RecipeError: the collection is unknown.
+        SourceError: The index cannot be had, or no file is chosen.
+        RecipeError: The collection is unknown.
     """
     found = _collection(collection)
     files, _ = _read_index(Client(policy or RetryPolicy()), found, index, progress)
@@ -111,19 +106,14 @@ def fetch(
     .part files, which are resumed, and their .part.etag are left.
 
     Args:
-        collection: a name in `COLLECTIONS`.
-        into: the folder, created if necessary.
-        choice: the files.
-        index: an http or https address or a file, instead of the index in `COLLECTIONS`.
-        policy: timeouts and retries.
-        dry_run: only read the index and list the files.
-        progress: reports progress.
+        collection: A name in `COLLECTIONS`.
+        index: An http or https address or a file, instead of the index in `COLLECTIONS`.
+        dry_run: Only read the index and list the files.
 
     Raises:
-        FetchError: some files could not be fetched.
-        SourceError: the index cannot be had, no file is chosen, or `into` is not writable.
-        OutputError: a temporary file is a symbolic link, or was removed or replaced.
-        RecipeError: the collection is unknown.
+        FetchError: Some files could not be fetched.
+        SourceError: The index cannot be had, no file is chosen, or `into` is not writable.
+        OutputError: A temporary file is a symbolic link, or was removed or replaced.
     """
     found = _collection(collection)
     client = Client(policy or RetryPolicy())
@@ -157,12 +147,8 @@ def fetch(
 def fetch_sample(into: str | os.PathLike[str], *, dry_run: bool = False) -> FetchReport:
     """Write the bundled archive to a folder.
 
-    Args:
-        into: the folder, created if necessary.
-        dry_run: only list the archive.
-
     Raises:
-        OutputError: the archive cannot be written.
+        OutputError: The archive cannot be written.
     """
     source = sample_path()
     target = Path(into) / source.name

@@ -61,7 +61,7 @@ def new_area_workspace(width: int, height: int) -> AreaWorkspace:
     """Return a workspace for boards of one size.
 
     Raises:
-        GameError: if width or height is not in 1..25.
+        GameError: If width or height is not in 1..25.
     """
     n, words = width * height, len(new_state(width, height).words)
     return AreaWorkspace(
@@ -270,12 +270,11 @@ def find_areas(
     others live.
 
     Args:
-        s: the position, without stones that have no liberty, which only setup leaves.
-        a: the workspace.
+        s: The position, without stones that have no liberty, which only setup leaves.
         board: [W] uint64, bit set of the points of the game's board; the frame of `s` may have more points, without
             neighbours.
-        suicide: whether chains of two or more stones may remove themselves.
-        taxed: leave each side only its stones in those parts of its area that are seki: that touch a neutral point, or
+        suicide: Whether chains of two or more stones may remove themselves.
+        taxed: Leave each side only its stones in those parts of its area that are seki: that touch a neutral point, or
             hold a stone of the owner in atari (the taxes "seki" and "all" of `kifu.katago.rules`).
         out: [2, W] uint64, filled with the bit sets of Black's and White's area.
     """

@@ -83,11 +83,8 @@ class Board:
     Two boards are equal if they have the same size, rules, stones, player to move and ko.
 
     Attributes:
-        width: number of columns.
-        height: number of rows.
-        rules: the rules of legal moves.
         to_play: BLACK or WHITE; may be set.
-        ply: number of moves played, including passes.
+        ply: Number of moves played, including passes.
     """
 
     __hash__ = None  # type: ignore[assignment]  # mutable
@@ -96,12 +93,11 @@ class Board:
         """Make an empty board.
 
         Args:
-            width: number of columns, 1..25.
-            height: number of rows, 1..25; as many as columns by default.
-            rules: the rules of legal moves.
+            width: Number of columns, 1..25.
+            height: Number of rows, 1..25; as many as columns by default.
 
         Raises:
-            GameError: if width or height is out of range.
+            GameError: If width or height is out of range.
         """
         self.width, self.height = width, width if height is None else height
         self.rules = rules
@@ -116,13 +112,11 @@ class Board:
         r"""Return the position of a diagram.
 
         Args:
-            diagram: rows of X (Black), O (White), . or + (empty); (X) or (O) is the last stone played. Coordinates as
+            diagram: Rows of X (Black), O (White), . or + (empty); (X) or (O) is the last stone played. Coordinates as
                 in `str(board)` are allowed on the left, above and below.
-            to_play: BLACK or WHITE.
-            rules: the rules of legal moves.
 
         Raises:
-            GameError: if the text is not a diagram, or a chain has no liberties.
+            GameError: If the text is not a diagram, or a chain has no liberties.
 
         Examples:
             >>> Board.parse(". X O\nX O .\n. . .").liberties.tolist()
@@ -164,18 +158,15 @@ class Board:
         The player of the next move is to play; in the final position, the opponent of the last mover.
 
         Args:
-            width: number of columns.
-            height: number of rows.
             moves: [T] uint16, see `kifu.records.games.GameArrays`.
             setup: [S] uint16, likewise.
             setup_ply: [S] uint16, likewise.
             ply: 0 to T; T is the final position.
-            rules: the rules of legal moves.
 
         Raises:
-            IllegalMove: if an earlier move or setup stone is not possible.
-            GameError: if the size is not in 1..25, or setup and setup_ply differ in length.
-            IndexError: if ply is out of range.
+            IllegalMove: If an earlier move or setup stone is not possible.
+            GameError: If the size is not in 1..25, or setup and setup_ply differ in length.
+            IndexError: If ply is out of range.
         """
         board = cls(width, height, rules=rules)
         board._history = new_history(min(max(ply, 0), len(moves)))
@@ -239,7 +230,7 @@ class Board:
             colour: BLACK or WHITE; None for the player to move.
 
         Raises:
-            GameError: if it is neither a point of the board nor a pass.
+            GameError: If it is neither a point of the board nor a pass.
         """
         return bool(self.legal(colour)[self._point(move)])
 
@@ -251,8 +242,8 @@ class Board:
             colour: BLACK or WHITE; None for the player to move.
 
         Raises:
-            IllegalMove: if the move is illegal; the board is unchanged.
-            GameError: if the move is not a GTP name or the colour not BLACK or WHITE.
+            IllegalMove: If the move is illegal; the board is unchanged.
+            GameError: If the move is not a GTP name or the colour not BLACK or WHITE.
         """
         c = self._colour(colour)
         point = self._point(move) if isinstance(move, str) else int(move)
@@ -274,12 +265,12 @@ class Board:
         """Edit the position: place stones and empty points. Nothing is captured, and ko and superko start anew.
 
         Args:
-            black: points to place black stones on.
-            white: points to place white stones on.
-            empty: points to empty.
+            black: Points to place black stones on.
+            white: Points to place white stones on.
+            empty: Points to empty.
 
         Raises:
-            GameError: if a point is not on the board, or a chain would have no liberties; the board is unchanged.
+            GameError: If a point is not on the board, or a chain would have no liberties; the board is unchanged.
         """
         before = self._state.colour.copy()
         after = before.copy()

@@ -60,7 +60,6 @@ class LadderSearch(NamedTuple):
         changed: [W] uint64, bit set: points changed since the last position.
         pending: [W] uint64, bit set: chains not looked at yet.
         candidates: [W] uint64, bit set: first moves not tried yet.
-        undo: the moves of a search.
         moves: [D, 2] int64, by level: moves to try, the best one last.
         n_moves: [D] int64, by level.
         captures: [D, W] uint64, bit sets by level: moves to try after these, which capture attackers.
@@ -87,7 +86,7 @@ def new_ladder_search(width: int, height: int) -> LadderSearch:
     """Return a search with nothing cached, for boards of one size.
 
     Raises:
-        GameError: if width or height is not in 1..25.
+        GameError: If width or height is not in 1..25.
     """
     state = new_state(width, height)
     n, words = width * height, len(state.words)
@@ -452,9 +451,7 @@ def ladder_moves(
     """Find the moves of `mover` (BLACK or WHITE) that decide a ladder.
 
     Args:
-        s: the position.
-        lad: the search, of the same size.
-        mover: BLACK or WHITE.
+        lad: The search, of the same size.
         captures: [W] uint64, filled with the bit set of moves that capture one of the opponent's chains of two
             liberties in a ladder.
         escapes: [W] uint64, filled with the bit set of moves that save one of the mover's chains in atari.

@@ -161,17 +161,15 @@ def replay_game(  # noqa: PLR0913 - kernel
     """Replay a game from the empty board to the position before move `plies`, with what is set up by then.
 
     Args:
-        s: the board, of the game's size; its stones are removed first.
-        history: made for at least `plies` moves if the rules have superko.
-        game: the game.
+        s: The board, of the game's size; its stones are removed first.
+        history: Made for at least `plies` moves if the rules have superko.
         plies: 0 to the number of moves; the last is the final position.
         rules: `Rules.codes`.
-        on_setup: an inline kernel, called as on_setup(context, s, game, first, last) once the setup entries first to
+        on_setup: An inline kernel, called as on_setup(context, s, game, first, last) once the setup entries first to
             last - 1 are on the board.
-        before_move: an inline kernel, called as before_move(context, s, game, t, p, c) before move t, of colour c to
+        before_move: An inline kernel, called as before_move(context, s, game, t, p, c) before move t, of colour c to
             point p: n for a pass, larger if it is off the board.
-        after_stone: an inline kernel, called likewise after each move that is not a pass.
-        context: passed to these.
+        after_stone: An inline kernel, called likewise after each move that is not a pass.
 
     Returns:
         (0, plies); or (reason, ply) of the first move or setup entry that is not possible, with the board before it.
@@ -220,11 +218,6 @@ def replay_all(
     games: GamesLike, rules: Rules = RECORD_RULES, jobs: int = 1
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Replay games of any sizes. Consecutive moves of one colour are legal.
-
-    Args:
-        games: G games.
-        rules: the rules of legal moves.
-        jobs: number of threads.
 
     Returns:
         drop [G] uint8, KEPT or the `DropReason` why a game is not possible under the rules (BAD_SIZE if a side is not
@@ -278,17 +271,15 @@ def replay_to(
     """Set a board to the position before move `plies` of a game.
 
     Args:
-        state: a board of the game's size, in any position.
-        history: made for at least `plies` moves if the rules have superko.
+        state: A board of the game's size, in any position.
+        history: Made for at least `plies` moves if the rules have superko.
         captures: [2] int64, filled with the number of stones captured by Black and by White.
-        game: the game.
         plies: 0 to the number of moves; the last is the final position.
-        rules: the rules of legal moves.
 
     Raises:
-        IllegalMove: if a move or a setup stone before that position is not possible; the board then stands before it.
-        GameError: if setup and setup_ply differ in length.
-        IndexError: if plies is out of range.
+        IllegalMove: If a move or a setup stone before that position is not possible; the board then stands before it.
+        GameError: If setup and setup_ply differ in length.
+        IndexError: If plies is out of range.
     """
     moves = game.moves
     if not 0 <= plies <= len(moves):
@@ -342,16 +333,14 @@ def legal_moves(
     """Compute which moves are legal in chosen positions of some games.
 
     Args:
-        games: any games.
         game_index: [R] int64, the games to replay, all of one size, with n points.
         slot_of_move: int64, for each move of the first of these games, then of the second, and so on: the row of `out`
             for the position before the move, or -1. The colour of the move says who is to play.
         out: [slots, n + 1] bool, filled: whether each point is a legal move. A pass, the last column, always is.
-        rules: the rules of legal moves.
 
     Raises:
-        IllegalMove: if the moves of one of these games up to a chosen position, or the next one, are not legal.
-        ValueError: if the arrays do not fit each other.
+        IllegalMove: If the moves of one of these games up to a chosen position, or the next one, are not legal.
+        ValueError: If the arrays do not fit each other.
     """
     if len(game_index) == 0:
         return
@@ -390,9 +379,8 @@ def check_playable(
     """Raise IllegalMove if a chosen position comes before a move that could not be played, or after it.
 
     Args:
-        games: any games.
-        game_index: as for `legal_moves`.
-        slot_of_move: as for `legal_moves`.
+        game_index: As for `legal_moves`.
+        slot_of_move: As for `legal_moves`.
         drop: [R] uint8, the result of replaying these games, e.g. from `kifu.planes.encoder.Encoder.encode`.
         ply: [R] int32, likewise.
     """
@@ -426,7 +414,7 @@ def captured_stones(games: GamesLike, game_index: npt.NDArray[np.int64]) -> npt.
     """Count how many of the opponent's stones each move captures, under `RECORD_RULES`.
 
     Args:
-        games: any games, with M moves in all.
+        games: Any games, with M moves in all.
         game_index: [R] int64, the games to replay, all of one size.
 
     Returns:

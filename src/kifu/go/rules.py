@@ -49,8 +49,8 @@ class Rules:
     """The ko and suicide rules. The defaults forbid the least that any common rule set forbids, see `RECORD_RULES`.
 
     Attributes:
-        ko: see `Ko`.
-        suicide: whether a move may remove its own chain of two or more stones. Suicide of a single stone is always
+        ko: See `Ko`.
+        suicide: Whether a move may remove its own chain of two or more stones. Suicide of a single stone is always
             illegal: it changes nothing on the board, so no rule set needs to distinguish it from a pass.
 
     Examples:
@@ -70,7 +70,7 @@ class Rules:
         """Return the rule set of a name, in upper or lower case.
 
         Raises:
-            RecipeError: if no rule set has the name; the message lists all names.
+            RecipeError: If no rule set has the name; the message lists all names.
         """
         try:
             return NAMED[name.lower()]

@@ -49,7 +49,6 @@ class State(NamedTuple):
     """A board of n = width * height points. Index n of the arrays by point stands for the wall around the board.
 
     Attributes:
-        words: W zeros.
         neighbours: [n, 4] uint16, the neighbours of each point; n for the wall.
         colour: [n + 1] uint8: EMPTY, BLACK, WHITE or WALL.
         chain_id: [n + 1] uint16, the chain of each stone, identified by the point of one of its stones.
@@ -113,7 +112,7 @@ def new_state(width: int, height: int) -> State:
     """Return an empty board.
 
     Raises:
-        GameError: if width or height is not in 1..25.
+        GameError: If width or height is not in 1..25.
     """
     check_size(width, height)
     n = width * height
@@ -395,10 +394,7 @@ def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
     """Play a stone of colour c (BLACK or WHITE) on point p of the board, without checking ko.
 
     Args:
-        s: the board.
-        p: a point of the board, not a pass.
-        c: BLACK or WHITE.
-        suicide: one of SUICIDE_*.
+        p: A point of the board, not a pass.
 
     Returns:
         0, or OCCUPIED or SUICIDE, in which case nothing has changed.

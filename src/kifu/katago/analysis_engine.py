@@ -55,17 +55,13 @@ class AnalysisQuery:
 
     Attributes:
         title: Name of the game in messages.
-        width: Columns of the board.
-        height: Rows of the board.
         stones: uint16, point | WHITE_BIT of the stones before the first move.
         moves: [T] uint16, point | WHITE_BIT; the colours alternate.
         to_play: BLACK or WHITE, the first move's player.
         turns: Numbers of moves, 0 to T, after which the position is evaluated; ascending.
-        rules: Rules in KataGo's notation.
         komi: A multiple of 0.5.
         profile: A humanSLProfile, or None.
         symmetries: Average over the 8 symmetries of the board.
-        ownership: Ask for ownership, too.
     """
 
     title: str
@@ -113,8 +109,6 @@ class AnalyzedTurn(NamedTuple):
     """The evaluation of a position.
 
     Attributes:
-        query: Index of the query.
-        turn: Number of moves.
         policy: [points + 1] float32, probabilities that sum to 1, pass last; 0 for moves that the engine excludes.
         value: From -1 (the side to move loses) to 1.
         ownership: [points] float32 from -1 (the opponent's) to 1, or None.
@@ -131,7 +125,6 @@ class AnalysisEngine(PipedProcess):
     """A running analysis engine.
 
     Attributes:
-        version: KataGo's version.
         models: Names of the nets that it has loaded; empty if it is older than version 1.14.
         main_is_human: True if its main net imitates players of a rank.
         has_human: True if one of its nets does.
@@ -307,12 +300,7 @@ class AnalysisEngine(PipedProcess):
         return array.astype(np.float64)
 
     def _next_response(self, deadline: float, silence: float = math.inf) -> dict[str, Any]:
-        """Wait for the next response.
-
-        Args:
-            deadline: Time by which it must be complete.
-            silence: Seconds without any output after which the engine has failed.
-        """
+        """Wait for the next response."""
         began = last = time.monotonic()
         while (end := self.received.find(b"\n")) < 0:
             if len(self.received) > LINE_LIMIT:

@@ -79,7 +79,7 @@ def build_katago(
         One report per set, in the order of `sets`.
 
     Raises:
-        RecipeError, SourceError, FormatError, OutputError, ClusterError: as `build_examples` does.
+        RecipeError, SourceError, FormatError, OutputError, ClusterError: As `build_examples` does.
     """
 
     def make(plan: SetPlan) -> Manifest:
@@ -148,8 +148,7 @@ class RenderShard:
     """Games to render.
 
     Attributes:
-        unit: the games.
-        start: the number of rows of the set before them.
+        start: The number of rows of the set before them.
         counts: [G] int32, the rows of each game.
     """
 
@@ -162,11 +161,10 @@ class PieceItem(NamedTuple):
     """The games with the rows of a part of a piece, or of some whole pieces.
 
     Attributes:
-        batch: the games, rows of the catalogue.
+        batch: The games, rows of the catalogue.
         counts: [G] the rows of each game.
-        skip: the number of rows of the first game that belong to other items.
-        sizes: the number of rows of each piece.
-        whole: whether these are whole pieces.
+        skip: The number of rows of the first game that belong to other items.
+        sizes: The number of rows of each piece.
     """
 
     batch: pa.RecordBatch

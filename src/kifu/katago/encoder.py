@@ -96,12 +96,12 @@ class KataEncoder(FrameEncoder):
         before a move that cannot be played.
 
         Args:
-            scratch: from `new_scratch`, one for each thread.
-            request: the positions to encode, and their symmetries.
+            scratch: From `new_scratch`, one for each thread.
+            request: The positions to encode, and their symmetries.
             out: [slots, 22, bytes] uint8, receives the planes as bits.
             labels: "move", [slots] int16, receives the moves played; "globals", [slots, 19] float32, the scalar inputs
                 in the order of `PlaneSet.inputs`.
-            context: the rules of the games, [R] of `kifu.katago.rules.GAME_RULES`.
+            context: The rules of the games, [R] of `kifu.katago.rules.GAME_RULES`.
 
         Returns:
             drop [R] uint8 and ply [R] int32: why and at which move each game ends early. Reasons besides moves that the
@@ -110,7 +110,7 @@ class KataEncoder(FrameEncoder):
             board that does not fit or has a side below 2.
 
         Raises:
-            ValueError: if the arrays do not fit each other.
+            ValueError: If the arrays do not fit each other.
         """
         label, inputs = labels["move"], labels["globals"]
         task, parts = self._plan(request, out, label)
@@ -147,9 +147,9 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
         labels: [T] int32, the next move as row * width + column.
 
     Raises:
-        GameError: for a dropped game, a board, setup, rules or komi that KataGo rejects, moves after the end of the
+        GameError: For a dropped game, a board, setup, rules or komi that KataGo rejects, moves after the end of the
             game, or setup after the root.
-        IllegalMove: at the first move that the rules forbid.
+        IllegalMove: At the first move that the rules forbid.
 
     Examples:
         >>> import kifu

@@ -88,8 +88,7 @@ class KataGames(NamedTuple):
     """Games for kernels: arrays of many games, R of which are chosen.
 
     Attributes:
-        arrays: all games.
-        root_setup: see `kifu.records.games.GameArrays`.
+        root_setup: See `kifu.records.games.GameArrays`.
         game_index: [R] int64, the chosen games.
         rules: [R, 8] int64, a row of `rule_codes` for each of them.
     """
@@ -109,13 +108,11 @@ class KataWorkspace(NamedTuple):
     """Scratch memory of one thread, for boards of one size embedded in a frame of n points.
 
     Attributes:
-        history: the game.
         on_board: [W] uint64 bit set of the frame's points that are on the board.
-        geometry: see `kifu.planes.context.PositionContext.geometry`.
-        ladders: known ladders.
+        geometry: See `kifu.planes.context.PositionContext.geometry`.
         laddered: [3, W], the stones caught in ladders before move t at laddered[t % 3].
         ladder_moves: [2, W] bit sets: moves that capture in a ladder, moves that escape.
-        area_workspace: scratch of `find_areas`.
+        area_workspace: Scratch of `find_areas`.
         area: [2, W], Black's and White's area.
         planes: [PLANES, W] bit sets.
     """
@@ -377,10 +374,8 @@ def encode_games(
     Rules, setup and the end of a game are KataGo's, hence a loop other than `kifu.go.replay.replay_game`.
 
     Args:
-        w: scratch memory, for boards of the games' size.
-        games: R games.
-        task: of the same R games, with the output arrays.
-        embedding: of boards of that size.
+        w: Scratch memory, for boards of the games' size.
+        task: Of the same R games, with the output arrays.
         subset: [K] int64, indices from 0 to R - 1.
         inputs: [slots, INPUTS] float32, filled.
     """

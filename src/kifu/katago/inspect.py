@@ -35,7 +35,7 @@ def inspect_katago(data: KataNpz) -> list[str]:
     """Check all training rows and return a summary as lines of text.
 
     Raises:
-        FormatError: for a damaged file, or the first row that train.py could not use or that contradicts itself.
+        FormatError: For a damaged file, or the first row that train.py could not use or that contradicts itself.
     """
     games = np.empty((0, 2), np.uint64)
     boards: Counter[str] = Counter()

@@ -91,8 +91,7 @@ def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float
     """Compute the metadata inputs of G games for both sides to move.
 
     Args:
-        batch: rows of the catalogue with META_COLUMNS. Main time has a resolution of 0.1 s there.
-        source: the source of all games.
+        batch: Rows of the catalogue with META_COLUMNS. Main time has a resolution of 0.1 s there.
 
     Returns:
         [G, 2, 192] float32 for Black (0) or White (1) to move, computed in float64 and rounded, as in KataGo.

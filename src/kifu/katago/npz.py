@@ -53,11 +53,7 @@ class KataArray:
     """An array of a training file.
 
     Attributes:
-        field: the field of `KataRows`.
-        name: the name in the file.
-        dtype: the type.
-        shape: the shape of one row.
-        required: whether every file has it.
+        field: The field of `KataRows`.
     """
 
     field: str
@@ -206,16 +202,13 @@ class KataWriter:
         """Create the directory under a temporary name.
 
         Args:
-            path: the directory.
             rows_per_file: 1 to 200,000.
-            compression: of the arrays.
-            q: whether rows have qValueTargetsNCMove.
-            meta: whether rows have metadataInputNC. KataGo's shuffle.py reads it with -include-meta only, and then
+            meta: Whether rows have metadataInputNC. KataGo's shuffle.py reads it with -include-meta only, and then
                 expects it in all files.
 
         Raises:
-            RecipeError: if rows_per_file is out of range.
-            OutputError: if the directory cannot be created.
+            RecipeError: If rows_per_file is out of range.
+            OutputError: If the directory cannot be created.
         """
         if not 1 <= rows_per_file <= MAX_ROWS_PER_FILE:
             raise RecipeError(f"rows_per_file must be from 1 to {MAX_ROWS_PER_FILE:,}, got {rows_per_file:,}")
@@ -329,8 +322,8 @@ class KataNpz(Dataset):
         """Open the files and check headers and sizes; values are checked when they are read.
 
         Raises:
-            SourceError: if a file cannot be read.
-            FormatError: if a file is damaged or has other arrays.
+            SourceError: If a file cannot be read.
+            FormatError: If a file is damaged or has other arrays.
         """
         self.path = Path(path)
         self.about: Mapping[str, Any] = {}

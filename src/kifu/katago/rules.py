@@ -61,10 +61,9 @@ class KataRules:
 
     Attributes:
         ko: "spight" is situational superko that a pass lifts.
-        scoring: "area" or "territory".
         tax: "seki": no points for territory in seki; "all": also two points less for each living group.
-        suicide: whether suicide of two or more stones is allowed.
-        button: whether the first pass earns half a point.
+        suicide: Whether suicide of two or more stones is allowed.
+        button: Whether the first pass earns half a point.
         handicap_bonus: White's points for n handicap stones.
 
     Examples:
@@ -84,11 +83,11 @@ class KataRules:
         """Parse a rules string as KataGo does.
 
         Args:
-            text: a key of `NAMED_RULES` in any case, the output of `str()` or a part of it, or a JSON object. The last
+            text: A key of `NAMED_RULES` in any case, the output of `str()` or a part of it, or a JSON object. The last
                 two may contain komi, which is checked and ignored.
 
         Raises:
-            GameError: if KataGo does not accept the text.
+            GameError: If KataGo does not accept the text.
         """
         if len(text) > _MAX_LENGTH or not text.isascii():
             _reject(text)
@@ -226,8 +225,8 @@ def resolve_rules(
         rules: [G], the catalogue's column.
         komi: [G], see `recorded_komi`.
         handicap: [G], the catalogue's column.
-        default: the rules of games whose record gives none; None drops these games. Unknown rules are never replaced.
-        default_komi: the komi of games whose record gives none; None drops them.
+        default: The rules of games whose record gives none; None drops these games. Unknown rules are never replaced.
+        default_komi: The komi of games whose record gives none; None drops them.
 
     Returns:
         The rules, [G] of `GAME_RULES`, and the drop reasons, [G] uint8: RULES_UNKNOWN, else KOMI_UNKNOWN for a komi

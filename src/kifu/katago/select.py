@@ -66,10 +66,8 @@ def scan_openings(games: GameArrays, early_passes: bool, begin: bool, alternatin
     """Scan games for early passes and moves out of turn, as far as KataGo does.
 
     Args:
-        games: the games.
-        early_passes: whether early passes matter.
-        begin: whether consecutive moves of Black at the beginning are a handicap.
-        alternating: whether other consecutive moves of one player are forbidden.
+        begin: Whether consecutive moves of Black at the beginning are a handicap.
+        alternating: Whether other consecutive moves of one player are forbidden.
     """
     n = len(games)
     opening = Opening(np.zeros(n, np.int32), np.full(n, NEVER, np.int32), np.zeros(n, np.bool_))
@@ -187,8 +185,6 @@ class _Selected(NamedTuple):
         rules: [R] of `GAME_RULES`.
         first: [R], see `Opening`.
         repeat: [R], see `Opening`.
-        drops: the number of dropped games by reason.
-        elsewhere: the number of games of other sets.
     """
 
     rows: npt.NDArray[np.int64]
@@ -206,9 +202,8 @@ class RowCounts(NamedTuple):
         member: [K] int32, the kept games, as rows of the catalogue.
         rows: [K] int32, the number of training rows of each.
         plies: uint16, the plies of all these rows.
-        drops: the number of dropped games by reason.
-        elsewhere: the number of games of other sets.
-        read: the number of all games.
+        drops: The number of dropped games by reason.
+        elsewhere: The number of games of other sets.
     """
 
     member: npt.NDArray[np.int32]

@@ -137,16 +137,15 @@ def fill_targets(
     """Compute the targets of N positions of R games.
 
     Args:
-        scratch: one for each thread.
-        games: many games. Setup after the root is ignored.
+        games: Many games. Setup after the root is ignored.
         rows: [R] int64, the chosen games, at most 19 x 19, legal up to `span.stop` as `KataEncoder.draw` reports it.
         rules: [R] of `kifu.katago.rules.GAME_RULES`.
-        span: the moves and results of the chosen games.
+        span: The moves and results of the chosen games.
         game: [N] int64 in ascending order, indices from 0 to R - 1.
         ply: [N] int32, within the game's span.
 
     Raises:
-        ValueError: if a move before `span.stop` cannot be played.
+        ValueError: If a move before `span.stop` cannot be played.
     """
     n = len(game)
     out = Targets(

@@ -60,11 +60,11 @@ class SharedGame:
     """A game that two sets share.
 
     Attributes:
-        first: the game in the first set; None if that set does not record its games.
-        second: the game in the second set, likewise.
-        positions: the number of shared late positions, counted in the set that has more of them.
-        cluster: whether the games are the same, or one is the beginning of the other, directly or through other games.
-        record: whether both were taken from the same entry of the same archive.
+        first: The game in the first set; None if that set does not record its games.
+        second: The game in the second set, likewise.
+        positions: The number of shared late positions, counted in the set that has more of them.
+        cluster: Whether the games are the same, or one is the beginning of the other, directly or through other games.
+        record: Whether both were taken from the same entry of the same archive.
     """
 
     first: GameLocation | None
@@ -87,14 +87,14 @@ class Pair:
     """The positions and games that two sets share.
 
     Attributes:
-        first: the path of the first set.
-        second: the path of the second set.
-        distinct: by band of stones (`BANDS`), the distinct positions in both sets.
-        first_rows: by band, the positions of the first set that occur in the second.
-        second_rows: by band, the positions of the second set that occur in the first.
-        first_games: the games of the first set that are in the second.
-        second_games: the games of the second set that are in the first.
-        games: the shared games, in the order of the first set.
+        first: The path of the first set.
+        second: The path of the second set.
+        distinct: By band of stones (`BANDS`), the distinct positions in both sets.
+        first_rows: By band, the positions of the first set that occur in the second.
+        second_rows: By band, the positions of the second set that occur in the first.
+        first_games: The games of the first set that are in the second.
+        second_games: The games of the second set that are in the first.
+        games: The shared games, in the order of the first set.
     """
 
     first: str
@@ -183,16 +183,15 @@ def audit(
     """Compare every two of these files, catalogues and data sets in any mix.
 
     Args:
-        files: at least two files or folders.
-        jobs: see `kifu.execution.executor.make_executor`.
-        engine: likewise.
-        progress: receives the number of positions read.
-        rows: see `find_overlaps`.
+        files: At least two files or folders.
+        jobs: See `kifu.execution.executor.make_executor`.
+        progress: Receives the number of positions read.
+        rows: See `find_overlaps`.
 
     Raises:
-        RecipeError: for fewer than two files.
-        SourceError: if a file cannot be read.
-        FormatError: if a file is damaged or of an unknown format.
+        RecipeError: For fewer than two files.
+        SourceError: If a file cannot be read.
+        FormatError: If a file is damaged or of an unknown format.
     """
     paths = [Path(file) for file in files]
     if len(paths) < 2:
@@ -319,17 +318,15 @@ def find_overlaps(
     """Compare the positions of sets in bounded memory.
 
     Args:
-        sets: the sets.
-        executor: hashes the positions.
-        bar: receives the number of positions read.
-        rows: the number of positions held in memory. If there are more, they are bucketed by hash in the temporary
+        bar: Receives the number of positions read.
+        rows: The number of positions held in memory. If there are more, they are bucketed by hash in the temporary
             directory. A single position that occurs more often than `rows` still takes its memory.
 
     Returns:
         The number of positions of each set, and the overlap of each pair of sets, by their indices.
 
     Raises:
-        OutputError: if the temporary directory is full.
+        OutputError: If the temporary directory is full.
     """
     totals = [0] * len(sets)
     overlaps = {pair: Overlap() for pair in combinations(range(len(sets)), 2)}
@@ -385,7 +382,6 @@ class _SharedRows:
     """The rows of one set whose hash is one of the C common hashes.
 
     Attributes:
-        rows: these N rows.
         at: [N] int64, the index of the common hash of each.
         present: [C] bool, whether each common hash is in this set.
         band_of: [C] uint8, its band.

@@ -118,7 +118,6 @@ class _HashContext(NamedTuple):
     """The context of a replay.
 
     Attributes:
-        workspace: scratch memory.
         hashes: [T] uint64, receives the hash before each move of the game.
         stones: [T] uint16, receives the number of stones before each move.
     """

@@ -299,8 +299,8 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     """Open a catalogue or data set for an audit.
 
     Raises:
-        SourceError: if it cannot be read.
-        FormatError: if it is damaged or its format is unknown.
+        SourceError: If it cannot be read.
+        FormatError: If it is damaged or its format is unknown.
     """
     path = Path(path)
     if is_tokens(path):
@@ -363,8 +363,7 @@ class HashDat(Job[RowRange, tuple[RowRange, Records], PositionHashes]):
     """Hash the positions of a dat1 or dat2 file.
 
     Attributes:
-        kind: the format.
-        spans: see `Dat.spans`.
+        spans: See `Dat.spans`.
         stops: [G] int64, the row after the last one of each game; None if games are unknown.
     """
 
@@ -396,8 +395,8 @@ class HashExamples(Job[RowRange, Batch, PositionHashes]):
     """Hash the positions of another data set: the hash does not depend on the orientation.
 
     Attributes:
-        own: the planes with stones of the side to move.
-        opp: the planes with the opponent's stones.
+        own: The planes with stones of the side to move.
+        opp: The planes with the opponent's stones.
         ids: [G] uint64 in ascending order, the known games.
         numbers: [G] int32, the number of each.
     """

@@ -84,11 +84,9 @@ class AnnotateReport(Report):
     """Counts of annotated games; `read` == `annotated` + the sum of `skipped`.
 
     Attributes:
-        read: Number of games.
         annotated: Number of games with a row.
         skipped: Number of games without a row: "dropped" ones, those on another "board", and those without "moves".
         rows: Number of rows, one per net and move.
-        bytes: Size of the file.
     """
 
     read: int = 0
@@ -125,7 +123,6 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
 
     Attributes:
         nets: Nets as for `open_predictor`.
-        options: The options.
     """
 
     nets: tuple[str, ...]
@@ -269,7 +266,6 @@ def annotate(
         options: Selection of games, and settings of the nets.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
-        progress: Reports the number of games.
 
     Raises:
         RecipeError: An option does not fit the nets.

@@ -54,7 +54,6 @@ class TrainingBatch(NamedTuple):
         globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
         teachers: The inputs of each teacher for these positions, until they have labelled the batch.
-        soft: Targets from the teachers.
     """
 
     planes: Tensor

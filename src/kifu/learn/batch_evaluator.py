@@ -86,8 +86,6 @@ class BatchEvaluator:
         Args:
             planes: [B, C, height + 2 rim, width + 2 rim] float32.
             globals: [B, G] float32, see `global_inputs`; None for a net without any.
-            width: Columns of the board.
-            height: Rows of the board.
             legal: [B, points + 1] bool, restricts the probabilities to these moves; None allows all.
         """
         planes, globals = planes.to(self.device), None if globals is None else globals.to(self.device)

@@ -55,7 +55,6 @@ class NetScores(BaseModel):
 
     Attributes:
         name: Name of the net, unique within the results.
-        description: Its network and planes.
         symmetries: True if probabilities are averaged over the symmetries of the board.
         known_games: Number of games that it is known to be trained on or validated with; 0 if unknown.
         seen: Number of these that are in the set.
@@ -88,14 +87,11 @@ class SetResults(BaseModel):
 
     Attributes:
         name: Name and version of the set.
-        title: Its description.
         digest: BLAKE3 of its list of games.
         window: The span of time of a window.
         games: Number of games of the set.
         present: Number of these that the sources hold.
         used: Number of these that no net has seen.
-        positions: Number of evaluated positions.
-        nets: Results of the nets.
     """
 
     model_config = STRICT

@@ -109,10 +109,8 @@ def draw_games(rows: pa.RecordBatch, first: date, last: date, games: int) -> Has
     are not drawn.
 
     Args:
-        rows: Kept games, with DRAW_COLUMNS.
         first: The first date of the window.
         last: The last date of the window.
-        games: Maximum number of games.
 
     Returns:
         [K, 2], as `BenchmarkSet.keys`.

@@ -26,7 +26,6 @@ class Groups(NamedTuple):
     """A partition of N positions.
 
     Attributes:
-        names: Names of the groups.
         group: [N] index of the group of each position.
     """
 

@@ -54,8 +54,6 @@ class TrainingData:
     """The batches of one process.
 
     Attributes:
-        recipe: The recipe of the run.
-        games: The games of the run.
         position: Epoch and batch to deliver next. In an epoch that was started with another number of processes,
             batches are counted from the change.
     """
@@ -72,10 +70,6 @@ class TrainingData:
         """Prepare the batches of one process.
 
         Args:
-            recipe: The recipe of the run.
-            games: The games of the run.
-            rank: Number of this process.
-            world_size: Number of processes.
             local_world_size: Number of these on this machine, which share its cores.
             on_gpu: Deliver packed planes in pinned memory.
         """

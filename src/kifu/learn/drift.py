@@ -46,7 +46,6 @@ def measure_drift(moves: MoveScores, game: Indices, window: Indices, score: Scor
     """Return the drift of each measure, or an empty dictionary if there are fewer than MIN_WINDOWS windows.
 
     Args:
-        moves: The scored moves.
         game: [N] game numbers from 0 on, each of which occurs.
         window: [G] the window of each game, -1 if it is unknown.
         score: The score of the same moves.

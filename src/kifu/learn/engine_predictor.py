@@ -91,7 +91,6 @@ class EnginePredictor:
         """Evaluate positions, see `Predictor.predict`; the policy is 0 for illegal moves in any case.
 
         Args:
-            positions: The positions.
             legal: Mark the legal moves; False marks all moves.
             ownership: Ask for the ownership, too, which takes longer.
         """

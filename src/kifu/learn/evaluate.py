@@ -101,8 +101,6 @@ class NetResult:
         description: What it is, such as "b4c64 on alphago48@1".
         known_games: Number of games it is known to be trained on or validated with; 0 if unknown.
         learned: Number of these among the games to evaluate, whether they were dropped or not.
-        score: Score of all positions.
-        calibration: Calibration on all positions.
         entropy: Mean entropy of the probabilities, in nats.
         value: Errors of the values; None without a value head, or if no game has a result.
         by: Scores by breakdown (`kifu.learn.breakdown.BREAKDOWNS`) and group.
@@ -130,16 +128,11 @@ class Evaluation:
     """The results of one or more nets on the same positions.
 
     Attributes:
-        options: The options.
         board: Width and height of the boards.
-        sources: Names of the sources.
         games_hash: BLAKE3 of the games and their positions.
         games: Number of games with an evaluated position.
-        positions: Number of evaluated positions.
         learned: Number of games that a net was trained on or validated with; they are left out if `options.overlap` is
             "drop".
-        nets: Results of the nets.
-        examples: Example positions.
     """
 
     options: EvalOptions
@@ -362,9 +355,7 @@ def _handle_overlap(
 
     Args:
         rows: [G] games.
-        nets: The nets.
         trained_on: [G] bool for each net.
-        overlap: See `EvalOptions`.
     """
     for net, known in zip(nets, trained_on):
         if known.any() and overlap == "refuse":

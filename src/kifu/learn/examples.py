@@ -42,7 +42,6 @@ class ExampleAnswer:
     """The prediction of a net for an example.
 
     Attributes:
-        net: Name of the net.
         policy: [moves] float32, probabilities.
         best: The most likely moves in descending order.
         rank: Rank of the move played, 1 for the most likely.
@@ -59,7 +58,6 @@ class Example:
     """A position that was selected by the prediction of the first net.
 
     Attributes:
-        kind: The reason for the selection.
         players: Names of Black and White, "" if unknown.
         ranks: Ranks of Black and White, "" if unknown.
         date: Date of the game, "" if unknown.
@@ -68,8 +66,6 @@ class Example:
         white: True if White is to move.
         stones: [H, W] uint8: 0 empty, 1 black, 2 white.
         last: The previous move, or None.
-        played: The move played.
-        answers: Predictions of all nets.
     """
 
     kind: Kind
@@ -121,8 +117,6 @@ def select_examples(
     """Select examples of each kind, at most one per game and kind, and predict them in float32 with all nets.
 
     Args:
-        nets: The nets.
-        positions: The evaluated positions.
         scores: Scores of the first net, by which positions are selected.
         legal: Restrict the probabilities to legal moves.
         seed: Seed of the selection among confident hits.

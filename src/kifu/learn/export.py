@@ -33,10 +33,6 @@ class ExportReport(Report):
     """The result of an export.
 
     Attributes:
-        path: The file.
-        bytes: Its size.
-        outputs: Names of its outputs.
-        board: Supported board sizes.
         difference: Largest difference of an output from the original's.
     """
 
@@ -75,7 +71,7 @@ def export_onnx(net: Net, path: Path) -> ExportReport:
     docs/prediction.md.
 
     Raises:
-        RecipeError: onnx is not installed.
+        RecipeError: Onnx is not installed.
         OutputError: The net cannot be exported, its outputs differ, or the file cannot be written.
     """
     _require_onnx()

@@ -34,11 +34,6 @@ class MovePrediction:
     """A net's prediction after some moves of a game.
 
     Attributes:
-        net: Name of the net.
-        shown: The game.
-        plies: Number of moves played.
-        board: The position.
-        predictions: The net's evaluation.
         best: The most likely moves in descending order.
         played: The game's next move, or None at the end of the game.
     """
@@ -114,10 +109,7 @@ def predict_move(
     """Predict the next move of a game.
 
     Args:
-        predictor: The predictor.
-        shown: The game.
         move: Number of moves to play before; None for all, or as many as are legal.
-        top: Number of moves to list.
         rank: Rating (`kifu.Rank.rating`) of the side to move; None for the player's own.
         opponent: Rating of its opponent; None for the opponent's own.
 

@@ -71,10 +71,6 @@ class TrainingJob:
     """Everything a process needs to train.
 
     Attributes:
-        recipe: The recipe of the run.
-        games: The games of the run.
-        run: The manifest to continue.
-        directory: The run directory.
         devices: Number of processes on each machine.
         checkpoint: The checkpoint to resume from, if any.
         progress: Reports how far the run is.
@@ -101,11 +97,8 @@ class TrainingState:
     """The progress of a run, which checkpoints restore.
 
     Attributes:
-        steps: Optimizer steps.
-        positions: Training positions of all processes.
         seconds: Time since the start, without the time between a stop and its resumption.
         best: Figures of the validation with the lowest loss.
-        stale_validations: Validations since then.
     """
 
     steps: int = 0
@@ -121,11 +114,8 @@ class Timers:
 
     Attributes:
         start: `time.monotonic()` at second 0.
-        validation: The last validation.
-        checkpoint: The last checkpoint.
         curves: The last drawing of the curves.
         rate: Start of the interval over which the rate is measured; shifted by pauses.
-        rate_positions: Positions at its start.
         shown: Progress reported to the user so far, in steps or seconds.
     """
 
@@ -437,9 +427,6 @@ class TrainingLoop:
 
         A run that averages validates its raw weights, too, at its end: a learning rate that falls to 0 averages them
         as well. The better weights are kept.
-
-        Returns:
-            The end of the run, which the validation may bring about.
         """
         self._require_finite()
         state = self.state

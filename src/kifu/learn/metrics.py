@@ -62,7 +62,6 @@ def slowdown(rows: Sequence[Row], minutes: float) -> str | None:
     """Return a remark if a run that was limited by time trained on far fewer positions than it began with.
 
     Args:
-        rows: The rows of the run.
         minutes: The time limit, in whose first tenth the run began.
     """
     trained = [row for row in rows if "rate" in row]
@@ -86,7 +85,6 @@ class MetricsWriter:
         """Create the CSV file, or continue it.
 
         Args:
-            path: The CSV file.
             resume_step: Keep the file's rows up to this step; None starts a new file.
             tensorboard: Directory for TensorBoard events, which are written if tensorboard is installed.
 
@@ -108,11 +106,7 @@ class MetricsWriter:
                 self._events = SummaryWriter(str(tensorboard))
 
     def add(self, row: Row) -> None:
-        """Append a row.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Append a row."""
         self.rows.append(row)
         append_to(self.path, _csv_line(row).encode())
         if self._events is not None:

@@ -77,7 +77,6 @@ class Net:
 
     Attributes:
         module: The network in evaluation mode, see `kifu.learn.nets.Network.forward`.
-        about: Its metadata.
         games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on or validated with.
         name: Display name: the file's name without its suffix, or the directory's.
     """
@@ -117,8 +116,6 @@ def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]
     """Return the contents of a net's file.
 
     Args:
-        module: The network.
-        about: Its metadata.
         games: [K] uint64, canonical hashes of the games that it was trained on or validated with, in any order.
     """
     tensors = {_WEIGHT_PREFIX + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
@@ -256,9 +253,6 @@ def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
     Weights of heads, inputs or passes that the net lacks, or has with other shapes, stay as they are.
 
     Args:
-        net: The net to copy from.
-        network: The network to copy to.
-        name: Name of the network's architecture.
         planes: The network's plane set with its version.
 
     Raises:

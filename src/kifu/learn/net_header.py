@@ -42,7 +42,6 @@ def open_net_file(path: Path, framework: str) -> Iterator[Any]:
     """Open a net's file in the safetensors format.
 
     Args:
-        path: The file.
         framework: Of the arrays, "pt" or "numpy".
 
     Raises:

@@ -156,7 +156,6 @@ class EMA:
         """Start the average at the module's present values.
 
         Args:
-            module: The module to follow.
             decay: Share of the average that a step keeps, from 0 to 1.
         """
         self._decay = decay

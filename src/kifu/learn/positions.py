@@ -32,7 +32,6 @@ class Slots(NamedTuple):
         take: For each move of the first of these games, then of the second, ...: the slot of the position before the
             move, or -1.
         slot: [B] the slot of each position.
-        size: Number of slots.
     """
 
     rows: Indices
@@ -45,7 +44,6 @@ def assign_slots(games: GamesLike, game: Indices, ply: Indices) -> Slots:
     """Assign output slots to the positions (game, ply).
 
     Args:
-        games: Arrays of games.
         game: [B] index of the game of each position.
         ply: [B] number of moves before each position.
     """
@@ -73,7 +71,6 @@ class PredictPositions:
     """B positions on boards of one size, each before a move of a game. `from_games` and `from_moves` create them.
 
     Attributes:
-        games: Arrays of games.
         game: [B] int64, index of the game of each position.
         ply: [B] int64, number of moves before each position; less than the number of the game's moves, because the
             colour of the next move defines the side to move.
@@ -169,7 +166,6 @@ class PredictPositions:
 
         Args:
             moves: [B] uint16 arrays of point | WHITE_BIT; a pass is width * height.
-            width: Columns of the board.
             height: Rows of the board, by default the width.
             setup: uint16 array of point | WHITE_BIT, the stones that are set up in each sequence.
             setup_ply: Number of moves before each of them, ascending; by default 0.
@@ -242,9 +238,6 @@ class EvalPositions:
 
     Attributes:
         rows: [G] rows of the catalogue.
-        games: The same rows as arrays.
-        width: Columns of the board.
-        height: Rows of the board.
         move_index: [N] int64, ascending indices into games.moves of the moves to predict.
         game: [N] int64, the game of each position.
         conditions: Komi, ranks and other conditions of the G games.
@@ -265,9 +258,7 @@ class EvalPositions:
         """Return the positions that a source selects.
 
         Args:
-            source: Games on one board size.
             rows: The same games, with at least GAME_COLUMNS and CONDITION_COLUMNS.
-            seed: Seed of the selection.
         """
         selection, layout = source.select(seed, 0, False), source.layout
         move_index = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))

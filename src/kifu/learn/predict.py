@@ -75,7 +75,6 @@ class Predictions:
         """Draw a move for each position.
 
         Args:
-            rng: The random generator.
             temperature: Probabilities are raised to the power 1 / temperature; 0 draws among the most likely moves.
             epsilon: Probability of drawing uniformly from all legal moves instead.
 
@@ -105,7 +104,6 @@ class MovePredictor(Protocol):
     """A source of move probabilities.
 
     Attributes:
-        name: Display name.
         description: What it is, such as "b4c64 on alphago48@1 with colour, komi".
         board: Width and height of the boards that it was trained on; 19 x 19 for an engine.
         games: [K] uint64, ascending canonical hashes of the games that it was trained on or validated with.
@@ -182,9 +180,7 @@ class Predictor:
         """Evaluate many positions of catalogue games, on a GPU if there is one.
 
         Args:
-            positions: The positions.
             legal: Restrict the probabilities to legal moves.
-            jobs: Threads that encode planes.
 
         Returns:
             An iterator over the outputs of consecutive positions, some hundreds or thousands at a time. The context

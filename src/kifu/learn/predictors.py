@@ -109,7 +109,6 @@ def common_board(predictors: Sequence[MovePredictor], board: str | None) -> tupl
     """Return width and height of the boards that predictors are asked about.
 
     Args:
-        predictors: The nets and engines.
         board: The size, such as "19x19"; None for the size that the first net was trained on, or 19 x 19 if the first
             is an engine.
 

@@ -131,7 +131,6 @@ class RankProbability:
 
     Attributes:
         rank: The rank, such as "3d".
-        rating: Its rating.
         log_likelihood: Log-likelihood of the moves under the net for this rank, minus that of the likeliest rank; nats.
         probability: Probability of the rank if all calibrated ranks were equally frequent.
     """
@@ -147,14 +146,7 @@ class RankEstimate(Report):
     """The estimated rank of a player.
 
     Attributes:
-        player: Name of the player.
-        games: Number of games.
-        moves: Number of moves, without passes.
-        rank: Median of the distribution.
         low: First rank of the interval, which holds the player's rank with a probability of at least 95 %.
-        high: Last rank of the interval.
-        mean: Mean rating of the distribution.
-        ranks: The distribution.
         warnings: Reasons not to trust the estimate.
     """
 
@@ -190,7 +182,6 @@ def rank_curves(
     """Return the log-likelihood of the players' moves for each rank, [S, R], in nats.
 
     Args:
-        predictor: The net.
         games: S pairs of a game and a player.
         ratings: [R] ranks.
         jobs: Threads that encode planes; None for one per core.
@@ -223,7 +214,6 @@ def estimate_ranks(
         predictor: The net or engine of the calibration.
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal". Games on other boards than that of the calibration are left out.
-        calibration: The calibration.
         players: Names, exact, or in any case if that is unambiguous; empty for all players of a few games.
         jobs: Threads that encode planes; None for one per core.
         progress: Reports how far the evaluation is.
@@ -259,11 +249,7 @@ def _index_in(column: pa.Array, names: Sequence[str]) -> Indices:
 
 
 def _find_players(rows: pa.RecordBatch, players: Sequence[str]) -> list[str]:
-    """Return the names of the players, or of all players, those with the most games first.
-
-    Raises:
-        RecipeError: See `estimate_ranks`.
-    """
+    """Return the names of the players, or of all players, those with the most games first."""
     counts = pc.value_counts(pa.chunked_array([rows[name] for name in NAMES]).drop_null())
     games = dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist()))
     games.pop("", None)
@@ -297,12 +283,8 @@ def _estimate(
     """Return the estimate of the player of the pairs `which`.
 
     Args:
-        name: Name of the player.
-        games: S pairs.
         curves: [S, R] log-likelihoods.
         seen: [S] bool, games that the net was trained on.
-        which: Indices of the player's pairs.
-        calibration: The calibration.
     """
     curve, ranks = curves[which].sum(0), [rank_name(rating) for rating in calibration.ratings]
     posterior = calibration.posterior(curve[None])

@@ -61,11 +61,8 @@ def calibrate(
     out. A player whose rank changes counts as several.
 
     Args:
-        predictor: The net or engine.
         net: Its file, directory or command line, whose hash is stored.
-        sources: Catalogues, archives, folders and records.
         ratings: Consecutive ratings. The longest run of them with enough players is calibrated.
-        board: Board size of the games.
         per_rank: Maximum number of games of each rank.
         jobs: Threads that encode planes; None for one per core.
         progress: Reports how far the evaluation is.
@@ -173,8 +170,6 @@ def _choose_pairs(
         rows: [G] games.
         rating: [G, 2] ratings, NaN where not usable.
         players: [G, 2] hashes of the players.
-        ratings: The ranks.
-        per_rank: Maximum number of pairs of each rank.
     """
     game, white = np.nonzero((rating >= ratings[0]) & (rating <= ratings[-1]))
     rank, player = rating[game, white], players[game, white]
@@ -204,7 +199,6 @@ def _draw_samples(player: Indices, truth: Indices, which: Bools, games: int) -> 
         player: [S] players of the pairs, which are sorted by rank and player.
         truth: [S] index of the recorded rank.
         which: [S] pairs to use.
-        games: Number of games of each sample.
 
     Returns:
         [S] the sample of each pair, -1 for none, and [K] the first pair of each sample.

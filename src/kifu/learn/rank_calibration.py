@@ -203,7 +203,6 @@ def measure_errors(
     """Return the errors of the estimates.
 
     Args:
-        calibration: The calibration.
         curves: [S, R] log-likelihoods of samples of that many games.
         truth: [S] index of the recorded rank.
         games: Number of games of each sample.

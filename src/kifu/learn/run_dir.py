@@ -139,11 +139,7 @@ def first_difference(name: str, old: Any, new: Any) -> str | None:
 
 
 def save_curves(directory: Path, rows: Sequence[dict[str, float]], title: str) -> None:
-    """Draw the rows of a run's metrics into its `curves.png`.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Draw the rows of a run's metrics into its `curves.png`."""
     write_file(directory / CURVES, draw_training_curves(rows, title))
 
 
@@ -151,11 +147,7 @@ def save_checkpoint(path: Path, checkpoint: dict[str, Any]) -> None:
     """Write a checkpoint atomically, so that a kill or a full disk leaves the previous one.
 
     Args:
-        path: The file.
         checkpoint: "state_dict" of the module, "optimizer_states" (a list of one) and "kifu", the state of the run.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     data = io.BytesIO()
     torch.save(checkpoint, data)

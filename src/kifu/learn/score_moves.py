@@ -20,11 +20,7 @@ def score_moves(
     """Return the scores of the moves played.
 
     Args:
-        predictor: The net or engine.
-        positions: The positions.
         legal: Restrict the probabilities to legal moves.
-        jobs: Threads that encode planes.
-        bar: Counts positions.
 
     Raises:
         FormatError: A net returns NaN, or a game differs from its row.
@@ -42,11 +38,7 @@ def score_moves(
 
 
 def _store_scores(out: MoveScores, part: slice, output: BatchOutput, move: Tensor, name: str) -> None:
-    """Store the scores of moves [B].
-
-    Raises:
-        FormatError: The log-probability of a move, or a value, is NaN or infinite.
-    """
+    """Store the scores of moves [B]."""
     log_probs, moves = output.log_probs, output.log_probs.shape[1]
     move, predicted = move.clamp(max=moves - 1)[:, None], move < moves
     played = log_probs.gather(1, move)

@@ -52,7 +52,6 @@ class Score:
     """The accuracy of a net on some positions.
 
     Attributes:
-        positions: Number of positions.
         games: Number of games that they are from.
         top1: Share of positions whose move is the most likely one.
         top3: Share of positions whose move is among the three most likely ones.
@@ -80,7 +79,6 @@ class CalibrationBin:
     Attributes:
         start: Lower bound of the probability.
         stop: Upper bound of the probability.
-        positions: Number of positions.
         confidence: Mean probability of the most likely move.
         accuracy: Share of positions whose most likely move was played.
     """
@@ -116,7 +114,6 @@ class ValueScore:
         games: Number of games that they are from.
         squared: Mean squared error; a constant 0 has 1 if there are no draws.
         black: Mean of value - result where Black is to move, the bias for Black; NaN if there are no such positions.
-        white: The same for White.
     """
 
     positions: int
@@ -203,9 +200,7 @@ def score(moves: MoveScores, game: Indices, seed: int) -> Score:
     """Return the score of all positions.
 
     Args:
-        moves: The scored moves.
         game: [N] game numbers from 0 on, each of which occurs.
-        seed: Seed of the bootstrap.
     """
     return score_groups(moves, game, np.zeros(len(game), np.int64), ("",), seed)[""]
 
@@ -214,11 +209,8 @@ def score_groups(moves: MoveScores, game: Indices, group: Indices, names: Sequen
     """Return the score of each group that has positions, in the order of the names.
 
     Args:
-        moves: The scored moves.
         game: [N] game numbers from 0 on, each of which occurs.
         group: [N] indices into names.
-        names: Names of the groups.
-        seed: Seed of the bootstrap.
     """
     games, groups = int(game.max()) + 1, len(names)
     sums = moves.sums(game * groups + group, games * groups).reshape(games, groups, -1)
@@ -250,7 +242,6 @@ def differences(one: MoveScores, other: MoveScores, game: Indices, seed: int) ->
         one: The scored moves of one net.
         other: The scored moves of another net.
         game: [N] game numbers from 0 on, each of which occurs.
-        seed: Seed of the bootstrap.
     """
     games = int(game.max()) + 1
     sums = one.sums(game, games)
@@ -263,9 +254,7 @@ def calibrate(moves: MoveScores, game: Indices, seed: int) -> Calibration:
     """Return how well the probability of the most likely move matches its accuracy.
 
     Args:
-        moves: The scored moves.
         game: [N] game numbers from 0 on, each of which occurs.
-        seed: Seed of the bootstrap.
     """
     games = int(game.max()) + 1
     which = np.clip((moves.confidence.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
@@ -299,7 +288,6 @@ def value_error(value: Floats32, result: npt.NDArray[np.int8], white: Bools, gam
         result: [N] int8, 1 if the side to move wins, -1 if it loses, 0 for a draw, UNKNOWN if that is not known.
         white: [N] bool, whether White is to move.
         game: [N] game numbers from 0 on.
-        seed: Seed of the bootstrap.
 
     Raises:
         RecipeError: No result is known.

@@ -23,11 +23,6 @@ class Teachers:
     def __init__(self, recipe: TrainingRecipe, games: TrainingGames, device: torch.device) -> None:
         """Open the nets and start the engines.
 
-        Args:
-            recipe: A recipe with teachers.
-            games: The games of the run.
-            device: Device of the networks.
-
         Raises:
             RecipeError: A net does not fit the recipe, or KataGo does not support the board.
             FormatError: A file is not a net.
@@ -59,9 +54,6 @@ class Teachers:
         The policy is the mean of the teachers' probabilities, raised to the power 1 / temperature and normalized. The
         value is the mean of those teachers that have one. With random komi it is None, because teachers are given the
         komi of the record.
-
-        Raises:
-            ProcessError: An engine failed.
         """
         points = self._size[0] * self._size[1]
         policies, values = [], []

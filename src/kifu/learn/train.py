@@ -67,15 +67,10 @@ def train(
         recipe: A recipe of kind "training", the name of one, or the path of a TOML file that ends in ".toml".
         sources: Catalogues, whose kept games are used as they are, and archives, folders and records, which are cleaned
             by the rules "legal".
-        output: The run directory.
         validate: Sources to validate with. By default a share of the games is held out as the recipe specifies.
         resume: Continue the run in `output` from its last checkpoint. It must have the same recipe and games; the
             number of processes may differ.
-        options: The hardware.
         progress: Reports how far the run is.
-
-    Returns:
-        The manifest of the run.
 
     Raises:
         RecipeError: The recipe or an option is invalid, the run to resume is another one, or the loss is NaN.

@@ -48,7 +48,6 @@ class TrainingGames:
     """The games of a run.
 
     Attributes:
-        train: Positions to train on.
         validation: Held-out positions, or None.
         canonical: [K] uint64, canonical hashes of the games to train on, of those to validate with, which choose the
             best net, and of those that the nets of the recipe have seen.
@@ -124,10 +123,8 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     allows it.
 
     Args:
-        recipe: The recipe of the run.
         sources: Catalogues, archives, folders and records to train on.
         validate: Sources to validate with; if empty, a share of the games is held out as the recipe specifies.
-        jobs: Threads that read.
 
     Raises:
         RecipeError: A source is a data set, or a net of the recipe does not fit.

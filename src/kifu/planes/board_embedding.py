@@ -29,7 +29,6 @@ class PositionRequest(NamedTuple):
     """A choice of positions to encode, of some games.
 
     Attributes:
-        games: any games.
         game_index: [R] int64, the games to replay.
         symmetry: [R] uint8, the symmetry of the board (`kifu.point.symmetries`) under which each of them is encoded.
         slot_of_move: int64, for each move of the first of these games, then of the second, and so on: the slot of the
@@ -46,8 +45,6 @@ class BoardEmbedding(NamedTuple):
     """The embedding of a board of width x height in a frame of n points.
 
     Attributes:
-        width: of the board.
-        height: of the board.
         table: [8, width * height + 1] int64: the point of the frame for each point of the board, by symmetry.
         label_of: [n + 1] int16: the label of each point of the frame, see `kifu.planes.encoder.Encoder.encode`.
     """
@@ -65,13 +62,9 @@ def embed_board(
     """Return the embedding of boards that have the given size after their symmetry is applied.
 
     Args:
-        width: of the board.
-        height: of the board.
-        transposed: whether the symmetry is one of 4 to 7; only those rows of the table are valid then, else only the
+        transposed: Whether the symmetry is one of 4 to 7; only those rows of the table are valid then, else only the
             first four.
-        frame_width: of the frame.
-        frame_height: of the frame.
-        padding: distance of the board from the upper left corner of the frame.
+        padding: Distance of the board from the upper left corner of the frame.
     """
     points = frame_points(width, height, frame_width, frame_height, padding)
     table = points[symmetries(height, width) if transposed else symmetries(width, height)]
@@ -86,7 +79,6 @@ class EncodeTask(NamedTuple):
     """The arguments of encoding kernels: a `PositionRequest`, its outputs and scratch memory.
 
     Attributes:
-        games: the arrays of the games.
         game_index: [R] int64.
         symmetry: [R] uint8.
         slot_of_move: int64, see `PositionRequest`.
@@ -153,10 +145,9 @@ class FrameEncoder(ABC):
     """The interface and common part of all encoders.
 
     Attributes:
-        plane_set: the plane set to encode.
-        width: of the board, in 1..25.
-        height: of the board, in 1..25.
-        pad: whether smaller boards are accepted too, embedded in the upper left corner.
+        width: Of the board, in 1..25.
+        height: Of the board, in 1..25.
+        pad: Whether smaller boards are accepted too, embedded in the upper left corner.
     """
 
     plane_set: PlaneSet
@@ -195,10 +186,9 @@ class FrameEncoder(ABC):
         """Encode positions, as the `encode` method of the class does, into planes and labels by name.
 
         Args:
-            scratch: from `new_scratch`.
-            request: the positions to encode.
-            out: the planes, see `new_out`.
-            labels: arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers besides its planes.
+            scratch: From `new_scratch`.
+            out: The planes, see `new_out`.
+            labels: Arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers besides its planes.
             context: `GameContext.values` of these games.
 
         Returns:
@@ -247,9 +237,6 @@ class FrameEncoder(ABC):
         """Return the task of a request, and the embedding and subset of its games for each size of board that fits.
 
         The task's `drop` is WRONG_SIZE until a kernel fills it, and stays so for games that do not fit.
-
-        Raises:
-            ValueError: if the arrays do not match.
         """
         games, index, symmetry = request.games, request.game_index, request.symmetry
         if len(index) and index.min() < 0:

@@ -48,7 +48,7 @@ class PositionContext(NamedTuple):
     """A position before a move. Its frame has n points; a bit set has W words.
 
     Attributes:
-        s: the board, see `kifu.go.state.State`.
+        s: The board, see `kifu.go.state.State`.
         mover: uint8, BLACK or WHITE.
         ply: int64, how many moves come before.
         moves: [>= ply] uint16, the game's moves in points of the frame, otherwise as in
@@ -61,8 +61,8 @@ class PositionContext(NamedTuple):
         played: [n] int32, the ply at which each stone was played, or NEVER; undefined for empty points.
         rating: [2] float32, ranks of Black and White (`kifu.Rank.rating`); 0 or NaN if unknown.
         geometry: [5] int64: width of the frame; left, top, width and height of the board in it.
-        effects: see `MoveEffects`.
-        ladders: the ladder search of the frame.
+        effects: See `MoveEffects`.
+        ladders: The ladder search of the frame.
         ladder_moves: [2, W] uint64, bit sets of the moves that capture in a ladder and that escape from one; filled by
             `kifu.planes.move_effects.find_ladder_moves`.
         distance: [3, n] int32, scratch.
@@ -98,7 +98,7 @@ def new_context(width: int, height: int, frame_width: int, frame_height: int, pa
     """Return the context for boards of width x height in a frame, with its moves, mover, ply and rating still unset.
 
     Raises:
-        GameError: if a side of the frame is not in 1..25.
+        GameError: If a side of the frame is not in 1..25.
     """
     s = new_state(frame_width, frame_height)
     n, words = frame_width * frame_height, len(s.words)

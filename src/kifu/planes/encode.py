@@ -25,8 +25,7 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
     `kifu.katago.encoder.encode_katago`.
 
     Args:
-        game: the game.
-        planes: the name of a plane set (`kifu planes` lists them), or a composition such as "own+opp+liberties4+ko".
+        planes: The name of a plane set (`kifu planes` lists them), or a composition such as "own+opp+liberties4+ko".
 
     Returns:
         planes [T, C, H, W] uint8 of 0 and 1, or float32 for a real plane set, larger than the board if the set has
@@ -34,10 +33,10 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
         row 0 of both is the top or the bottom of the board.
 
     Raises:
-        RecipeError: if there is no such plane set.
-        GameError: if the game has a drop reason, the board is too large for the plane set, or, for the kgsgo sets, the
+        RecipeError: If there is no such plane set.
+        GameError: If the game has a drop reason, the board is too large for the plane set, or, for the kgsgo sets, the
             program of 2015 could not use the game.
-        IllegalMove: at the first move that cannot be played.
+        IllegalMove: At the first move that cannot be played.
 
     Examples:
         >>> import kifu

@@ -39,8 +39,7 @@ class EncoderScratch:
 
     Attributes:
         bits: [C, W] uint64.
-        history: for rules without superko.
-        contexts: position contexts by the size of board.
+        contexts: Position contexts by the size of board.
     """
 
     bits: npt.NDArray[np.uint64]
@@ -53,7 +52,7 @@ class Encoder(FrameEncoder):
     """The encoder of a plane set of features, for boards of one size. It has no state, so threads may share it.
 
     Raises:
-        GameError: for a size that is not in 1..25, less the padding of the plane set.
+        GameError: For a size that is not in 1..25, less the padding of the plane set.
 
     Examples:
         >>> from kifu.planes.encoder import find_encoder
@@ -95,8 +94,8 @@ class Encoder(FrameEncoder):
         """Encode positions of some games, replayed under `kifu.go.rules.RECORD_RULES`.
 
         Args:
-            scratch: from `new_scratch`, one for each thread.
-            request: the positions to encode, and their symmetries.
+            scratch: From `new_scratch`, one for each thread.
+            request: The positions to encode, and their symmetries.
             out: [slots, C, bytes] uint8, filled with planes as bits: each plane from a byte of its own, the top row of
                 the board first, the first point in the highest bit. For a real plane set [slots, C, points] float32.
             label: [slots] int16, filled with the move played, as row * width + column of the board without padding (of
@@ -110,7 +109,7 @@ class Encoder(FrameEncoder):
             not filled, or hold the position before a move that cannot be played.
 
         Raises:
-            ValueError: if the arrays do not match.
+            ValueError: If the arrays do not match.
         """
         task, parts = self._plan(request, out, label)
         if rating is None:
@@ -157,16 +156,12 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
     """Return the encoder of a plane set or composition of features (`find_plane_set`).
 
     Args:
-        name: of the plane set.
-        width: of the board.
-        height: of the board.
-        pad: whether smaller boards are accepted too, embedded in the upper left corner. All planes except `edge` are 0
+        pad: Whether smaller boards are accepted too, embedded in the upper left corner. All planes except `edge` are 0
             outside the game's board, and a plane `board` shows where it is.
 
     Raises:
-        RecipeError: if there is no such plane set; for the kgsgo sets, which omit positions and have kernels of their
+        RecipeError: If there is no such plane set; for the kgsgo sets, which omit positions and have kernels of their
             own; and for KataGo's, which is more than planes (`kifu.katago.encoder`).
-        GameError: for a size that is not in 1..25, less the padding of the plane set.
     """
     plane_set = find_plane_set(name)
     if plane_set.inputs:
@@ -183,14 +178,11 @@ def make_encoder(plane_set: PlaneSet, width: int, height: int, pad: bool = False
     """Return the encoder that a plane set names (`PlaneSet.encoder`).
 
     Args:
-        plane_set: any plane set.
-        width: of the board.
-        height: of the board.
-        pad: as for `find_encoder`.
+        pad: As for `find_encoder`.
 
     Raises:
-        RecipeError: if the plane set has no encoder.
-        GameError: if the size is out of range.
+        RecipeError: If the plane set has no encoder.
+        GameError: If the size is out of range.
     """
     if not plane_set.encoder:
         raise RecipeError(_NO_ENCODER.format(plane_set.name))

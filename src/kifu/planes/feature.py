@@ -29,13 +29,10 @@ class Feature:
     """One or more named planes. A released feature never changes; a variant takes another name.
 
     Attributes:
-        name: as written in compositions.
-        planes: description of each plane.
-        fill: the inline kernel fill(position, out).
-        uses: kernels f(position) that are called before, once for all features of a plane set that use them.
-        real: whether the values are float32 instead of bits; a plane set with a real feature is real as a whole.
-        padding: number of rows and columns around the board, on each side.
-        needs_ranks: whether the feature reads the players' ranks.
+        uses: Kernels f(position) that are called before, once for all features of a plane set that use them.
+        real: Whether the values are float32 instead of bits; a plane set with a real feature is real as a whole.
+        padding: Number of rows and columns around the board, on each side.
+        needs_ranks: Whether the feature reads the players' ranks.
     """
 
     name: str
@@ -52,10 +49,7 @@ class Family:
     """Features that differ in a number at the end of their names.
 
     Attributes:
-        name: the name without the number.
-        least: the smallest number.
-        most: the largest number.
-        make: returns the feature of a number.
+        make: Returns the feature of a number.
     """
 
     name: str
@@ -83,15 +77,13 @@ def feature(
     """Return a decorator that registers a function as the `fill` of a feature.
 
     Args:
-        name: see `Feature`, as are the others.
-        planes: description of each plane.
-        uses: kernels to be called before.
-        real: whether the values are float32.
-        padding: rows and columns around the board.
-        needs_ranks: whether the feature reads the players' ranks.
+        name: See `Feature`, as are the others.
+        real: Whether the values are float32.
+        padding: Rows and columns around the board.
+        needs_ranks: Whether the feature reads the players' ranks.
 
     Raises:
-        RecipeError: if the name is taken, or not possible in a composition.
+        RecipeError: If the name is taken, or not possible in a composition.
     """
 
     def register(fill: Fill) -> Fill:
@@ -128,11 +120,10 @@ def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
     """Return the feature of a name.
 
     Args:
-        name: of a feature.
-        others: more names to suggest if there is no such feature.
+        others: More names to suggest if there is no such feature.
 
     Raises:
-        RecipeError: if no feature has the name; the message has the most similar one, or the numbers of its family.
+        RecipeError: If no feature has the name; the message has the most similar one, or the numbers of its family.
     """
     if name in FEATURES:
         return FEATURES[name]

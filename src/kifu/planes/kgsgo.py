@@ -211,11 +211,10 @@ def write_records(
     """Write the records of some games, one game after another, and return their number.
 
     Args:
-        s: a board of 19 x 19.
-        games: the games.
+        s: A board of 19 x 19.
         game_index: [K] int64, which of them.
         layout: V1 or V2.
-        tables: from `new_tables`.
+        tables: From `new_tables`.
         buffers: filled. A dropped game leaves no records.
     """
     at = 0

@@ -54,15 +54,12 @@ def put_plane(out: Any, at: Any, carry: Any, filled: Any, width: Any, words: Any
 
     Args:
         out: bytes. The stream so far is whole words up to byte `at`, then `filled` bits, the high ones of `carry`.
-        at: see `out`.
-        carry: see `out`.
+        at: See `out`.
+        carry: See `out`.
         filled: 0 to 63.
-        width: a tuple as long as `words`.
-        words: the bit set of the plane.
-        n: the number of points.
-
-    Returns:
-        The new (at, carry, filled).
+        width: A tuple as long as `words`.
+        words: The bit set of the plane.
+        n: The number of points.
     """
     left = n
     shift, back = np.uint64(filled), np.uint64(63 - filled)
@@ -134,10 +131,10 @@ def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any], one: int = 1) -
     Args:
         packed: [B, C, ceil(H * W / 8)] uint8.
         out: [B, C, H, W] of any dtype, contiguous; filled with 0 and `one`.
-        one: value of a set bit: with 0x3F80 an array of uint16 holds the bfloat16 numbers 0.0 and 1.0.
+        one: Value of a set bit: with 0x3F80 an array of uint16 holds the bfloat16 numbers 0.0 and 1.0.
 
     Raises:
-        ValueError: if shapes or types do not match.
+        ValueError: If shapes or types do not match.
     """
     batch, planes, height, width = out.shape
     shape = batch, planes, (height * width + 7) // 8

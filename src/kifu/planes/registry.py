@@ -29,13 +29,12 @@ class PlaneSet:
     """A named, versioned list of feature planes.
 
     Attributes:
-        name: with its version, as in recipes and manifests; for a composition, its features' names joined by +.
-        title: a description of one line.
-        plane_names: description of each plane; "own" is the side to move.
-        first_row: side of the board where row 0 of planes and labels lies.
-        features: names of its features; empty for kgsgo's and KataGo's sets, which have kernels of their own.
-        inputs: the meaning of each number that networks take besides the planes, stored as the label `globals`.
-        encoder: its `kifu.planes.board_embedding.FrameEncoder` class, as "module:name"; "" for kgsgo's sets.
+        name: With its version, as in recipes and manifests; for a composition, its features' names joined by +.
+        plane_names: Description of each plane; "own" is the side to move.
+        first_row: Side of the board where row 0 of planes and labels lies.
+        features: Names of its features; empty for kgsgo's and KataGo's sets, which have kernels of their own.
+        inputs: The meaning of each number that networks take besides the planes, stored as the label `globals`.
+        encoder: Its `kifu.planes.board_embedding.FrameEncoder` class, as "module:name"; "" for kgsgo's sets.
     """
 
     name: str
@@ -232,11 +231,11 @@ def find_plane_set(name: str) -> PlaneSet:
     """Return a plane set by name, or a composition such as "own+opp+liberties4+ko".
 
     Args:
-        name: of a plane set, with its version or without for the newest one; or names of features and plane sets joined
+        name: Of a plane set, with its version or without for the newest one; or names of features and plane sets joined
             by +.
 
     Raises:
-        RecipeError: if nothing has the name; the message suggests the most similar name.
+        RecipeError: If nothing has the name; the message suggests the most similar name.
     """
     if found := _registered(name):
         return found

@@ -27,8 +27,6 @@ def info_line(game: GameSession, evaluation: PolicyValue, request: AnalyzeReques
     legal point the line lists the pass.
 
     Args:
-        game: The game.
-        evaluation: Evaluation of its current position.
         request: Minimum and maximum number of moves, and whether ownership is wanted.
         kata: Use KataGo's format: numbers within 0 to 1 rather than 0 to 10000, ownership allowed.
     """

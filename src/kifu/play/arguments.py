@@ -23,11 +23,9 @@ class AnalyzeRequest:
     """The arguments of an analyze command.
 
     Attributes:
-        colour: The player to move.
         interval: Seconds between two reports; None reports once.
         min_moves: Minimum number of moves to report.
         max_moves: Maximum number of moves to report; None is unlimited.
-        ownership: Report ownership, too.
     """
 
     colour: int

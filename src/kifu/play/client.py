@@ -84,7 +84,6 @@ class GtpProcess(PipedProcess):
         """Send a command and return the text of its "=" response.
 
         Args:
-            command: Command line without line feed.
             timeout: Seconds until the response must be complete.
 
         Raises:

@@ -30,7 +30,6 @@ class Analysis:
     """A response that repeats until the next command arrives.
 
     Attributes:
-        line: The report.
         interval: Seconds between repetitions; None reports once.
     """
 

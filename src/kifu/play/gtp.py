@@ -97,8 +97,6 @@ def serve(engine: Engine, reader: LineReader, write: Callable[[str], None]) -> N
     """Respond to every command until `quit` or the end of the input.
 
     Args:
-        engine: Runs the commands.
-        reader: Source of command lines.
         write: Write a text and flush it.
     """
     while (line := reader.take()) is not None:

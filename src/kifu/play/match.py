@@ -92,13 +92,7 @@ def play_match(
         a: Command line or net of the first program, see `kifu.play.client.parse_command`.
         b: The second program.
         output: Directory for the records, the programs' logs and match.json.
-        rules: Conditions of each game.
-        options: Options of the match.
         dry_run: Only check the options, the programs and the openings; play and write nothing.
-        progress: Creates the progress display.
-
-    Returns:
-        The match so far.
 
     Raises:
         RecipeError: A program cannot play, an option is invalid, or the directory holds another match.

@@ -98,7 +98,6 @@ class NetEvaluator:
         """Prepare an evaluator.
 
         Args:
-            predictor: The net or engine.
             rules: Name of the rules, as in records; their scoring is an input of some nets. "" is unknown.
             rank: Rating (`kifu.Rank.rating`) of the side to move; None is unknown.
             opponent: Rating of its opponent; None is unknown.
@@ -143,11 +142,9 @@ class Player:
         """Create a player.
 
         Args:
-            evaluator: Source of evaluations.
             temperature: 0 plays the most probable move; otherwise moves are sampled from policy ** (1 / temperature).
             resign: Winning probability, from 0 to 1; the player resigns at its third move in a row with less. None
                 never resigns.
-            seed: Seed of the sampling.
 
         Raises:
             RecipeError: An option is out of range, or `resign` is given for an evaluator without a value.
@@ -207,8 +204,6 @@ def candidate_points(game: GameSession, colour: int, policy: npt.NDArray[np.floa
     policy is on them.
 
     Args:
-        game: The game.
-        colour: The player to move.
         policy: [n + 1] float32, as in `PolicyValue`.
 
     Returns:

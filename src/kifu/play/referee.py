@@ -38,7 +38,6 @@ class MatchRules:
     """The conditions of a game.
 
     Attributes:
-        size: Side of the board.
         komi: Points for White.
         ruleset: Name of the rules of legal moves, see `Rules.named`. Scoring is by area under all of them.
         move_seconds: Seconds per response; a slower program loses.
@@ -63,9 +62,6 @@ class GameOutcome:
 
     Attributes:
         moves: Moves as point | WHITE_BIT, including the opening.
-        result: Result of the game.
-        ending: How the game ended.
-        reason: Description of the ending.
         scored_by: Who scored the game, if it was scored.
         seconds: Thinking time of Black and of White.
     """
@@ -155,12 +151,8 @@ def play_game(
 
     Args:
         black: Command of Black's program, see `kifu.play.client.parse_command`.
-        white: Command of White's program.
         opening: First moves as points, colours alternating, legal under the rules.
-        rules: Conditions of the game.
         scorer: Command of the scoring program, or None.
-        stop: Set to cancel the game.
-        on_move: Called after each move.
 
     Returns:
         The outcome, and by colour the end of the program's standard error.

@@ -200,7 +200,6 @@ class Match(Report):
     """A match so far; `str()` is its summary.
 
     Attributes:
-        results: The content of match.json.
         fresh: Number of games played by this run.
     """
 

@@ -25,7 +25,6 @@ class GameSession:
         board: Current position under the session's rules. Change it through the methods of this class only.
         moves: Moves as point | WHITE_BIT; a pass is width * height. Consecutive moves by one colour are allowed.
         komi: Points for White.
-        handicap: Number of handicap stones.
     """
 
     def __init__(
@@ -50,9 +49,6 @@ class GameSession:
         """Return a session at the position before move `ply` of a recorded game.
 
         Args:
-            game: The game.
-            ply: Number of moves to play.
-            rules: Rules of the session.
             default_komi: The komi if the record has none.
 
         Raises:

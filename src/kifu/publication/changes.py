@@ -54,8 +54,6 @@ class Changes:
     """Number of games by how they differ from the previous version.
 
     Attributes:
-        previous: The previous version.
-        added: Games that are new.
         removed: Games that are no longer there.
         changed: Games with the same moves (a data set: the same id) of which another value differs.
         moved: Games that are equal, but in another split.
@@ -83,7 +81,6 @@ def write_changes(previous: str, versions: Sequence[VersionFiles], output: Atomi
     Args:
         previous: The number of the previous version.
         versions: The previous and the new version.
-        output: The open file.
         bar: Receives the number of rows read.
 
     Raises:

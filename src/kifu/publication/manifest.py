@@ -35,9 +35,7 @@ class PublishedSplit:
     """A split.
 
     Attributes:
-        name: Its name.
         files: Its files in order.
-        rows: Number of rows.
         games: Number of games that are not dropped; None if it is unknown.
         positions: Number of their moves; of a data set, its rows.
         drops: Number of dropped games by reason: of a catalogue, among its rows; of a data set, among the games that
@@ -57,10 +55,7 @@ class Duplicates:
     """Kept games that equal another kept game, or are its beginning (`kifu.corpus.duplicates`).
 
     Attributes:
-        split: The split of these games.
         other: The split of the game that stands for them.
-        same_game: Number of equal games.
-        cut_off: Number of beginnings.
     """
 
     split: str
@@ -74,13 +69,11 @@ class AuditedPair:
     """Games and positions that two splits share, see docs/audit.md.
 
     Attributes:
-        first: Name of the first split.
         second: Name of the second split.
         first_games: Games of the first split that are in the second.
         second_games: Games of the second split that are in the first.
         first_positions: Positions of the first split that occur in the second.
         second_positions: Positions of the second split that occur in the first.
-        late: Distinct late positions in both.
         games: The first shared games, as text.
     """
 
@@ -99,20 +92,15 @@ class Publication(Report):
     """A published data set.
 
     Attributes:
-        title: Its title.
-        version: Its version, MAJOR.MINOR.PATCH.
         licence: Its licence as an identifier of the Hub; None if it must be filled in.
         kind: Format of the Parquet files: catalogue@2 or parquet@1.
-        kifu: The version of kifu.
         columns: Type and meaning of each column.
-        splits: The splits.
         origin: How the sets were made: read, kept and drops, cleaning rules, split, query or recipe, where known.
         sources: The sources with name, size, BLAKE3, and number of games, where known.
         counts: Of a catalogue, the numbers of kept games by rank, year, server and more (`kifu stats`).
         duplicates: Of a catalogue, the duplicates within and across splits.
         audit: What every two of the splits share.
         audit_note: The reason why there is no audit.
-        changes: Changes from the previous version.
     """
 
     title: str

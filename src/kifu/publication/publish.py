@@ -55,7 +55,6 @@ def publish(
 
     Args:
         sets: Catalogues, data sets in Parquet, or folders of them. Their names become those of the splits.
-        output: The folder.
         title: Title of the data set; by default the folder's name.
         licence: Licence as an identifier of the Hugging Face Hub, such as "cc-by-4.0". Without it, the card has a
             field to fill in.

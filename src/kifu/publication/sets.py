@@ -40,11 +40,7 @@ class InputSet:
     """A catalogue or data set to publish.
 
     Attributes:
-        name: Name of its split.
-        path: The file or folder.
-        kind: CATALOGUE or EXAMPLES.
         files: Number of rows of each Parquet file, in order.
-        schema: The columns of each file.
         about: Metadata of the catalogue; of a data set its recipe and set.
         layout: The layout of a data set.
         manifest: The manifest of a data set, if there is one.

@@ -65,8 +65,7 @@ class _Selected(NamedTuple):
         game: [B] int64, index into `rows`.
         ply: [B] int32.
         keys: [B] uint64, hashes of seed, game and ply.
-        drops: dropped games by reason.
-        elsewhere: number of games of other sets, or of none.
+        elsewhere: Number of games of other sets, or of none.
     """
 
     games: GameArrays
@@ -89,13 +88,12 @@ class ExampleChunk(NamedTuple):
     """The examples of a slice.
 
     Attributes:
-        content: a `Batch`, or what the writer prepared from it.
+        content: A `Batch`, or what the writer prepared from it.
         keys: [B] uint64, the keys to sort by.
         member: [K] int32, rows of the catalogue with examples.
         rows: [K] int32, the number of examples of each.
         plies: [B] uint16, of all examples.
-        drops: dropped games by reason.
-        elsewhere: number of games of other sets, or of none.
+        elsewhere: Number of games of other sets, or of none.
     """
 
     content: Any
@@ -252,9 +250,8 @@ class DividedExamples(NamedTuple):
     """The examples of a slice, divided by ranges of their keys.
 
     Attributes:
-        file: has the columns of `ExampleChunk.columns`; None if there are no examples.
-        drops: dropped games by reason.
-        elsewhere: number of games of other sets, or of none.
+        file: Has the columns of `ExampleChunk.columns`; None if there are no examples.
+        elsewhere: Number of games of other sets, or of none.
     """
 
     file: RangeFile | None
@@ -267,8 +264,7 @@ class DivideExamples(_ExampleJob[DividedExamples]):
     """Renders examples and writes them to range files.
 
     Attributes:
-        folder: the directory of these files.
-        bits: number of highest bits of the key that determine the range.
+        bits: Number of highest bits of the key that determine the range.
     """
 
     folder: Path
@@ -336,7 +332,7 @@ class EncodeSorted(SetJob[SortedRange, _Piece, Any]):
     """Sorts ranges of examples, and prepares them for the writer.
 
     Attributes:
-        folder: the directory of the range files.
+        folder: The directory of the range files.
     """
 
     recipe: ExamplesRecipe

@@ -53,23 +53,21 @@ def build_examples(
     thread, and disk space for the packed examples, compressed with LZ4.
 
     Args:
-        recipe: see `kifu.recipes.schema.load_recipe`.
-        sources: archives, directories, records and catalogues, as for `ingest`.
-        output: the directory to write to.
-        sets: names of sets, by default those of the recipe.
-        jobs: number of threads or processes, by default one per core.
-        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-        progress: reports progress.
+        recipe: See `kifu.recipes.schema.load_recipe`.
+        sources: Archives, directories, records and catalogues, as for `ingest`.
+        sets: Names of sets, by default those of the recipe.
+        jobs: Number of threads or processes, by default one per core.
+        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
 
     Returns:
         One report per set, in the order of `sets`.
 
     Raises:
-        RecipeError: the recipe has no such set, or a source is the catalogue that would be written.
-        SourceError: a source cannot be read.
-        FormatError: a catalogue is damaged.
-        OutputError: a file cannot be written.
-        ClusterError: the cluster is not available.
+        RecipeError: The recipe has no such set, or a source is the catalogue that would be written.
+        SourceError: A source cannot be read.
+        FormatError: A catalogue is damaged.
+        OutputError: A file cannot be written.
+        ClusterError: The cluster is not available.
     """
 
     def make(plan: SetPlan) -> Manifest:

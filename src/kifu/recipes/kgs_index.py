@@ -33,11 +33,9 @@ class Archive:
     """An archive of KGS, by its name.
 
     Attributes:
-        name: the name of the zip file, "KGS-2006-19-10388-.zip".
-        year: of the games.
+        name: The name of the zip file, "KGS-2006-19-10388-.zip".
         month: 1 to 12, or None if the archive holds a whole year.
-        size: board size, always 19 so far.
-        games: number of games.
+        size: Board size, always 19 so far.
     """
 
     name: str
@@ -103,7 +101,7 @@ def parse_index(page: bytes) -> list[Archive]:
     Other links are ignored.
 
     Raises:
-        SourceError: the page has no link to an archive, or is larger than `PAGE_LIMIT`.
+        SourceError: The page has no link to an archive, or is larger than `PAGE_LIMIT`.
     """
     if len(page) > PAGE_LIMIT:
         raise SourceError(f"the index page has more than {PAGE_LIMIT:,} bytes")
@@ -123,7 +121,7 @@ def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, An
     """Return the archives of KGS among the sources and in directories among them, with the first file of each.
 
     Raises:
-        SourceError: no archive was found, or a source does not exist.
+        SourceError: No archive was found, or a source does not exist.
     """
     found: dict[Archive, AnyPath] = {}
     for path in containers(sources):
@@ -139,7 +137,7 @@ def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -
     """Return the archives of an index page (an HTML file) in its order, by default those found, newest first.
 
     Raises:
-        SourceError: the page cannot be read, or has no link to an archive.
+        SourceError: The page cannot be read, or has no link to an archive.
     """
     if index is None:
         return order_as_page(found)

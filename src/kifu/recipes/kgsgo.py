@@ -49,24 +49,22 @@ def build_kgsgo(
     absent, even if the build is interrupted. Games that cannot be used are dropped and listed in the manifest.
 
     Args:
-        recipe: see `load_recipe`.
-        sources: archives with names as on KGS, or directories that hold them.
-        output: the directory to write to.
-        sets: names of sets, by default those that the recipe marks as default.
-        index: an index page (HTML file), which gives the archives and their order for the draws. By default the
+        recipe: See `load_recipe`.
+        sources: Archives with names as on KGS, or directories that hold them.
+        sets: Names of sets, by default those that the recipe marks as default.
+        index: An index page (HTML file), which gives the archives and their order for the draws. By default the
             archives found, newest first.
-        jobs: number of threads or processes, by default one per core.
-        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-        progress: reports progress.
+        jobs: Number of threads or processes, by default one per core.
+        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
 
     Returns:
         One report per file, in the order of `sets`.
 
     Raises:
-        RecipeError: the recipe has no such set, or a set asks for more games than there are.
-        SourceError: an archive is missing or cannot be read.
-        OutputError: a file cannot be written.
-        ClusterError: the cluster is not available.
+        RecipeError: The recipe has no such set, or a set asks for more games than there are.
+        SourceError: An archive is missing or cannot be read.
+        OutputError: A file cannot be written.
+        ClusterError: The cluster is not available.
     """
     names = recipe.default_sets() if sets is None else list(sets)
     check_sets(recipe, names)
@@ -173,11 +171,7 @@ class _SetBuild(Build[Manifest]):
 
 
 def _has_games(manifest: Manifest, path: Path, shards: list[ArchiveGames]) -> bool:
-    """Return whether the data set has these games of these archives. Another index page draws others.
-
-    Raises:
-        FormatError: its file of origins is missing or damaged.
-    """
+    """Return whether the data set has these games of these archives. Another index page draws others."""
     archives = [(shard.selection.archive.stem, shard.blake3) for shard in shards]
     if manifest.origins is None or [(each.archive, each.blake3) for each in manifest.archives] != archives:
         return False

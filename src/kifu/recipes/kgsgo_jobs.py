@@ -34,11 +34,8 @@ class LoadedArchive:
     """An archive in memory, a few bytes per move.
 
     Attributes:
-        archive: the archive.
-        games: all its games.
         drop: [G] uint8, the `DropReason` of games that the 2015 program could not have used.
         handicap: [G] bool, True if the program placed setup stones.
-        names: raw names of members, concatenated.
         name_start, name_stop: [G] int64, the name of each game's member in `names`.
     """
 
@@ -134,13 +131,7 @@ _SPARE_MOVES = 512
 
 
 class ArchiveGames(NamedTuple):
-    """The games that a file takes from one archive.
-
-    Attributes:
-        selection: the archive and its games.
-        path: the archive's file.
-        blake3: its hash.
-    """
+    """The games that a file takes from one archive."""
 
     selection: Selection
     path: AnyPath
@@ -171,10 +162,7 @@ class RecordTask(NamedTuple):
     """Games of a loaded archive.
 
     Attributes:
-        archive: the archive.
-        arrays: all its games.
         rows: [K] int64, the rows of the games in the archive.
-        moves: the number of their moves.
     """
 
     archive: LoadedArchive
@@ -188,7 +176,7 @@ class _ArchiveJob(Job[ArchiveGames, Item, R]):
     """Base of jobs on games of an archive.
 
     Attributes:
-        loaded: the archives of the shards in order, if they are prefetched; not pickled.
+        loaded: The archives of the shards in order, if they are prefetched; not pickled.
     """
 
     loaded: Iterator[LoadedArchive] | None = field(default=None, compare=False)
@@ -240,10 +228,9 @@ class Chunk(NamedTuple):
         member: [K] int32, the index of each game's member in the archive.
         drop: [K] uint8, `DropReason`.
         examples: [K] int32, the number of records of each game.
-        names: names of the dropped games.
         plies: [N] uint16, the ply of each record.
         records: [N * record bytes] uint8.
-        workspace: owns the arrays; None if the chunk was made in another process.
+        workspace: Owns the arrays; None if the chunk was made in another process.
     """
 
     member: npt.NDArray[np.int32]

@@ -122,9 +122,8 @@ class _Lines(NamedTuple):
     """The lines of some games.
 
     Attributes:
-        placed: the number of the file (see `_file_numbers`), the number of games and their lines.
-        unsayable: number of games that cannot be written, by reason.
-        games: number of games.
+        placed: The number of the file (see `_file_numbers`), the number of games and their lines.
+        unsayable: Number of games that cannot be written, by reason.
     """
 
     placed: list[tuple[int, int, bytes]]
@@ -148,22 +147,17 @@ def build_archive(
     interrupted, and the manifest is written last. Memory is that of `ingest`, plus at most 64 KiB per file.
 
     Args:
-        recipe: see `kifu.recipes.schema.load_recipe`.
-        sources: archives, directories, records and catalogues, as for `ingest`.
-        output: the directory to write to.
-        jobs: number of threads or processes, by default one per core.
-        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-        progress: reports progress.
-
-    Returns:
-        One report.
+        recipe: See `kifu.recipes.schema.load_recipe`.
+        sources: Archives, directories, records and catalogues, as for `ingest`.
+        jobs: Number of threads or processes, by default one per core.
+        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
 
     Raises:
-        RecipeError: a source is the catalogue that would be written.
-        SourceError: a source cannot be read.
-        FormatError: a catalogue is damaged.
-        OutputError: a file cannot be written, or `output` holds OLF files that are not of this archive.
-        ClusterError: the cluster is not available.
+        RecipeError: A source is the catalogue that would be written.
+        SourceError: A source cannot be read.
+        FormatError: A catalogue is damaged.
+        OutputError: A file cannot be written, or `output` holds OLF files that are not of this archive.
+        ClusterError: The cluster is not available.
     """
     into = Path(output)
     found = find_sources(sources)

@@ -95,8 +95,7 @@ class BuildReport(Report, Generic[M]):
     """A finished output of a build.
 
     Attributes:
-        path: the data set, or the directory of an archive.
-        manifest: its manifest.
+        path: The data set, or the directory of an archive.
         fresh: False if an earlier run had made it from the same recipe and sources.
     """
 
@@ -120,9 +119,8 @@ class BuildOptions(NamedTuple):
     """Options of every build.
 
     Attributes:
-        jobs: number of threads or processes, by default one per core.
-        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-        progress: reports progress.
+        jobs: Number of threads or processes, by default one per core.
+        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
     """
 
     jobs: int | None
@@ -131,13 +129,7 @@ class BuildOptions(NamedTuple):
 
 
 class Target(NamedTuple):
-    """An output to build.
-
-    Attributes:
-        set: the name of the set.
-        path: the file or directory.
-        manifest: the path of its manifest.
-    """
+    """An output to build."""
 
     set: str
     path: Path
@@ -225,26 +217,24 @@ def build(
     describe each kind of recipe.
 
     Args:
-        recipe: the name of a recipe, a TOML file, or a recipe from `load_recipe`.
-        sources: archives, directories, records and catalogues; for recipes that draw games from the archives of KGS,
+        recipe: The name of a recipe, a TOML file, or a recipe from `load_recipe`.
+        sources: Archives, directories, records and catalogues; for recipes that draw games from the archives of KGS,
             archives with names as there, or directories that hold them.
-        output: the directory to write to.
-        sets: names of sets, by default those of the recipe.
-        index: an index page (HTML file) of the archives of KGS, for recipes that draw games from them.
-        jobs: number of threads or processes, by default one per core.
-        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-        progress: reports progress.
+        sets: Names of sets, by default those of the recipe.
+        index: An index page (HTML file) of the archives of KGS, for recipes that draw games from them.
+        jobs: Number of threads or processes, by default one per core.
+        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
 
     Returns:
         One report per data set, in the order of `sets`.
 
     Raises:
-        RecipeError: the recipe or a set is unknown, the recipe trains a network, or its kind has no option `sets` or
+        RecipeError: The recipe or a set is unknown, the recipe trains a network, or its kind has no option `sets` or
             `index`.
-        SourceError: a source is missing or cannot be read.
-        FormatError: a catalogue is damaged.
-        OutputError: a file cannot be written.
-        ClusterError: the cluster is not available.
+        SourceError: A source is missing or cannot be read.
+        FormatError: A catalogue is damaged.
+        OutputError: A file cannot be written.
+        ClusterError: The cluster is not available.
     """
     if isinstance(recipe, str | os.PathLike):
         recipe = load_recipe(recipe)
@@ -378,7 +368,7 @@ class ManifestCounts:
             plies: [sum of rows] the ply of each example.
 
         Raises:
-            OutputError: the file of origins cannot be written.
+            OutputError: The file of origins cannot be written.
         """
         if self._origins is None:
             self._origins = self._stack.enter_context(OriginsWriter(origins_path(self._path)))
@@ -416,12 +406,9 @@ class ManifestCounts:
         """Finish the file of origins and return the manifest of the set, once all its archives are finished.
 
         Args:
-            recipe: the recipe.
-            games: the number of games that were read.
-            sources: the sources as the manifest lists them.
-            written: the data set.
-            format: the name of its format.
-            plane_set: the name of its plane set; empty without planes.
+            games: The number of games that were read.
+            sources: The sources as the manifest lists them.
+            plane_set: The name of its plane set; empty without planes.
         """
         return Manifest(
             kifu=importlib.metadata.version("kifu"),
@@ -444,13 +431,7 @@ class ManifestCounts:
 
 
 class SetShard(NamedTuple):
-    """Consecutive rows of a catalogue.
-
-    Attributes:
-        digest: of the catalogue.
-        first: index of the first row.
-        rows: the rows.
-    """
+    """Consecutive rows of a catalogue."""
 
     digest: str
     first: int
@@ -465,9 +446,7 @@ class CatalogueInput(NamedTuple):
     """A catalogue that sets are made from.
 
     Attributes:
-        catalogue: the catalogue.
-        digest: see `Catalogue.digest`.
-        shards: all its rows.
+        digest: See `Catalogue.digest`.
     """
 
     catalogue: Catalogue
@@ -557,12 +536,7 @@ class SetPlan(NamedTuple):
     """A data set to make.
 
     Attributes:
-        set: the name of the set.
-        path: the file or directory.
-        catalogues: the games.
-        sources: the sources as manifests list them.
-        executor: runs the jobs.
-        progress: reports progress.
+        sources: The sources as manifests list them.
     """
 
     set: str
@@ -595,19 +569,17 @@ def build_sets(
     """Build data sets from catalogues, or from a catalogue that is made of the sources first.
 
     Args:
-        recipe: divides the games among the sets.
-        suffix: of the files' names; "" for directories. A set is written to `into`/SET + suffix.
-        make: writes a data set and returns its manifest.
-        sources: sources as for `ingest`.
-        into: the directory.
-        sets: names of sets, by default those of the recipe.
-        options: execution options.
+        recipe: Divides the games among the sets.
+        suffix: Of the files' names; "" for directories. A set is written to `into`/SET + suffix.
+        make: Writes a data set and returns its manifest.
+        sources: Sources as for `ingest`.
+        sets: Names of sets, by default those of the recipe.
 
     Returns:
         One report per set, in the order of `sets`.
 
     Raises:
-        RecipeError, SourceError, FormatError, OutputError, ClusterError: as for `build_examples`.
+        RecipeError, SourceError, FormatError, OutputError, ClusterError: As for `build_examples`.
     """
     names = recipe.default_sets() if sets is None else list(sets)
     check_sets(recipe, names)

@@ -100,7 +100,6 @@ class Selection:
     """Games of one archive, in the order in which they are written.
 
     Attributes:
-        archive: the archive.
         games: [K] int64, indices from 0.
     """
 
@@ -115,11 +114,11 @@ class Sampler:
         """Prepare the draws.
 
         Args:
-            recipe: its archives of later years than `until` are left out of every draw.
-            archives: in the order of the index page.
+            recipe: Its archives of later years than `until` are left out of every draw.
+            archives: In the order of the index page.
 
         Raises:
-            RecipeError: the archives hold more than `MAX_GAMES` games.
+            RecipeError: The archives hold more than `MAX_GAMES` games.
         """
         self._recipe = recipe
         self._all = archives

@@ -262,9 +262,8 @@ class RecipeKind(NamedTuple):
     """The code for one kind of recipe, as "module:name" strings that are imported when first used.
 
     Attributes:
-        model: the class of its recipes.
-        build: the function that builds it, see `kifu.recipes.pipeline.build`; "" for training recipes.
-        options: the options that only some build functions take: "sets", "index".
+        build: The function that builds it, see `kifu.recipes.pipeline.build`; "" for training recipes.
+        options: The options that only some build functions take: "sets", "index".
     """
 
     model: str
@@ -299,14 +298,14 @@ def load_recipe(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> 
     """Load a recipe of any kind: data sets, an archive, or the training of a network.
 
     Args:
-        name: a recipe that comes with kifu, or a TOML file if it ends in .toml.
+        name: A recipe that comes with kifu, or a TOML file if it ends in .toml.
         overrides: "key=value" strings, see `kifu.config.load_config`.
 
     Returns:
         An instance of the model of its kind: `KgsgoRecipe` without the key `kind`, else the one in `KINDS`.
 
     Raises:
-        RecipeError: there is no such recipe, or a value does not fit.
+        RecipeError: There is no such recipe, or a value does not fit.
     """
 
     def default(table: Mapping[str, Any], key: str) -> dict[str, Any]:

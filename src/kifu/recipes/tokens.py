@@ -79,7 +79,7 @@ def build_tokens(
         One report per set, in the order of `sets`.
 
     Raises:
-        RecipeError, SourceError, FormatError, OutputError, ClusterError: as `build_examples` does.
+        RecipeError, SourceError, FormatError, OutputError, ClusterError: As `build_examples` does.
     """
 
     def make(plan: SetPlan) -> Manifest:
@@ -116,9 +116,8 @@ class TokenChunk(NamedTuple):
         ends: [K] int64, the end of each game in `tokens`.
         games: [K] uint64, ids.
         member: [K] int32, rows of the catalogue.
-        drops: dropped games by reason.
-        elsewhere: number of games of other sets, or of none.
-        read: number of games of the slice.
+        elsewhere: Number of games of other sets, or of none.
+        read: Number of games of the slice.
     """
 
     tokens: Tokens

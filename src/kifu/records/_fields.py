@@ -69,12 +69,8 @@ def next_value(
 
     Args:
         data: [N] uint8, the text.
-        i: The position.
-        stop: The end of the text.
         charset: The charset, by which values end.
         key: Key of the current property; negative at first.
-        name: Start of its name.
-        name_stop: End of its name.
 
     Returns:
         (position, key, start of the name, its end). The key is negative if the node has no more values; the position is
@@ -98,7 +94,6 @@ def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
 
     Args:
         data: [N] uint8, from the game's ( on.
-        charsets: The known character sets.
         spans: [P, 4] int64, filled: start and end of the property's name and of the value between its brackets.
 
     Returns:
@@ -167,7 +162,6 @@ def find_text_fields(
         data: [N] uint8.
         start: [G] int64, start of each game's text.
         stop: [G] int64, end of each game's text.
-        charsets: The known character sets.
         field_start: [F, G] int64, initially zeros, filled.
         field_stop: [F, G] int64, initially zeros, filled.
     """
@@ -285,11 +279,6 @@ def last_territory(
 
     Args:
         data: [N] uint8, the text.
-        i: The root's ;.
-        stop: The end of the game.
-        width: Board width.
-        height: Board height.
-        charsets: The known character sets.
         owners: [MAX_POINTS] uint8, filled: 1 for Black's and 2 for White's points.
         budget: The number of points that may be marked.
 
@@ -351,8 +340,6 @@ def collect_territory(
 
     Args:
         data: [N] uint8.
-        games: The games.
-        charsets: The known character sets.
         offset: [G + 1] int64, filled; the first entry is 0.
         out: [T] uint16, filled.
     """

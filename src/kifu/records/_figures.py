@@ -138,8 +138,6 @@ def read_evaluation(data: Bytes, i: Int, stop: Int, out: npt.NDArray[np.float32]
 
     Args:
         data: [N] uint8.
-        i: Start of the comment.
-        stop: Its end.
         out: [4] float32, filled with win, loss, score and visits; not changed if the comment is another one.
     """
     at = find_visits(data, i, stop)
@@ -265,8 +263,6 @@ def main_time_used(before: Float, count: Int, left: Float, counted: bool, strict
 
     Args:
         before: Time left before the move; NaN if unknown.
-        count: The count before the move.
-        left: Time left after the move.
         counted: The record writes a count in main time.
         strict: Time can be left again only after overtime has begun.
     """
@@ -287,11 +283,7 @@ def byo_yomi_used(
 
     Args:
         before: Time left before the move; NaN if unknown.
-        count: The count before the move.
         left: Time left after the move. A clock that was reset to the whole period hides the time used.
-        after: Number of periods left.
-        periods: Number of all periods.
-        period: Length of a period.
     """
     if count == _COUNTED_MAIN and after == periods:  # still main time, or the first period
         return np.nan, np.nan, _COUNTED_MAIN
@@ -328,10 +320,7 @@ def time_used(
     """Return (seconds used, time left, count) after a move; the seconds are NaN if they are unknown.
 
     Args:
-        games: The games.
-        g: The game.
         before: Time left before the move; NaN if unknown.
-        count: The count before the move.
         left: Time left after the move, not negative.
         after: The count after the move; negative if the node has none.
     """
@@ -402,14 +391,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, 
 
     Args:
         data: [N] uint8.
-        i: The position.
-        stop: The end of the game.
-        charsets: The known character sets.
         charset: The charset by which values end; _IN_ROOT in the root, whose CA decides.
-        games: Its scratch space is filled.
-
-    Returns:
-        (end of the node, charset).
     """
     is_first = charset == _IN_ROOT
     if is_first:
@@ -487,8 +469,6 @@ def collect_figures(
 
     Args:
         data: [N] uint8.
-        games: The games.
-        charsets: The known character sets.
         seconds: [M] float32, initially NaN, filled where known; may be empty if no game wants CLOCKS.
         evaluations: [M, 4] float32, likewise.
     """

@@ -142,9 +142,6 @@ def find_games(
         stop: [K] int64, end of each member.
         drop: [K] uint8, `DropReason` of each member.
         rows: [`most_rows`, COLUMNS] int64, filled.
-
-    Returns:
-        The number of rows.
     """
     count = 0
     for k in range(len(start)):

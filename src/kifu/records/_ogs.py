@@ -165,9 +165,6 @@ def find_objects(
         drop: [K] uint8, their `DropReason`.
         has_lines: [K] uint8, 1 for members with one object a line; others are one object.
         rows: [.., OBJECT_COLUMNS] int64, filled; large enough for the limits on rows.
-
-    Returns:
-        Number of rows.
     """
     count = 0
     for k in range(len(start)):

@@ -331,7 +331,6 @@ def read_members(
         start: [K] int64, start of each member.
         stop: [K] int64, end of each member.
         drop: [K] uint8, its `DropReason`.
-        out: The output.
     """
     for k in range(len(start)):
         games, line, i = 0, 0, start[k]

@@ -27,16 +27,15 @@ class RemoteFile:
     A context manager: leaving it raises OSError if the file has changed and took more than one request.
 
     Attributes:
-        size: length in bytes.
+        size: Length in bytes.
     """
 
     def __init__(self, store: Store, size: int, require_unchanged: Callable[[], None]) -> None:
         """Open a file.
 
         Args:
-            store: the store it is in.
-            size: its length in bytes.
-            require_unchanged: raises OSError if the file has changed.
+            size: Its length in bytes.
+            require_unchanged: Raises OSError if the file has changed.
         """
         self.size = size
         self._store, self._require_unchanged = store, require_unchanged
@@ -149,7 +148,7 @@ class SparseCopy:
     They are kept in an unnamed temporary file (in TMPDIR), and fetched once.
 
     Attributes:
-        size: length of the file in bytes.
+        size: Length of the file in bytes.
     """
 
     def __init__(self, file: RemoteFile) -> None:

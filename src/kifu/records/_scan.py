@@ -232,8 +232,6 @@ def scan_members(
         start: [K] int64, start of each member.
         stop: [K] int64, end of each member.
         drop: [K] uint8, its `DropReason`.
-        charsets: The known character sets.
-        out: The output.
 
     Returns:
         DONE, or FULL if `out` has no space for another game or state[CUT] is reached.

@@ -263,7 +263,6 @@ class _Records(NamedTuple):
     """The records of an archive and their division into blocks.
 
     Attributes:
-        listing: The members.
         member: [R] int64. The ordinals of the records.
         size: [R] int64. Their sizes, 0 for those that are too large.
         is_large: [R] bool. Those that are too large.
@@ -299,8 +298,6 @@ def sevenzip_blocks(source: str, file: SevenZipFile, block_bytes: int, *, first:
     """Yield the records of a 7z archive, in its order.
 
     Args:
-        source: The archive's path.
-        file: The open archive.
         block_bytes: Maximum bytes of the members of a block, unless a single one is larger.
         first: Number of blocks to skip. Their folders are not unpacked, unless they go on in later blocks.
 

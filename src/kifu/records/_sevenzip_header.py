@@ -123,7 +123,6 @@ class Folder(NamedTuple):
     Attributes:
         coders: In the order of unpacking.
         bound: The outputs of coders that are inputs of others.
-        packed: Number of packed streams.
     """
 
     coders: list[Coder]
@@ -285,7 +284,6 @@ class Listing:
     """The members of an archive, in its order.
 
     Attributes:
-        streams: Where their contents are.
         names: UTF-8, each name ends with a NUL.
         name_begin: [K + 1] int64. The name of member k is names[name_begin[k]:name_begin[k + 1] - 1].
         is_file: [K] bool. False for directories and symbolic links.

@@ -57,7 +57,6 @@ def scan_folders(data: Bytes, at: int, out: npt.NDArray[np.int64]) -> int:
 
     Args:
         data: [N] uint8, the header.
-        at: Position of the first folder.
         out: [F, 4] int64, filled: position; number of packed streams; number of outputs; index of the main output.
     """
     for k in range(len(out)):
@@ -110,7 +109,6 @@ def read_folder_sizes(
 
     Args:
         data: [N] uint8, the header.
-        at: Position of the sizes.
         listed: [F, 4] int64, see `scan_folders`.
         begin: [F] int64, filled: position of the sizes of each folder.
         size: [F] int64, filled: size of its main output.
@@ -139,7 +137,6 @@ def divide_folders(
 
     Args:
         data: [N] uint8, the header.
-        at: Position of the sizes.
         is_listed: False if the header has no sizes, which is correct if no folder has several members.
         count: [F] int64, number of members of each folder.
         unpacked: [F] int64, size of each folder.

@@ -185,7 +185,7 @@ class FileRanges:
     The one of S3 asks for the version first, and then returns bytes of that version only.
 
     Attributes:
-        seekable: a range costs no more than its bytes, wherever it is.
+        seekable: A range costs no more than its bytes, wherever it is.
     """
 
     seekable = True

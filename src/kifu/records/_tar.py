@@ -152,12 +152,7 @@ def _copy_text(data: Bytes, begin: int, end: int, names: Bytes, at: int) -> int:
 
 @inline_kernel
 def _metadata(data: Bytes, entry: int, filled: int, metadata: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read the long names and pax records before a member, from `entry` on, into `metadata`.
-
-    Returns:
-        (_END, position of the member's own header), (_MORE, position up to which bytes are needed), (_DAMAGED,
-        position), or (_END, -1) at the end mark.
-    """
+    """Read the long names and pax records before a member, from `entry` on, into `metadata`."""
     metadata[:] = -1
     head = entry
     for _ in range(_META_HEADERS):
@@ -239,15 +234,10 @@ def _walk(
 
     Args:
         data: [N] uint8, the buffer.
-        filled: Bytes in it.
         state: [6] int64. On _DAMAGED, state[_POSITION] is the bad header. On _MORE, it is the start of the first
             incomplete entry, which may lie behind the data, and state[_NEED] the number of bytes from there that are
             needed.
         metadata: [4] int64, scratch space for the metadata of one member.
-        out: The rows, filled.
-
-    Returns:
-        _MORE, _END at the end mark, or _DAMAGED.
     """
     names, others = out.names, out.others
     rows = 0
@@ -347,11 +337,8 @@ def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_byte
     is moved to the start of the next.
 
     Args:
-        source: The archive's path.
-        stream: The rest of the archive.
         data: [N] uint8, a buffer with the beginning of the archive.
         filled: Number of bytes in it.
-        block_bytes: Size of the next buffers.
 
     Raises:
         SourceError: After all complete records, if the archive is damaged, lacks its end mark, as truncated files do,

@@ -81,9 +81,6 @@ def _zip64_fields(data: Bytes, begin: int, end: int, row: npt.NDArray[np.int64],
     """Read the sizes and the offset that do not fit in 32 bits from the extra fields data[begin:end].
 
     They stand there in this order, and only those whose 32-bit field is all ones. A missing one becomes -1.
-
-    Returns:
-        The offset.
     """
     stop = begin
     while begin + 4 <= end:
@@ -142,13 +139,8 @@ def _list_records(
 
     Args:
         data: [N] uint8, the part.
-        is_last: The directory ends with this part.
-        base: Number to add to every offset in the archive.
-        length: Bytes of the archive.
         state: [5] int64: position in the part, ordinal of the next entry, rows listed, bytes taken by the members so
             far, bytes of the list of other members.
-        indexes: List the TYGEM indexes instead of the records.
-        out: The rows, filled. _BEGIN is the position of the member's own header, which is not read.
 
     Returns:
         _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP (the members are larger than the file).
@@ -229,9 +221,6 @@ def _find_contents(
         table: [rows, 5] int64, with positions in `data`.
         limit: [rows] int64, end of each member's extent in `data`.
         drop: [rows], set if there is no header there, or not enough data behind it.
-
-    Returns:
-        True if there are enough data behind all headers.
     """
     enough = True
     for k in range(len(table)):
@@ -306,14 +295,7 @@ def _find_end_record(tail: bytes) -> int:
 
 
 def _find_record_64(file: ZipFile, tail: bytes, end_record: int, origin: int) -> tuple[int, bytes] | None:
-    """Return the zip64 end record and its position: right before its locator, or where the locator points.
-
-    Args:
-        file: The archive.
-        tail: Its end.
-        end_record: Position of the end record in `tail`.
-        origin: Position of `tail` in the file.
-    """
+    """Return the zip64 end record and its position: right before its locator, or where the locator points."""
     locator = end_record - _LOCATOR_64.size
     if locator < 0 or tail[locator : locator + 4] != b"PK\6\7":
         return None
@@ -382,12 +364,7 @@ def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -
 
 
 def _read_run(file: ZipFile, run: _Run) -> tuple[Bytes, _Run]:
-    """Read the members of a run as they are stored.
-
-    Returns:
-        The bytes, and the run with the position of each member's content in them; its members without a header are
-        dropped. Nearly all headers are short, so they are read with the content, if need be a second time.
-    """
+    """Read the members of a run as they are stored."""
     for header_bytes in (_USUAL_HEADER, _LONGEST_HEADER):
         table, drop = run.table.copy(), run.drop.copy()
         data, limit = _read_extents(file, table, drop, header_bytes)
@@ -402,10 +379,8 @@ def _read_extents(
     """Read the parts of the archive with the members of a run, most often a single one, side by side.
 
     Args:
-        file: The archive.
         table: [rows, 5] int64, whose positions become those in the result.
         drop: [rows] uint8. Members with a reason are left out.
-        header_bytes: Bytes to read for the header of a member, in addition to its content.
 
     Returns:
         (data [N] uint8, limit [rows] int64: the end in `data` of the part with each member).
@@ -439,8 +414,6 @@ def zip_blocks(
     empty rows with `DropReason.UNREADABLE`.
 
     Args:
-        source: The archive's path.
-        file: The open archive.
         block_bytes: Maximum bytes of the members of a block, unless a single one is larger.
         indexes: Yield the TYGEM indexes instead of the records.
         first: Number of blocks to skip; none of their bytes are read or inflated.

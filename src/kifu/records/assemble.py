@@ -31,14 +31,11 @@ class SingleGame:
     Attributes:
         member: Row of its member in the block.
         start: Where its text begins in the block's data.
-        stop: Where its text ends.
         index: Ordinal in its member; in formats of lines, its line number.
         width: Number of columns; 0 if dropped.
         height: Number of rows; 0 if dropped.
         moves: [M] uint16, see `GameArrays.moves`.
         setup: [S] uint16, the stones of the root, see `GameArrays.setup`.
-        to_play: BLACK, WHITE or TO_PLAY_UNSET.
-        handicap: Number of stones, or NO_HANDICAP.
         fields: Non-empty texts by name, of `FIELDS` up to title, in SGF's spelling.
         codec: Python's name of the codec that decoded them.
         seconds: [M] float32, see `ParsedBlock.seconds`.

@@ -63,7 +63,6 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
     cannot deliver, with `DropReason.UNREADABLE`. An archive without records gives no block.
 
     Args:
-        source: A path or URL.
         block_bytes: Maximum bytes of members and archive headers in a block, unless a single member or line is larger.
             The blocks depend only on the container and this number.
         first: Number of blocks to skip. Those of a .zip are not inflated; all others have to be read nevertheless, but
@@ -106,8 +105,6 @@ class Containers(NamedTuple):
     """The containers of a source.
 
     Attributes:
-        source: The source.
-        paths: The paths.
         left_out: Number of all other files of a directory by kind, see `kifu.records.directory.DirectoryTree`.
     """
 
@@ -327,10 +324,6 @@ def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes
     parser drops it.
 
     Args:
-        source: The container's path.
-        name: The file's name.
-        kind: One of LINE_FORMATS.
-        stream: The rest of the file.
         data: [N] uint8, a buffer with the beginning of the file.
         filled: Number of bytes in it.
 

@@ -32,7 +32,7 @@ class Decoded:
     """The decoded text of G games.
 
     Attributes:
-        text: field -> [G] strings, for all of `FIELDS` except "charset". Null if the field is missing, empty, or white
+        text: Field -> [G] strings, for all of `FIELDS` except "charset". Null if the field is missing, empty, or white
             space only (control characters count as such). White space around other text is kept.
         encoding: [G] strings, never null: Python's codec by which the game was decoded; "utf_8" for ASCII.
     """
@@ -121,10 +121,7 @@ def _buffers(
     """Return the buffers of an Arrow array of field f: validity, offsets, data.
 
     Args:
-        text_fields: The fields.
-        f: Index of the field.
         blank: [G] True where it is null.
-        replacements: row -> text in place of the record's own bytes.
     """
     size = np.where(blank, 0, text_fields.stop[f] - text_fields.start[f])
     replaced = np.zeros(len(size), np.uint8)

@@ -161,11 +161,7 @@ def list_other(names: Bytes, begin: int, end: int, reason: int, others: Bytes, a
 
     Args:
         names: uint8, with its name in names[begin:end].
-        begin: Start of the name.
-        end: End of the name.
-        reason: OTHER, OTHER_LINK or OTHER_SPECIAL.
         others: uint8, the list, with room for OTHER_BYTES more.
-        at: End of the list.
 
     Returns:
         The new end of the list.
@@ -486,9 +482,7 @@ def _find_others(
         start: [K] int64, start of each member.
         stop: [K] int64, end of each member.
         drop: [K] uint8; members with a reason are not judged.
-        names: uint8, the members' names.
         name_offset: [K + 1] int64, start and end of each name.
-        doubtful_only: Trust the names that are not doubtful, also those that no record has.
         is_other: [K] bool, filled in.
     """
     for k in range(len(start)):

@@ -53,7 +53,6 @@ class LooseRecords:
     A part can be read without listing the tree again, and each record keeps its number if others appear or disappear.
 
     Attributes:
-        root: The directory.
         first: Number of records of the tree before these.
         names: Paths below the root with / between their parts, in byte order.
         remote: The files on remote storage, with their metadata; empty on this machine.
@@ -86,7 +85,6 @@ class DirectoryTree:
     """The contents of a directory tree, in the byte order of the paths below it.
 
     Attributes:
-        records: The loose records.
         archives: Separate containers: archives, files of lines (.olf, .jsonl, and those without an extension that begin
             with a line of a game) and TYGEM indexes (.index).
         left_out: Number of all other files by kind: by extension, or links to files that the tree has already.
@@ -122,14 +120,7 @@ def list_directory(root: AnyPath) -> DirectoryTree:
 def _sort_files(
     root: AnyPath, names: Iterable[bytes], at: Callable[[bytes], AnyPath], left_out: Counter[str]
 ) -> DirectoryTree:
-    """Divide the files of a tree into records, archives and others.
-
-    Args:
-        root: The directory.
-        names: Paths below it, in byte order.
-        at: Returns the path or URL of a name.
-        left_out: Entries of the tree that are not among the names.
-    """
+    """Divide the files of a tree into records, archives and others."""
     records, volumes = list[bytes](), list[bytes]()
     archives: list[AnyPath] = []
     first_volumes = set[bytes]()
@@ -181,14 +172,7 @@ def _walk(top: bytes) -> tuple[list[bytes], Counter[str]]:
 
 
 def _follow(top: bytes, links: list[bytes], seen: set[tuple[int, int]], left_out: Counter[str]) -> Iterator[bytes]:
-    """Yield the paths of all files that links lead to.
-
-    Args:
-        top: The directory.
-        links: Paths below it.
-        seen: Device and inode of the directories, records and archives that are listed already; extended here.
-        left_out: Counts entries that are skipped.
-    """
+    """Yield the paths of all files that links lead to."""
     pending = sorted(links, reverse=True)
     while pending:
         name = pending.pop()
@@ -355,11 +339,7 @@ def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
 
 
 def _read_record(path: bytes) -> tuple[Bytes, DropReason]:
-    """Return a loose record, inflated if compressed; empty with the reason if it cannot be read.
-
-    Raises:
-        SourceError: If the file changes meanwhile.
-    """
+    """Return a loose record, inflated if compressed; empty with the reason if it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may have become a FIFO
     except OSError:

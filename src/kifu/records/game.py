@@ -335,7 +335,6 @@ def read_sgf(data: bytes, *, strict: bool = False) -> Game:
     """Return the first game in the text of a record.
 
     Args:
-        data: The text.
         strict: Raise the first of the game's errors instead of returning it with its `errors`.
 
     Raises:
@@ -367,8 +366,7 @@ def write_record(game: Game, properties: Mapping[str, Sequence[str]], comments: 
     """Return the record that `write_sgf` writes, with other root properties.
 
     Args:
-        game: The game.
-        properties: name -> values in canonical form, as from `plain_properties` and `text_properties`.
+        properties: Name -> values in canonical form, as from `plain_properties` and `text_properties`.
         comments: For each move, further properties of its node; empty if no move has any.
     """
     parts = [format_root(game.width, game.height, properties)]

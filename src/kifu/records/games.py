@@ -46,7 +46,6 @@ class MemberPiece(NamedTuple):
     Attributes:
         first_game: Number of games of the member in earlier pieces.
         setup_budget: Number of setup stones that the rest of the member may have.
-        bytes: Size of the whole member.
     """
 
     first_game: int
@@ -116,7 +115,6 @@ def make_block(
     """Return a block of members that lie one after the other in `data`.
 
     Args:
-        source: The container's path.
         data: [N] uint8.
         stop: [K] The end of each member in `data`.
         members: [K] Ordinals in the container.
@@ -268,7 +266,6 @@ class ParsedBlock:
 
     Attributes:
         format: The record format, one of `kifu.records.formats.RECORD_FORMATS`.
-        block: The block that was parsed.
         games: Boards, moves and setup of the games.
         text_fields: Their text fields, not decoded yet; see `kifu.records.decode`.
         index: [G] int32. Ordinal of the game in its member, from 0; in formats of lines, its line number.

@@ -72,8 +72,6 @@ class _Header:
     """The values of a header.
 
     Attributes:
-        size: Side of the board.
-        handicap: Number of stones, or NO_HANDICAP.
         fields: See `SingleGame`.
         codec: See `SingleGame`.
     """

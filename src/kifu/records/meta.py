@@ -297,10 +297,6 @@ def is_recognized(subject: Subject, text: str) -> bool:
     """Return whether a field's text is recognized, including text that states there is no value ("NR", "?").
 
     If not, the parser of that subject returns None, or a `Result` that does not cover the whole text.
-
-    Args:
-        subject: The kind of field.
-        text: Its decoded text.
     """
     if subject == "result":
         return _parse_result(text)[1]

@@ -78,8 +78,6 @@ def read_moves(data: Bytes, start: Int, stop: Int, size: Int, moves: npt.NDArray
 
     Args:
         data: [N] uint8.
-        start: Start of the first line.
-        stop: End of the last line.
         size: Side of the board, at most `MAX_SIZE`.
         moves: [M] uint16, filled; one for each 8 bytes, and one more, are enough.
 

@@ -62,14 +62,8 @@ class _Header(NamedTuple):
 
     Attributes:
         drop: DropReason of an object that is no game.
-        width, height: The board.
-        handicap: Number of stones, or NO_HANDICAP.
         first: The player to move first, BLACK or WHITE.
-        free: Number of moves that are handicap stones.
         letters: Moves as text; None if they are in an array.
-        black, white: Stones of the initial position, as text.
-        warnings: As bits of ParseWarning.
-        texts: Text fields.
         sgf: The record of an uploaded game, which then is the game; else None.
     """
 
@@ -136,7 +130,6 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
     """Read the moves and the initial stones of the objects.
 
     Args:
-        block: The block.
         rows: [G, OBJECT_COLUMNS], the objects.
         headers: [G] The rest of each object.
     """

@@ -107,8 +107,6 @@ def write_olf(
     spaces.
 
     Args:
-        games: The games.
-        fields: Their metadata.
         territory: [T] uint16, as in `ParsedBlock`.
         territory_offset: [G + 1] int64.
     """
@@ -161,11 +159,7 @@ def write_olf(
 
 
 def _format_column(function: Callable[..., str | None], *columns: Any) -> tuple[list[bytes | None], _Codes]:
-    """Format each distinct combination of the columns' values.
-
-    Returns:
-        (the texts, the index of each row's text).
-    """
+    """Format each distinct combination of the columns' values."""
     values, codes = zip(*map(_distinct, columns))
     shape = [max(len(part), 1) for part in values]
     combinations, text_index = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
@@ -303,7 +297,6 @@ def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], failure: npt.NDA
     """Compute the length of each game's line; 0 if `failure` is, or becomes, other than _OK.
 
     Args:
-        source: The games.
         seen: [POINTS] int64, initially zeros.
         failure: [G] uint8 of `ExportFailure`.
         size: [G] int64, filled.

@@ -30,7 +30,6 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
     A TYGEM index among the members contains no games and is skipped.
 
     Args:
-        block: The block to parse.
         index: The TYGEM index of the sources, see `kifu.records.tygem`; None without one.
     """
     if not len(block):
@@ -50,10 +49,7 @@ class SourceSummary:
     """Counts over any number of games; read == kept + the sum of drops.
 
     Attributes:
-        read: Games read.
-        kept: Games that can be replayed.
         moves: Moves of the kept games, passes included.
-        bytes: Size of the records' text.
         drops: Dropped games by the name of their `DropReason`.
         warnings: Games by the name of the `ParseWarning`.
         sizes: Kept games by board size, such as "19 x 19".

@@ -197,7 +197,7 @@ class LocalFile(FileIO):
     A context manager: leaving it raises OSError if the file has changed, also in place of another error.
 
     Attributes:
-        size: length in bytes, when it was opened.
+        size: Length in bytes, when it was opened.
     """
 
     def __init__(self, path: Path) -> None:

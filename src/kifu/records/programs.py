@@ -29,9 +29,6 @@ class Programs:
 
     A pattern matches whole names, ignoring case, spaces, _ and -.
 
-    Attributes:
-        patterns: The patterns, without repetitions.
-
     Raises:
         RecipeError: If a pattern has fewer than two letters or digits, as it would match nearly every name.
     """
@@ -67,7 +64,6 @@ def known_programs(*more: str, file: Path | None = None) -> Programs:
     """Return the patterns that kifu ships, with more patterns and those of a file.
 
     Args:
-        *more: Further patterns.
         file: A UTF-8 file with one pattern per line and # comments.
 
     Raises:

@@ -55,7 +55,6 @@ class RecordsSample:
     """A sample of a container.
 
     Attributes:
-        blocks: The blocks that were read.
         share: Their share of the container's records, above 0 to 1.
         seconds: Estimated time of reading the whole container.
     """

@@ -189,7 +189,6 @@ def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
     The first value of a property is used. One of more than `FIELD_LIMIT` bytes counts as missing.
 
     Args:
-        block: The block.
         games: Its games, as read by `scan`.
     """
     start = np.zeros((len(FIELDS), len(games)), np.int64)
@@ -264,14 +263,7 @@ def read_figures(
 
 @lru_cache(maxsize=4096)
 def _time_limits(time: bytes, overtime: bytes, periods: bytes, period_seconds: bytes) -> tuple[float, int, int, float]:
-    """Return (seconds of main time or NaN, kind of overtime, its count, length of a period in seconds).
-
-    Args:
-        time: TM.
-        overtime: OT.
-        periods: TC of Fox.
-        period_seconds: TT of Fox.
-    """
+    """Return (seconds of main time or NaN, kind of overtime, its count, length of a period in seconds)."""
     minutes = parse_minutes(time.decode("utf-8", "replace"))
     main = math.nan if minutes is None else 60 * minutes
     text = overtime.decode("utf-8", "replace").strip()
@@ -333,8 +325,6 @@ def make_record(width: int, height: int, handicap: int | None, properties: Mappi
     """Return a record of a root only, without stones and moves, for a game from another format than SGF.
 
     Args:
-        width: Board width.
-        height: Board height.
         handicap: HA; None if unknown.
         properties: As for `text_properties`.
     """
@@ -346,7 +336,7 @@ def text_properties(handicap: int | None, properties: Mapping[str, str | None]) 
 
     Args:
         handicap: HA, written last; None if unknown.
-        properties: name -> plain text, in the order of writing; None is left out. Must not contain FF, GM, CA, SZ and
+        properties: Name -> plain text, in the order of writing; None is left out. Must not contain FF, GM, CA, SZ and
             HA.
     """
     texts: dict[str, tuple[str, ...]] = {name: (escape(text),) for name, text in properties.items() if text is not None}
@@ -357,9 +347,7 @@ def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]
     """Return the root of a record, up to its stones.
 
     Args:
-        width: Board width.
-        height: Board height.
-        properties: name -> values in canonical form.
+        properties: Name -> values in canonical form.
     """
     size = str(width) if width == height else f"{width}:{height}"
     text = "".join(name + "".join(f"[{value}]" for value in values) for name, values in properties.items())

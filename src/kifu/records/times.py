@@ -62,7 +62,6 @@ class Overtime:
         kind: "byo-yomi": `count` periods of `seconds` each; a period is lost only if a move takes longer. "canadian":
             `count` moves in `seconds`, again and again. "fischer": `seconds` are added for each move (count 1).
             "simple": `seconds` for each move (count 1), as on OGS.
-        count: Periods or moves.
         seconds: Length of a period, in seconds.
     """
 

@@ -169,7 +169,6 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
     `DropReason.TOO_LARGE`, and so is the rest of a member that has more lines than its bytes / 32 + 16.
 
     Args:
-        block: The block.
         index: The source of the text fields. Games that are not in it have none.
     """
     length = int(np.sum(block.stop - block.start))
@@ -421,9 +420,6 @@ def _index_rows(
         ids: [R] int64, filled: the games' numbers. R is one entry per `_SHORTEST_ROW` bytes of data.
         start: [R] int64, filled: start of each row.
         stop: [R] int64, filled: end of each row.
-
-    Returns:
-        (number of rows, number of lines that are not rows or contain more after one).
     """
     rows, bad = 0, 0
     i = skip_bom(data, 0, len(data))

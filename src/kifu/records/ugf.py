@@ -81,8 +81,6 @@ def find_sections(data: Bytes, start: Int, stop: Int, found: npt.NDArray[np.int6
 
     Args:
         data: [N] uint8.
-        start: Start of the member.
-        stop: End of the member.
         found: [2, 2] int64, filled: start and end of [Header] and of [Data], after their names; `stop` if missing.
     """
     found[:] = stop
@@ -164,10 +162,7 @@ def read_moves(
 
     Args:
         data: [N] uint8.
-        start: Start of the section.
-        stop: End of the section.
         size: Side of the board, at most `MAX_SIZE`.
-        is_from_below: Rows count from below.
         stones: [M] uint16, filled with stones and moves; one for each 5 bytes, and one more, are enough.
         seconds: [M] float32, filled; NaN if missing.
 

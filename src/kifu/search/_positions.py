@@ -26,9 +26,7 @@ class Layout(NamedTuple):
     """The numbers of bits of the fields of an entry, from the highest: row, ply, next move, colour, symmetry.
 
     Attributes:
-        row: bits of the row.
-        ply: bits of the ply.
-        move: bits of the next move; all ones for no further move.
+        move: Bits of the next move; all ones for no further move.
     """
 
     row: int
@@ -181,9 +179,9 @@ def sort_entries(
         fields: [N] uint64, the packed fields, in the lowest `low` bits.
         top: 1 to 63.
         low: 1 to 63.
-        first: the bucket of the lowest hash.
+        first: The bucket of the lowest hash.
         starts: [B + 1] int64, zeros; receives the start of each bucket from `first` on in `entries`, and N.
-        small: see above; larger buckets keep the order of the positions.
+        small: See above; larger buckets keep the order of the positions.
         entries: [N] uint64, receives the bits of the hash below the highest `top`, as many as fit, and the fields.
     """
     shift, up, down = np.uint64(64 - top), np.uint64(top), np.uint64(low)

@@ -71,8 +71,6 @@ def find_board(index: SearchIndex, pattern: Pattern, position: Position) -> Boar
     """Find a pattern of the whole board in the games of an index.
 
     Args:
-        index: The index.
-        pattern: The pattern.
         position: `pattern_position` of the pattern.
 
     Raises:
@@ -131,12 +129,7 @@ def _find_images(index: SearchIndex, pattern: Pattern, position: Position, excha
 
 
 def _first_symmetry(to_canonical: tuple[int, ...], k: int) -> int:
-    """Return the first symmetry that maps the image under symmetry k to the canonical orientation.
-
-    Args:
-        to_canonical: All symmetries that map the position there.
-        k: 0 to 7.
-    """
+    """Return the first symmetry that maps the image under symmetry k to the canonical orientation."""
     return next(first for first in range(8) if _composition()[first, k] in to_canonical)
 
 

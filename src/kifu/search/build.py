@@ -58,7 +58,6 @@ class IndexReport(Report):
         indexed: Number of Parquet files that were indexed.
         unchanged: Number of Parquet files that had an index.
         games: Number of games in the indexed files, dropped ones included.
-        positions: Number of their indexed positions.
         bytes: Size of all indices of the catalogue.
     """
 
@@ -148,11 +147,9 @@ def build_index(
     by about 50 bytes for each occurrence of the most frequent position, such as the empty board.
 
     Args:
-        catalogue: The catalogue.
         plies: The maximum number of positions of each game, from its first move on, 1 to 1,000.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
-        progress: Reports the number of games.
 
     Raises:
         RecipeError: If `plies` is out of range.
@@ -178,11 +175,7 @@ def build_index(
 
 
 def files_to_index(catalogue: str | os.PathLike[str], plies: int) -> list[Path]:
-    """Return the Parquet files of a catalogue that `build_index` would index.
-
-    Raises:
-        FormatError: If the catalogue is damaged.
-    """
+    """Return the Parquet files of a catalogue that `build_index` would index."""
     return [path for path in open_catalogue(catalogue).partitions if not _is_indexed(path, plies)]
 
 
@@ -258,11 +251,7 @@ def _sorted_entries(
 
 
 def _sort_range(header: Header, rows: Columns) -> tuple[npt.NDArray[np.uint64], int, npt.NDArray[np.int64]]:
-    """Sort the entries of a range of hashes.
-
-    Returns:
-        The entries, the first bucket, and the start of each bucket among them, with the end of the last one.
-    """
+    """Sort the entries of a range of hashes."""
     top, low = entry_shift(header)
     hashes, fields = rows["hashes"], rows["entries"]
     low_hash, high_hash = int(hashes.min()), int(hashes.max())

@@ -48,16 +48,12 @@ class Continuation(Report):
         y: Row, from 0 at the top; None likewise.
         colour: "black" or "white"; None for no further move.
         is_pass: True for a pass.
-        count: How often it was played.
         share: `count` divided by all occurrences, 0 to 1.
         wins: Games that its player won; games without a winner count for neither side.
-        losses: Games that its player lost.
-        win_rate: wins / (wins + losses); None without decided games.
+        win_rate: Wins / (wins + losses); None without decided games.
         win_low: Lower end of the 95 % Wilson interval of the win rate; None likewise.
-        win_high: Upper end.
         rating: Mean rating of its players, on the scale of docs/ranks.md; None if unknown.
         first_year: Year of the earliest game; None if unknown.
-        last_year: Year of the latest game.
         tenuki: How often at least two other moves came before it; None for positions of the whole board.
         recent: Rows in the catalogue of the latest games, the latest first, at most 5.
         strongest: Rows of the games with the highest mean rating of both players, at most 5; the later row first
@@ -173,7 +169,6 @@ def add_occurrences(tally: Tally, found: Occurrences, info: GameInfo, first: int
     """Count occurrences.
 
     Args:
-        tally: The sums, which are updated.
         found: The occurrences, in other games than those already counted; `row` counts from row `first` on.
         info: The games from row `first` on.
         first: The row in the catalogue of the first of these games.
@@ -246,7 +241,6 @@ def tabulate(tally: Tally, width: int, *, tenuki: bool = True) -> list[Continuat
     """Return the continuations that occur, the most frequent first, no further move last.
 
     Args:
-        tally: The sums.
         width: Columns of the position or pattern.
         tenuki: Fill in `Continuation.tenuki`.
     """
@@ -304,7 +298,6 @@ def year_counts(tally: Tally, width: int, continuation: Continuation | None = No
     """Return the counts by year, ascending, an unknown year last; years without any occurrence are omitted.
 
     Args:
-        tally: The sums.
         width: Columns of the position or pattern.
         continuation: Counted as `YearCount.count`; by default, all occurrences are.
     """

@@ -50,10 +50,7 @@ def cut(
     As in the text notation, a pattern at one edge is turned to the upper one, and one in a corner to the upper left.
 
     Args:
-        width: Columns of the board.
-        height: Rows of the board.
         cells: [height * width] Allowed contents of the points of the board.
-        rectangle: The rectangle.
         moves: (point, colour) of the moves played in the rectangle.
 
     Raises:
@@ -85,7 +82,6 @@ def pattern_from_position(position: Position, rectangle: str | Rectangle) -> Pat
     """Return a rectangle of a position as a pattern, anchored by the edges of the board that it touches.
 
     Args:
-        position: The position.
         rectangle: Two of its corners as GTP vertices, such as "C12:H19", or the rectangle.
 
     Raises:
@@ -105,7 +101,6 @@ def sequence_pattern(
         moves: GTP vertices or SGF points, as for `kifu.search.position.parse_position`. A pass means that its player
             plays elsewhere.
         rectangle: As for `pattern_from_position`; by default the smallest in a corner that contains all moves.
-        width: Columns of the board.
         height: Rows; as many as columns by default.
         least: Columns and rows that the default rectangle has at least.
 

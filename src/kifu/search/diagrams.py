@@ -34,7 +34,6 @@ class Diagram(NamedTuple):
         cells: The characters of the cells by row: those of `CELLS`, `+`, or the number of a move.
         edges: The drawn edges of the board: "upper", "lower", "left", "right".
         notes: (number, place) of the moves listed below the diagram as in `7 at 3` or `7 at bc`.
-        settings: (line number, value) by key.
     """
 
     cells: list[list[str]]

@@ -29,8 +29,6 @@ class Drawing(NamedTuple):
     """A board, or a part of one.
 
     Attributes:
-        width: Columns.
-        height: Rows.
         cells: [height * width] Allowed contents, as in `Pattern.cells`.
         edges: True for the left, upper, right and lower sides that are edges of the board.
         moves: Stones that are played next, numbered from 1.

@@ -44,9 +44,6 @@ class Exploration(Report):
     times in a game, the first time counts.
 
     Attributes:
-        position: The position.
-        path: The catalogue.
-        games: Number of games.
         continuations: The next moves, the most frequent first, no further move last. Moves that a symmetry of the
             position maps to each other are one, on the rightmost of these points, of several the uppermost.
     """
@@ -109,8 +106,6 @@ class NextMoves:
         """Count the first occurrence in each game among those in an index.
 
         Args:
-            tally: The sums, which are updated.
-            index: The index.
             remaining: [rows] bool, the games of the file that count; set to False for those with the position.
             first: The row in the catalogue of the first game of the file.
 
@@ -134,8 +129,6 @@ class NextMoves:
 
         Args:
             hits: The hits, without exchange of colours.
-            games: The games searched.
-            traces: Their traces.
         """
         first = np.flatnonzero(np.append(True, hits.game[1:] != hits.game[:-1])[: len(hits.game)])
         row, ply, symmetry = hits.game[first], hits.ply[first].astype(np.int64), hits.symmetry[first]
@@ -179,7 +172,6 @@ def _representatives(position: Position, images: npt.NDArray[np.int16]) -> npt.N
     """Return the point that stands for each move: [n + 1] int64.
 
     Args:
-        position: The position.
         images: [K, n + 1], the symmetries that map it to one orientation.
     """
     width, points = position.width, position.width * position.height

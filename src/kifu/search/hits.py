@@ -57,10 +57,7 @@ class Hits(Report):
     """The hits of a pattern in a catalogue.
 
     Attributes:
-        pattern: The pattern.
-        path: The catalogue.
         table: The hits, with the columns of HITS, in their order; beyond 64 MB, it is mapped from a temporary file.
-        games: Number of games with hits.
     """
 
     pattern: Pattern
@@ -136,7 +133,6 @@ class Hits(Report):
         Its metadata holds the pattern and the BLAKE3 of this catalogue. Memory does not grow with the games.
 
         Raises:
-            OutputError: If the file cannot be written.
             FormatError: If this catalogue is damaged.
         """
         catalogue = open_catalogue(self.path)
@@ -183,11 +179,7 @@ class HitCollector:
         self._batches, self._bytes = [], 0
 
     def table(self) -> pa.Table:
-        """Return all hits.
-
-        Raises:
-            OutputError: If the temporary file cannot be written.
-        """
+        """Return all hits."""
         if self._writer is None:
             return pa.Table.from_batches(self._batches, HITS)
         self._spill()
@@ -209,7 +201,6 @@ def hit_table(hits: MatchArrays, first: int) -> pa.RecordBatch:
     """Return hits in the columns of HITS.
 
     Args:
-        hits: The hits.
         first: The row in the catalogue of the first game searched.
     """
     none = hits.next_ply < 0
@@ -238,9 +229,7 @@ def hit_occurrences(hits: MatchArrays, colours: npt.NDArray[np.uint8], pattern: 
     """Return hits as occurrences of a pattern, with rows from 0 on.
 
     Args:
-        hits: The hits.
         colours: [H] uint8, of the continuations on the board.
-        pattern: The pattern.
     """
     none = hits.next_ply < 0
     point = hits.next_y.astype(np.uint16) * np.uint16(pattern.width) + hits.next_x

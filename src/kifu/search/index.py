@@ -52,8 +52,7 @@ class ParquetIdentity(BaseModel):
     """The Parquet file of an index.
 
     Attributes:
-        bytes: its size.
-        blake3: the hash of its footer and of samples, see `identify`.
+        blake3: The hash of its footer and of samples, see `identify`.
     """
 
     model_config = STRICT
@@ -66,12 +65,9 @@ class Header(BaseModel):
     """The header of an index file; the sizes of all arrays follow from it.
 
     Attributes:
-        parquet: the Parquet file.
-        plies: the maximum number of positions of each game.
-        rows: the number of games.
-        entries: the number of positions.
-        captures: the number of elements of `Traces.captures`.
-        words: the number of words of `Traces.occupied`.
+        plies: The maximum number of positions of each game.
+        captures: The number of elements of `Traces.captures`.
+        words: The number of words of `Traces.occupied`.
     """
 
     model_config = STRICT
@@ -130,7 +126,7 @@ def identify(parquet: Path) -> ParquetIdentity:
     """Return the size of a Parquet file and a hash of its footer and of 64 samples of 4 KiB, evenly spaced.
 
     Raises:
-        FormatError: if the file cannot be read.
+        FormatError: If the file cannot be read.
     """
     try:
         with open_regular(parquet) as file:
@@ -150,9 +146,7 @@ class SearchIndex:
     """An open index, as `open_index` returns it. Its arrays are mapped for reading: writing to them ends the process.
 
     Attributes:
-        path: the index file.
-        header: its header.
-        arrays: by the names of `Header.arrays`.
+        arrays: By the names of `Header.arrays`.
     """
 
     path: Path
@@ -175,11 +169,11 @@ class SearchIndex:
         About one position in 10**13 times the number of entries has the hash of another, as far as it is stored.
 
         Args:
-            position_hash: of the position, see `kifu.search.positions`.
-            points: the number of points of its board.
+            position_hash: Of the position, see `kifu.search.positions`.
+            points: The number of points of its board.
 
         Raises:
-            FormatError: if the index is damaged.
+            FormatError: If the index is damaged.
         """
         found = unpack_entries(self.packed_entries(position_hash), self.layout)
         beyond = (found.move > points) & (found.move != NO_POINT)
@@ -188,11 +182,7 @@ class SearchIndex:
         return found
 
     def packed_entries(self, position_hash: int) -> npt.NDArray[np.uint64]:
-        """Return the entries of a position like `lookup`, but packed, and not checked.
-
-        Raises:
-            FormatError: if the index is damaged.
-        """
+        """Return the entries of a position like `lookup`, but packed, and not checked."""
         top, low = entry_shift(self.header)
         buckets, entries = self.arrays["buckets"], self.arrays["entries"]
         bucket = position_hash >> (64 - top)
@@ -210,11 +200,8 @@ class SearchIndex:
         """Return the traces of consecutive games; `captures` is that of all games.
 
         Args:
-            games: the games from row `first` of the Parquet file on.
-            first: the row of the first one.
-
-        Raises:
-            FormatError: if the index is damaged.
+            games: The games from row `first` of the Parquet file on.
+            first: The row of the first one.
         """
         rows = slice(first, first + len(games.width))
         offset, captures = self.arrays["capture_offset"][first : rows.stop + 1], self.arrays["captures"]
@@ -231,11 +218,7 @@ class SearchIndex:
         return Traces(plies, offset, captures, self.arrays["occupied"][rows])
 
     def info(self, first: int = 0, stop: int | None = None) -> GameInfo:
-        """Return results, years and ratings of the games of rows `first` to `stop` - 1, by default of all.
-
-        Raises:
-            FormatError: if the index is damaged.
-        """
+        """Return results, years and ratings of the games of rows `first` to `stop` - 1, by default of all."""
         winner, year, rating = (self.arrays[name][first:stop] for name in GameInfo._fields)
         if winner.max(initial=0) > WHITE:
             raise self.damaged("its results")
@@ -250,7 +233,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
     """Open the index of a Parquet file.
 
     Raises:
-        FormatError: if there is no index, or it is damaged, of another version, or of another Parquet file.
+        FormatError: If there is no index, or it is damaged, of another version, or of another Parquet file.
     """
     parquet = Path(parquet)
     path = index_path(parquet)

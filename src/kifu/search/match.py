@@ -53,9 +53,7 @@ def match_games(
     """Find a pattern in games of any sizes.
 
     Args:
-        games: G games.
         traces: Their traces, from `kifu.search.traces.trace_games`.
-        pattern: The pattern.
         within: [G] bool, the games to search, without dropped ones; None for all.
     """
     index = np.arange(len(games.width)) if within is None else np.flatnonzero(within)

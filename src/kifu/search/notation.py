@@ -59,7 +59,6 @@ def orient(pattern: Pattern, edges: set[str]) -> Pattern:
     """Return a corner or side pattern, drawn at these edges of the board, as it looks at the upper left or upper one.
 
     Args:
-        pattern: The pattern.
         edges: One edge or two adjacent ones; for any other pattern any number, which changes nothing.
     """
     k = 0

@@ -48,7 +48,6 @@ class PatternMove(NamedTuple):
     Attributes:
         x: Column in the rectangle, from 0 at the left.
         y: Row in the rectangle, from 0 at the top.
-        colour: BLACK or WHITE.
     """
 
     x: int
@@ -62,10 +61,7 @@ class Image(NamedTuple):
     Attributes:
         symmetry: 0 to 7, as in `kifu.point.symmetries`; applied to the pattern as given.
         exchanged: True if Black and White are exchanged.
-        width: Columns.
-        height: Rows.
         cells: [height * width] Allowed contents, row-major.
-        moves: The moves of the pattern.
         window: Where the upper left cell may lie.
     """
 

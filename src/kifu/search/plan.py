@@ -53,9 +53,6 @@ def compile_pattern(pattern: Pattern, width: int, height: int, words: int) -> Co
     """Return the images of a pattern on boards of one size, or None if it does not fit them.
 
     Args:
-        pattern: The pattern.
-        width: Columns of the boards.
-        height: Rows of the boards.
         words: Words of bit sets, see `kifu.search.traces.Traces`.
     """
     images = pattern.images(width, height)

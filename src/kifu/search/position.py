@@ -34,8 +34,6 @@ class Position:
     """The stones of a whole board.
 
     Attributes:
-        width: Columns.
-        height: Rows.
         stones: [height * width] uint8, row-major: 0 empty, BLACK, WHITE.
         next_colour: BLACK or WHITE, the player to move, if known. Searches do not use it, since records tell who played
             next.
@@ -117,7 +115,6 @@ def record_position(data: bytes, ply: int | None = None) -> Position:
     """Return a position of the first game of a record.
 
     Args:
-        data: The record.
         ply: The number of moves before it; None for the final position.
 
     Raises:
@@ -155,7 +152,6 @@ def play_moves(text: str, width: int = 19, height: int | None = None) -> tuple[B
     Args:
         text: GTP vertices, SGF points or "pass". A colour before a move is that of its player; otherwise they
             alternate, beginning with Black.
-        width: Columns of the board.
         height: Rows; as many as columns by default.
 
     Returns:

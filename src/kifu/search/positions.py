@@ -34,9 +34,9 @@ class CanonicalPosition(NamedTuple):
     """The hash of a position, and the symmetries that lead to its canonical orientation.
 
     Attributes:
-        hash: equal for positions that a symmetry maps to each other.
+        hash: Equal for positions that a symmetry maps to each other.
         symmetry: 0 to 7, the first symmetry that maps the position to its canonical orientation.
-        symmetries: all symmetries that do, ascending; several if the position is symmetric.
+        symmetries: All symmetries that do, ascending; several if the position is symmetric.
     """
 
     hash: int
@@ -90,9 +90,8 @@ def entry_layout(rows: int, plies: int, points: int) -> Layout:
     """Return the layout of the entries of some games.
 
     Args:
-        rows: the number of rows.
-        plies: the maximum number of positions of each game.
-        points: the number of points of the largest board.
+        plies: The maximum number of positions of each game.
+        points: The number of points of the largest board.
     """
     return Layout(max(rows - 1, 0).bit_length(), max(plies - 1, 0).bit_length(), (points + 1).bit_length())
 
@@ -110,12 +109,9 @@ def pack_positions(
     A game of fewer moves has an entry for its last position too. Passes are moves, and each position is listed.
 
     Args:
-        games: G games.
         kept: [G], False for games without entries.
-        traces: of the games.
-        plies: the maximum number of positions of each game.
-        layout: of the entries.
-        first_row: the row of the first game.
+        plies: The maximum number of positions of each game.
+        first_row: The row of the first game.
     """
     counts = np.where(kept, np.minimum(traces.plies.astype(np.int64) + 1, plies), 0)
     offset = np.append(0, np.cumsum(counts))
@@ -137,10 +133,8 @@ def late_stones(games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, p
     """Return the fewest stones in any position that `pack_positions` does not list: [G] uint16, NO_STONES without any.
 
     Args:
-        games: G games.
         kept: [G], False for games without positions.
-        traces: of the games.
-        plies: the maximum number of positions of each game that are listed.
+        plies: The maximum number of positions of each game that are listed.
     """
     fewest = np.full(len(kept), NO_STONES, np.uint16)
     arrays = replay_arrays(games)

@@ -53,20 +53,7 @@ _SUMMARY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class GameSummary(Report):
-    """A short description of a game; fields are None if they are not recorded.
-
-    Attributes:
-        row: The row in the catalogue.
-        black: Black's name.
-        black_rank: Black's rank, as written.
-        white: White's name.
-        white_rank: White's rank.
-        date: The date, as written.
-        year: The year.
-        event: The event.
-        result: The result, as written.
-        moves: Number of moves.
-    """
+    """A short description of a game; fields are None if they are not recorded."""
 
     row: int
     black: str | None
@@ -85,7 +72,6 @@ class _Found(NamedTuple):
 
     Attributes:
         occurrences: Their rows count from row `first` on.
-        info: The games of the batch.
         first: The row of the first game in the catalogue.
         table: In the columns of HITS; None for positions.
     """
@@ -101,16 +87,12 @@ class Searcher:
 
     Decoded games stay in memory, up to 200 MB, for later searches. Dropped games are never searched. Methods may be
     called from any thread, also at the same time.
-
-    Attributes:
-        catalogue: The catalogue.
     """
 
     def __init__(self, path: str | os.PathLike[str], use_index: bool = True) -> None:
         """Open a catalogue and the indices of its files.
 
         Args:
-            path: The catalogue.
             use_index: Use the indices. The results are the same without them, but searches take longer.
 
         Raises:
@@ -136,10 +118,7 @@ class Searcher:
         """Find a pattern.
 
         Args:
-            pattern: The pattern.
             games: [rows] bool, the games to search, as from `select`; all by default.
-            jobs: Number of threads.
-            progress: Reports the number of games.
 
         Raises:
             RecipeError: If `games` has another length, or `jobs` is below 1.
@@ -159,15 +138,7 @@ class Searcher:
         return Hits(pattern, self.catalogue.path, table, with_hits, tally)
 
     def _find_indexed(self, pattern: Pattern, rows: Rows | None) -> tuple[Rows | None, list[_Found]]:
-        """Find a pattern of the whole board in the indices.
-
-        Args:
-            pattern: Any pattern.
-            rows: The games to search; None for all.
-
-        Returns:
-            The games that are still to be searched, and what was found in others.
-        """
+        """Find a pattern of the whole board in the indices."""
         position = pattern_position(pattern)
         found: list[_Found] = []
         if position is None:
@@ -201,12 +172,9 @@ class Searcher:
         Args:
             position: The position, or a ply of a game of the catalogue.
             games: [rows] bool, the games to search, as from `select`; all by default.
-            jobs: Number of threads.
-            progress: Reports the number of games.
 
         Raises:
             RecipeError: If there is no such game, `games` has another length, or `jobs` is below 1.
-            FormatError: If a file is damaged.
         """
         if isinstance(position, GamePly):
             position = self.position(*position)
@@ -264,7 +232,6 @@ class Searcher:
 
         Raises:
             RecipeError: If there is no such game.
-            FormatError: If the file is damaged.
         """
         if (cached := self._store.cached(row)) is not None:
             return take_game(*cached)
@@ -276,10 +243,6 @@ class Searcher:
 
         Args:
             row: The row in the catalogue, from 0.
-
-        Raises:
-            RecipeError: If there is no such game.
-            FormatError: If the file is damaged.
         """
         (batch,) = self._read_rows(np.array([row]), SCHEMA.names)
         return batch
@@ -292,7 +255,6 @@ class Searcher:
 
         Raises:
             RecipeError: If there are more, or there is no such row.
-            FormatError: If a file is damaged.
         """
         if len(rows) > _MAX_SUMMARIES:
             raise RecipeError(f"at most {_MAX_SUMMARIES:,} games can be described, got {len(rows):,}")

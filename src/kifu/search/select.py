@@ -32,7 +32,6 @@ def select(
     """Choose games.
 
     Args:
-        catalogue: An open catalogue.
         where: A condition in SQL over its columns, see docs/queries.md; requires duckdb.
         player: The name of Black or White, ignoring case.
         colour: "black" or "white", the colour of this player.
@@ -68,11 +67,7 @@ def _select_player(catalogue: Catalogue, player: str, colour: str | None) -> npt
 
 
 def similar_players(catalogue: Catalogue, player: str) -> list[str]:
-    """Return names of players that resemble an unknown one, the most similar first, at most 5.
-
-    Raises:
-        FormatError: If the catalogue is damaged.
-    """
+    """Return names of players that resemble an unknown one, the most similar first, at most 5."""
     counts: Counter[str] = Counter()
     for batch in catalogue.batches(list(_COLUMNS.values()), size=_BATCH):
         for column in batch.columns:

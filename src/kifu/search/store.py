@@ -32,10 +32,7 @@ class GameBatch(NamedTuple):
 
     Attributes:
         first: The row of the first game in the catalogue.
-        games: G games.
         kept: [G] bool, False for dropped games, which are not searched.
-        traces: Their traces.
-        info: Their results, ratings and years.
     """
 
     first: int
@@ -50,7 +47,6 @@ class RowGroup(NamedTuple):
 
     Attributes:
         part: The number of the Parquet file.
-        shard: The rows in this file.
         start: The first row in the catalogue.
     """
 
@@ -88,7 +84,6 @@ def take_rows(
     """Yield some rows of a catalogue; row groups without any are not read.
 
     Args:
-        groups: Its row groups.
         rows: [R] int64, ascending.
         columns: The wanted columns, see `Catalogue.batches`.
 
@@ -134,11 +129,7 @@ class GameStore:
         """List the row groups.
 
         Args:
-            catalogue: The catalogue.
             indices: The index of each Parquet file, or None.
-
-        Raises:
-            FormatError: If a file is not a catalogue, or has changed.
         """
         self.groups = row_groups(catalogue)
         self._indices = indices

@@ -47,7 +47,6 @@ def games_by_size(games: GamesLike, index: npt.NDArray[np.int64]) -> list[tuple[
     """Return (width, height, games) for each board size from 1 x 1 to 25 x 25 among some games.
 
     Args:
-        games: Games of any sizes.
         index: [R] int64, numbers of games.
     """
     size = games.width[index].astype(np.int64) * (MAX_SIZE + 1) + games.height[index]
@@ -64,7 +63,6 @@ def trace_games(games: GamesLike, kept: npt.NDArray[np.bool_] | None = None) -> 
     """Replay games and return their traces. A game ends before its first illegal move.
 
     Args:
-        games: G games of any sizes.
         kept: [G] bool, the games to replay; None for all. Others have no plies.
     """
     n_games, words = len(games.width), bit_set_words(games)

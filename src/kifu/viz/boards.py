@@ -47,7 +47,6 @@ def draw_board(
         marks: Short texts by point, such as move numbers.
         ring: Next move, marked with a ring.
         heat: [H, W] floats, intensity of each point relative to the largest; values <= 0 are not drawn.
-        coordinates: Draw coordinates around the board.
 
     Raises:
         GameError: An array has the wrong shape or values, or a point is off the board.
@@ -79,7 +78,6 @@ def draw_planes(
 
     Args:
         planes: [C, H, W] floats from -1 to 1; negative values have another colour.
-        names: C plane names.
         label: Point to ring on each plane, row * W + column in the planes' frame; a pass is not drawn.
         origin: "top" or "bottom", the side of the board where row 0 lies; "bottom" in dat1 and dat2 files.
 

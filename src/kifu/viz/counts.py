@@ -52,9 +52,8 @@ class CountedMove(NamedTuple):
 
     Attributes:
         name: Its name in the legend, such as "R16".
-        point: y * W + x; None if it is not on the picture, such as a pass.
+        point: Y * W + x; None if it is not on the picture, such as a pass.
         colour: BLACK or WHITE; 0 for no move.
-        times: How often it was played.
         share: Share of all, 0 to 1.
         win_rate: Share of the games that its player won, 0 to 1; None if unknown.
     """
@@ -82,7 +81,6 @@ def draw_counts(
     Args:
         cells: [H, W] integers, top row first: sums of 1 if the point may be empty, 2 black, 4 white.
         moves: The moves, the most frequent first.
-        title: Text above the board.
         edges: True for the left, upper, right and lower sides that are edges of the board.
         numbers: Texts on stones that were played later, by point, with the colours of the stones.
 

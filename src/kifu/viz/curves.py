@@ -36,10 +36,6 @@ def draw_training_curves(rows: Sequence[Mapping[str, float]], title: str) -> byt
     Args:
         rows: Rows with the columns step, positions and seconds, and any of loss, top1, validation_loss and
             validation_top1.
-        title: The title.
-
-    Returns:
-        A PNG file.
     """
     from matplotlib.figure import Figure
 
@@ -113,8 +109,6 @@ def draw_groups(title: str, groups: Sequence[str], nets: Mapping[str, Floats], c
     """Draw shares by group with their intervals, one series per net.
 
     Args:
-        title: The title.
-        groups: Names of G groups.
         nets: By a net's name, [G, 3] percent: value, low and high.
         connect: Connect the values of consecutive groups.
     """

@@ -56,14 +56,12 @@ class Panel:
     Attributes:
         colours: [H, W] uint8, 0 empty, 1 black, 2 white.
         wash: [H, W] float64 from -1 to 1, intensity and sign of the colour of each point.
-        title: Lines above the board.
         wooden: Draw a wooden board rather than a paper one.
         names: Names of the columns and of the rows, drawn on all sides; None to draw none.
         edges: True for the left, upper, right and lower sides that are edges of the board; beyond other sides it
             continues.
         last: Point of the last move, marked with a small circle.
         ring: Point of the next move, marked with a ring.
-        marks: Short texts by point.
     """
 
     colours: npt.NDArray[np.uint8]
@@ -143,7 +141,6 @@ class Painter:
 
     Attributes:
         axes: Axes to draw on, in cells.
-        panel: The panel.
         left: Horizontal position of its upper left point in cells.
         top: Vertical position of that point in cells.
         points: Points (1/72 inch) per cell.

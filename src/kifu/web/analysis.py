@@ -36,7 +36,6 @@ class LineParams(Params):
     """A line under rules of legal moves.
 
     Attributes:
-        line: The line.
         rules: A name of `Rules.named`.
     """
 
@@ -48,12 +47,9 @@ class NetParams(Params):
     """A net and the conditions that it is given.
 
     Attributes:
-        line: The line.
         net: Number of the net, from 0.
         rank: Rank of the player to move, such as "3d"; "" if unknown.
-        opponent: Rank of the opponent.
         komi: Points for White; None if unknown.
-        handicap: Handicap stones.
         rules: The rules as in records; "" if unknown.
         year: Year of the game; None if unknown.
     """

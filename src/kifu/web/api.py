@@ -54,8 +54,6 @@ class Download:
     """A file instead of JSON.
 
     Attributes:
-        data: Its content.
-        media_type: Its type.
         name: The name under which a browser saves it.
     """
 
@@ -69,7 +67,6 @@ class Lane:
     """A bound on concurrency: requests of a kind that run, and that wait, at the same time.
 
     Attributes:
-        running: Maximum number that run.
         waiting: Maximum number that wait; further ones are answered with 503.
         seconds: Maximum time of one. Work that can be interrupted checks its `Deadline`.
     """
@@ -196,9 +193,7 @@ def endpoint(
 
     Args:
         path: The path; what it captures are parameters, too.
-        params: The parameters.
         work: Compute the answer in a thread: a JSON value (NumPy numbers are allowed), a `Report` or a `Download`.
-        lane: Bounds the concurrency.
         method: "GET", or "POST" with a JSON body.
     """
 
@@ -213,9 +208,7 @@ def upload(path: str, work: Callable[[bytes, Deadline], Any], lane: Lane) -> Rou
     """Return the route of an endpoint that takes a file of at most `MAX_BODY` bytes as the body of a POST request.
 
     Args:
-        path: The path.
         work: Compute the answer from the bytes in a thread, as for `endpoint`.
-        lane: Bounds the concurrency.
     """
 
     async def answer(request: Request) -> Any:

@@ -73,14 +73,7 @@ _PLACE = ("archive", "entry", '"index"')
 def _find_games(
     site: Site, columns: tuple[str, ...], wanted: list[str], deadline: Deadline
 ) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """Return the number of the first catalogue that contains a game, and its row there, by the game's location.
-
-    Args:
-        site: The catalogues.
-        columns: The location of a game in SQL.
-        wanted: The locations in SQL.
-        deadline: The end of the time.
-    """
+    """Return the number of the first catalogue that contains a game, and its row there, by the game's location."""
     found: dict[tuple[Any, ...], tuple[int, int]] = {}
     if not wanted:
         return found

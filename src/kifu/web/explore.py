@@ -21,11 +21,7 @@ _MAX_GAMES = 20
 
 
 class GamesParams(PositionParams):
-    """Games with a position.
-
-    Attributes:
-        rows: Their rows, separated by commas.
-    """
+    """Games with a position."""
 
     rows: Annotated[str, Field(max_length=300, pattern=r"^[0-9]{1,12}(,[0-9]{1,12})*$")]
 

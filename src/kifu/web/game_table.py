@@ -48,10 +48,7 @@ class Filter(BaseModel):
         q: Part of a player's name or an event, ignoring case.
         player: The name of a player, ignoring case.
         colour: The colour of this player; without `player` it has no effect.
-        year_from: First year.
-        year_to: Last year.
         rating: Lowest rating (`kifu.Rank.rating`) of both players.
-        winner: The winner.
         handicap: "none", or "some" handicap stones.
         board: Width and height, such as "19x19".
         archive: The archive of the record, exactly as in the catalogue.
@@ -117,11 +114,7 @@ class CorpusParams(Params, Filter):
 
 
 class GameTable:
-    """The rows of a catalogue in DuckDB's memory, for many threads.
-
-    Attributes:
-        rows: Number of rows.
-    """
+    """The rows of a catalogue in DuckDB's memory, for many threads."""
 
     def __init__(self, database: Database) -> None:
         """Read the rows. `database` holds one catalogue."""
@@ -147,8 +140,6 @@ class GameTable:
         """Run one SELECT statement over the table `summaries` and return its rows.
 
         Args:
-            sql: The statement.
-            deadline: The end of the time.
             found: Another table, which the statement may read as `found`.
 
         Raises:
@@ -175,12 +166,7 @@ class GameTable:
         return " AND ".join(found) or "true"
 
     def select(self, chosen: Filter, deadline: Deadline) -> Rows | None:
-        """Return the games that a filter chooses, as `Searcher` takes them; None for all.
-
-        Raises:
-            RecipeError: If its `sql` is not a condition.
-            TimeLimitError: If it takes too long.
-        """
+        """Return the games that a filter chooses, as `Searcher` takes them; None for all."""
         if chosen == Filter():
             return None
         with self._lock:

@@ -26,8 +26,6 @@ class Line(Params):
     """Setup stones and moves, from the empty board on. The client sends lines back as it got them, longer or shorter.
 
     Attributes:
-        width: Columns.
-        height: Rows.
         setup: Setup stones as point | WHITE_BIT, or | ERASE_BIT.
         setup_ply: The number of moves before each.
         moves: Moves as point | WHITE_BIT; a pass is width * height.
@@ -97,7 +95,6 @@ class Line(Params):
         """Return the first `ply` moves, by default all, as a game.
 
         Args:
-            ply: Number of moves.
             handicap: HA; None if unknown.
             properties: Root properties of the record, such as KM; None for unknown ones.
 

@@ -40,7 +40,6 @@ class SearchParams(CorpusParams):
     """A search for a pattern.
 
     Attributes:
-        pattern: The pattern in text notation.
         first: Number of hits before the page.
         count: Number of hits on the page.
     """
@@ -70,13 +69,6 @@ class Results:
 
     def find(self, corpus: Corpus, number: int, chosen: Filter, pattern: Pattern, deadline: Deadline) -> Hits:
         """Search for a pattern, or return the result of an equal search.
-
-        Args:
-            corpus: The catalogue.
-            number: Its number.
-            chosen: The choice of games.
-            pattern: The pattern.
-            deadline: The end of the time.
 
         Raises:
             RecipeError: If the pattern occurs too often.

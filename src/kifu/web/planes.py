@@ -24,11 +24,9 @@ class PlanesParams(Params):
     """A position and a plane set.
 
     Attributes:
-        line: A line.
         ply: Number of moves before the position.
         planes: Full name of a published plane set; others would have to be compiled on request.
         black_rank: Rank of Black, such as "3d"; "" if unknown.
-        white_rank: Rank of White.
         rules: The rules as in records; "" if unknown.
         komi: Points for White; None if unknown.
     """

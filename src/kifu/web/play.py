@@ -42,7 +42,6 @@ class StartParams(BoardsParams):
     """A new game.
 
     Attributes:
-        size: Side of the board.
         handicap: Handicap stones on the fixed points, see `max_handicap`.
     """
 
@@ -67,7 +66,6 @@ class ScoreParams(Params):
     """A finished game.
 
     Attributes:
-        line: Its moves.
         komi: Points for White.
         rules: The rules of legal moves. Scoring is by area under all of them.
     """
@@ -78,14 +76,7 @@ class ScoreParams(Params):
 
 
 class RecordParams(ScoreParams):
-    """A game to save.
-
-    Attributes:
-        handicap: Handicap stones.
-        black: Name of Black.
-        white: Name of White.
-        result: The result as in records.
-    """
+    """A game to save."""
 
     handicap: int = Field(0, ge=0, le=100)
     black: str = Field("", max_length=200)

@@ -60,7 +60,6 @@ class Played(NamedTuple):
     """Games in which a position occurs.
 
     Attributes:
-        line: The line to the position.
         games: A row for each game, ascending, with the columns of `kifu.search.hits.HITS`: its first occurrence.
     """
 

@@ -178,13 +178,7 @@ class _AuditFile(_Model):
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
-    """An open report.
-
-    Attributes:
-        name: Display name: the file name.
-        kind: The command that wrote it.
-        values: Its content as JSON values.
-    """
+    """An open report."""
 
     name: str
     kind: Literal["evaluation", "benchmark", "audit"]

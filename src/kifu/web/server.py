@@ -82,7 +82,6 @@ class SiteServer(uvicorn.Server):
         """Configure the server, which `run(sockets=[listener])` starts. It ends after `should_exit` is set.
 
         Args:
-            app: The application.
             stop: Is called when the server begins to end, to interrupt requests.
         """
         self._stop = stop

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Corpus:
-    """An open catalogue.
-
-    Attributes:
-        name: Display name: the file name.
-        searcher: Searches it, for many threads.
-        table: Its rows in DuckDB.
-    """
+    """An open catalogue."""
 
     name: str
     searcher: Searcher
@@ -74,16 +68,13 @@ class Site:
     """Catalogues and nets, and the bounds on concurrent work.
 
     Attributes:
-        corpora: The catalogues.
         background: Runs work besides requests, one after another, at first `opening`.
         unhurried: The deadline of this work, which `stop` ends.
         opening: The opening of nets and engines, which takes seconds and goes on after the constructor.
         reports: The reports of nets and sets.
         records: The path of each source of records, by the name that the column `archive` gives it.
         quick: The lane of requests of milliseconds.
-        explore: The lane of the explorer.
         search: The lane of searches for patterns.
-        predict: The lane of nets.
     """
 
     def __init__(
@@ -96,7 +87,6 @@ class Site:
         """Open all of them.
 
         Args:
-            catalogues: Paths of catalogues.
             nets: Nets and engines as for `open_predictor`; None for the packaged net.
             reports: Files that `kifu evaluate`, `kifu benchmark` and `kifu audit` wrote with `--json`.
             records: The archives and folders that the catalogues were made from.

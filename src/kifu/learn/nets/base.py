@@ -43,13 +43,8 @@ class NetworkConfig:
     """The input and output sizes of a network.
 
     Attributes:
-        planes: Number of input planes.
-        width: Columns of the board.
-        height: Rows of the board.
         rim: Rows and columns by which the planes extend beyond the board on each side (0 or 1).
         passes: Add a pass to the policy.
-        heads: Optional outputs.
-        inputs: Names of global inputs.
     """
 
     planes: int
@@ -92,7 +87,6 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         """Create the optional heads.
 
         Args:
-            config: Input and output sizes.
             channels: F, the number of channels that `features` returns.
 
         Raises:

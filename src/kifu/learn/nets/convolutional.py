@@ -35,8 +35,6 @@ class DenseNetwork(Network):
         """Create the layers.
 
         Args:
-            config: Input and output sizes.
-            layers: Convolutions from input to output.
             hidden: Units of the hidden layer.
             dropout: Share of the hidden units, and of the logits, that is set to zero during training.
         """

@@ -26,10 +26,7 @@ class Architecture:
 
     Attributes:
         name: The name for `make_net`.
-        title: A one-line description.
-        source: The publication that describes it.
         planes: The plane set that the source uses; the network accepts any other.
-        make: Creates the network.
         description: Details, and readings where the source is ambiguous.
         inputs: The global inputs that it requires.
     """
@@ -142,12 +139,8 @@ def make_net(
 
     Args:
         name: A name as listed by `kifu nets`, or "module:Class" of an imported module.
-        planes: Number of input planes.
-        width: Columns of the board.
-        height: Rows of the board.
         rim: Rows and columns by which the planes extend beyond the board on each side.
         passes: Add a pass to the policy.
-        heads: Optional outputs besides the policy.
         inputs: Names of global inputs (`kifu.datasets.global_inputs.INPUTS`).
 
     Raises:

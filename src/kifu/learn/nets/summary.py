@@ -20,10 +20,7 @@ class LayerCount:
     """The size of one layer with weights.
 
     Attributes:
-        name: Its name within the network.
-        kind: Its class.
         shape: The shape of its output for one position.
-        parameters: Number of its parameters.
         flops: Floating-point operations of its convolution or matrix product for one position.
     """
 
@@ -54,12 +51,6 @@ class NetworkCount:
 
 def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> NetworkCount:
     """Count the parameters and operations of a network with a policy without pass, without computing anything.
-
-    Args:
-        name: A network's name.
-        planes: A plane set's name.
-        width: Columns of the board.
-        height: Rows of the board.
 
     Raises:
         RecipeError: A name is unknown.
@@ -94,10 +85,7 @@ def net_line(name: str, planes: str | None = None, width: int = 19, height: int 
     """Return one line with the size, description and source of a network.
 
     Args:
-        name: A network's name.
         planes: A plane set's name, by default the one of the network's source.
-        width: Columns of the board.
-        height: Rows of the board.
     """
     net = find_net(name)
     count = count_net(name, planes or net.planes, width, height)
@@ -110,12 +98,6 @@ def net_card(name: str, planes: str | None = None, width: int = 19, height: int 
     Args:
         name: A network's name, or "module:Class", which is imported.
         planes: A plane set's name, by default the one of the network's source.
-        width: Columns of the board.
-        height: Rows of the board.
-
-    Raises:
-        RecipeError: A name is unknown.
-        GameError: The plane set does not support the board size.
     """
     net = import_net(name)
     count = count_net(name, planes or net.planes, width, height)

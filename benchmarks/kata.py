@@ -16,7 +16,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays
 from kifu.datasets.renderer import find_renderer
 from kifu.katago.build import build_katago
-from kifu.katago.recipe import KatagoRecipe
+from kifu.katago.select import KatagoRecipe
 from kifu.recipes.schema import load_recipe
 
 _GAMES, _FILE_GAMES = 2000, 300

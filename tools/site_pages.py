@@ -23,7 +23,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from nbclient import NotebookClient
 
-from kifu.planes.definitions import DEFINITIONS, definition_table
+from kifu.planes.registry import DEFINITIONS, definition_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT_FILES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}

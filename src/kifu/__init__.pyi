@@ -42,8 +42,8 @@ from .datasets.token_loader import TokenLoader as TokenLoader, load_tokens as lo
 from .datasets.epoch_plan import LoaderConfig as LoaderConfig
 from .datasets.mixture import Mixture as Mixture
 from .datasets.position_filter import PositionFilter as PositionFilter
-from .planes.encode import encode as encode
-from .planes.feature import feature as feature
+from .planes.encoder import encode as encode
+from .planes.features import feature as feature
 
 # Networks: these require torch
 from .learn.train import train as train

@@ -31,7 +31,7 @@ from kifu.datasets.row_origins import find_origin
 from kifu.describe import SelectedGame, draw_row
 from kifu.errors import DropReason, FormatError, printable
 from kifu.files import hash_file
-from kifu.planes.encode import encode
+from kifu.planes.encoder import encode
 from kifu.planes.registry import find_plane_set
 from kifu.point import POINT_MASK, WHITE
 from kifu.progress import ProgressFactory, format_bytes, format_seconds, silent

@@ -21,7 +21,7 @@ from kifu.katago import build as building
 from kifu.katago import select
 from kifu.katago.build import build_katago
 from kifu.katago.npz import ARRAYS, game_hashes
-from kifu.katago.recipe import KatagoRecipe
+from kifu.katago.select import KatagoRecipe
 from kifu.point import WHITE_BIT, to_sgf
 from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import load_recipe

@@ -20,11 +20,10 @@ from kifu.kernel import fingerprint
 from kifu.planes import encoder as encoder_module
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.context import PositionContext
-from kifu.planes.definitions import DEFINITIONS, define, definition_table
 from kifu.planes.encoder import find_encoder
-from kifu.planes.feature import FAMILIES, FEATURES, feature, find_feature
+from kifu.planes.features import FAMILIES, FEATURES, feature, find_feature
 from kifu.planes.packing import unpack
-from kifu.planes.registry import PLANE_SETS, find_plane_set
+from kifu.planes.registry import DEFINITIONS, PLANE_SETS, define, definition_table, find_plane_set
 from kifu.point import WHITE_BIT, symmetries
 
 W = WHITE_BIT
@@ -362,7 +361,7 @@ def test_fingerprint_covers_everything_the_code_uses():
 def test_feature_of_a_module_is_cached_on_disk(tmp_path):
     """Two programs, one after the other, use a feature of a file beside them; then the file changes."""
     (tmp_path / "mine.py").write_text(
-        "from kifu.planes.feature import feature\n"
+        "from kifu.planes.features import feature\n"
         "from kifu.go.state import add_point\n"
         "POINT = 3\n"
         "@feature('mine', ['one point'])\n"

@@ -12,7 +12,7 @@ from compiled import LARGEST
 from drawn_games import games
 from drawn_planes import draw, turn
 from flat import read_archive
-from kifu.planes.feature import FAMILIES, FEATURES
+from kifu.planes.features import FAMILIES, FEATURES
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries
 from naive_planes import BITS, VALUES

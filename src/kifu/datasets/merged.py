@@ -15,10 +15,21 @@ import numpy.typing as npt
 from kifu.corpus._hashes import mix
 from kifu.datasets.order import position_weight
 from kifu.execution.executor import ThreadExecutor
-from kifu.go.position_hashes import PositionTables, clear_stones, lowest_hash, position_tables, set_stone, set_stones
 from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, WHITE_TO_MOVE, History, is_ko_recapture, new_history
-from kifu.go.state import KO_POINT, LAST_CAPTURED, LAST_POINT, State, new_state
+from kifu.go.state import (
+    KO_POINT,
+    LAST_CAPTURED,
+    LAST_POINT,
+    PositionTables,
+    State,
+    clear_stones,
+    lowest_hash,
+    new_state,
+    position_tables,
+    set_stone,
+    set_stones,
+)
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import POINT_MASK, WHITE
 

@@ -3,7 +3,7 @@
 `replay_game` is the loop. Kernels give it functions to call before each move, after each stone and after each setup;
 all of them are compiled into one kernel. Compared with loops written by hand this costs no speed (18 to 19 million
 moves a second on one core either way) and about 0.3 s more to compile. Three loops are still written out: that of plane
-sets (`kifu.planes.codegen`), where it adds 1 s to compiling each set; that of KataGo's inputs (`kifu.katago.inputs`),
+sets (`kifu.planes.encoder`), where it adds 1 s to compiling each set; that of KataGo's inputs (`kifu.katago.inputs`),
 whose rules about setup and the end of a game differ; and that of the records of 2015 (`kifu.planes.kgsgo`), which
 ignore ko and passes.
 

@@ -28,8 +28,7 @@ from kifu.execution.executor import THREADS
 from kifu.katago.encoder import KataScratch
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
-from kifu.katago.recipe import KatagoRecipe
-from kifu.katago.select import COLUMNS, CountRows, RuleResolver, end_plies, select_plies
+from kifu.katago.select import COLUMNS, CountRows, KatagoRecipe, RuleResolver, end_plies, select_plies
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.registry import KATAGO22

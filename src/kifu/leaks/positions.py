@@ -22,10 +22,9 @@ import numpy.typing as npt
 
 from kifu.corpus.hashes import Hashes
 from kifu.errors import DropReason
-from kifu.go.position_hashes import symmetry_keys
 from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, History, new_history
-from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, new_state, popcount
+from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, new_state, popcount, symmetry_keys
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.packing import DAT2, Records
 from kifu.point import MAX_SIZE

@@ -1,26 +1,156 @@
-"""The features of the published plane sets that describe the board as it is, its history and the players.
+"""Named features, which plane sets are composed of, and how to define your own.
 
-"Own" is the side to move, "opp" the opponent. `kifu.planes.definitions` defines each feature.
+    @feature("corner_stones", ("stones in the corners",))
+    def corner_stones(position, out):
+        ...
+
+A feature fills `out`: [k, W] uint64, a bit set for each of its k planes, empty when it is called; or, if it is `real`,
+[k, n] float32, zero when it is called. It only reads `position`, a `kifu.planes.context.PositionContext`. It is
+compiled into the kernel of each plane set that contains it: plain loops, see `kifu.kernel`.
+
+Below are the features that describe the board as it is, its history and the players; those of moves are in
+`kifu.planes.move_effects`. "Own" is the side to move, "opp" the opponent. `kifu.planes.registry` defines each feature.
 """
 # ruff: noqa: D103 - names and planes of a feature are in its decorator
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kifu.errors import RecipeError
 from kifu.go.rules import is_ko_recapture
 from kifu.go.state import EMPTY, KO_POINT, ONE, ZERO, add_point, bit, copy_bits, last_point
 from kifu.kernel import inline_kernel
 from kifu.planes.context import FRAME_WIDTH, HEIGHT, LEFT, PAST, TOP, WIDTH, PositionContext, opp, own
-from kifu.planes.feature import Feature, family, feature
 from kifu.point import BLACK, POINT_MASK, WHITE
+from kifu.registry import suggestion
 
-_MOST_BINS = 64
-_MOST_DAN = 9
+Fill = Callable[[Any, Any], None]
+Prepare = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One or more named planes. A released feature never changes; a variant takes another name.
+
+    Attributes:
+        uses: Kernels f(position) that are called before, once for all features of a plane set that use them.
+        real: Whether the values are float32 instead of bits; a plane set with a real feature is real as a whole.
+        padding: Number of rows and columns around the board, on each side.
+        needs_ranks: Whether the feature reads the players' ranks.
+    """
+
+    name: str
+    planes: tuple[str, ...]
+    fill: Fill
+    uses: tuple[Prepare, ...] = ()
+    real: bool = False
+    padding: int = 0
+    needs_ranks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Features that differ in a number at the end of their names.
+
+    Attributes:
+        make: Returns the feature of a number.
+    """
+
+    name: str
+    least: int
+    most: int
+    make: Callable[[int], Feature]
+
+
+FEATURES: dict[str, Feature] = {}
+"""Every feature with a fixed name; `feature` adds to it."""
+
+FAMILIES: dict[str, Family] = {}
+"""Every family by its name without the number; `family` adds to it."""
+
+
+def feature(
+    name: str,
+    planes: Iterable[str],
+    *,
+    uses: tuple[Prepare, ...] = (),
+    real: bool = False,
+    padding: int = 0,
+    needs_ranks: bool = False,
+) -> Callable[[Fill], Fill]:
+    """Return a decorator that registers a function as the `fill` of a feature.
+
+    Args:
+        name: See `Feature`, as are the others.
+        real: Whether the values are float32.
+        padding: Rows and columns around the board.
+        needs_ranks: Whether the feature reads the players' ranks.
+
+    Raises:
+        RecipeError: If the name is taken, or not possible in a composition.
+    """
+
+    def register(fill: Fill) -> Fill:
+        if not re.fullmatch(r"[a-z]\w*", name) or name in FAMILIES or _split_number(name)[0] in FAMILIES:
+            raise RecipeError(
+                f"a feature name must be small letters, digits and _, without a family's name, got {name!r}"
+            )
+        if name in FEATURES and FEATURES[name].fill.__module__ != fill.__module__:
+            raise RecipeError(f"feature {name!r} is already defined in {FEATURES[name].fill.__module__}")
+        compiled = inline_kernel(fill)
+        FEATURES[name] = Feature(name, tuple(planes), compiled, uses, real, padding, needs_ranks)
+        return compiled
+
+    return register
+
+
+def family(name: str, least: int, most: int) -> Callable[[Callable[[int], Feature]], Callable[[int], Feature]]:
+    """Return a decorator that registers a function k -> feature `name<k>` for each k from `least` to `most`."""
+
+    def register(make: Callable[[int], Feature]) -> Callable[[int], Feature]:
+        FAMILIES[name] = Family(name, least, most, make)
+        return make
+
+    return register
+
+
+def _split_number(name: str) -> tuple[str, str]:
+    """Return a name without, and only, the digits at its end."""
+    stem = name.rstrip("0123456789")
+    return stem, name[len(stem) :]
+
+
+def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
+    """Return the feature of a name.
+
+    Args:
+        others: More names to suggest if there is no such feature.
+
+    Raises:
+        RecipeError: If no feature has the name; the message has the most similar one, or the numbers of its family.
+    """
+    if name in FEATURES:
+        return FEATURES[name]
+    stem, digits = _split_number(name)
+    if stem in FAMILIES:
+        found = FAMILIES[stem]
+        if digits and str(int(digits)) == digits and found.least <= int(digits) <= found.most:
+            return found.make(int(digits))
+        raise RecipeError(f"no feature {name!r}: {stem} takes a number from {found.least} to {found.most}")
+    families = [stem + digits for stem in FAMILIES]
+    hint = suggestion(name, [*FEATURES, *families, *others]) or "; see kifu planes"
+    raise RecipeError(f"unknown plane set or feature {name!r}{hint}")
+
+
+MAX_BINS = 64
+_MAX_DAN = 9
 _DECAY = 0.1
 _UNREACHED = 1_000_000
 
@@ -147,7 +277,7 @@ def fill_liberties(position: PositionContext, c: Any, count: Any, out: Any) -> N
                 word &= ~s.stones[h, i]
 
 
-@family("liberties", 1, _MOST_BINS)
+@family("liberties", 1, MAX_BINS)
 def liberties(k: int) -> Feature:
     @inline_kernel
     def fill(position: PositionContext, out: Any) -> None:
@@ -160,7 +290,7 @@ def liberties(k: int) -> Feature:
 def _liberties_of(name: str, who: str, side: Side) -> None:
     """Register the family of liberties of one side's stones."""
 
-    @family(name, 1, _MOST_BINS)
+    @family(name, 1, MAX_BINS)
     def liberties_of(k: int) -> Feature:
         @inline_kernel
         def fill(position: PositionContext, out: Any) -> None:
@@ -178,7 +308,7 @@ _liberties_of("white_liberties", "white stones", white)
 # History
 
 
-@family("last", 1, _MOST_BINS)
+@family("last", 1, MAX_BINS)
 def last(k: int) -> Feature:
     @inline_kernel
     def fill(position: PositionContext, out: Any) -> None:
@@ -191,7 +321,7 @@ def last(k: int) -> Feature:
     return Feature(f"last{k}", tuple(names[:k]), fill)
 
 
-@family("turns_since", 1, _MOST_BINS)
+@family("turns_since", 1, MAX_BINS)
 def turns_since(k: int) -> Feature:
     @inline_kernel
     def fill(position: PositionContext, out: Any) -> None:
@@ -350,12 +480,12 @@ def closest(position: PositionContext, out: Any) -> None:
 def _dan(rating: Any) -> Any:
     """Return 1 to 9 for a rating of 1 dan to 9 dan, 9 for professionals, 0 for kyu players and unknown ranks."""
     if rating >= 32:  # not for NaN
-        return np.int64(min(rating - 31, _MOST_DAN))  # the conversion of a huge number is undefined
+        return np.int64(min(rating - 31, _MAX_DAN))  # the conversion of a huge number is undefined
     return 0
 
 
 def _dan_planes(player: str) -> list[str]:
-    return [f"ones if the {player} is {k} dan" for k in range(1, _MOST_DAN)] + [
+    return [f"ones if the {player} is {k} dan" for k in range(1, _MAX_DAN)] + [
         f"ones if the {player} is 9 dan or professional"
     ]
 

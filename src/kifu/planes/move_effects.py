@@ -16,10 +16,8 @@ from kifu.go.rules import is_ko_recapture
 from kifu.go.state import EMPTY, ONE, WALL, ZERO, add_point, bit, copy_bits, last_point, popcount
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.context import PositionContext
-from kifu.planes.feature import Feature, family, feature
-from kifu.planes.features import bins
+from kifu.planes.features import MAX_BINS, Feature, bins, family, feature
 
-_MOST_BINS = 64
 
 
 @inline_kernel
@@ -142,7 +140,7 @@ def legal(position: PositionContext, out: Any) -> None:
     copy_bits(position.effects.legal, out[0])
 
 
-@family("capture_size", 1, _MOST_BINS)
+@family("capture_size", 1, MAX_BINS)
 def capture_size(k: int) -> Feature:
     @inline_kernel
     def fill(position: PositionContext, out: Any) -> None:
@@ -151,7 +149,7 @@ def capture_size(k: int) -> Feature:
     return Feature(f"capture_size{k}", bins("moves that take", 0, k, "stone", "stones"), fill, (compute_move_effects,))
 
 
-@family("liberties_after", 1, _MOST_BINS)
+@family("liberties_after", 1, MAX_BINS)
 def liberties_after(k: int) -> Feature:
     @inline_kernel
     def fill(position: PositionContext, out: Any) -> None:
@@ -165,7 +163,7 @@ def liberties_after(k: int) -> Feature:
     )
 
 
-@family("self_atari_size", 1, _MOST_BINS)
+@family("self_atari_size", 1, MAX_BINS)
 def self_atari_size(k: int) -> Feature:
     @inline_kernel
     def fill(position: PositionContext, out: Any) -> None:

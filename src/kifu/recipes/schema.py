@@ -276,7 +276,7 @@ KGSGO = RecipeKind("kifu.recipes.schema:KgsgoRecipe", "kifu.recipes.kgsgo:build_
 
 KINDS = {
     "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples", ("sets",)),
-    "katago": RecipeKind("kifu.katago.recipe:KatagoRecipe", "kifu.katago.build:build_katago", ("sets",)),
+    "katago": RecipeKind("kifu.katago.select:KatagoRecipe", "kifu.katago.build:build_katago", ("sets",)),
     "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe", "kifu.recipes.olf_archive:build_archive"),
     "tokens": RecipeKind("kifu.recipes.tokens:TokensRecipe", "kifu.recipes.tokens:build_tokens", ("sets",)),
     "training": RecipeKind("kifu.recipes.training:TrainingRecipe"),

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kifu.corpus._hashes import mix
-from kifu.go.position_hashes import PositionTables, clear_stones, lowest_hash, set_stone
 from kifu.go.replay import ReplayArrays, colour_of
-from kifu.go.state import EMPTY
+from kifu.go.state import EMPTY, PositionTables, clear_stones, lowest_hash, set_stone
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK
 from kifu.search.traces import LAST_STONE

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from kifu.corpus import _hashes
 from kifu.corpus.hashes import Hashes
-from kifu.go.position_hashes import position_tables, symmetry_keys
 from kifu.go.replay import GamesLike, replay_arrays
+from kifu.go.state import position_tables, symmetry_keys
 from kifu.kernel import writable_view
 from kifu.search import _positions
 from kifu.search._positions import COLOUR_BITS, SYMMETRY_BITS, Layout

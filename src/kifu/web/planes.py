@@ -10,9 +10,8 @@ from starlette.routing import Route
 
 from kifu.errors import GameError
 from kifu.katago.encoder import encode_katago
-from kifu.planes.definitions import define
-from kifu.planes.encode import encode
-from kifu.planes.registry import PLANE_SETS
+from kifu.planes.encoder import encode
+from kifu.planes.registry import PLANE_SETS, define
 from kifu.point import WHITE, WHITE_BIT
 from kifu.web.analysis import Komi, ShortText
 from kifu.web.api import NotFoundError, Params, endpoint

@@ -19,7 +19,6 @@ from kifu.planes.context import PositionContext
 from kifu.planes.features import MAX_BINS, Feature, bins, family, feature
 
 
-
 @inline_kernel
 def _first_of_chain(position: PositionContext, p: Any, k: Any) -> Any:
     """Return whether no earlier neighbour of p has a stone of the same chain as the k-th one."""

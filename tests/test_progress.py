@@ -10,7 +10,8 @@ import threading
 import pytest
 
 import kifu.progress
-from kifu.progress import Rate, format_bytes, format_seconds, progress, silent
+from kifu.progress import Rate, progress, silent
+from kifu.text import format_bytes, format_seconds
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ HEAVY = {
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
-    "errors", "point", "registry", "report", "progress", "retry", "process", "assets", "files", "config", "folders",
-    "atomic_io", "kernel", "execution", "go", "records",
+    "errors", "text", "point", "registry", "report", "progress", "retry", "process", "assets", "files", "config",
+    "folders", "atomic_io", "kernel", "execution", "go", "records",
     "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "estimate",
     "fetch", "describe", "tables", "learn", "play", "web", "demo", "cli",
 ]  # fmt: skip

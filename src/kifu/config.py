@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.assets import asset
-from kifu.errors import RecipeError, printable
+from kifu.errors import RecipeError
 from kifu.files import read_small
 from kifu.registry import suggestion, unknown
+from kifu.text import shorten
 
 TEXT_LIMIT = 16 << 10
 """Largest size of a file in bytes: tomllib takes a minute for a key of 30,000 dotted parts."""
@@ -113,7 +114,7 @@ def load_config(
     try:
         table = tomllib.loads(text)
     except ValueError as error:  # also a number of thousands of digits
-        raise RecipeError(f"{kind} {name} is not TOML: {_short(str(error))}") from None
+        raise RecipeError(f"{kind} {name} is not TOML: {shorten(str(error))}") from None
     except RecursionError:
         raise RecipeError(f"{kind} {name} is nested too deeply") from None
     for override in overrides:
@@ -130,20 +131,27 @@ def default_table(model: type[BaseModel], key: str) -> dict[str, Any]:
     return dict(default) if isinstance(default, dict) else {}
 
 
+def first_invalid(error: ValidationError) -> str:
+    """Return the first invalid value as one line: "sets.0.games: Field required"."""
+    first = error.errors()[0]
+    where = shorten(".".join(map(str, first["loc"])))
+    return f"{where}{': ' * bool(where)}{shorten(first['msg'].removeprefix('Value error, '), 300)}"
+
+
 def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: str | os.PathLike[str]) -> Model:
     """Validate a table. Raises RecipeError, which names the first invalid value."""
     try:
         return model.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
-        where = _short(".".join(str(part) for part in first["loc"]))
+        where = shorten(".".join(str(part) for part in first["loc"]))
         what = first["msg"].removeprefix("Value error, ")
         unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
         if unknown:
             what = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
         plain = unknown or first["type"] in ("missing", "value_error")
         value = "" if plain else f" (it is {_shown(first['input'])})"
-        raise RecipeError(f"{kind} {name}: {where + ': ' if where else ''}{_short(what, 300)}{value}") from None
+        raise RecipeError(f"{kind} {name}: {where + ': ' if where else ''}{shorten(what, 300)}{value}") from None
 
 
 def _nearest_key(key: str, model: type[BaseModel]) -> str:
@@ -156,15 +164,9 @@ def _nearest_key(key: str, model: type[BaseModel]) -> str:
 def _shown(value: Any) -> str:
     """Return a value as text for a message."""
     try:
-        return _short(json.dumps(value, default=str))
+        return shorten(json.dumps(value, default=str))
     except (ValueError, RecursionError):  # a number of thousands of digits; thousands of tables in one another
         return "too large to show"
-
-
-def _short(text: str, length: int = 80) -> str:
-    """Return the text as one line of at most that length."""
-    text = printable(text)
-    return text if len(text) <= length else text[: length - 4] + " ..."
 
 
 def _override(

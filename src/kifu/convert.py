@@ -30,7 +30,7 @@ from kifu.datasets.formats import detect_chunks
 from kifu.datasets.formats import open as open_dataset
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
-from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.progress import ProgressFactory, silent
 from kifu.records.game import write_sgf
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
@@ -39,6 +39,7 @@ from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block
 from kifu.records.tygem import load_index
 from kifu.report import Report
+from kifu.text import format_bytes, format_drops
 
 _SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip")
 
@@ -80,8 +81,8 @@ class ConvertReport(Report):
     def __str__(self) -> str:
         parts = [f"{self.written:,} written"]
         parts += [f"{n:,} that cannot be written ({name.lower()})" for name, n in self.failures.most_common()]
-        parts += [f"{n:,} {name.lower().replace('_', ' ')}" for name, n in self.drops.most_common()]
-        return f"{self.read:,} games = {' + '.join(parts)}; {format_bytes(self.bytes)}"
+        drops = format_drops(dict(self.drops.most_common()))
+        return f"{self.read:,} games = {' + '.join(parts)}{drops}; {format_bytes(self.bytes)}"
 
 
 class _Converted(NamedTuple):

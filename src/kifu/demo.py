@@ -34,13 +34,14 @@ from kifu.files import hash_file
 from kifu.planes.encoder import encode
 from kifu.planes.registry import find_plane_set
 from kifu.point import POINT_MASK, WHITE
-from kifu.progress import ProgressFactory, format_bytes, format_seconds, silent
+from kifu.progress import ProgressFactory, silent
 from kifu.recipes.pipeline import BuildReport, build
 from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.parse import summarize
 from kifu.search.build import build_index
+from kifu.text import format_bytes, format_seconds
 from kifu.viz.boards import draw_planes, save
 from kifu.viz.charts import draw_charts
 

@@ -37,6 +37,7 @@ from kifu.records.left_out import describe_left_out
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
 from kifu.report import json_text
+from kifu.text import counted, format_games, shorten
 from kifu.viz.boards import draw_board, save
 
 _SIGNED = "own stones 1, opponent's stones -1"
@@ -128,10 +129,9 @@ def _manifest_line(inspection: DatInspection) -> str:
     manifest = inspection.manifest
     if manifest is None:
         return "none"
-    drops = "".join(f", {name} {count:,}" for name, count in manifest.drops.items())
     return (
         f"recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "
-        f"{manifest.read:,} games = {manifest.kept:,} kept{drops}; its hash matches"
+        f"{format_games(manifest.read, manifest.kept, manifest.drops)}; its hash matches"
     )
 
 
@@ -161,7 +161,7 @@ def describe_catalogue(path: Path) -> str:
             )
     size = catalogue.file_bytes()
     lines = [
-        f"{path}: catalogue@{VERSION}, {catalogue.rows:,} games = {archives.total():,} kept" + _sum(drops),
+        f"{path}: catalogue@{VERSION}, {format_games(catalogue.rows, archives.total(), drops)}",
         f"  moves       {moves:,} in the kept games",
         f"  boards      {_most_common(boards)}",
         f"  formats     {_most_common(formats)}",
@@ -206,14 +206,13 @@ def _origin(metadata: Mapping[str, Any]) -> list[str]:
 
 def _short(value: Any) -> str:
     """Return a value from a file as one printable line of at most 200 characters."""
-    text = printable(value if isinstance(value, str) else json.dumps(value))
-    return text if len(text) <= 200 else text[:196] + " ..."
+    return shorten(value if isinstance(value, str) else json.dumps(value), 200)
 
 
 def describe_records(path: AnyPath) -> str:
     """Return the contents of an archive, folder or record as text."""
     summary = summarize(path)
-    lines = [f"{path}: {summary.read:,} games = {summary.kept:,} kept" + _sum(summary.drops)]
+    lines = [f"{path}: {format_games(summary.read, summary.kept, summary.drops)}"]
     lines.append(f"  moves       {summary.moves:,} in the kept games")
     lines.append(f"  boards      {_most_common(summary.sizes)}")
     warnings = [f"{name}: {n:,}" for name, n in summary.warnings.items() if n]
@@ -238,10 +237,6 @@ def _left_out_of_sources(metadata: Mapping[str, Any]) -> Counter[str]:
         if isinstance(counts, dict):
             total.update({kind: count for kind, count in counts.items() if isinstance(count, int)})
     return total
-
-
-def _sum(drops: Mapping[str, int]) -> str:
-    return "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in drops.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +323,7 @@ def describe_row(path: Path, row: int) -> str:
     board = Board(width, height)
     board.setup(*(np.flatnonzero(example.colours == c).tolist() for c in (BLACK, WHITE)))
     stones = np.count_nonzero(example.colours)
-    count = "1 stone" if stones == 1 else f"{stones} stones"
+    count = counted(int(stones), "stone")
     plays = "" if example.label is None else f" and plays {to_gtp(example.label, width, height)}"
     mover = f"X is to move{plays}" if example.mover_is_x else f"X is black; the next move is{plays[10:]}"
     lines = [*str(board).splitlines(), f"row {row}: {mover}; {count}"]

@@ -44,7 +44,6 @@ from kifu.datasets.writer import Writer
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import ThreadExecutor, count_jobs
 from kifu.execution.serialization import dump_results
-from kifu.progress import format_bytes, format_seconds
 from kifu.recipes.example_jobs import CHUNK_BYTES, FILE_CHUNKS, SortExamples
 from kifu.recipes.examples import WINDOW_BYTES
 from kifu.recipes.kgs_index import Archive, find_archives, parse_archive_name, read_index
@@ -56,6 +55,7 @@ from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath, Paths, as_list
 from kifu.records.sample import estimated_size, read_sample
 from kifu.records.tygem import load_index
+from kifu.text import format_bytes, format_seconds
 
 SAMPLE_BYTES = 6 << 20
 """Bytes of the sources that are read, about: some 15,000 games."""

@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from kifu.errors import printable
+from kifu.text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,32 +87,6 @@ def progress(label: str, total: int | None, unit: str, *, transient: bool = Fals
 def silent(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
     """Show nothing."""
     return _silence()
-
-
-def format_bytes(n: int) -> str:
-    """Format a number of bytes: 3900000 -> "3.9 MB"."""
-    if n < 1000:
-        return f"{n} bytes"
-    size, units = n / 1000, iter(("kB", "MB", "GB"))
-    unit = next(units)
-    while size >= 999.95 and unit != "GB":
-        size, unit = size / 1000, next(units)
-    return f"{size:,.1f} {unit}"
-
-
-def format_seconds(seconds: float) -> str:
-    """Format a duration: 2.345 -> "2.3 s", 75.2 -> "75 s", 200 -> "3 min 20 s"."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if round(seconds) < 120:
-        return f"{seconds:.0f} s"
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes} min {seconds} s"
-
-
-def format_drops(drops: Mapping[str, int]) -> str:
-    """Return counts of dropped games for a sum: {"TOO_SHORT": 3} -> " + 3 too short"."""
-    return "".join(f" + {count:,} {reason.lower().replace('_', ' ')}" for reason, count in drops.items())
 
 
 class Rate:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kifu.corpus.stats import BANDS, ENDINGS, Counts, Stats
 from kifu.errors import DropReason, printable
-from kifu.viz.charts import short_count
+from kifu.text import counted, format_games, format_share, short_count
 
 if TYPE_CHECKING:  # it imports duckdb, an extra
     from kifu.corpus.query import QueryHead
@@ -49,7 +49,7 @@ def print_head(head: QueryHead) -> None:
 
 
 def _summary(head: QueryHead, shown: int) -> str:
-    text = f"{head.total:,} row" + ("" if head.total == 1 else "s")
+    text = counted(head.total, "row")
     complete = len(head.rows) == head.total and shown == len(head.columns)
     if len(head.rows) < head.total:
         text = f"{len(head.rows):,} of {text}"
@@ -61,10 +61,9 @@ def _summary(head: QueryHead, shown: int) -> str:
 def print_stats(stats: Stats) -> None:
     """Print all tables of a corpus."""
     console = make_console()
-    drops = "".join(f" + {count:,} {name.replace('_', ' ')}" for name, count in stats.dropped.items())
     parts: list[RenderableType] = [
         *map(cell, stats.catalogues),
-        Text(printable(f"{stats.read:,} games = {stats.kept:,} kept{drops}")),
+        Text(printable(format_games(stats.read, stats.kept, stats.dropped))),
     ]
     if stats.dropped:
         parts += ["", _drops(stats)]
@@ -111,7 +110,7 @@ def print_draws(draws: Draws) -> None:
 def _examples(name: str, counts: Counts, total: int) -> Table:
     table = make_table((name, "left"), ("examples", "right"), ("", "right"))
     for value, count in counts.items():
-        table.add_row(cell(value), f"{count:,}", share(count, total))
+        table.add_row(cell(value), f"{count:,}", format_share(count, total))
     return table
 
 
@@ -119,14 +118,14 @@ def _drops(stats: Stats) -> Table:
     reasons = {drop.name.lower(): drop.reason for drop in DropReason}
     table = make_table(("dropped", "left"), ("games", "right"), ("share", "right"), ("reason", "left"))
     for name, count in stats.dropped.items():
-        table.add_row(cell(name), f"{count:,}", share(count, stats.read), reasons.get(name, ""))
+        table.add_row(cell(name), f"{count:,}", format_share(count, stats.read), reasons.get(name, ""))
     return table
 
 
 def _values(name: str, counts: Counts, stats: Stats) -> Table:
     table = make_table((name, "left"), ("games", "right"), ("", "right"))
     for value, count in counts.items():
-        table.add_row(cell(value), f"{count:,}", share(count, stats.kept))
+        table.add_row(cell(value), f"{count:,}", format_share(count, stats.kept))
     return table
 
 
@@ -159,7 +158,7 @@ def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
     for value, counts in rows.items():
         total = sum(counts.values())
         cells = [f"{counts[ending]:,}" if ending in counts else "." for ending in endings]
-        table.add_row(cell(value), *cells, f"{total:,}", share(total, stats.kept))
+        table.add_row(cell(value), *cells, f"{total:,}", format_share(total, stats.kept))
     return table
 
 
@@ -169,11 +168,6 @@ def _unparsed(stats: Stats) -> Table:
         examples = ", ".join(f"{text!r} {count:,}" for text, count in found.texts.items())
         table.add_row(column, f"{found.games:,}", examples)
     return table
-
-
-def share(count: int, total: int) -> str:
-    """Return a share as text: "12.3%"."""
-    return f"{count / total:.1%}" if count * 1000 >= total or count == 0 else "<0.1%"
 
 
 def cell(text: str) -> Text:

@@ -134,7 +134,7 @@ def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Gam
         ({"net": 7}, "there is no net 7"),
         ({"ply": 1999}, "ply must be 0 to"),
         ({"rank": "3d"}, "does not take ranks"),
-        ({"rank": "<b>"}, "rank must be like"),
+        ({"rank": "<b>"}, "a rank is 30k to 1k"),
     ],
 )
 def test_predict_rejects(site_server: ServedSite, changes: Json, message: str) -> None:

@@ -11,7 +11,7 @@ from kifu.cli.plan import Plan, TransferSize, count_files
 from kifu.errors import printable
 from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
 from kifu.fetch import fetch as fetch_files
-from kifu.progress import format_bytes
+from kifu.text import format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table

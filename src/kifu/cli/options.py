@@ -9,10 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.errors import OutputError
-
-_RANK_LEVELS = (*range(-29, 10), *range(11, 20))
-"""`kifu.Rank.level` of 30 kyu to 9 dan and of 1 to 9 dan professional."""
+from kifu.errors import OutputError, RecipeError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 """Seconds of each unit of a duration."""
@@ -42,12 +39,10 @@ def parse_rank(text: str | float) -> float:
     """Return the rating (`kifu.Rank.rating`) of a rank such as "3d" or "10k"; raise BadParameter for other text."""
     from kifu.records.meta import Rank
 
-    if isinstance(text, float):
-        return text
-    rank = Rank.parse(text)
-    if rank is None or rank.level not in _RANK_LEVELS:
-        raise typer.BadParameter(f"a rank is 30k to 1k, 1d to 9d or 1p to 9p, got {text!r}")
-    return float(rank.rating)
+    try:
+        return text if isinstance(text, float) else Rank.parse_rating(text)
+    except RecipeError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")

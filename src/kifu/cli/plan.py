@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kifu.cli.app import Outcome
 from kifu.errors import OutputError, join_lines
-from kifu.progress import format_bytes
 from kifu.report import Report
+from kifu.text import format_bytes
 
 if TYPE_CHECKING:
     from kifu.estimate import Estimate

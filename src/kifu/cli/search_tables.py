@@ -23,7 +23,8 @@ from kifu.search.match import match_games
 from kifu.search.pattern import Pattern
 from kifu.search.searcher import GameSummary, Rows, Searcher
 from kifu.search.traces import trace_games
-from kifu.tables import cell, make_console, make_table, print_lines, share
+from kifu.tables import cell, make_console, make_table, print_lines
+from kifu.text import counted, format_share
 from kifu.viz.boards import save
 from kifu.viz.curves import draw_groups
 
@@ -128,7 +129,7 @@ def _continuations(
             f"{letter:1} {drawing.move_name(each)}",
             each.colour or "",
             f"{each.count:,}",
-            share(each.count, total),
+            format_share(each.count, total),
             "" if each.win_rate is None else f"{each.win_rate:.1%}",
             "" if each.win_low is None or each.win_high is None else f"{each.win_low:.0%}-{each.win_high:.0%}",
             "" if each.rating is None else f"{each.rating:.1f}",
@@ -136,10 +137,10 @@ def _continuations(
         ]
         table.add_row(*row, *([f"{each.tenuki:,}" if each.tenuki else ""] if with_tenuki else []))
     others, ended = moves[_MAX_ROWS:], [each for each in continuations if not each.colour]
-    for name, rest in ((f"{len(others):,} other{'s' * (len(others) > 1)}", others), ("none", ended)):
+    for name, rest in ((counted(len(others), "other"), others), ("none", ended)):
         if rest:
             times = sum(each.count for each in rest)
-            table.add_row(f"  {name}", "", f"{times:,}", share(times, total))
+            table.add_row(f"  {name}", "", f"{times:,}", format_share(times, total))
     return table
 
 
@@ -155,7 +156,7 @@ def _ladder(move: str, years: Sequence[YearCount]) -> Table:
     most = max((each.count / each.total for each in years), default=0) or 1.0
     for each in years:
         bar = "#" * round(_BAR * each.count / each.total / most)
-        row = (f"{each.total:,}", f"{each.count:,}", share(each.count, each.total), bar)
+        row = (f"{each.total:,}", f"{each.count:,}", format_share(each.count, each.total), bar)
         table.add_row(str(each.year or "unknown"), *row)
     return table
 
@@ -191,7 +192,7 @@ def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | N
     """
     pattern, drawing, continuations = hits.pattern, Drawing.of_pattern(hits.pattern), hits.continuations()
     colours = " (colours as in the pattern)" if pattern.both_colours else ""
-    totals = [f"{_count(len(hits), 'hit')} in {hits.games:,} of {_count_games(searcher, games)}"]
+    totals = [f"{counted(len(hits), 'hit')} in {hits.games:,} of {_count_games(searcher, games)}"]
     totals += [_wins(*hits.wins) + colours] if any(hits.wins) else []
     ladder = _find_ladder(hits, drawing, pattern, continuations, years)
     return View(drawing, totals, continuations, hits, ladder, _find_examples(searcher, hits, pattern))
@@ -217,11 +218,7 @@ def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Patte
 
 def _count_games(searcher: Searcher, games: Rows | None) -> str:
     rows = searcher.catalogue.rows
-    return _count(rows, "game") if games is None else f"{_count(int(games.sum()), 'game')} chosen of {rows:,}"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return counted(rows, "game") if games is None else f"{counted(int(games.sum()), 'game')} chosen of {rows:,}"
 
 
 def _wins(black: int, white: int) -> str:

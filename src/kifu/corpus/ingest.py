@@ -37,13 +37,14 @@ from kifu.corpus.sources import (
 )
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.progress import ProgressFactory, silent
 from kifu.records.left_out import LeftOut
 from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
 from kifu.records.programs import known_programs
 from kifu.records.tygem import TygemIndex, load_index
 from kifu.report import Report
+from kifu.text import format_bytes, format_games
 
 _MAX_UNPARSED = 1_000
 """Distinct unparsed texts per column that are counted separately."""
@@ -73,8 +74,8 @@ class IngestReport(Report):
 
     def __str__(self) -> str:
         """Format the report for a terminal."""
-        drops = "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in self.drops.most_common())
-        lines = [f"{self.read:,} games = {self.kept:,} kept{drops}; {self.moves:,} moves, {format_bytes(self.bytes)}"]
+        games = format_games(self.read, self.kept, dict(self.drops.most_common()))
+        lines = [f"{games}; {self.moves:,} moves, {format_bytes(self.bytes)}"]
         for column, texts in self.unparsed.items():
             shown = ", ".join(f"{text!r} {count:,}" for text, count in texts.most_common(_SHOWN_UNPARSED))
             more = ", ..." if len(texts) > _SHOWN_UNPARSED else ""

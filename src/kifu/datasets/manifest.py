@@ -16,7 +16,7 @@ from kifu.atomic_io import write_file
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, printable
 from kifu.files import read_small
-from kifu.progress import format_bytes, format_drops
+from kifu.text import format_bytes, format_drops
 
 SUFFIX = ".manifest.json"
 

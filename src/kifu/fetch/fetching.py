@@ -17,10 +17,11 @@ from kifu.fetch._listing import LISTING_LIMIT, ListedFile, add_checksums, parse_
 from kifu.fetch.choice import FileChoice, choose_files
 from kifu.fetch.collections import COLLECTIONS, Collection
 from kifu.files import read_small
-from kifu.progress import Progress, ProgressFactory, format_bytes, silent
+from kifu.progress import Progress, ProgressFactory, silent
 from kifu.registry import unknown
 from kifu.report import Report
 from kifu.retry import RetryPolicy
+from kifu.text import counted, format_bytes
 
 _PAUSE_S = 1.0
 """Seconds between two files, so that the publisher's server is not kept busy."""
@@ -48,8 +49,7 @@ class FetchReport(Report):
     unknown: int = 0
 
     def __str__(self) -> str:
-        plural = "" if len(self.fetched) == 1 else "s"
-        fetched = f"{len(self.fetched)} file{plural} fetched ({format_bytes(self.received)})"
+        fetched = f"{counted(len(self.fetched), 'file')} fetched ({format_bytes(self.received)})"
         text = f"{fetched}, {len(self.present)} there already"
         return f"{text}, {len(self.failed)} failed" if self.failed else text
 

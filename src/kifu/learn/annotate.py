@@ -41,10 +41,11 @@ from kifu.learn.predictors import check_ranks, common_board, open_predictor, rep
 from kifu.learn.score_moves import score_moves
 from kifu.learn.scores import MoveScores
 from kifu.point import WHITE_BIT
-from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
 from kifu.registry import check_choice
 from kifu.report import Report
+from kifu.text import format_bytes
 
 _COLOURS = ("black", "white")
 

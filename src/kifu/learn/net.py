@@ -32,7 +32,7 @@ from kifu.learn.nets import Heads, Network, make_net
 from kifu.learn.nets.own import is_class_name, is_imported
 from kifu.learn.nets.registry import import_net
 from kifu.planes.encoder import Encoder, find_encoder
-from kifu.progress import format_seconds
+from kifu.text import format_seconds
 
 _GAMES, _WEIGHT_PREFIX = "games", "net."
 

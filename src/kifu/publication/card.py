@@ -10,10 +10,10 @@ from typing import Any
 
 from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN
 from kifu.errors import printable
-from kifu.progress import format_bytes
 from kifu.publication.changes import CHANGES_FILE
 from kifu.publication.manifest import AuditedPair, Publication, PublishedSplit
 from kifu.publication.sets import CATALOGUE
+from kifu.text import format_bytes
 
 TO_FILL = "TO BE FILLED IN"
 

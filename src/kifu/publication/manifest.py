@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from kifu.config import first_invalid
 from kifu.errors import FormatError, RecipeError, first_line
 from kifu.files import read_small
 from kifu.publication.changes import Changes
@@ -159,10 +160,7 @@ def read_publication(folder: Path) -> Publication:
             if (folder / file.path).stat().st_size != file.bytes:
                 raise FormatError(f"{folder / file.path} has another size than {MANIFEST} lists")
     except ValidationError as error:
-        first = error.errors()[0]
-        raise FormatError(
-            f"{folder / MANIFEST} is not a manifest: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}"
-        ) from None
+        raise FormatError(f"{folder / MANIFEST} is not a manifest: {first_invalid(error)}") from None
     except FormatError:
         raise
     except (OSError, ValueError) as error:

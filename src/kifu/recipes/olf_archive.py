@@ -34,7 +34,7 @@ from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.files import read_small
 from kifu.folders import locked_folder
-from kifu.progress import Progress, ProgressFactory, format_bytes, format_drops, silent
+from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.pipeline import (
     CATALOGUE,
     Build,
@@ -48,6 +48,7 @@ from kifu.recipes.pipeline import (
 from kifu.recipes.schema import OlfArchiveRecipe
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.paths import Paths
+from kifu.text import format_bytes, format_drops
 
 MANIFEST = "olf-archive" + SUFFIX
 

@@ -1,7 +1,7 @@
 """Parse ranks, results and komi: many spellings in, SGF's own out.
 
-Nothing here raises: text that cannot be parsed gives None or an unknown `Result`. `is_recognized` distinguishes it from
-text which states that there is no value.
+Parsers of records raise nothing: text that cannot be parsed gives None or an unknown `Result`. `is_recognized`
+distinguishes it from text which states that there is no value.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from kifu.errors import RecipeError
 from kifu.point import BLACK, WHITE
 from kifu.records.text import normalize
 from kifu.records.times import parse_date, parse_minutes, parse_overtime
@@ -19,6 +20,9 @@ from kifu.records.times import parse_date, parse_minutes, parse_overtime
 _PRO_RATING = 41  # 1 dan professional
 _TOP_RATING = 49  # 9 dan professional
 _LOWEST_KYU = 50
+
+_INPUT_LEVELS = (*range(-29, 10), *range(11, 20))
+"""`Rank.level` of the ranks that a user may give: 30 kyu to 9 dan, 1 to 9 dan professional."""
 
 _BODIES = "aga|egf|ffg|bga|dgob|kgs|igs|nngs|ogs|dgs|fox|tygem"
 _REMARK = re.compile(
@@ -84,6 +88,14 @@ class Rank:
         if match["dan"]:
             return cls(number, confirmed) if 1 <= number <= 10 else None
         return cls(1 - number, confirmed) if match["kyu"] and 1 <= number <= _LOWEST_KYU else None
+
+    @classmethod
+    def parse_rating(cls, text: str) -> float:
+        """Return the rating of a rank such as "3d" or "10k", as a user writes it. Raises RecipeError."""
+        rank = cls.parse(text)
+        if rank is None or rank.level not in _INPUT_LEVELS:
+            raise RecipeError(f"a rank is 30k to 1k, 1d to 9d or 1p to 9p, got {text!r}")
+        return float(rank.rating)
 
     @classmethod
     def from_rating(cls, rating: float, confirmed: bool | None = None) -> Rank | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kifu.corpus.stats import BANDS, ENDINGS, OTHERS, UNKNOWN, Counts, Stats
 from kifu.errors import printable
+from kifu.text import counted, short_count
 from kifu.viz.painter import HEAT, INK, LINE, MINUS, PAPER, PAPER_LINE, PLUS, RING, WOOD, matplotlib_style
 
 if TYPE_CHECKING:
@@ -73,12 +74,8 @@ def draw_charts(stats: Stats) -> Figure:
     return figure
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def _headline(stats: Stats) -> str:
-    return _count(stats.kept, "game")
+    return counted(stats.kept, "game")
 
 
 def _known_years(stats: Stats) -> Counts:
@@ -159,14 +156,6 @@ def _ranks(axes: Axes, stats: Stats) -> None:
         if count:
             ink = "white" if norm(count) > 0.75 else INK
             axes.text(column, row, short_count(count), ha="center", va="center", fontsize=6.5, color=ink)
-
-
-def short_count(count: int) -> str:
-    """Return a count in at most four characters: "812", "9.3k", "12k", "1.4M"."""
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= 0.9995 * size:
-            return f"{count / size:.1f}{unit}" if count < 9.95 * size else f"{count / size:.0f}{unit}"
-    return str(count)
 
 
 def _years(axes: Axes, stats: Stats) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kifu.errors import GameError
 from kifu.point import BLACK, WHITE, check_size
-from kifu.viz.charts import short_count
+from kifu.text import counted, short_count
 from kifu.viz.painter import (
     BLACK_EDGE,
     BLACK_STONE,
@@ -193,7 +193,7 @@ def _draw_legend(painter: Painter, moves: Sequence[CountedMove], left: float, to
     shown = played if len(moves) <= rows else played[: rows - 1 - len(others)]
     if rest := played[len(shown) :]:
         times, share = sum(move.times for move in rest), sum(move.share for move in rest)
-        others.insert(0, CountedMove(f"{len(rest)} other{'s' * (len(rest) > 1)}", None, 0, times, share, None))
+        others.insert(0, CountedMove(counted(len(rest), "other"), None, 0, times, share, None))
     for (at, align), name in zip(_COLUMNS, ("next", "times", "share", "wins")):
         painter.text(left + at * inch, top + _ROW / 2 * inch, name, _FONT, LINE, align)
     for k, (name, _, colour, times, share, win_rate) in enumerate((*shown, *others), 1):

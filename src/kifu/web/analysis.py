@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import Field
 from starlette.routing import Route
 
-from kifu.errors import RecipeError
 from kifu.go.rules import Rules
 from kifu.learn.positions import PredictPositions
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
@@ -76,7 +75,8 @@ class NetParams(Params):
     @property
     def ratings(self) -> tuple[float | None, float | None]:
         """Ratings of the player to move and of the opponent."""
-        return parse_rating(self.rank), parse_rating(self.opponent)
+        mover, opponent = (Rank.parse_rating(text) if text else None for text in (self.rank, self.opponent))
+        return mover, opponent
 
 
 class PredictParams(NetParams):
@@ -87,16 +87,6 @@ class PredictParams(NetParams):
     """
 
     ply: int = Field(0, ge=0, le=MAX_MOVES)
-
-
-def parse_rating(text: str) -> float | None:
-    """Return the rating of a rank such as "3d", None for "". Raises RecipeError."""
-    if not text:
-        return None
-    rank = Rank.parse(text)
-    if rank is None:
-        raise RecipeError(f"rank must be like 5k, 3d or 9p, got {text!r}")
-    return rank.rating
 
 
 def _positions(site: Site, params: NetParams, plies: list[int]) -> PredictPositions:

@@ -1,0 +1,85 @@
+"""Numbers, counts and foreign text as parts of messages, and the interval that is shown beside a share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from kifu.errors import printable
+
+Z95 = 1.959963984540054
+"""Half-width of a 95 % interval in standard deviations."""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 game", "2,000 games"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def short_count(count: int) -> str:
+    """Return a count in at most four characters: "812", "9.3k", "12k", "1.4M"."""
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= 0.9995 * size:
+            return f"{count / size:.1f}{unit}" if count < 9.95 * size else f"{count / size:.0f}{unit}"
+    return str(count)
+
+
+def format_share(count: int, total: int) -> str:
+    """Return a share as text: "12.3%", "<0.1%"."""
+    return f"{count / total:.1%}" if count * 1000 >= total or count == 0 else "<0.1%"
+
+
+def format_bytes(n: int) -> str:
+    """Format a number of bytes: 3900000 -> "3.9 MB"."""
+    if n < 1000:
+        return f"{n} bytes"
+    size, units = n / 1000, iter(("kB", "MB", "GB"))
+    unit = next(units)
+    while size >= 999.95 and unit != "GB":
+        size, unit = size / 1000, next(units)
+    return f"{size:,.1f} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration: 2.345 -> "2.3 s", 75.2 -> "75 s", 200 -> "3 min 20 s"."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if round(seconds) < 120:
+        return f"{seconds:.0f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def format_drops(drops: Mapping[str, int]) -> str:
+    """Return counts of dropped games by reason for a sum: {"TOO_SHORT": 3} -> " + 3 too short"."""
+    return "".join(f" + {count:,} {reason.lower().replace('_', ' ')}" for reason, count in drops.items())
+
+
+def format_games(read: int, kept: int, drops: Mapping[str, int]) -> str:
+    """Return counts of games: "10 games = 7 kept + 3 too short"."""
+    return f"{read:,} games = {kept:,} kept{format_drops(drops)}"
+
+
+def shorten(text: str, length: int = 80) -> str:
+    """Return the text as one printable line of at most that length."""
+    line = printable(text)
+    return line if len(line) <= length else line[: length - 4] + " ..."
+
+
+def wilson(points: float, games: int, z: float = Z95) -> tuple[float, float]:
+    """Return Wilson's score interval (1927) of a success probability; that of 0 trials is (0, 1).
+
+    Draws count as half a point, which makes the interval slightly too wide.
+
+    Examples:
+        >>> [round(bound, 4) for bound in wilson(10, 20)]
+        [0.2993, 0.7007]
+    """
+    if games == 0:
+        return 0.0, 1.0
+    share = points / games
+    middle = share + z * z / (2 * games)
+    spread = z * math.sqrt(share * (1 - share) / games + z * z / (4 * games * games))
+    lower, upper = ((middle + sign * spread) / (1 + z * z / games) for sign in (-1, 1))
+    # Without rounding errors, the bounds of 0 % and 100 % are exact.
+    return (0.0 if points == 0 else lower), (1.0 if points == games else upper)

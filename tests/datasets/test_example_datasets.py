@@ -283,13 +283,15 @@ def test_a_file_where_a_folder_belongs(tmp_path: Path) -> None:
 
 
 def test_any_damage_is_a_format_error_or_examples(name: str, tmp_path: Path) -> None:
+    if name == "hdf5@1":
+        pytest.skip("not promised: the HDF5 library may crash")
     layout = layout_for(name)
     path = place(tmp_path, name)
     write(name, path, layout, *cut(random_batch(layout, 60), 20))
     whole = bytes_of(path)
     rng = random.Random(1)
     reported = 0
-    inputs = 24 if name == "hdf5@1" else 150  # each starts a process
+    inputs = 150
     for k in range(inputs):
         file = rng.choice(list(whole))
         data = bytearray(whole[file])

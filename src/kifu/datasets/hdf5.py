@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
-import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from io import BufferedReader
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
 from kifu.atomic_io import AtomicFile, temp_path
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, parse_layout
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes, parse_layout
 from kifu.datasets.writer import Rebatcher, Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
 from kifu.files import require_regular
@@ -38,8 +33,13 @@ _ALPHAGO = (
 _FEATURES = {"alphago48@1": _ALPHAGO, "alphago49@1": f"{_ALPHAGO},color"}
 """RocAlphaGo's names for the features of a plane set; it trains only from files with the features of its network."""
 
-_DEADLINE_S = 60.0
-"""Time for opening a file, and for reading 1,024 rows."""
+_MAX_CHUNK = 64 << 20
+"""Bytes; a chunk is read as a whole. Those of kifu and RocAlphaGo have about one megabyte."""
+
+_MAX_TEXT = 16 << 20
+
+_DAMAGED = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""Exceptions that h5py raises for damaged files."""
 
 _BYTE = np.dtype("u1")
 _MOVE = LabelSpec("move", "int16", (), "the next move")
@@ -177,100 +177,37 @@ class Hdf5Writer(Writer):
         self._output.__exit__(kind, error, trace)
 
 
-class _ReaderProcess:
-    """Runs `kifu.datasets._hdf5_reader` for a file, anew after an error and in a forked process."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by the process that started it
-
-    def ask(self, *request: Any, out: Iterable[npt.NDArray[Any]] = ()) -> Any:
-        """Return the answer to a request, and fill the arrays `out` with what follows it. Raises FormatError."""
-        with self._lock:
-            process = self._processes.get(os.getpid()) or self._start()
-            requests, answers = cast(BinaryIO, process.stdin), cast(BufferedReader, process.stdout)
-            try:
-                with suppress(BrokenPipeError):  # it has ended: so does its output
-                    requests.write(json.dumps(request).encode() + b"\n")
-                    requests.flush()
-                line = answers.readline()
-                answer = json.loads(line) if line else {"error": _reason(process.wait())}
-                if isinstance(answer, dict) and "error" in answer:
-                    raise FormatError(f"{self._path}: {answer['error']}")
-                for array in out:
-                    if answers.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
-                        raise FormatError(f"{self._path}: {_reason(process.wait())}")
-            except BaseException:  # a rest of the answer may be in the pipe
-                self.close()
-                raise
-            return answer
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        try:
-            require_regular(self._path.stat())
-        except OSError as error:
-            raise SourceError(f"{self._path} cannot be read: {error.strerror}") from None
-        command = [sys.executable, "-m", "kifu.datasets._hdf5_reader", str(self._path), str(_DEADLINE_S)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
-        self._processes[os.getpid()] = process
-        weakref.finalize(self, _end, process, os.getpid())
-        return process
-
-    def close(self) -> None:
-        """End the process."""
-        process = self._processes.pop(os.getpid(), None)
-        if process is not None:
-            _end(process, os.getpid())
-
-
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:  # a forked process must not end the reader of its parent
-        return
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(BrokenPipeError):  # a request that it has not read
-                pipe.close()
-
-
-def _reason(status: int) -> str:
-    if status == -signal.SIGALRM:
-        return f"the HDF5 library did not finish within {_DEADLINE_S:g} s; the file may be damaged"
-    return f"the HDF5 library crashed ({status}); the file may be damaged"
-
-
 class Hdf5(Dataset):
-    """An hdf5@1 file, or a file that RocAlphaGo wrote, read by a process of its own (`_hdf5_reader`)."""
+    """An hdf5@1 file, or a file that RocAlphaGo wrote; docs/formats/hdf5.md lists the limits."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a file. Raises FormatError."""
+        """Open a file. Raises SourceError and FormatError."""
         self.path = Path(path)
-        self._reader = _ReaderProcess(self.path)
-        self._is_open = True
         try:
+            require_regular(self.path.stat())
+        except OSError as error:
+            raise SourceError(f"{self.path} cannot be read: {error.strerror}") from None
+        with ExitStack() as stack, self._as_format_error():
+            self._file = stack.enter_context(h5py.File(self.path, "r", locking=False))
             self._open()
-        except BaseException:
-            self.close()
-            raise
+            stack.pop_all()
 
     def _open(self) -> None:
-        states = self._shape("states", _BYTE)
+        """Read the texts, and check names, types and shapes."""
+        states = self._dataset("states").shape
         if len(states) != 4:
-            raise FormatError(f"{self.path}: states have shape {states}, expected examples x planes x columns x rows")
+            raise FormatError(f"states have shape {states}, expected examples x planes x columns x rows")
         self.examples = states[0]
-        texts = self._reader.ask("texts")
-        by_kifu = texts["layout"] is not None
-        try:
-            self.layout = parse_layout(texts["layout"]) if by_kifu else _layout_of(states, texts["features"])
-            about = json.loads(texts["about"] or "{}")
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"{self.path}: {first_line(error)}") from None
-        self.about = about if isinstance(about, dict) else {}
+        by_kifu = "kifu.layout" in self._file.attrs
+        features, about = (self._text(name) if name in self._file else None for name in ("features", "about"))
+        if not by_kifu:
+            self.layout = _layout_of(states, features)
+        elif self._file.attrs.get_id("kifu.layout").shape == ():
+            self.layout = parse_layout(str(self._file.attrs["kifu.layout"]))
+        else:
+            raise FormatError("kifu.layout is not a text")
+        document = json.loads(about or "{}")
+        self.about = document if isinstance(document, dict) else {}
         planes, height, width = self.layout.shape
         expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
         expected = {"states": (_BYTE, (planes, width, height)), "actions": (_BYTE, (2,))}
@@ -278,41 +215,71 @@ class Hdf5(Dataset):
             others = [label for label in self.layout.labels if label.name != "move"]
             expected |= {_path_of(label): (label.np_dtype, label.shape) for label in others}
             expected |= {"game": (np.dtype("<u8"), ()), "ply": (np.dtype("<i4"), ())}
+        self._columns = {name: self._dataset(name) for name in expected}
         for name, (dtype, shape) in expected.items():
-            if (actual := self._shape(name, dtype)) != [self.examples, *shape]:
-                raise FormatError(f"{self.path}: {name} has shape {actual}, expected {[self.examples, *shape]}")
-        self._columns = expected | {"states": (_BYTE, self.layout.packed_shape)}
+            column, full = self._columns[name], (self.examples, *shape)
+            if column.dtype != dtype or column.shape != full:
+                raise FormatError(f"{name} has shape {column.shape} and type {column.dtype}, expected {full} {dtype}")
 
-    def _shape(self, name: str, dtype: np.dtype[Any]) -> list[int]:
-        shape: list[int] = self._reader.ask("shape", name, dtype.str)
-        return shape
+    def _dataset(self, name: str) -> h5py.Dataset:
+        """Return a dataset that lies in the file itself, without plugins, and in chunks that fit into memory."""
+        steps = name.split("/")
+        paths = ("/".join(steps[: k + 1]) for k in range(len(steps)))
+        if not all(isinstance(self._file.get(path, getlink=True), h5py.HardLink) for path in paths):
+            raise FormatError(f"has no {name}")
+        column = self._file[name]
+        if not isinstance(column, h5py.Dataset) or column.external or column.is_virtual:
+            raise FormatError(f"{name} is not a dataset in this file")
+        properties = column.id.get_create_plist()
+        if any(properties.get_filter(k)[0] != h5py.h5z.FILTER_LZF for k in range(properties.get_nfilters())):
+            raise FormatError(f"{name} has a filter other than lzf")
+        chunk = column.dtype.itemsize * prod(column.chunks or ())
+        if chunk > _MAX_CHUNK:
+            raise FormatError(f"{name} has chunks of {chunk:,} bytes, the limit is {_MAX_CHUNK:,}")
+        return column
+
+    def _text(self, name: str) -> str:
+        column = self._dataset(name)
+        if column.nbytes > _MAX_TEXT:
+            raise FormatError(f"{name} has {column.nbytes:,} bytes, the limit is {_MAX_TEXT:,}")
+        return bytes(column[()]).decode("utf-8", "replace")
 
     def _read(self, start: int, stop: int) -> Batch:
-        if not self._is_open:
+        if not self._file:
             raise ValueError(f"{self.path} is closed")
-        rows = stop - start
-        read = {name: np.empty((rows, *shape), dtype) for name, (dtype, shape) in self._columns.items()}
-        types = {name: dtype.str for name, (dtype, _) in self._columns.items()}
-        for first in range(0, rows, _GROUP):
-            last = min(first + _GROUP, rows)
-            out = [column[first:last] for column in read.values()]
-            self._reader.ask("rows", types, start + first, start + last, out=out)
-        x, y = read["actions"].astype(np.int16).T
-        if np.any(x >= self.layout.width) or np.any(y >= self.layout.height):
-            raise FormatError(f"{self.path} has an action outside the board")
+        planes = np.empty((stop - start, *self.layout.packed_shape), np.uint8)
+        with self._as_format_error():
+            for first in range(start, stop, _GROUP):
+                states = self._columns["states"][first : min(first + _GROUP, stop)]
+                if states.max(initial=0) > 1:
+                    raise FormatError(f"holds {states.max()} in states, only 0 and 1 are allowed")
+                planes[first - start :][:_GROUP] = pack_planes(states.transpose(0, 1, 3, 2), self.layout)
+            read = {name: column[start:stop] for name, column in self._columns.items() if name != "states"}
+            x, y = read["actions"].astype(np.int16).T
+            if np.any(x >= self.layout.width) or np.any(y >= self.layout.height):
+                raise FormatError("has an action outside the board")
         labels: dict[str, npt.NDArray[Any]] = {}
         for label in self.layout.labels:
             labels[label.name] = y * np.int16(self.layout.width) + x if label.name == "move" else read[_path_of(label)]
-        game = read.get("game", np.zeros(rows, np.uint64))
-        return Batch(read["states"], labels, game, read.get("ply", np.full(rows, -1, np.int32)))
+        rows = stop - start
+        return Batch(
+            planes, labels, read.get("game", np.zeros(rows, np.uint64)), read.get("ply", np.full(rows, -1, np.int32))
+        )
+
+    @contextmanager
+    def _as_format_error(self) -> Iterator[None]:
+        """Convert the exceptions that h5py raises for damaged files to FormatError."""
+        try:
+            yield
+        except (*_DAMAGED, FormatError) as error:
+            raise FormatError(f"{self.path}: {first_line(error)}") from None
 
     def close(self) -> None:
-        """Close the files; see `Dataset.close`."""
-        self._is_open = False
-        self._reader.close()
+        """Close the file; see `Dataset.close`."""
+        self._file.close()
 
 
-def _layout_of(states: list[int], features: str | None) -> Layout:
+def _layout_of(states: tuple[int, ...], features: str | None) -> Layout:
     """Return the layout of a file that RocAlphaGo wrote. Row 0 is the top row, as in SGF."""
     _, planes, width, height = states
     if not (1 <= planes <= 1000 and 1 <= width <= 25 and 1 <= height <= 25):

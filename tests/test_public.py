@@ -28,7 +28,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 # Distributions that take long to import.
 HEAVY = {
     "torch", "lightning_fabric", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
-    "ray", "fsspec", "textual",
+    "ray", "fsspec",
 }  # fmt: skip
 
 # Packages and top-level modules: each imports only itself and those before it.

@@ -67,7 +67,6 @@ EXTRAS = {
     "fsspec": "query",
     "py7zr": "7z",
     "matplotlib": "charts",
-    "textual": "explore",
     "starlette": "web",
     "uvicorn": "web",
     "torch": "learn",

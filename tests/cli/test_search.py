@@ -295,20 +295,6 @@ def test_a_continuation_by_letter_point_or_symmetric_point(catalogue: Path) -> N
     assert [each["count"] for each in ended] == [0, 0, 0, 1]
 
 
-def test_on_a_terminal_the_view_is_interactive(
-    catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = []
-    terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr("kifu.cli.search.sys", SimpleNamespace(stdin=terminal, stdout=terminal))
-    monkeypatch.setattr("kifu.cli.explorer.run_explorer", lambda *arguments: started.append(arguments[2:5]))
-    done = run("explore", catalogue, "C7", "--where", "year > 2000", "--player", "Ann", "--colour", "black")
-    assert (done.code, done.out, started) == (0, "", [("year > 2000", "Ann", "black")])
-    for options in (["--table"], ["--years", "all"], ["-o", tmp_path / "a.svg"], ["--json", tmp_path / "a.json"]):
-        assert run("explore", catalogue, "C7", *options).out.startswith("4 of 5 games\n")
-    assert len(started) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -337,7 +323,7 @@ def test_errors_of_explorations(
 @pytest.mark.parametrize("columns", [80, *slow(60, 120)])
 def test_tables_fit_the_terminal(columns: int, tmp_path: Path) -> None:
     assert run("ingest", sample_path(), "-o", tmp_path / "games.parquet").code == 0
-    lines = on_terminal(columns, "explore", str(tmp_path / "games.parquet"), "--table")
+    lines = on_terminal(columns, "explore", str(tmp_path / "games.parquet"))
     assert max(map(len, lines)) <= columns
     board, table = (next(k for k, line in enumerate(lines) if text in line) for text in ("A B C", "times"))
     assert (board == table) == (columns > 100)  # beside the board, or below it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -137,12 +136,11 @@ def search(  # noqa: PLR0913 - command-line options
 
 @command(
     _PANEL,
-    "kifu explore games.parquet 'Q16 D4' --table",
+    "kifu explore games.parquet 'Q16 D4'",
     "kifu explore games.parquet --years R16 -o years.svg",
     kernels=True,
 )
 def explore(  # noqa: PLR0913 - command-line options
-    context: typer.Context,
     catalogue: _Catalogue,
     position: Annotated[
         str,
@@ -152,7 +150,6 @@ def explore(  # noqa: PLR0913 - command-line options
             show_default="the empty board",
         ),
     ] = "",
-    table: Annotated[bool, typer.Option("--table", help="Print a table, on a terminal, too.")] = False,
     output: Picture = None,
     where: _Where = None,
     player: _Player = None,
@@ -161,26 +158,19 @@ def explore(  # noqa: PLR0913 - command-line options
     board: Annotated[str | None, Board(show_default="the most frequent one")] = None,
     no_index: _NoIndex = False,
     jobs: Jobs = None,
-) -> Outcome | None:
-    """Explore the moves that were played in a position, in any orientation, and their results.
+) -> Outcome:
+    """Count the moves that were played in a position, in any orientation, and their results.
 
-    On a terminal the view is interactive, unless --table, --years, --output or --json is given.
+    `kifu serve` shows the same on a board in the browser.
     """
     from kifu.cli.search_input import read_position, require_fit, select_games
+    from kifu.cli.search_tables import view_exploration
     from kifu.execution.executor import count_jobs
     from kifu.search.searcher import Searcher
 
     _check_suffix(output, ".svg", ".png")
     searcher = Searcher(catalogue, use_index=not no_index)
     start = read_position(searcher, position, board)
-    wanted = table or output or years or context.params["json"]
-    if not wanted and sys.stdin.isatty() and sys.stdout.isatty():
-        from kifu.cli.explorer import run_explorer
-
-        run_explorer(searcher, start, where, player, colour, count_jobs(jobs))
-        return None
-    from kifu.cli.search_tables import view_exploration
-
     games = select_games(searcher, where, player, colour)
     found = searcher.explore(start, games, jobs=count_jobs(jobs), progress=progress)
     if found.games == 0:

@@ -1,11 +1,10 @@
-"""Speed of builds of tokens, and of loaders of tokens, compared with a floor: copying the same tokens."""
+"""Speed of builds of tokens, and of packing them, compared with a floor: copying the same tokens."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from figures import Figure, at_least
@@ -14,7 +13,7 @@ from timing import Task, in_turns, one_core
 import kifu
 from corpus import Corpus
 from kifu.corpus.ingest import ingest
-from kifu.datasets.tokens import open_tokens
+from kifu.datasets.tokens import TokenGames, open_tokens, pack_tokens
 
 _LENGTH, _ROWS = 1024, 64
 _REPEATS = 4
@@ -35,13 +34,12 @@ def tokens(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         build()
         data = open_tokens(into / "all")
         count = len(data.tokens) * _REPEATS / 1e6
-        copied, taken, packed, rows, bare = in_turns(
+        copied, taken, packed, bare = in_turns(
             rounds,
             Task(lambda: _copy(data.tokens)),
             Task(_take(data.tokens, data.offsets)),
-            Task(_drain(into / "all", "packed")),
-            Task(_drain(into / "all", "game")),
-            Task(_drain(into / "all", "packed", shuffle=None, augment=False)),
+            Task(_pack(data, augment=True)),
+            Task(_pack(data, augment=False)),
         )
     unit, shape = "M tokens/s", f"rows of {_LENGTH:,}"
     return [
@@ -50,9 +48,8 @@ def tokens(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         ),
         Figure("floor: copy the tokens in order, one core", count / copied.best, unit, copied),
         Figure("floor: numpy.take, game by game in another order", count / taken.best, unit, taken),
-        at_least(f"loader of tokens, packed, {shape}, one core", count / packed.best, unit, 20, packed),
-        Figure("loader of tokens, one game a row of 512, one core", count / rows.best, unit, rows),
-        Figure("loader of tokens, packed, neither shuffled nor augmented", count / bare.best, unit, bare),
+        at_least(f"tokens packed to {shape}, shuffled and augmented, one core", count / packed.best, unit, 5, packed),
+        Figure("tokens packed, shuffled", count / bare.best, unit, bare),
     ]
 
 
@@ -80,16 +77,15 @@ def _take(source: np.ndarray, offsets: np.ndarray) -> Callable[[], None]:
     return take
 
 
-def _drain(path: Path, packing: Literal["packed", "game"], **options: object) -> Callable[[], None]:
-    """Return a function that reads some epochs."""
-    length = _LENGTH if packing == "packed" else _LENGTH // 2
-    config = kifu.LoaderConfig(**options)  # type: ignore[arg-type]
-    loader = kifu.load_tokens(path, length, batch_size=_ROWS, packing=packing, config=config)
+def _pack(data: TokenGames, augment: bool) -> Callable[[], None]:
+    """Return a function that packs some epochs."""
 
-    def drain() -> None:
+    def pack() -> None:
         for epoch in range(_REPEATS):
-            loader.set_epoch(epoch)
-            for _ in loader:
-                pass
+            rng = np.random.default_rng(epoch)
+            order, symmetry = rng.permutation(len(data)), rng.integers(0, 8, len(data))
+            for first in range(0, len(data), 4096):
+                games = slice(first, first + 4096)
+                pack_tokens(data, order[games], _LENGTH, symmetry[games] if augment else None)
 
-    return drain
+    return pack

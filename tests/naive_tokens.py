@@ -1,16 +1,12 @@
-"""Slow twins of the tokenizer and of the loader of tokens, token by token."""
+"""Slow twins of the tokenizer and of the packing of tokens, token by token."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kifu.datasets.token_metadata import METADATA
-from kifu.datasets.tokenizer import Tokenizer
+from kifu.datasets.tokenizer import METADATA, Tokenizer
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries, to_gtp
 from kifu.records.meta import Rank
-from naive_hashes import mix
-from naive_order import SYMMETRY, UNITS, key, shuffled
 
 MARGINS = ("2", "5", "10", "20", "40")
 
@@ -79,14 +75,16 @@ def token_names(tokenizer: Tokenizer, row: dict[str, Any]) -> list[str]:
     return [*names, "end"]
 
 
-def stream(
-    tokenizer: Tokenizer, games: list[list[int]], seed: int, epoch: int, augment: bool, shuffle: bool
-) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield the games of an epoch, each as a list of (token, index in the game, number of the game)."""
-    bits = 3 if tokenizer.width == tokenizer.height else 2
-    for g in shuffled(key(seed, epoch, UNITS), len(games)) if shuffle else range(len(games)):
-        symmetry = mix(g ^ key(seed, epoch, SYMMETRY)) >> (64 - bits) if augment else 0
-        yield [(turned(tokenizer, games[g], token, symmetry), k, g) for k, token in enumerate(games[g])]
+def pack(tokenizer: Tokenizer, games: list[list[int]], symmetries: list[int], length: int) -> list[list[Any]]:
+    """Return rows of (token, position, segment), with padding."""
+    flat = [
+        (turned(tokenizer, game, token, symmetry), k, number)
+        for number, (game, symmetry) in enumerate(zip(games, symmetries))
+        for k, token in enumerate(game)
+    ]
+    rows = [flat[k : k + length] for k in range(0, len(flat), length)]
+    padding = (tokenizer.padding, 0, 0)
+    return [[(t, k, g - row[0][2] + 1) for t, k, g in row] + [padding] * (length - len(row)) for row in rows]
 
 
 def turned(tokenizer: Tokenizer, game: list[int], token: int, symmetry: int) -> int:
@@ -99,11 +97,3 @@ def turned(tokenizer: Tokenizer, game: list[int], token: int, symmetry: int) -> 
     y, x = divmod(token, tokenizer.width)
     y, x = divmod(int(symmetries(width, height)[symmetry, y * width + x]), width)
     return y * tokenizer.width + x
-
-
-def pack(parts: Iterable[list[Any]], length: int, packing: str) -> list[list[Any]]:
-    """Return the rows of an epoch, without padding."""
-    if packing == "game":
-        return [game[:length] for game in parts]
-    flat = [token for game in parts for token in game]
-    return [flat[k : k + length] for k in range(0, len(flat), length)]

@@ -38,7 +38,6 @@ from .recipes.pipeline import build as build
 from .publication.publish import publish as publish
 from .datasets.formats import open as open
 from .datasets.loader import Loader as Loader, load as load
-from .datasets.token_loader import TokenLoader as TokenLoader, load_tokens as load_tokens
 from .datasets.epoch_plan import LoaderConfig as LoaderConfig
 from .datasets.mixture import Mixture as Mixture
 from .datasets.position_filter import PositionFilter as PositionFilter

@@ -212,26 +212,16 @@ def test_stateful_data_loader_resumes_bit_exactly(games, stateful, workers, pers
 # Tokens
 
 
-def test_tokens_become_int64(games):
-    loader = kifu.load_tokens(games, 32, batch_size=4)
-    (batch, *_), names = loader, ("tokens", "positions", "segment_ids", "lengths")
-    found = torch_data.token_tensors(batch)
-    assert list(found) == list(names)
-    for name in names:
-        assert found[name].dtype == torch.int64
-        assert np.array_equal(found[name], getattr(batch, name))
-
-
 def test_guide_to_sequences(games, monkeypatch, tmp_path):
     """The examples of the guide run; the training loop for a few steps."""
     monkeypatch.chdir(tmp_path)
     recipe = kifu.load_recipe("tokens", ["clean=legal"])
     kifu.build(recipe, games, "data")
     text = (Path(__file__).parents[2] / "docs" / "sequences.md").read_text("utf-8")
-    loading, training, plain = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec(loading, {})
+    packing, training, plain = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     found = {}
+    exec(packing.replace("1024", "256"), found)
     exec(training.replace(", 128, 256", ", 8, 256").replace("4 * width", "width"), found)
     assert found["loss"].isfinite()
     exec(plain.replace("1024", "64"), found)
-    assert found["x"].shape == (64, 64)
+    assert found["x"].shape == found["y"].shape == (64, 64)

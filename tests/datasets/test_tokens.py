@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kifu
-from catalogues import GAMES
+import naive_tokens
+from catalogues import GAMES, rows
 from commands import run
 from kifu.datasets.tokenizer import Tokenizer
-from kifu.datasets.tokens import TokenWriter, open_tokens
+from kifu.datasets.tokens import TokenGames, TokenWriter, open_tokens, pack_tokens
 from kifu.errors import FormatError, OutputError, SourceError
+from kifu.point import WHITE_BIT
 
 TOKENIZER = Tokenizer(metadata=("komi",))
 
@@ -75,14 +79,14 @@ def test_failed_writes_leave_nothing(tmp_path: Path) -> None:
         TokenWriter(tmp_path / "train", TOKENIZER)
 
 
-def test_errors_of_other_readers_name_the_loader(tmp_path: Path) -> None:
+def test_errors_of_other_readers_name_the_reader(tmp_path: Path) -> None:
     path = write(tmp_path / "train")
     for reader in (kifu.open, lambda path: kifu.load(path, "seven")):
-        with pytest.raises(FormatError, match=r"as tokens, not planes: use kifu\.load_tokens"):
+        with pytest.raises(FormatError, match=r"as tokens, not planes: use kifu\.datasets\.tokens\.open_tokens"):
             reader(path)
     failed = run("inspect", path, "--row", 1)
     assert (failed.code, failed.err) == (
-        2, [f"kifu: {path} has games as tokens, not planes: use kifu.load_tokens"],
+        2, [f"kifu: {path} has games as tokens, not planes: use kifu.datasets.tokens.open_tokens"],
     )  # fmt: skip
 
 
@@ -138,3 +142,40 @@ def test_damaged_files(tmp_path: Path) -> None:
         np.save(path / "offsets.npy", np.array(bad, offsets.dtype))
         with pytest.raises(FormatError, match=r"must ascend from 0 to 22 in steps of at least 3"):
             open_tokens(path)
+
+
+def games_as_tokens(count: int, pad: bool, seed: int) -> TokenGames:
+    """Return random games; with `pad` on boards of several sizes."""
+    rng = np.random.default_rng(seed)
+    tokenizer = Tokenizer(19, 19, pad, ("board", "komi"))
+    sizes = [(19, 9, 13)[k % 3] if pad else 19 for k in range(count)]
+    moves = [rng.integers(0, size * size + 1, rng.integers(1, 12)) for size in sizes]
+    words = [(points | (np.arange(len(points)) % 2 * WHITE_BIT)).tolist() for points in moves]
+    batch = rows(moves=words, width=sizes, height=sizes, komi=[6.5] * count)
+    tokens, ends = tokenizer.encode(batch, np.arange(count))
+    return TokenGames(tokenizer, tokens, np.append(0, ends), np.arange(count, dtype=np.uint64))
+
+
+@given(st.integers(0, 12), st.integers(1, 40), st.booleans(), st.booleans(), st.integers(0, 2**32))
+def test_packed_rows_match_the_twin(count: int, length: int, pad: bool, augment: bool, seed: int) -> None:
+    data = games_as_tokens(count, pad, seed)
+    rng = np.random.default_rng(seed)
+    order, symmetry = rng.permutation(count), rng.integers(0, 8 if augment else 1, count)
+    packed = pack_tokens(data, order, length, symmetry if augment else None)
+    games = [data[g].tolist() for g in order]
+    expected = naive_tokens.pack(data.tokenizer, games, symmetry.tolist(), length)
+    arrays = (packed.tokens, packed.positions, packed.segment_ids)
+    assert [array.dtype.name for array in arrays] == ["uint16", "int32", "int32"]
+    assert [list(zip(*row)) for row in zip(*(array.tolist() for array in arrays))] == expected
+    assert packed.tokens.shape == (len(expected), length)
+
+
+def test_packing_refuses_tokens_that_are_not_in_the_vocabulary() -> None:
+    data = games_as_tokens(3, True, 0)
+    for index, token in ((1, 0), (3, 65535)):
+        damaged = data.tokens.copy()
+        damaged[index] = token
+        with pytest.raises(FormatError, match="not in the vocabulary, or no board"):
+            pack_tokens(
+                TokenGames(data.tokenizer, damaged, data.offsets, data.games), np.arange(3), 8, np.zeros(3, np.int64)
+            )

@@ -17,7 +17,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.manifest import origins_path, read_manifest
 from kifu.datasets.row_origins import find_origin
-from kifu.datasets.token_metadata import METADATA
+from kifu.datasets.tokenizer import METADATA
 from kifu.datasets.tokens import open_tokens
 from kifu.errors import RecipeError
 from kifu.estimate import estimate

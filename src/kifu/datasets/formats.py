@@ -233,7 +233,7 @@ def detect_format(path: Path) -> Format | None:
     from kifu.datasets.npy import INDEX, read_index  # loads numpy and pydantic, which listing formats does not need
 
     if path.joinpath(TOKENS_INDEX).is_file():
-        raise FormatError(f"{path} has games as tokens, not planes: use kifu.load_tokens")
+        raise FormatError(f"{path} has games as tokens, not planes: use kifu.datasets.tokens.open_tokens")
     if path.joinpath(INDEX).is_file():
         return FORMATS.get(read_index(path).format)
     try:

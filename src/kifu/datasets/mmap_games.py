@@ -117,18 +117,6 @@ def spill(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Recor
         return pa.RecordBatch.from_arrays([writer.array() for writer in writers.values()], names=list(writers))
 
 
-def spill_arrays(
-    parts: Iterable[tuple[npt.NDArray[Any], ...]], dtypes: Sequence[npt.DTypeLike]
-) -> list[npt.NDArray[Any]]:
-    """Return the concatenation of each column of `parts` in a memory-mapped temporary file. Raises OutputError."""
-    with ExitStack() as files:
-        writers = [_BufferFile(dtype, files) for dtype in dtypes]
-        for part in parts:
-            for writer, values in zip(writers, part):
-                writer.append(values)
-        return [writer.map() for writer in writers]
-
-
 def _kept_games(
     path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str], filter: PositionFilter
 ) -> Iterator[pa.RecordBatch]:

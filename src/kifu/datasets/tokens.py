@@ -22,8 +22,7 @@ from kifu.datasets.formats import TOKENS_INDEX
 from kifu.datasets.inspect import manifest_lines
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
-from kifu.datasets.token_metadata import METADATA
-from kifu.datasets.tokenizer import Tokenizer, Tokens
+from kifu.datasets.tokenizer import METADATA, Tokenizer, Tokens
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
 from kifu.files import read_small
@@ -35,6 +34,8 @@ _COLUMNS: dict[str, np.dtype[Any]] = {
 }  # fmt: skip
 _BLOCK = 8192
 """Games that are checked at a time."""
+
+Numbers = npt.NDArray[np.integer[Any]]
 
 _TOKENS_SHOWN, _VALUES_SHOWN = 32, 5
 """Tokens of a game, and values of a field, that `inspect_tokens` shows."""
@@ -89,6 +90,57 @@ class TokenGames:
     def decode(self) -> GameArrays:
         """Return boards, setup and moves of all games. Raises FormatError for a sequence that is not a game."""
         return self.tokenizer.decode_games(self.tokens, self.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """B rows of L tokens.
+
+    Attributes:
+        tokens: [B, L] uint16.
+        positions: [B, L] int32, index of each token in its game, from 0; 0 for padding.
+        segment_ids: [B, L] int32, number of the token's game among those of the row, from 1; 0 for padding.
+    """
+
+    tokens: Tokens
+    positions: npt.NDArray[np.int32]
+    segment_ids: npt.NDArray[np.int32]
+
+
+def pack_tokens(data: TokenGames, games: Numbers, length: int, symmetry: Numbers | None = None) -> TokenRows:
+    """Cut games, one after another, into rows of one length. Only the last row has padding.
+
+    Args:
+        games: [K], the games in order.
+        length: Number of tokens of a row.
+        symmetry: [K], the symmetry of each game, below 8 (below 4 unless the board is square); see
+            `kifu.point.symmetries`.
+
+    Raises:
+        FormatError: A token is not in the vocabulary, or a game has no board.
+    """
+    tokenizer, first = data.tokenizer, data.offsets[games]
+    sizes = data.offsets[np.add(games, 1)] - first
+    total = int(sizes.sum())
+    shape, game = (-(-total // length), length), np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    position = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    tokens = data.tokens[np.repeat(first, sizes) + position]
+    if symmetry is not None:
+        tables = tokenizer.symmetry_tables
+        boards = data.tokens[first + 1].astype(np.int64) - tokenizer.first_tokens["board"] if tokenizer.pad else 0
+        table = symmetry + 8 * boards
+        if tokens.max(initial=0) >= tables.shape[1] or not ((table >= 0) & (table < len(tables))).all():
+            raise FormatError("the games have a token that is not in the vocabulary, or no board")
+        tokens = tables[np.repeat(table, sizes), tokens]
+
+    def rows(values: npt.NDArray[Any], padding: int) -> npt.NDArray[Any]:
+        out = np.full(shape, padding, values.dtype)
+        out.reshape(-1)[:total] = values
+        return out
+
+    segment = rows(game + 1, 0)
+    segment = np.where(segment > 0, segment - segment[:, :1] + 1, 0)
+    return TokenRows(rows(tokens, tokenizer.padding), rows(position.astype(np.int32), 0), segment)
 
 
 class TokenWriter:

@@ -18,7 +18,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from kifu.datasets.examples import Batch
 from kifu.datasets.loader import Item, Loader
-from kifu.datasets.token_loader import TokenBatch
 from kifu.errors import RecipeError
 
 
@@ -123,12 +122,6 @@ def tensors(batch: Batch) -> dict[str, Tensor]:
     for name, values in batch.labels.items():
         result[name] = torch.from_numpy(values.astype(np.int64) if values.dtype == np.int16 else values)
     return result | {"game": torch.from_numpy(batch.game.view(np.int64)), "ply": torch.from_numpy(batch.ply)}
-
-
-def token_tensors(batch: TokenBatch) -> dict[str, Tensor]:
-    """Return tokens, positions and segment_ids [B, L], and lengths [B], as int64 tensors by name."""
-    names = ("tokens", "positions", "segment_ids", "lengths")
-    return {name: torch.from_numpy(getattr(batch, name).astype(np.int64)) for name in names}
 
 
 def unpack(packed: Tensor, height: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -17,8 +17,7 @@ from pydantic import Field, model_validator
 from kifu.config import BoardSize, Line, parse_board
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.datasets.manifest import Manifest
-from kifu.datasets.token_metadata import DEFAULT_METADATA
-from kifu.datasets.tokenizer import Tokenizer, Tokens
+from kifu.datasets.tokenizer import DEFAULT_METADATA, Tokenizer, Tokens
 from kifu.datasets.tokens import FORMAT, TokenWriter
 from kifu.errors import DropReason, GameError, RecipeError
 from kifu.execution.executor import THREADS
@@ -45,7 +44,7 @@ class TokensRecipe(SplitRecipe):
     pad: bool = False
     """Include smaller square boards, placed in the upper left corner."""
     metadata: Annotated[tuple[Line, ...], Field(strict=False)] = DEFAULT_METADATA
-    """Fields of the tokens before the moves, see `kifu.datasets.token_metadata.METADATA`."""
+    """Fields of the tokens before the moves, see `kifu.datasets.tokenizer.METADATA`."""
 
     @model_validator(mode="after")
     def _valid_tokenizer(self) -> TokensRecipe:

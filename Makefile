@@ -14,7 +14,7 @@ TEST_JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all coverage check docs dist counts fuzz bench scale sample client clean
+.PHONY: help install demo test test-all coverage check size docs dist counts fuzz bench scale sample client clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2}'
@@ -50,11 +50,15 @@ test-all: $(READY)-test $(READY)-lint ## Run the slow tests, too, with more exam
 coverage: $(READY)-test ## Run the fast tests and measure which lines they cover
 	$(PYTEST) --cov --cov-report term
 
-check: $(READY)-lint ## Run the linter, the strict type checker and the prose check
+check: $(READY)-lint ## Run the linter, the strict type checker, the prose check and the size check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_prose.py
+	$(BIN)/python tools/size.py --check
+
+size: $(BIN)/python ## Report modules, lines, classes and words by package
+	$(BIN)/python tools/size.py
 
 docs: $(READY)-docs ## Build the documentation in build/site; NOTEBOOKS=skip leaves the tutorials unexecuted
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import doctest
-import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -18,12 +17,16 @@ from xml.etree import ElementTree
 import pytest
 
 import kifu
+import size
 from commands import KIFU
 from kifu.errors import EXTRAS
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "kifu"
-FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+FILES = sorted(SOURCE.rglob("*.py"))
+MODULES = {size.module_name(path, SOURCE): path for path in FILES}
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in FILES}
+IMPORTS = {path: size.imported_names(tree) for path, tree in TREES.items()}
 
 # Distributions that take long to import.
 HEAVY = {
@@ -43,13 +46,6 @@ PACKAGES = [
 LAZY = {("records/game.py", "viz"), ("go/board.py", "viz"), ("corpus/stats.py", "viz")}
 
 NETWORK_LIBRARIES = {"urllib", "urllib3", "http", "socket", "ssl", "requests", "fsspec", "aiohttp"}
-
-
-def module_names() -> list[str]:
-    """Return the names of all modules, without importing any."""
-    paths = (path.relative_to(SOURCE.parent).with_suffix("") for path in sorted(SOURCE.rglob("*.py")))
-    return [".".join(path.parts).removesuffix(".__init__") for path in paths]
-
 
 STUB = ast.parse((SOURCE / "__init__.pyi").read_text("utf-8"))
 HOMES = {
@@ -98,7 +94,7 @@ def test_public_names_are_documented() -> None:
 
 
 def test_modules_have_docstrings_and_passing_doctests() -> None:
-    modules = [importlib.import_module(name) for name in module_names()]
+    modules = [importlib.import_module(name) for name in MODULES]
     # Packages may leave their docstring to their modules.
     assert [module.__name__ for module in modules if not (module.__doc__ or hasattr(module, "__path__"))] == []
     results = {module.__name__: doctest.testmod(module) for module in modules}
@@ -232,25 +228,18 @@ def test_type_checkers_know_the_type_of_every_public_name(tmp_path: Path) -> Non
     assert [kind for kind in revealed if kind == "Any"] == []
 
 
-@functools.cache
-def imported_names(path: Path) -> frozenset[str]:
-    """Return the full names that a file imports anywhere, inside functions too: modules, or names in modules."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} has a relative import"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return frozenset(names)
-
-
 def test_packages_import_only_earlier_packages() -> None:
-    wrong = []
+    wrong = [
+        f"{path} has a relative import"
+        for path, tree in TREES.items()
+        if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+    ]
     for path in FILES:
+        if path == SOURCE / "__init__.py":
+            continue
         where = path.relative_to(SOURCE).as_posix()
         package = where.partition("/")[0].removesuffix(".py")
-        for name in {"kifu." + package, *imported_names(path)}:
+        for name in {"kifu." + package, *IMPORTS[path]}:
             if name.startswith("kifu.") and name != "kifu.__version__":
                 other = name.split(".")[1]
                 if other not in PACKAGES:
@@ -262,58 +251,26 @@ def test_packages_import_only_earlier_packages() -> None:
 
 def test_lazy_imports_are_still_needed() -> None:
     for where, package in LAZY:
-        assert any(name.startswith(f"kifu.{package}.") for name in imported_names(SOURCE / where)), (where, package)
+        assert any(name.startswith(f"kifu.{package}.") for name in IMPORTS[SOURCE / where]), (where, package)
 
 
-def module_name(path: Path) -> str:
-    parts = ["kifu", *path.relative_to(SOURCE).with_suffix("").parts]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def import_graph() -> dict[str, set[str]]:
-    """Return the modules that each module of kifu imports, inside functions too, but for the lazy imports in LAZY."""
-    paths = {module_name(path): path for path in FILES}
-    graph: dict[str, set[str]] = {}
-    for module, path in paths.items():
-        where = path.relative_to(SOURCE).as_posix()
-        names = {name for name in imported_names(path) if (where, ".".join(name.split(".")[1:2])) not in LAZY}
-        owners = {name if name in paths else name.rpartition(".")[0] for name in names}
-        graph[module] = (owners & paths.keys()) - {module}
-    return graph
-
-
-def strongly_connected(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the groups of two or more nodes that reach each other, sorted."""
-    reachable: dict[str, set[str]] = {}
-    for start in graph:
-        seen: set[str] = set()
-        pending = [start]
-        while pending:
-            for node in graph[pending.pop()] - seen:
-                seen.add(node)
-                pending.append(node)
-        reachable[start] = seen
-    groups = {
-        tuple(sorted(other for other in reachable[node] if node in reachable[other])): None
-        for node in graph
-        if node in reachable[node]
-    }
-    return sorted(list(group) for group in groups)
-
-
-def test_strongly_connected_groups_are_found() -> None:
+def test_circles_are_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
-    assert strongly_connected(graph) == [["a", "b", "c"], ["d", "e"]]
-    assert strongly_connected({"a": {"b"}, "b": set()}) == []
+    assert size.circles(graph) == [["a", "b", "c"], ["d", "e"]]
+    assert size.circles({"a": {"b"}, "b": set()}) == []
 
 
 def test_modules_have_no_import_cycles() -> None:
-    assert strongly_connected(import_graph()) == []
+    """Imports inside functions count, except those in LAZY."""
+    graph = size.import_graph({module: TREES[path] for module, path in MODULES.items()})
+    for where, package in LAZY:
+        graph[size.module_name(SOURCE / where, SOURCE)] -= {m for m in graph if m.startswith(f"kifu.{package}.")}
+    assert size.circles(graph) == []
 
 
 def test_only_these_modules_use_the_network() -> None:
     """Downloads, records at URLs, the connection to a cluster, and the web application."""
-    users = {path for path in FILES if {name.partition(".")[0] for name in imported_names(path)} & NETWORK_LIBRARIES}
+    users = {path for path in FILES if {name.partition(".")[0] for name in IMPORTS[path]} & NETWORK_LIBRARIES}
     users.remove(SOURCE / "corpus" / "database.py")  # only derives a local file system from fsspec's class
     assert {path.relative_to(SOURCE).parent.name for path in users} == {"fetch", "records", "execution", "web", "cli"}
     others = {path.name for path in users if path.parent.name != "fetch"}

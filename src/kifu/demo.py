@@ -145,7 +145,7 @@ def _compiling_encoder(needed: bool, progress: ProgressFactory) -> Iterator[Call
         yield lambda: None
         return
     program = "from kifu.demo import compile_encoder\ncompile_encoder()"
-    process = subprocess.Popen([sys.executable, "-c", program])
+    process = subprocess.Popen([sys.executable, "-P", "-c", program])
 
     def wait() -> None:
         with progress("a second process compiles the encoder", None, "s") as bar:

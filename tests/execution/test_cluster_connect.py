@@ -14,6 +14,7 @@ from http_server import site
 from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, RecipeError
 from kifu.execution.executor import make_executor
+from traps import set_traps, sprung
 
 
 def setup_module() -> None:  # Ray is imported when the tests run, not when they are collected
@@ -24,6 +25,17 @@ def setup_module() -> None:  # Ray is imported when the tests run, not when they
     from kifu.execution.ray_cluster import connected
 
     cloudpickle.register_pickle_by_value(clustered)
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_workers_import_nothing_from_the_working_directory(tmp_path, monkeypatch):
+    set_traps(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    work, job = staging_dir(tmp_path / "games.parquet"), Times(7, str(tmp_path))
+    with make_executor("ray", 1, work) as executor:
+        assert given(executor, job, [Span(1)]) == expected(job, [Span(1)])
+    assert sprung(tmp_path) == []
 
 
 def test_addresses_without_a_server(tmp_path):

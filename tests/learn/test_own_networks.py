@@ -98,7 +98,7 @@ def test_commands_take_a_path_with_a_class(folder: Path) -> None:
     assert run("export", named, "-o", "net.onnx", "--dry-run").code == 0
     forget()
     assert run("evaluate", named, game, "--overlap", "keep").code == 0
-    assert parse_command(named)[1:] == ["-m", "kifu.cli", "gtp", named, "--rules", "chinese"]
+    assert parse_command(named)[1:] == ["-P", "-m", "kifu.cli", "gtp", named, "--rules", "chinese"]
     (folder / "my nets").mkdir()
     assert not learn.predictors.is_command(str(save(folder / "my nets" / "net.safetensors")) + f"@{NAME}")
     done = run("predict", "net.safetensors@my_module:Other", game)

@@ -35,6 +35,7 @@ from lazy import lazy_import
 from loader_games import load, make
 from nets import NET_NAMES, global_values
 from runs import SAMPLE, assert_same_weights, checkpoint, figures_of, interrupted, tiny
+from traps import set_traps, sprung
 
 learn = lazy_import("kifu.learn")
 torch = lazy_import("torch")
@@ -956,7 +957,11 @@ def test_strong_gpu_with_its_own_net_runs_20_steps_on_a_cpu(sample: Path, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
-def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path) -> None:
+def test_two_processes_train_one_net(
+    strategy: str, games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_traps(tmp_path)
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "run"
     words = ("train", "quick-cpu", games, "--output", folder, *OPTIONS, "--set", "steps=20")
     done = finish(
@@ -975,6 +980,7 @@ def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path)
     assert [row["step"] for row in rows] == [20, 20]  # of averaged and of raw weights, each from one process
     assert {row["averaged"] for row in rows} == {0, 1}
     learn.net.open_net(folder)
+    assert sprung(tmp_path) == []
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from gtp_engines import engine
 from kifu.errors import RecipeError
 from kifu.play.client import RESPONSE_LIMIT, GtpProcess, MatchCancelledError, parse_command
 from kifu.process import LOG_LIMIT, Fault, ProcessError
+from traps import set_traps, sprung
 
 LIMIT = 0.5
 
@@ -131,12 +132,20 @@ def test_files_are_closed() -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
+def test_a_net_imports_nothing_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_traps(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with GtpProcess(parse_command("small")) as program:
+        assert program.ask("name", 60) == "kifu"
+    assert sprung(tmp_path) == []
+
+
 def test_command_lines(tmp_path: Path) -> None:
     run = tmp_path / "a run"
     run.mkdir()
     net = tmp_path / "a b.safetensors"
     net.write_bytes(b"")
-    here = [sys.executable, "-m", "kifu.cli", "gtp"]
+    here = [sys.executable, "-P", "-m", "kifu.cli", "gtp"]
     assert parse_command(str(run)) == [*here, str(run), "--rules", "chinese"]
     assert parse_command(str(net), "japanese") == [*here, str(net), "--rules", "japanese"]
     assert parse_command("small") == [*here, "small", "--rules", "chinese"]

@@ -15,6 +15,7 @@ import grpc
 import ray
 from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.job_config import JobConfig
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from kifu import __version__
@@ -72,13 +73,22 @@ def _silenced() -> Iterator[None]:
         ray._private.worker.print_to_stdstream = original
 
 
+class _SafePath(JobConfig):
+    """The default configuration, but for the working directory, which Ray 2.60 puts first on the path of workers."""
+
+    def _runtime_env_has_working_dir(self) -> bool:
+        return True
+
+
 def _connect(address: str | None, jobs: int) -> None:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
         if address is None:
-            ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
+            ray.init("local", num_cpus=jobs, include_dashboard=False, job_config=_SafePath(), **quiet)
         else:
             _check_address(address)
+            if not address.startswith("ray://"):  # the server of a Ray client has a path of its own
+                quiet["job_config"] = _SafePath()
             try:
                 ray.init(address, **quiet)
             except ConnectionAbortedError:  # the server process of a Ray client fails to start now and then (2.60)

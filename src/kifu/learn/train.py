@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.launchers.multiprocessing import _MultiProcessingLauncher
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.rank_zero import rank_zero_only
 from torch.multiprocessing import ProcessRaisedException
@@ -28,6 +30,8 @@ from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import Paths, as_list
+
+_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,7 @@ def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> Run:
 def _launch(job: TrainingJob, options: TrainOptions) -> None:
     """Run the job in all processes."""
     fabric = _make_fabric(options)
-    with torch.random.fork_rng(devices=[]), _cudnn_benchmark():
+    with torch.random.fork_rng(devices=[]), _cudnn_benchmark(), _safe_path(fabric):
         try:
             fabric.launch(partial(run_training, job=job))
         except ProcessRaisedException as error:
@@ -199,6 +203,26 @@ def _make_fabric(options: TrainOptions) -> Fabric:
         )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         raise RecipeError(first_line(error)) from None
+
+
+@contextlib.contextmanager
+def _safe_path(fabric: Fabric) -> Iterator[None]:
+    """Keep the working directory off the path of new processes unless it is on the path of this one.
+
+    Python adds it for spawned processes. Processes that run the same script again have the path of the first one.
+    """
+    if not (sys.flags.safe_path or isinstance(fabric.strategy.launcher, _MultiProcessingLauncher)):
+        yield
+        return
+    previous = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if previous is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = previous
 
 
 @contextlib.contextmanager

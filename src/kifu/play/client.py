@@ -43,7 +43,7 @@ def parse_command(text: str, rules: str = "chinese") -> list[str]:
     Raises:
         RecipeError: The text is not a command line, or the program was not found.
     """
-    net = [sys.executable, "-m", "kifu.cli", "gtp", text, "--rules", rules]
+    net = [sys.executable, "-P", "-m", "kifu.cli", "gtp", text, "--rules", rules]
     if text.isprintable() and _is_net(text):
         return net
     # `kifu gtp` reports the missing file

@@ -21,7 +21,7 @@ class PpmdProcess:
 
     def __init__(self, properties: bytes) -> None:
         """Start the process. properties: order and size of the model."""
-        command = [sys.executable, __file__, properties.hex()]
+        command = [sys.executable, "-P", __file__, properties.hex()]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

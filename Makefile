@@ -11,13 +11,14 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_MINUTES ?= 30
 TEST_JOBS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
+# Files begin in the order of tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all coverage check size docs dist counts fuzz bench scale sample client clean
+.PHONY: help install demo test test-all test-thorough coverage check size docs dist counts fuzz bench scale sample client clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{sub(/:.*/, "", $$1); printf "  make %-13s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.14 is required, but is not on PATH"; exit 1; }
@@ -35,17 +36,16 @@ install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and t
 demo: $(READY)-web ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
-# In parts with processes of their own, since compiled kernels and torch stay in memory.
 test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
-	$(PYTEST) tests/records tests/corpus tests/go tests/planes
-	$(PYTEST) tests/learn tests/play tests/web
-	$(PYTEST) tests/katago tests/recipes
-	$(PYTEST) tests/datasets tests/execution tests/leaks tests/publication tests/search tests/viz
-	$(PYTEST) tests/cli tests/fetch tests/test_*.py
+	$(PYTEST)
 
 # In three processes, since many slow tests wait for others.
-test-all: $(READY)-test $(READY)-lint ## Run the slow tests, too, with more examples (40 minutes)
+test-all: $(READY)-test $(READY)-lint ## Run the slow tests, too (25 minutes)
+	$(PYTEST) -n 3 -m 'not exhaustive and not thorough' --durations 30
+
+test-thorough: $(READY)-test $(READY)-lint $(READY)-dist ## Run all tests with more examples, and the wheel with every Python (hours)
 	$(PYTEST) -n 3 -m 'not exhaustive' --hypothesis-profile thorough --durations 30
+	$(MAKE) dist CHECK_DIST='--every-python'
 
 coverage: $(READY)-test ## Run the fast tests and measure which lines they cover
 	$(PYTEST) --cov --cov-report term
@@ -63,10 +63,10 @@ size: $(BIN)/python ## Report modules, lines, classes and words by package
 docs: $(READY)-docs ## Build the documentation in build/site; NOTEBOOKS=skip leaves the tutorials unexecuted
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-dist: $(READY)-dist ## Build the sdist and the wheel, and test them in empty environments
+dist: $(READY)-dist ## Build the sdist and the wheel, and test them in an empty environment
 	rm -rf dist build/lib build/bdist.*
 	$(BIN)/python -m build --quiet --outdir dist >/dev/null
-	$(BIN)/python tools/check_dist.py dist
+	$(BIN)/python tools/check_dist.py dist $(CHECK_DIST)
 
 counts: $(READY)-test ## Count positions and games exhaustively (long)
 	$(BIN)/python -m pytest -m exhaustive -s --timeout 0

@@ -48,6 +48,24 @@ def shared() -> Path:
     return folder
 
 
+FIRST = [
+    "learn/test_train.py", "web/test_library.py", "execution/test_cluster_same.py", "planes/test_alphago.py",
+    "planes/test_planes.py", "execution/test_cluster_head.py", "execution/test_cluster_nodes.py",
+    "cli/test_planted_links.py", "recipes/test_build_removed.py", "recipes/test_build_examples.py",
+    "recipes/test_build.py", "cli/test_foreign_text.py", "planes/test_encoder.py", "datasets/test_loader_torch.py",
+    "learn/test_annotate.py", "learn/test_own_networks.py", "learn/test_nets.py", "learn/test_export.py",
+    "learn/test_evaluate.py", "learn/test_benchmark.py", "test_demo.py", "test_estimate.py", "test_public.py",
+    "cli/test_cli_examples.py", "datasets/test_lz_chunks.py", "corpus/test_corpus_real.py", "cli/test_cli.py",
+]  # fmt: skip
+"""The files that take longest. They run first, so that no process waits for one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(FIRST)}
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: places.get(item.path.relative_to(tests).as_posix(), len(FIRST)))
+
+
 _imported = pytest.StashKey[frozenset[str]]()
 
 

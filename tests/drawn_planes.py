@@ -1,12 +1,26 @@
 """The planes of a game by `Encoder.encode`."""
 
 import numpy as np
+import pytest
 
 from drawn_games import one_game
 from flat import flat
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import find_encoder
 from kifu.planes.packing import unpack
+from kifu.planes.registry import PLANE_SETS
+
+_QUICK = {"one-plane@1", "clark8@1"}
+_LONG = {"alphago49@1"}  # alphago48 and a colour plane
+COMPOSED_SETS = [
+    # alphago49 is alphago48 and a colour plane.
+    pytest.param(
+        name, marks=() if name in _QUICK else pytest.mark.thorough if name == "alphago49@1" else pytest.mark.slow
+    )
+    for name, found in PLANE_SETS.items()
+    if found.features
+]
+"""The plane sets that consist of features; only two compile quickly enough for `make test`."""
 
 
 def draw(name, drawn, symmetry=0, rating=None, width=None, height=None, pad=False):

@@ -1,8 +1,7 @@
-"""`make test` runs all tests; collecting them is quick and takes little memory."""
+"""Collecting the tests is quick and takes little memory."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -11,13 +10,6 @@ TESTS = Path(__file__).parent
 def test_collection_imports_no_large_package(imported_by_collection: frozenset[str]) -> None:
     """Each process that runs tests collects all of them."""
     assert not imported_by_collection & {"torch", "ray", "keras", "lightning_fabric", "datasets", "moto"}
-
-
-def test_make_test_runs_each_folder_once() -> None:
-    makefile = (TESTS.parent / "Makefile").read_text("utf-8")
-    (recipe,) = re.findall(r"^test:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    folders = re.findall(r"tests/(\w+)(?= |\n)", recipe)
-    assert sorted(folders) == sorted({path.parent.name for path in TESTS.glob("*/test_*.py")})
 
 
 def test_no_two_test_files_share_a_name() -> None:

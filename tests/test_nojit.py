@@ -23,17 +23,28 @@ def passed(arguments: list[str], timeout: float, **environment: str) -> int:
     return int(count[1])
 
 
+def marked_files() -> list[str]:
+    return [str(path) for path in sorted(HERE.rglob("test_*.py")) if "@pytest.mark.nojit" in path.read_text("utf-8")]
+
+
 @pytest.mark.subprocess
 def test_kernels_without_the_compiler():
-    files = [str(path) for path in sorted(HERE.rglob("test_*.py")) if "@pytest.mark.nojit" in path.read_text("utf-8")]
-    assert passed(["-m", "nojit", *files], 300, NUMBA_DISABLE_JIT="1") > 60
+    assert passed(["-m", "nojit", *marked_files()], 300, NUMBA_DISABLE_JIT="1") > 60
 
 
 @pytest.mark.slow
 @pytest.mark.subprocess
-def test_kernels_with_bounds_checks(tmp_path):
+def test_marked_kernels_with_bounds_checks(tmp_path):
     """conftest.py also forbids negative indices there."""
+    environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    assert passed(["-m", "nojit", *marked_files(), str(HERE / "test_kernel.py")], 1200, **environment) > 60
+
+
+@pytest.mark.thorough
+@pytest.mark.subprocess
+def test_all_kernels_with_bounds_checks(tmp_path):
     tested = ["go", "planes", "katago", "datasets", "leaks", "search", "records/test_game.py", "test_kernel.py"]
     paths = [str(HERE / path) for path in tested]
     environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    assert passed(["-m", "not slow and not exhaustive and not subprocess", *paths], 3600, **environment) > 1000
+    expression = "not slow and not thorough and not exhaustive and not subprocess"
+    assert passed(["-m", expression, *paths], 3600, **environment) > 1000

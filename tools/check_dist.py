@@ -1,9 +1,9 @@
 """Check the sdist and the wheel in a directory, and try the wheel in empty environments.
 
-    python tools/check_dist.py dist
+    python tools/check_dist.py dist [--every-python]
 
 The wheel has to hold every file of src/kifu as a regular file, and to equal a wheel that is built without the sdist. It
-is installed with the oldest and the newest supported Python on PATH, where tools/smoke.py runs outside the repository.
+is installed with this Python, or with every supported Python on PATH, where tools/smoke.py runs outside the repository.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def check_direct_build(wheel: Path) -> None:
 
 
 def find_pythons() -> list[Path]:
-    """Return the oldest and the newest supported Python on PATH, and print the versions that are missing."""
+    """Return the supported Pythons on PATH, and print the versions that are missing."""
     found: dict[str, Path] = {}
     for version in VERSIONS:
         for path in (Path(folder) / f"python{version}" for folder in os.get_exec_path()):
@@ -96,8 +96,7 @@ def find_pythons() -> list[Path]:
                 found |= {} if done.returncode else {version: path}
     if missing := [version for version in VERSIONS if version not in found]:
         print(f"not on PATH, so not tried: Python {', '.join(missing)}")
-    pythons = list(found.values())
-    return [pythons[0], *pythons[1:][-1:]] if pythons else [Path(sys.executable)]
+    return list(found.values())
 
 
 def try_wheel(wheel: Path, python: Path) -> None:
@@ -114,15 +113,15 @@ def try_wheel(wheel: Path, python: Path) -> None:
         check(done.returncode == 0, f"the smoke test failed with {python.name}")
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *options: str) -> None:
     """Check the wheel and the sdist of a directory."""
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     check_sdist(sdist)
     check_wheel(wheel)
     check_direct_build(wheel)
-    for python in find_pythons():
+    for python in find_pythons() if "--every-python" in options else [Path(sys.executable)]:
         try_wheel(wheel, python)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -386,6 +386,7 @@ def test_a_closed_pipe_is_not_an_error() -> None:
     assert finish(process) == Done(1, "", [])
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
     source, into = tmp_path / "kgs", tmp_path / "out"

@@ -28,12 +28,14 @@ from kifu.cli import app, main
 from kifu.errors import printable
 from kifu.learn import SUFFIX
 from lazy import lazy_import
+from marks import slow
 from nets import tiny_net
 
 safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+LONG = ("build", "evaluate", "match", "nets", "query", "rank", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
 """A title, blinking text in both spellings, an erased character, reversed and marked-up text, and a forged line."""
@@ -163,7 +165,7 @@ def common(world: Path) -> Iterator[Arguments]:
     yield from ([world / f"{each}{PATH}.toml"] * 2 for each in ("key", "name"))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*(name for name in COMMANDS if name not in LONG), *slow(*LONG)])
 def test_only_printable_text_is_printed(
     name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

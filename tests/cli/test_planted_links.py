@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import record_writes
 from commands import run
 from kgs_archives import archive, records
 from marks import slow
@@ -33,13 +31,13 @@ COMMANDS = [
     "ingest kgs2 -o corpus",
     "convert kgs -o new.olf.gz",
     "query 'select * from games' games.parquet -o new.csv",
-    "show kgs -o new.svg",
     "build mine.toml games.parquet -o new",
-    "build mine.toml games.parquet -o new --format hdf5",
-    "build katago games.parquet -o new --sets train",
 ]
 
 MORE_COMMANDS = [
+    "show kgs -o new.svg",
+    "build mine.toml games.parquet -o new --format hdf5",
+    "build katago games.parquet -o new --sets train",
     "fetch sample -o new",
     "ingest kgs -o new.parquet --clean schraudolph",
     "ingest kgs -o new",
@@ -59,13 +57,36 @@ MORE_COMMANDS = [
 ]
 
 
-def recorded_paths(line: str, folder: Path) -> list[str]:
+_written: list[str] | None = None
+"""The paths that were opened for writing, created or renamed. None: not recorded; an audit hook cannot be removed."""
+
+
+def _record(event: str, arguments: tuple[Any, ...]) -> None:
+    if _written is None:
+        return
+    if event == "open":
+        path, _, flags = arguments
+        if isinstance(path, str) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and not flags & os.O_TMPFILE:
+            _written.append(path)
+    elif event in ("os.rename", "os.mkdir"):
+        _written.extend(path for path in arguments if isinstance(path, str))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def audit_hook() -> None:
+    sys.addaudithook(_record)
+
+
+def recorded_paths(line: str) -> list[str]:
     """Return the paths that a command writes to, which runs in the working directory."""
-    listing = folder / "paths.json"
-    command = [sys.executable, record_writes.__file__, listing, *split_line(line)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(listing.read_text())
+    global _written
+    _written = []
+    try:
+        done = run(*split_line(line))
+        assert done.code == 0, done.err
+        return _written
+    finally:
+        _written = None
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +144,7 @@ def test_planted_links(line: str, inputs: Path, tmp_path: Path, monkeypatch: pyt
             assert run(*split_line(line.removesuffix(" --resume"))).code == 130
     shutil.copytree(clean, work)
     monkeypatch.chdir(work)
-    names = {os.path.relpath(path, work) for path in recorded_paths(line, tmp_path)}
+    names = {os.path.relpath(path, work) for path in recorded_paths(line)}
     names = {name for name in names if not name.startswith("..") and name != "."}
     assert any(name.endswith(".part") for name in names), names
     for name in sorted(names):

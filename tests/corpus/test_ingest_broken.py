@@ -168,6 +168,7 @@ def test_exceptions_at_any_moment(
         mended(kgs, into, rules, good)
 
 
+@pytest.mark.slow
 def test_full_disk_after_some_writes(
     kgs: Path, rules: str, good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +224,8 @@ STEPS = {"legal": (2,), "training": (2, 9)}
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c(kgs: Path, rules: str, good: bytes, tmp_path: Path, jobs: int) -> None:
     with start(tmp_path, rules, kgs, pause=0.2, jobs=jobs) as process:
         wait(process, STEPS[rules][-1 if jobs == 1 else 0])

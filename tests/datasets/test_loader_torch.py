@@ -13,6 +13,7 @@ import kifu
 from kifu.datasets.examples import Batch
 from lazy import lazy_import
 from loader_games import load, make
+from marks import slow
 
 torch = lazy_import("torch")
 torch_data = lazy_import("kifu.datasets.torch_data")
@@ -126,7 +127,7 @@ def test_persistent_workers_continue_with_the_next_epoch(games):
 
 @pytest.mark.subprocess
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, 1, *slow(3)])
 def test_followed_loops_have_exact_states(games, workers, persistent):
     """The state is that of a loop without workers; it resumes with any number of workers."""
     loader = load(games, "own", batch_size=60, jobs=1, per_game=12)
@@ -181,7 +182,7 @@ def stateful():
 @pytest.mark.subprocess
 @pytest.mark.parametrize("order", ["contiguous", "global-batch"])
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, 1, *slow(3)])
 def test_stateful_data_loader_resumes_bit_exactly(games, stateful, workers, persistent, order):
     """From each state of two epochs; workers that do not persist need `set_epoch`."""
     loader = load(games, "own", batch_size=60, jobs=1, per_game=10, order=order, rank=0, world_size=2)

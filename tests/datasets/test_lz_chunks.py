@@ -95,6 +95,7 @@ def test_written_games_are_read(version: int, seed: int, first: int, second: int
         check_rendered(data, "lz18", folder)
 
 
+@pytest.mark.slow
 def test_blocks_and_reads_in_any_order(tmp_path: Path) -> None:
     positions = joined(games(1, 40, 60)) * 12
     path = put(tmp_path / "a.gz", lz_chunk(positions))  # more than two buffers, and more than a block of rows

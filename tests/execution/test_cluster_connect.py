@@ -85,6 +85,7 @@ def test_engines():
         make_executor("ray", -1)
 
 
+@pytest.mark.slow
 @pytest.mark.subprocess
 def test_a_local_ray_ends_with_its_executor(tmp_path):
     job, work = Times(7, str(tmp_path)), staging_dir(tmp_path / "games.parquet")

@@ -38,11 +38,12 @@ def session(path: Path) -> onnxruntime.InferenceSession:
 @pytest.mark.parametrize(
     ("name", "planes", "passes", "heads", "inputs"),
     [
-        ("b3c8", "seven", True, ("value", "ownership"), None),  # with a block that pools
+        pytest.param("b3c8", "seven", True, ("value", "ownership"), None, marks=pytest.mark.slow),  # a block that pools
         pytest.param("clark-storkey", "clark8", False, (), None, marks=pytest.mark.slow),  # a rim
         pytest.param("b1c8", "clark8", False, ("ownership",), None, marks=pytest.mark.slow),
         ("b1c8", "seven", False, ("value",), tuple(INPUTS)),
-        ("maddison", "black+white+empty", True, ("value", "ownership"), None),  # an output for each colour
+        # An output for each colour:
+        pytest.param("maddison", "black+white+empty", True, ("value", "ownership"), None, marks=pytest.mark.slow),
         *(pytest.param(name, "seven", False, (), None, marks=pytest.mark.slow) for name in NET_NAMES[:-1]),
     ],
 )
@@ -122,6 +123,7 @@ def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_failed_exports_leave_no_file(converted: Path, tmp_path: Path) -> None:
     """An export that differs from the net, and one that cannot be written."""
     other = learn.net.open_net(tiny_net(tmp_path / "other.safetensors", "blog", size=5, seed=0))

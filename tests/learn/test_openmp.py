@@ -19,6 +19,7 @@ def _run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="libgomp reports its settings")
 def test_openmp_waits_briefly() -> None:
     """All modules that import torch first are in this package."""

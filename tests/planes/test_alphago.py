@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from drawn_planes import draw
+from kifu.planes.registry import PLANE_SETS
+
+pytestmark = pytest.mark.slow  # the set takes long to compile
 
 BITS = {"ladder capture": 44, "ladder escape": 45, "sensible": 46, "zeros": 47}
 COUNTS = {  # the first of eight planes, and what it counts
@@ -168,8 +171,17 @@ def test_the_first_planes():
     assert planes[3].all()
 
 
-@pytest.mark.slow
-def test_the_value_networks_set_tells_the_colour():
+def test_the_value_networks_set_adds_the_colour():
+    *features, colour = PLANE_SETS["alphago49@1"].features
+    assert tuple(features) == tuple(PLANE_SETS["alphago48@1"].features)
+    planes, _ = draw(colour.name, (5, 4, [("B", (0, 0)), ("W", (1, 1)), ("B", None), ("B", (2, 2))]))
+    assert planes.shape[1] == 1
+    assert planes.all(axis=(1, 2, 3)).tolist() == [True, False, True, True]
+    assert planes.any(axis=(1, 2, 3)).tolist() == [True, False, True, True]
+
+
+@pytest.mark.thorough
+def test_the_planes_of_the_value_networks_set():
     nodes = [("B", (0, 0)), ("W", (1, 1)), ("B", None), ("B", (2, 2))]
     planes, _ = draw("alphago49", (5, 4, nodes))
     np.testing.assert_array_equal(planes[:, :48], draw("alphago48", (5, 4, nodes))[0])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kifu
-from drawn_planes import draw
+from drawn_planes import COMPOSED_SETS, draw
 from flat import OneGame, flat
 from kifu.errors import DropReason, GameError, RecipeError
 from kifu.go.state import add_point
@@ -38,6 +38,9 @@ GAMES = flat([
     OneGame(5, 5, [1, 2 | W], ((1, 25),)),  # so is the setup
     OneGame(4, 5, [1, 2 | W, 20]),
 ])  # fmt: skip
+
+
+LADDERS = pytest.mark.parametrize("name", ["clark8", pytest.param("alphago48", marks=pytest.mark.slow)])
 
 
 def encode(encoder, game_index, symmetry, slot_of_move, slots, games=GAMES, scratch=None):
@@ -100,8 +103,9 @@ def test_symmetry_can_transpose_a_game_to_the_right_size():
     assert encode(find_encoder("own", 3, 9, pad=True), rows, symmetry, [-1] * 10, 0)[2] == [DropReason.WRONG_SIZE] * 4
 
 
-def test_scratch_serves_games_of_any_size():
-    encoder = find_encoder("alphago48", 6, 6, pad=True)
+@LADDERS
+def test_scratch_serves_games_of_any_size(name):
+    encoder = find_encoder(name, 6, 6, pad=True)
     scratch = encoder.new_scratch()
     rows = np.tile(np.arange(7), 3)
     take = np.arange(3 * len(GAMES.moves))
@@ -118,11 +122,12 @@ def test_scratch_serves_games_of_any_size():
         at += plies
 
 
-def test_threads_give_the_same_planes():
+@LADDERS
+def test_threads_give_the_same_planes(name):
     rng = np.random.default_rng(3)
     moves = lambda: [int(p) | W * (k & 1) for k, p in enumerate(rng.permutation(81)[:30])]  # noqa: E731
     many = flat([OneGame(9, 9, moves()) for _ in range(40)])
-    encoder = find_encoder("alphago48", 9, 9)
+    encoder = find_encoder(name, 9, 9)
     rows, take = np.arange(40), np.arange(1200)
     wanted = encode(encoder, rows, rows % 8, take, 1200, many)
     with ThreadPoolExecutor(4) as pool:
@@ -270,17 +275,9 @@ def test_sizes():
 
 
 GAME = b"(;SZ[9]BR[3d]WR[9p];B[cc];W[gg];B[];W[cg])"
-QUICK = ("one-plane@1", "clark8@1", "alphago48@1")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name, found in PLANE_SETS.items()
-        if found.features
-    ],
-)
+@pytest.mark.parametrize("name", COMPOSED_SETS)
 def test_encode_serves_every_set(name):
     planes, labels = kifu.encode(kifu.read_sgf(GAME), name)
     found = PLANE_SETS[name]

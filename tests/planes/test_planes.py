@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import naive_planes
 from compiled import LARGEST
 from drawn_games import games
-from drawn_planes import draw, turn
+from drawn_planes import COMPOSED_SETS, draw, turn
 from flat import read_archive
 from kifu.planes.features import FAMILIES, FEATURES
 from kifu.planes.registry import PLANE_SETS
@@ -24,15 +24,7 @@ SIZES = st.one_of(
 few = settings(max_examples=max(5, settings().max_examples // 15))
 
 # To compile the kernels of all sets takes minutes. Each feature is also checked without the compiler.
-QUICK = ("one-plane@1", "clark8@1", "alphago48@1")
-composed = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(full, marks=() if full in QUICK else pytest.mark.slow)
-        for full, plane_set in PLANE_SETS.items()
-        if plane_set.features
-    ],
-)
+composed = pytest.mark.parametrize("name", COMPOSED_SETS)
 
 
 @functools.cache

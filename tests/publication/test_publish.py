@@ -29,7 +29,7 @@ from kifu.publication.manifest import read_publication
 from kifu.publication.publish import publish
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
-from marks import slow
+from marks import slow, thorough
 
 HERE = Path(__file__).parents[1]
 SHARES = ["split.sets.train=2.0", "split.sets.validation=1.0", "split.sets.test=1.0"]
@@ -281,7 +281,7 @@ def test_command_prints_what_is_missing(sets: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("step", [6, *slow(1)])
+@pytest.mark.parametrize("step", [*slow(6), *thorough(1)])
 def test_kills_leave_the_old_folder_the_new_one_or_none(sets: Path, tmp_path: Path, step: int) -> None:
     """At every change to the file system, and at random moments; the next run ends with the same bytes."""
     more = make_sets(tmp_path / "more", 3)

@@ -229,7 +229,8 @@ def watch(process, into, good, until):
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c(source, good, tmp_path, jobs):
     with start(tmp_path, source, pause=0.1, jobs=jobs) as process:
         watch(process, tmp_path, good, 0.5)

@@ -451,9 +451,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
     "planes",
     [
         "one-plane",
-        "eleven",
-        "black+white",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("clark8", "agz17")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("eleven", "black+white", "clark8", "agz17")),
     ],
 )
 def test_a_row_is_a_board_for_all_sets_that_tell_stones(planes: str, games: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from kifu.datasets.row_origins import find_origin, read_game_rows
 from kifu.errors import SourceError
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
+from marks import slow
 from naive_kgsgo import examples_of
 
 YEARS = (2001, 2002, 2003, 2006)
@@ -86,7 +87,7 @@ def test_each_game_s_share(built, reference):
     assert found == [[name, number, examples] for name, number, _, examples, _ in expected]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [2, *slow(1)])
 def test_origins(built, four, version):
     """Rows drawn at random come from the game and ply that the manifest names."""
     m, data = built[version].manifest, built[version].path.read_bytes()
@@ -99,7 +100,7 @@ def test_origins(built, four, version):
         assert data[at : at + layout.record_bytes] == examples[origin.ply]
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 3])
+@pytest.mark.parametrize("jobs", [3, *slow(1, 2)])
 def test_any_number_of_threads(built, four, tmp_path, jobs):
     (again,) = build(load_recipe("kgsgo-v2"), four, tmp_path, sets=["test"], jobs=jobs)
     assert again.fresh

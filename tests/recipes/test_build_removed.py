@@ -99,7 +99,7 @@ def files(folder: Path) -> set[Path]:
 
 
 COMMANDS = [
-    build_dat, build_examples, build_katago, build_olf, ingest_folder, ingest_file, split_games, compact_folder
+    build_dat, build_examples, *slow(build_katago), build_olf, ingest_folder, ingest_file, split_games, compact_folder
 ]  # fmt: skip
 
 

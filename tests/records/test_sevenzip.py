@@ -335,7 +335,7 @@ def peak_of(path: Path, small: Path) -> tuple[int, int]:
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("method", ["zstd", *slow("lzma2", "bcj+lzma", "bzip2", "deflate", "ppmd")])
+@pytest.mark.parametrize("method", [*slow("zstd", "lzma2", "bcj+lzma", "bzip2", "deflate", "ppmd")])
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path, method: str) -> None:
     small = put(tmp_path, made(GAMES, codecs()[method]), "small.7z")
     piece = bytes(8 << 20)

@@ -18,6 +18,7 @@ from kifu.records.decode import decode
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.sgf import as_block
 from kifu.records.ugf import read_ugf
+from marks import slow
 from naive_ugf import PIECES, NaiveGame, compare_with_naive, read_naive
 from reference_games import compare_with_reference, reference_games
 
@@ -114,9 +115,10 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "most-stones": (record(*["QP,B1,0,0"] * 4096), kept(setup=[73] * 4096)),
     "too-many-stones": (record(*["QP,B1,0,0"] * 4097), dropped(DropReason.TOO_LARGE)),
 }  # fmt: skip
+LONG = ("most-moves", "too-many-moves")
 
 
-@pytest.mark.parametrize("name", TRAPS)
+@pytest.mark.parametrize("name", [*(name for name in TRAPS if name not in LONG), *slow(*LONG)])
 def test_trap(name: str) -> None:
     data, expected = TRAPS[name]
     assert repr(read_naive(data)) == repr(expected)  # NaN differs from itself

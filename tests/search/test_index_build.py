@@ -110,6 +110,7 @@ def test_a_damaged_index_is_replaced(catalogue: Path) -> None:
     assert index_path(catalogue).read_bytes() == data
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
 def test_a_full_disk_leaves_the_earlier_index(catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build_index(catalogue, jobs=1)

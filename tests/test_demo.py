@@ -29,6 +29,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
     return run("demo", "--output", into, "--jobs", 2, *QUICK), into
 
 
+@pytest.mark.slow
 def test_progress_goes_to_standard_error(done: tuple[Done, Path]) -> None:
     assert done[0].code == 0, done[0].err
     known = (

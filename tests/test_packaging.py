@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -25,6 +26,7 @@ def modules(requirements: list[str]) -> set[str]:
     return {MODULES.get(name, name) for name in names - {"kifu"}}
 
 
+@functools.cache
 def imported() -> set[str]:
     """The packages that the source imports, at the top of a module or in a function."""
     found = set()

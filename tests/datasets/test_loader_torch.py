@@ -13,7 +13,7 @@ import kifu
 from kifu.datasets.examples import Batch
 from lazy import lazy_import
 from loader_games import load, make
-from marks import slow
+from marks import slow, thorough
 
 torch = lazy_import("torch")
 torch_data = lazy_import("kifu.datasets.torch_data")
@@ -102,8 +102,15 @@ def epochs(loader, count: int) -> list[list[list[tuple[int, int]]]]:
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("order", ["contiguous", "global-batch"])
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("method", "order"),
+    [
+        ("fork", "contiguous"),
+        ("fork", "global-batch"),
+        *slow(("spawn", "contiguous")),
+        *thorough(("spawn", "global-batch")),
+    ],
+)
 def test_the_order_does_not_depend_on_workers(games, order, method):
     loader = load(games, "own", batch_size=21, seed=2, jobs=1, rank=1, world_size=2, order=order, window=100)
     wanted = epochs(loader, 2)[1]

@@ -91,7 +91,7 @@ def test_forty_real_games(shared):
     assert compare_all(games) > 4_000
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_thousand_real_games(shared):
     """From all archives alike."""
     games = [game for path in archives(shared / "data" / "kgs") for game in read_archive(path, every=50)]

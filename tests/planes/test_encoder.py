@@ -27,7 +27,8 @@ from kifu.planes.registry import DEFINITIONS, PLANE_SETS, define, definition_tab
 from kifu.point import WHITE_BIT, symmetries
 
 W = WHITE_BIT
-DOCS = Path(__file__).parents[2] / "docs" / "planes"
+TESTS = Path(__file__).parents[1]
+DOCS = TESTS.parent / "docs" / "planes"
 
 GAMES = flat([
     OneGame(5, 5, [12, 13 | W, 25, 25 | W, 0], ((0, 3), (2, 4 | W))),
@@ -366,13 +367,14 @@ def test_feature_of_a_module_is_cached_on_disk(tmp_path):
         "    add_point(out[0], POINT)\n"
     )
     program = (
-        "import mine, kifu\n"
+        "import mine\n"
+        "from drawn_planes import draw\n"
         "from kifu.planes import encoder\n"
-        "planes, _ = kifu.encode(kifu.read_sgf(b'(;SZ[5];B[aa])'), 'mine')\n"
+        "planes, _ = draw('mine', (5, 5, [('B', (0, 0))]))\n"
         "kernel = encoder._compile(encoder.find_plane_set('mine').features)\n"
         "print(planes.reshape(-1).nonzero()[0].tolist(), sum(kernel.stats.cache_hits.values()))\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{TESTS}", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     reported = []
     for point in (3, 3, 4):
         (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text().replace("POINT = 3", f"POINT = {point}"))

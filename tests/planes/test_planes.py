@@ -15,6 +15,7 @@ from flat import read_archive
 from kifu.planes.features import FAMILIES, FEATURES
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries
+from marks import thorough
 from naive_planes import BITS, VALUES
 
 SIZES = st.one_of(
@@ -159,8 +160,9 @@ def test_a_composition_is_its_parts(drawn):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("every", [50, *thorough(5)])
 @pytest.mark.parametrize("name", [BITS, VALUES])
-def test_features_of_real_games(shared, name):
+def test_features_of_real_games(shared, name, every):
     for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", 40):
         nodes = []
         setup = list(game.setup)
@@ -174,6 +176,6 @@ def test_features_of_real_games(shared, name):
                 nodes.append(("W" if word & WHITE_BIT else "B", None if p == 361 else (p % 19, p // 19)))
         planes, _ = draw(name, (19, 19, nodes))
         for row, position in enumerate(naive_planes.positions(19, 19, nodes)):
-            if row % 5 == 0:  # the twin takes 30 ms
+            if row % every == 0:  # the twin takes 30 ms
                 expected = naive_planes.planes(name, position)
                 np.testing.assert_allclose(planes[row], expected, 1e-6, 1e-30, err_msg=f"{row}")

@@ -7,6 +7,7 @@ import pytest
 
 import kifu
 from kifu.planes.registry import PLANE_SETS
+from marks import slow
 from web_site import ServedSite
 
 
@@ -14,7 +15,7 @@ def test_plane_sets_are_listed(site_server: ServedSite) -> None:
     assert [each["name"] for each in site_server.get("/api/plane-sets").json] == list(PLANE_SETS)
 
 
-@pytest.mark.parametrize("name", ["alphago48@1", "one-plane@1", "katago22@1"])
+@pytest.mark.parametrize("name", ["one-plane@1", *slow("alphago48@1", "katago22@1")])
 def test_planes_are_those_of_encode(site_server: ServedSite, name: str) -> None:
     game = next(iter(kifu.read(kifu.sample_path())))
     planes, labels = kifu.encode(game, name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.assets import asset
-from kifu.errors import RecipeError
+from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.files import read_small
 from kifu.registry import suggestion, unknown
 from kifu.text import shorten
@@ -136,6 +136,25 @@ def first_invalid(error: ValidationError) -> str:
     first = error.errors()[0]
     where = shorten(".".join(map(str, first["loc"])))
     return f"{where}{': ' * bool(where)}{shorten(first['msg'].removeprefix('Value error, '), 300)}"
+
+
+def read_model(model: type[Model], path: str | os.PathLike[str], content: str, limit: int = 16 << 20) -> Model:
+    """Read a JSON file that a model describes.
+
+    Args:
+        content: What the file should hold, for messages, such as "results of kifu benchmark".
+        limit: Maximum size in bytes.
+
+    Raises:
+        SourceError: The file cannot be read.
+        FormatError: It does not hold that content.
+    """
+    try:
+        return model.model_validate_json(read_small(path, limit))
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}") from None
+    except ValidationError as error:
+        raise FormatError(f"{path} does not hold {content}: {first_invalid(error)}") from None
 
 
 def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: str | os.PathLike[str]) -> Model:

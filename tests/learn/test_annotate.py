@@ -105,7 +105,7 @@ def test_columns_agree_with_each_other(rows: list[dict[str, Any]]) -> None:
 
 
 def test_evaluate_summarizes_the_rows(games: Path, nets: list[Path], rows: list[dict[str, Any]]) -> None:
-    found = learn.evaluate.evaluate(nets, games, learn.evaluate.EvalOptions(legal=True))
+    found = learn.evaluate.evaluate(nets, games, learn.results.EvalOptions(legal=True))
     for net in found.nets:
         moves = [row for row in rows if row["net"] == net.name and row["move"] & POINT_MASK < 81]
         assert net.score.positions == len(moves)

@@ -42,7 +42,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_net(tmp_path_factory.mktemp("net") / "tiny.safetensors", size=19, games=[1])
 
 
-def only(results: learn.benchmark.BenchmarkResults) -> learn.benchmark.SetResults:
+def only(results: learn.results.BenchmarkResults) -> learn.results.SetResults:
     (found,) = results.sets
     return found
 
@@ -301,7 +301,7 @@ def test_results_are_compared(
         assert result.code == 0, result.err
         assert "360 positions of 24 of 24 games" in result.out
         assert max(map(len, result.out.splitlines())) <= 80
-    read = [learn.benchmark.read_results(tmp_path / f"{name}.json") for name in "ab"]
+    read = [learn.results.read_results(tmp_path / f"{name}.json") for name in "ab"]
     assert read == [learn.benchmark.benchmark([path], source) for path in (net, hostile)]
     result = run("benchmark", "--compare", tmp_path / "a.json", tmp_path / "b.json", "-o", tmp_path / "page.md")
     assert result.code == 0, result.err

@@ -161,7 +161,7 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
     assert_validated_by_all(recipe, games, into)
 
     end(begin(games, into, log, 1, 1, 33))
-    assert checkpoint(into)["kifu"]["place"]["stages"] == [[2, 8, 20], [1, 16, 13]]
+    assert checkpoint(into)["kifu"]["loader"]["stages"] == [[2, 8, 20], [1, 16, 13]]
 
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     end(*(begin(games, into, log, 1, 2, 55, NODE_RANK=str(rank), **where) for rank in range(2)))
@@ -173,7 +173,7 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
     end(begin(games, into, log, 2, 1, 0, launcher=torchrun))
     result = learn.run_dir.read_run(into)
     assert result is not None
-    assert (result.state, result.why) == ("finished", "2 epochs done")
+    assert (result.state, result.reason) == ("finished", "2 epochs done")
     end(begin(games, into, log, 2, 1, 0, launcher=torchrun))  # a finished run returns at once
     assert learn.run_dir.read_run(into) == result
 
@@ -259,4 +259,4 @@ def test_figures_between_two_rows_are_kept_when_a_run_stops(games: Path, tmp_pat
         learn.train.train(tiny(steps=20), [games], tmp_path)
     saved = checkpoint(tmp_path)["kifu"]
     assert saved["sums"][0] == 7 * 64
-    assert saved["place"]["stages"] == [[1, 64, 7]]
+    assert saved["loader"]["stages"] == [[1, 64, 7]]

@@ -17,7 +17,7 @@ from example_sets import layout_for, random_batch, write
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.learn.positions import PredictPositions
 from kifu.learn.scores import MEASURES, Score
-from kifu.point import POINT_MASK
+from kifu.point import POINT_MASK, to_gtp
 from lazy import lazy_import
 from nets import tiny_net
 
@@ -71,7 +71,7 @@ def test_scores_match_a_naive_evaluation(
     kind: str, planes: str, symmetries: bool, legal: bool, games: Path, tmp_path: Path
 ) -> None:
     net = sharp(tiny_net(tmp_path / "net.safetensors", kind, planes))
-    found = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(legal=legal, symmetries=symmetries))
+    found = learn.evaluate.evaluate(net, games, learn.results.EvalOptions(legal=legal, symmetries=symmetries))
     (reported,) = found.nets
     seen = naive(net, games_in(games), legal=legal, symmetrised=symmetries)
     assert (
@@ -101,7 +101,7 @@ def test_passes_are_optional(games: Path, tmp_path: Path) -> None:
     all_games = games_in(games)
     without, with_passes = (
         learn.evaluate.evaluate(net, games),
-        learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(passes=True)),
+        learn.evaluate.evaluate(net, games, learn.results.EvalOptions(passes=True)),
     )
     assert with_passes.positions == sum(map(len, all_games))
     (score,) = (reported.by["region"]["pass"] for reported in with_passes.nets)
@@ -151,17 +151,15 @@ def test_several_nets_are_compared(games: Path, net: learn.net.Net, tmp_path: Pa
 
 
 def test_positions_are_sampled_by_seed(games: Path, net: learn.net.Net) -> None:
-    some = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=50))
+    some = learn.evaluate.evaluate(net, games, learn.results.EvalOptions(positions=50))
     assert (some.positions, some.nets[0].score.positions) == (50, 50)
     assert (
-        some.to_json()
-        == learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=50), jobs=3).to_json()
+        some.to_json() == learn.evaluate.evaluate(net, games, learn.results.EvalOptions(positions=50), jobs=3).to_json()
     )
     assert (
-        some.to_json()
-        != learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=50, seed=1)).to_json()
+        some.to_json() != learn.evaluate.evaluate(net, games, learn.results.EvalOptions(positions=50, seed=1)).to_json()
     )
-    few = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(per_game=2))
+    few = learn.evaluate.evaluate(net, games, learn.results.EvalOptions(per_game=2))
     assert (few.positions, few.games) == (16, 8)
     assert {score.games for score in few.nets[0].by["move"].values()} != {8}
 
@@ -171,19 +169,19 @@ def test_bfloat16_is_close_to_float32(avx512_bf16: bool, games: Path, net: learn
     """The evaluation names the precision that was used."""
     with processor(avx512_bf16=avx512_bf16):
         exact, near = (
-            learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(precision=precision))
+            learn.evaluate.evaluate(net, games, learn.results.EvalOptions(precision=precision))
             for precision in ("float32", "bfloat16")
         )
     assert (exact.nets[0].score.nll != near.nets[0].score.nll) == avx512_bf16
     assert exact.nets[0].score.nll == pytest.approx(near.nets[0].score.nll, rel=0.02)
     assert exact.options.precision == "float32"
     assert near.options.precision == ("bfloat16" if avx512_bf16 else "float32")
-    assert json.loads(near.to_json())["terms"]["precision"] == near.options.precision
+    assert json.loads(near.to_json())["options"]["precision"] == near.options.precision
 
 
 def test_the_net_is_not_modified(games: Path, net: learn.net.Net) -> None:
     before = {name: value.clone() for name, value in net.module.state_dict().items()}
-    learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=5, precision="bfloat16"))
+    learn.evaluate.evaluate(net, games, learn.results.EvalOptions(positions=5, precision="bfloat16"))
     assert all(torch.equal(value, before[name]) for name, value in net.module.state_dict().items())
 
 
@@ -200,21 +198,21 @@ def test_training_games_are_refused(games: Path, learned: learn.net.Net) -> None
 
 
 def test_training_games_are_dropped(games: Path, learned: learn.net.Net, net: learn.net.Net) -> None:
-    found = learn.evaluate.evaluate([net, learned], games, learn.evaluate.EvalOptions(overlap="drop"))
+    found = learn.evaluate.evaluate([net, learned], games, learn.results.EvalOptions(overlap="drop"))
     assert (found.games, found.learned) == (7, 1)
     assert [(reported.known_games, reported.learned) for reported in found.nets] == [(0, 0), (2, 1)]
     seen = [each for each in naive(net, games_in(games)) if each.game != 3]
     assert_score(found.nets[0].score, seen)
     assert any(
-        line.startswith("Left out: 1 game that a net was trained on or validated with (") for line in found.remarks()
+        line.startswith("Left out: 1 game that a net was trained on or validated with (") for line in found.remarks
     )
 
 
 def test_kept_training_games_are_reported(games: Path, learned: learn.net.Net) -> None:
-    found = learn.evaluate.evaluate(learned, games, learn.evaluate.EvalOptions(overlap="keep"))
+    found = learn.evaluate.evaluate(learned, games, learn.results.EvalOptions(overlap="keep"))
     assert (found.games, found.learned) == (8, 1)
-    assert any(line.startswith("NOT A TEST: a net was trained on or validated with 1 game") for line in found.remarks())
-    assert json.loads(found.to_json())["overlap"] == {"games": 1, "done": "keep"}
+    assert any(line.startswith("NOT A TEST: a net was trained on or validated with 1 game") for line in found.remarks)
+    assert (found.learned, found.options.overlap) == (1, "keep")
 
 
 def test_a_shared_opening_is_not_an_overlap(tmp_path: Path) -> None:
@@ -228,26 +226,26 @@ def test_a_shared_opening_is_not_an_overlap(tmp_path: Path) -> None:
 def test_no_game_is_left(learned: learn.net.Net, tmp_path: Path) -> None:
     tested = evaluated.catalogue(tmp_path / "one", [evaluated.text(3)])
     with pytest.raises(SourceError, match="no game is left: the nets have seen all of 1 game"):
-        learn.evaluate.evaluate(learned, tested, learn.evaluate.EvalOptions(overlap="drop"))
+        learn.evaluate.evaluate(learned, tested, learn.results.EvalOptions(overlap="drop"))
 
 
 def test_unknown_training_games_are_reported(games: Path, net: learn.net.Net, learned: learn.net.Net) -> None:
-    assert learn.evaluate.evaluate(net, games).remarks() == [
-        "The training games of seven are unknown; they may be among these."
-    ]
+    assert learn.evaluate.evaluate(net, games).remarks == (
+        "The training games of seven are unknown; they may be among these.",
+    )
     assert not any(
         "unknown" in line
-        for line in learn.evaluate.evaluate(learned, games, learn.evaluate.EvalOptions(overlap="drop")).remarks()
+        for line in learn.evaluate.evaluate(learned, games, learn.results.EvalOptions(overlap="drop")).remarks
     )
 
 
 def test_other_boards(games: Path, net: learn.net.Net, tmp_path: Path) -> None:
-    found = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(board="11x11"))
-    assert (found.games, found.board) == (1, (11, 11))
+    found = learn.evaluate.evaluate(net, games, learn.results.EvalOptions(board="11x11"))
+    assert (found.games, found.board) == (1, "11x11")
     assert_score(found.nets[0].score, naive(net, games_in(games, 11)))
     fixed = learn.net.open_net(tiny_net(tmp_path / "fixed.safetensors", "blog", "one-plane"))
     with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 11 x 11"):
-        learn.evaluate.evaluate(fixed, games, learn.evaluate.EvalOptions(board="11x11"))
+        learn.evaluate.evaluate(fixed, games, learn.results.EvalOptions(board="11x11"))
 
 
 WRONG = [
@@ -266,7 +264,7 @@ def test_invalid_options(
     options: dict[str, object], error: type[Exception], message: str, games: Path, net: learn.net.Net
 ) -> None:
     with pytest.raises(error, match=message):
-        learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(**options))  # type: ignore[arg-type]
+        learn.evaluate.evaluate(net, games, learn.results.EvalOptions(**options))  # type: ignore[arg-type]
 
 
 def test_data_sets_are_refused(net: learn.net.Net, tmp_path: Path) -> None:
@@ -292,7 +290,7 @@ def test_real_games(shared: Path, tmp_path: Path) -> None:
     """Archives as they are, on 19 x 19."""
     net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", size=19))
     found = learn.evaluate.evaluate(
-        net, shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", learn.evaluate.EvalOptions(per_game=1, legal=True)
+        net, shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", learn.results.EvalOptions(per_game=1, legal=True)
     )
     assert found.positions == found.games > 500
     assert 5.2 < found.nets[0].score.nll.value < 6.2  # about ln 361, as the net knows nothing
@@ -304,14 +302,14 @@ def as_json(score: Score) -> dict[str, object]:
 
 
 def test_json_is_complete(games: Path, net: learn.net.Net) -> None:
-    found: learn.evaluate.Evaluation = learn.evaluate.evaluate(
-        net, games, learn.evaluate.EvalOptions(positions=200, symmetries=True)
+    found: learn.results.Evaluation = learn.evaluate.evaluate(
+        net, games, learn.results.EvalOptions(positions=200, symmetries=True)
     )
     reported = json.loads(found.to_json())
     (one,) = reported["nets"]
     assert (reported["board"], reported["positions"], reported["games"]) == ("9x9", 200, 8)
-    assert reported["terms"]["symmetries"] is True
-    assert reported["terms"]["positions"] == 200
+    assert reported["options"]["symmetries"] is True
+    assert reported["options"]["positions"] == 200
     assert one["score"] == as_json(found.nets[0].score)
     assert one["by"] == {
         name: {group: as_json(score) for group, score in groups.items()} for name, groups in found.nets[0].by.items()
@@ -327,7 +325,7 @@ def test_errors_of_values_match_single_predictions(net: learn.net.Net, tmp_path:
     texts = [evaluated.text(k, 20, root=f"RE[{text}]" if text else "") for k, text in enumerate(results)]
     games = evaluated.catalogue(tmp_path, texts)
     valued = tiny_net(tmp_path / "valued.safetensors", heads=("value",))
-    one, other = learn.evaluate.evaluate([valued, net], games, learn.evaluate.EvalOptions(legal=True)).nets
+    one, other = learn.evaluate.evaluate([valued, net], games, learn.results.EvalOptions(legal=True)).nets
     predictor = learn.predict.Predictor(valued)
     errors: dict[bool, list[float]] = {False: [], True: []}
     entropies = []
@@ -343,8 +341,8 @@ def test_errors_of_values_match_single_predictions(net: learn.net.Net, tmp_path:
     assert one.value is not None
     assert (one.value.positions, one.value.games) == (len(everything), 4)
     assert one.value.squared.value == pytest.approx((everything**2).mean(), rel=1e-5)
-    assert one.value.black.value == pytest.approx(np.mean(errors[False]), rel=1e-5)
-    assert one.value.white.value == pytest.approx(np.mean(errors[True]), rel=1e-5)
+    assert one.value.bias_black.value == pytest.approx(np.mean(errors[False]), rel=1e-5)
+    assert one.value.bias_white.value == pytest.approx(np.mean(errors[True]), rel=1e-5)
     assert one.entropy.value == pytest.approx(np.mean(entropies), rel=1e-5)
     assert other.value is None
 
@@ -355,23 +353,23 @@ def test_examples_match_a_naive_evaluation(games: Path, net: learn.net.Net) -> N
     all_games = {game.players[0]: (g, game) for g, game in enumerate(games_in(games))}
     missed = [each for each in found.examples if each.kind == "missed"]
     assert [each.kind for each in found.examples] == sorted(
-        [each.kind for each in found.examples], key=["missed", "undecided", "right"].index
+        [each.kind for each in found.examples], key=["missed", "undecided", "correct"].index
     )
     best = {}
     for each in seen.values():
         if each.min_rank:
             best[each.game] = max(best.get(each.game, 0), each.confidence)
-    assert [each.answers[0].policy.max() for each in missed] == pytest.approx(sorted(best.values())[::-1], rel=1e-4)
+    assert [each.board.policy.max() for each in missed] == pytest.approx(sorted(best.values())[::-1], rel=1e-4)
     for example in found.examples:
         g, game = all_games[example.players[0]]
         ply = example.number - 1
         one = seen[g, ply]
         (answer,) = example.answers
-        assert example.played == one.move
-        assert one.min_rank < answer.rank <= one.max_rank + 1
-        assert answer.policy[example.played] == pytest.approx(math.exp(-one.nll), rel=1e-4)
-        assert answer.policy[list(answer.best)] == pytest.approx(np.sort(answer.policy)[::-1][:3])
-        assert (example.stones == game.board(ply).stones).all()
-        assert example.white == is_white(game, ply)
-        assert one.min_rank == 0 if example.kind == "right" else one.min_rank > 0
+        assert (example.board.played, example.played) == (one.move, to_gtp(one.move, 9))
+        assert one.min_rank < answer.choice <= one.max_rank + 1
+        assert answer.probability == pytest.approx(math.exp(-one.nll), rel=1e-4)
+        assert [each.probability for each in answer.best] == pytest.approx(np.sort(example.board.policy)[::-1][:3])
+        assert (example.board.stones == game.board(ply).stones).all()
+        assert (example.to_play == "white") == is_white(game, ply)
+        assert one.min_rank == 0 if example.kind == "correct" else one.min_rank > 0
         assert one.min_rank == 1 or example.kind != "undecided"

@@ -15,6 +15,7 @@ import pytest
 import evaluated
 from commands import run
 from evaluated import canonical
+from kifu.errors import FormatError
 from lazy import lazy_import
 from nets import tiny_net
 
@@ -69,7 +70,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.evaluate.Evaluation:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.results.Evaluation:
     """Two nets, one with a hostile name, on games with hostile names."""
     folder = tmp_path_factory.mktemp("hostile")
     texts = []
@@ -82,11 +83,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.evaluate.Evaluati
 
 
 @pytest.fixture(scope="module")
-def text(hostile: learn.evaluate.Evaluation) -> str:
+def text(hostile: learn.results.Evaluation) -> str:
     return learn.report.page(hostile)
 
 
-def test_names_are_escaped(hostile: learn.evaluate.Evaluation, text: str) -> None:
+def test_names_are_escaped(hostile: learn.results.Evaluation, text: str) -> None:
     parsed = Page(text)
     assert set(parsed.tags) <= TAGS
     assert parsed.attributes <= ATTRIBUTES
@@ -97,7 +98,7 @@ def test_names_are_escaped(hostile: learn.evaluate.Evaluation, text: str) -> Non
     assert parsed.tags["figure"] == len(hostile.examples) > 5
 
 
-def test_the_page_is_self_contained(hostile: learn.evaluate.Evaluation, text: str) -> None:
+def test_the_page_is_self_contained(hostile: learn.results.Evaluation, text: str) -> None:
     parsed = Page(text)
     assert not re.search(r"https?:|url\(|@import|<link|<script|<iframe", re.sub(r'src="data:[^"]*"', "", text))
     # the calibration, and breakdowns with more than one group
@@ -110,25 +111,33 @@ def test_the_page_is_self_contained(hostile: learn.evaluate.Evaluation, text: st
         assert not [each for each in picture.iter() if each.tag.endswith("script")]
 
 
-def test_the_page_has_the_figures(hostile: learn.evaluate.Evaluation, text: str) -> None:
+def test_the_page_has_the_figures(hostile: learn.results.Evaluation, text: str) -> None:
     parsed = " ".join(Page(text).text.split())
     for net in hostile.nets:
         assert f"{net.score.top1.value:.1%}" in parsed
         assert f"{net.score.nll.value:.3f}" in parsed
-    for remark in hostile.remarks():
+    for remark in hostile.remarks:
         assert remark in parsed
     assert hostile.headline() in parsed
 
 
 @pytest.mark.slow
-def test_the_page_is_reproducible(hostile: learn.evaluate.Evaluation, text: str) -> None:
+def test_the_page_is_reproducible(hostile: learn.results.Evaluation, text: str) -> None:
     assert learn.report.page(hostile) == text
 
 
-def test_json_of_hostile_names(hostile: learn.evaluate.Evaluation) -> None:
+def test_json_of_hostile_names(hostile: learn.results.Evaluation) -> None:
     parsed = json.loads(hostile.to_json())
-    assert {each["black"] for each in parsed["examples"]} <= {each.players[0] for each in hostile.examples}
-    assert HOSTILE in {each["black"] for each in parsed["examples"]}
+    assert HOSTILE in {each["players"][0] for each in parsed["examples"]}
+
+
+def test_the_json_is_read_again(hostile: learn.results.Evaluation, tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    path.write_text(hostile.to_json())
+    assert learn.results.read_evaluation(path).to_dict() == hostile.to_dict()
+    path.write_text(hostile.to_json().replace('"confidence"', '"sure"', 1))
+    with pytest.raises(FormatError, match=r"does not hold results of kifu evaluate: nets\.0\.calibration\.bins\.0\."):
+        learn.results.read_evaluation(path)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +184,7 @@ def test_the_command_compares_nets(folder: Path) -> None:
     )  # fmt: skip
     parsed = json.loads(done.out)
     assert [net["name"] for net in parsed["nets"]] == ["a", "b"]
-    assert (parsed["games"], parsed["overlap"]) == (7, {"games": 1, "done": "drop"})
+    assert (parsed["games"], parsed["learned"], parsed["options"]["overlap"]) == (7, 1, "drop")
     text = run("evaluate", *(folder / name for name in ("a.safetensors", "games.parquet")), "--with",
                folder / "b.safetensors", "--overlap", "keep").out  # fmt: skip
     assert "! NOT A TEST: a net was trained on or validated with 1 game" in text

@@ -153,9 +153,9 @@ def test_errors_of_values_match_a_naive_loop() -> None:
     both = errors[False] + errors[True]
     assert (found.positions, found.games) == (len(both), len({game[k] for k in range(300) if result[k] != UNKNOWN}))
     assert found.squared.value == pytest.approx(sum(e * e for e in both) / len(both))
-    assert found.black.value == pytest.approx(sum(errors[False]) / len(errors[False]))
-    assert found.white.value == pytest.approx(sum(errors[True]) / len(errors[True]))
-    for interval in (found.squared, found.black, found.white):
+    assert found.bias_black.value == pytest.approx(sum(errors[False]) / len(errors[False]))
+    assert found.bias_white.value == pytest.approx(sum(errors[True]) / len(errors[True]))
+    for interval in (found.squared, found.bias_black, found.bias_white):
         assert interval.low < interval.value < interval.high
 
 
@@ -166,14 +166,14 @@ def test_a_value_that_cannot_see_the_colour_is_biased_against_it() -> None:
     result = np.where(white, -result, result).astype(np.int8)
     found = scores.value_error(np.zeros(1000, np.float32), result, white, np.arange(1000), 0)
     assert (found.squared.value, found.squared.low) == (1, 1)
-    assert found.black.low < -0.4 < found.black.high
-    assert found.white.low < 0.4 < found.white.high
+    assert found.bias_black.low < -0.4 < found.bias_black.high
+    assert found.bias_white.low < 0.4 < found.bias_white.high
 
 
 def test_the_bias_of_a_side_that_never_moves_is_unknown() -> None:
     found = scores.value_error(np.zeros(3, np.float32), np.ones(3, np.int8), np.zeros(3, np.bool_), np.arange(3), 0)
-    assert found.black == (-1, -1, -1)
-    assert all(math.isnan(part) for part in found.white)
+    assert found.bias_black == (-1, -1, -1)
+    assert found.bias_white is None
 
 
 def test_values_without_results_have_no_error() -> None:

@@ -444,7 +444,7 @@ def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     }
     assert {path.name for path in (tmp_path / "run").iterdir()} == names
     assert learn.run_dir.read_run(tmp_path / "run") == result
-    assert (result.state, result.why, result.steps, result.positions) == ("finished", "60 steps done", 60, 60 * 64)
+    assert (result.state, result.reason, result.steps, result.positions) == ("finished", "60 steps done", 60, 60 * 64)
     assert result.inputs["train"][0]["name"] == "games.parquet"
     assert len(result.inputs["train"][0]["blake3"]) == 64
     rows = learn.metrics.read_metrics(tmp_path / "run" / "metrics.csv")
@@ -489,7 +489,7 @@ def test_the_better_of_averaged_and_raw_weights_are_kept(
     with mock.patch.object(kifu.progress.Silence, "log", lambda self, line: lines.append(line)):
         # On random moves, training makes the validation worse.
         result = learn.train.train(recipe, [games if recipe.patience else sample], tmp_path)
-    assert result.why == end
+    assert result.reason == end
     rows = [row for row in learn.metrics.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
     raw, average = sorted((row for row in rows if row["step"] == result.steps), key=lambda row: row["averaged"])
     assert averaged in (None, average["validation_loss"] <= raw["validation_loss"])
@@ -522,7 +522,7 @@ def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
     """On random moves, training makes the validation worse."""
     recipe = tiny(steps=300, validate_steps=5, patience=2, optimiser={"kind": "adamw", "lr": 0.05})
     result = learn.train.train(recipe, [games], tmp_path)
-    assert (result.state, result.why) == ("finished", "2 validations without a lower loss")
+    assert (result.state, result.reason) == ("finished", "2 validations without a lower loss")
     rows = [row for row in learn.metrics.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
     assert result.steps < 300
     assert min(rows, key=lambda row: row["validation_loss"])["step"] == rows[-3]["step"] == result.best["step"]
@@ -535,7 +535,7 @@ def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: P
             validation_positions=64, steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2
         )
         result = learn.train.train(recipe, [games], tmp_path)
-    assert (result.state, result.why) == ("finished", "time limit of 0.2 minutes reached")
+    assert (result.state, result.reason) == ("finished", "time limit of 0.2 minutes reached")
     assert 12 <= result.seconds < 13
     assert result.recipe["max_minutes"] == 0.2
     assert result.last["lr"] == 0
@@ -627,7 +627,7 @@ def test_a_resumed_run_is_bit_exact(changes: dict, at: tuple[int, ...], games: P
     for k, step in enumerate(at):
         with interrupted(step):
             result = learn.train.train(recipe, [games], tmp_path / "parts", resume=k > 0)
-        assert (result.state, result.why, result.steps) == ("stopped", "interrupted", step)
+        assert (result.state, result.reason, result.steps) == ("stopped", "interrupted", step)
         assert not (tmp_path / "parts" / "final.safetensors").exists()
     parts = learn.train.train(recipe, [games], tmp_path / "parts", resume=True)
     assert (parts.state, parts.steps) == ("finished", whole.steps)
@@ -674,7 +674,7 @@ def test_resuming_completes_a_run_that_failed_at_its_end(
     ):
         learn.train.train(recipe, [games], run)
     result = learn.train.train(recipe, [games], run, resume=True)
-    assert (result.state, result.why, result.steps) == ("finished", "4 steps done", 4)
+    assert (result.state, result.reason, result.steps) == ("finished", "4 steps done", 4)
     assert learn.run_dir.read_run(run) == result
     assert result.best.keys() == whole.best.keys()
     assert result.last.keys() == whole.last.keys()
@@ -694,7 +694,7 @@ def test_a_resumed_run_reports_its_progress_at_once(games: Path, tmp_path: Path)
         learn.train.train(tiny(steps=12, validate_steps=4), [games], tmp_path, resume=True)
     result = learn.run_dir.read_run(tmp_path)
     assert result is not None
-    assert (result.state, result.why) == ("failed", "looked")
+    assert (result.state, result.reason) == ("failed", "looked")
     assert (result.steps, result.positions, result.seconds) == (8, 8 * 64, before.seconds)
     assert result.best == before.best
     assert result.last.keys() == before.last.keys()
@@ -787,9 +787,9 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     result = learn.run_dir.read_run(tmp_path)
     assert result is not None
     assert result.state == "failed"
-    assert "NaN" in (result.why or "")
+    assert "NaN" in (result.reason or "")
     bad = result.counts["epoch_batches"] + 3
-    assert f"at step {bad} " in (result.why or "")
+    assert f"at step {bad} " in (result.reason or "")
     assert checkpoint(tmp_path)["kifu"]["steps"] < bad
     assert learn.train.train(recipe, [games], tmp_path, resume=True).steps == 40
 

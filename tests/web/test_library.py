@@ -66,23 +66,23 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     interval = [0.5, 0.4, 0.6]
     score = {"positions": 10, "games": 5, "top1": interval, "top3": interval, "top5": interval, "nll": [2.0, 1.9, 2.1]}
     net = {
-        "name": "run", "net": "b6c64", "known_games": 0, "learned": 0, "score": score,
+        "name": "run", "description": "b6c64", "known_games": 0, "learned": 0, "score": score,
         "calibration": {
             "error": interval,
-            "bins": [{"from": 0.0, "to": 0.1, "positions": 10, "sure": 0.05, "right": interval}],
+            "bins": [{"start": 0.0, "stop": 0.1, "positions": 10, "confidence": 0.05, "accuracy": interval}],
         },
         "entropy": interval, "value": None, "by": {"rank": {"3d": score}}, "to_first": None,
     }  # fmt: skip
     example = {
-        "kind": "missed", "black": HOSTILE, "white": "b", "ranks": ["3d", ""], "date": "", "move": 3,
-        "to_play": "black", "played": "Q16", "answers": [{"net": "run", "p": 0.1, "place": 2, "best": []}],
+        "kind": "missed", "players": [HOSTILE, "b"], "ranks": ["3d", ""], "date": "", "number": 3,
+        "to_play": "black", "played": "Q16", "answers": [{"net": "run", "probability": 0.1, "choice": 2, "best": []}],
     }  # fmt: skip
     values = {
-        "version": 1, "kifu": "1", "board": "19x19", "sources": ["x"], "games": 5, "positions": 10,
-        "remarks": ["careful"], "nets": [net],
+        "version": 2, "kifu": "1", "board": "19x19", "sources": ["x"], "games_hash": "", "games": 5, "positions": 10,
+        "learned": 0, "options": {}, "remarks": ["careful"], "nets": [net],
         "examples": [
-            example | {"where": where}
-            for where in ("records: a.sgf", "records: two.sgf, game 2", "other.zip: a.sgf", "' OR 1=1 --")
+            example | {"location": location}
+            for location in ("records: a.sgf", "records: two.sgf, game 2", "other.zip: a.sgf", "' OR 1=1 --")
         ],
     }  # fmt: skip
     path = tmp_path_factory.mktemp("report") / "evaluation.json"
@@ -417,7 +417,7 @@ def test_reports_link_their_games(served: ServedSite) -> None:
     last = served.get("/api/games", corpus=1, board="9x9").json["games"][0]["row"]
     assert [example["game"] for example in values["examples"]] == [[1, 0], [1, last], None, None]
     assert values["nets"][0]["score"]["top1"] == [0.5, 0.4, 0.6]
-    assert values["examples"][0]["black"] == HOSTILE
+    assert values["examples"][0]["players"][0] == HOSTILE
     (pair,) = served.get("/api/reports/1").json["values"]["pairs"]
     assert (pair["shared"], pair["games"][0]["first"]["game"], pair["games"][0]["second"]) == (1, [1, 0], None)
 

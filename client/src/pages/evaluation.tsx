@@ -4,9 +4,9 @@ import { Disclosure } from "../ui";
 import { Breakdown, Cell, Differences, NetTable, Region, Remarks, type Interval, type Score, type ScoredNet } from "./scores";
 
 interface Net extends ScoredNet {
-  net: string;
+  description: string;
   score: Score;
-  calibration: { error: Interval; bins: { from: number; to: number; positions: number; sure: number; right: Interval }[] };
+  calibration: { error: Interval; bins: { start: number; stop: number; positions: number; confidence: number; accuracy: Interval }[] };
   entropy: Interval;
   value: { squared: Interval | null } | null;
 }
@@ -16,15 +16,14 @@ export type GameRow = [number, number] | null;
 
 interface Example {
   kind: string;
-  black: string;
-  white: string;
+  players: [string, string];
   ranks: [string, string];
   date: string;
-  where: string;
-  move: number;
+  location: string;
+  number: number;
   to_play: "black" | "white";
   played: string;
-  answers: { net: string; p: number; place: number; best: { move: string; p: number }[] }[];
+  answers: { net: string; probability: number; choice: number; best: { move: string; probability: number }[] }[];
   game: GameRow;
 }
 
@@ -56,7 +55,7 @@ export function ShownEvaluation({ values }: { values: Evaluation }) {
         <NetTable
           label={t("nets")}
           nets={nets}
-          note={(net) => net.net}
+          note={(net) => net.description}
           value={(net, measure) => net.score[measure]}
           more={[
             ["calibrationError", (net) => net.calibration.error],
@@ -95,9 +94,9 @@ function Calibrations({ nets }: { nets: Net[] }) {
                 ))}
                 <text x={135} y={304} text-anchor="middle">{t("confidence")}</text>
                 {net.calibration.bins.map((bin) => (
-                  <g key={bin.from}>
-                    <line x1={270 * bin.sure} x2={270 * bin.sure} y1={270 - 270 * bin.right[1]} y2={270 - 270 * bin.right[2]} />
-                    <circle cx={270 * bin.sure} cy={270 - 270 * bin.right[0]} r={4} />
+                  <g key={bin.start}>
+                    <line x1={270 * bin.confidence} x2={270 * bin.confidence} y1={270 - 270 * bin.accuracy[1]} y2={270 - 270 * bin.accuracy[2]} />
+                    <circle cx={270 * bin.confidence} cy={270 - 270 * bin.accuracy[0]} r={4} />
                   </g>
                 ))}
               </g>
@@ -114,9 +113,9 @@ function Calibrations({ nets }: { nets: Net[] }) {
                   </thead>
                   <tbody>
                     {net.calibration.bins.map((bin) => (
-                      <tr key={bin.from}>
-                        <td class="number">{percent(bin.sure)}</td>
-                        <Cell value={bin.right} share />
+                      <tr key={bin.start}>
+                        <td class="number">{percent(bin.confidence)}</td>
+                        <Cell value={bin.accuracy} share />
                         <td class="number">{number(bin.positions)}</td>
                       </tr>
                     ))}
@@ -133,7 +132,7 @@ function Calibrations({ nets }: { nets: Net[] }) {
 
 function Examples({ examples }: { examples: Example[] }) {
   if (examples.length === 0) return null;
-  const kinds: Record<string, Key> = { missed: "missed", wavering: "wavering", right: "right" };
+  const kinds: Record<string, Key> = { missed: "missed", undecided: "undecided", correct: "correct" };
   return (
     <section>
       <h2>{t("examplesTitle")}</h2>
@@ -142,7 +141,7 @@ function Examples({ examples }: { examples: Example[] }) {
           <h3>{kinds[kind] ? t(kinds[kind]) : kind}</h3>
           <ul class="tiles plain-list">
             {examples.filter((example) => example.kind === kind).map((example) => (
-              <li key={`${example.where} ${example.move}`} class="panel"><ShownExample example={example} /></li>
+              <li key={`${example.location} ${example.number}`} class="panel"><ShownExample example={example} /></li>
             ))}
           </ul>
         </section>
@@ -152,26 +151,26 @@ function Examples({ examples }: { examples: Example[] }) {
 }
 
 function ShownExample({ example }: { example: Example }) {
-  const players = `${example.black || "?"} ${example.ranks[0]} – ${example.white || "?"} ${example.ranks[1]}`;
+  const players = `${example.players[0] || "?"} ${example.ranks[0]} – ${example.players[1] || "?"} ${example.ranks[1]}`;
   const { game } = example;
   return (
     <>
       <p class="anywhere">
-        {game ? <a href={`/game/${game[0]}/${game[1]}?ply=${example.move - 1}`}>{players}</a> : players}
+        {game ? <a href={`/game/${game[0]}/${game[1]}?ply=${example.number - 1}`}>{players}</a> : players}
         <br />
-        <small class="muted">{example.date} {game ? "" : `${example.where}. ${t("notServed")}`}</small>
+        <small class="muted">{example.date} {game ? "" : `${example.location}. ${t("notServed")}`}</small>
       </p>
       <p>
-        {t("moveNumber", { number: example.move, colour: t(example.to_play) })}
+        {t("moveNumber", { number: example.number, colour: t(example.to_play) })}
         <br />
         <strong>{t("playedMove", { move: example.played })}</strong>
       </p>
       {example.answers.map((answer) => (
         <p key={answer.net}>
-          {t("playedShare", { name: answer.net, share: percent(answer.p), place: answer.place })}
+          {t("playedShare", { name: answer.net, share: percent(answer.probability), place: answer.choice })}
           <br />
           <span class="muted">
-            {t("bestMoves")}: {answer.best.map(({ move, p }) => `${move} ${percent(p)}`).join(", ")}
+            {t("bestMoves")}: {answer.best.map(({ move, probability }) => `${move} ${percent(probability)}`).join(", ")}
           </span>
         </p>
       ))}

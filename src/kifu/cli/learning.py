@@ -151,9 +151,9 @@ def evaluate(  # noqa: PLR0913 - command-line options
 
     Top-1, 3 and 5, likelihood and calibration are reported with 95 % intervals.
     """
-    from kifu.learn.evaluate import EvalOptions
     from kifu.learn.evaluate import evaluate as evaluate_nets
     from kifu.learn.report import print_evaluation, write_page
+    from kifu.learn.results import EvalOptions
 
     options = EvalOptions(board, legal, symmetries, passes, per_game, positions, seed, precision, overlap)  # type: ignore[arg-type]
     evaluation = evaluate_nets([checkpoint, *(others or [])], sources, options, jobs=jobs, progress=progress)

@@ -52,7 +52,7 @@ def rank(  # noqa: PLR0913 - command-line options
     from kifu.atomic_io import write_output
     from kifu.cli.plan import Plan
     from kifu.errors import RecipeError
-    from kifu.learn.hardware import Precision
+    from kifu.learn import Precision
     from kifu.learn.predictors import open_predictor
     from kifu.learn.rank import describe_estimates, estimate_ranks
     from kifu.learn.rank_calibrate import calibrate as calibrate_net

@@ -73,7 +73,7 @@ def _silenced() -> Iterator[None]:
         ray._private.worker.print_to_stdstream = original
 
 
-class _SafePath(JobConfig):
+class _SafePath(JobConfig):  # type: ignore[misc]  # Ray may not be installed where types are checked
     """The default configuration, but for the working directory, which Ray 2.60 puts first on the path of workers."""
 
     def _runtime_env_has_working_dir(self) -> bool:

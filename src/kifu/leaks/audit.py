@@ -7,17 +7,18 @@ both sets have manifests.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel
 
+from kifu.config import STRICT, read_model
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import Hashes
@@ -27,6 +28,7 @@ from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.leaks.positions import PositionHashes
 from kifu.leaks.sets import AuditSet, CatalogueSet, GameLocation, open_set
 from kifu.progress import Progress, ProgressFactory, silent
+from kifu.report import json_text
 
 Numbers = npt.NDArray[np.int64]
 
@@ -112,17 +114,24 @@ class Pair:
         return bool(self.games) or sum(self.distinct[LATE:]) > 0
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """The result of `audit`. pairs: every two of the sets, in order."""
+_STONES = (*((lowest, after - 1) for lowest, after in pairwise(BANDS)), (BANDS[-1], None))
 
+
+class Audit(BaseModel):
+    """The result of `audit`; docs/audit.md describes its JSON.
+
+    Attributes:
+        leaks: True if any two sets share a game or a late position.
+        stones: The least and the largest number of stones of each band, None without a limit.
+        pairs: Every two of the sets, in order.
+    """
+
+    model_config = STRICT
+
+    leaks: bool
+    stones: tuple[tuple[int, int | None], ...] = _STONES
     sets: tuple[AuditedSet, ...]
     pairs: tuple[Pair, ...]
-
-    @property
-    def leaks(self) -> bool:
-        """True if any two sets share a game or a late position."""
-        return any(pair.leaks for pair in self.pairs)
 
     def __repr__(self) -> str:
         leaks = sum(pair.leaks for pair in self.pairs)
@@ -141,10 +150,8 @@ class Audit:
         return join_lines(lines)
 
     def to_json(self) -> str:
-        """Return the report as JSON; docs/audit.md lists the keys."""
-        stones = [[lowest, after - 1] for lowest, after in pairwise(BANDS)] + [[BANDS[-1], None]]
-        table = {"leaks": self.leaks, "stones": stones, **asdict(self)}
-        return json.dumps(table, indent=1) + "\n"
+        """Return the report as JSON."""
+        return json_text(self.model_dump(mode="json"))
 
 
 def _pair_lines(pair: Pair) -> list[str]:
@@ -201,13 +208,22 @@ def audit(
         with progress("comparing positions", None, "positions") as bar:
             positions, overlaps = find_overlaps(sets, executor, bar, rows)
         clusters = _cluster_pairs(sets, executor)
-    return Audit(
-        tuple(AuditedSet(str(each.path), each.kind, each.games, n) for each, n in zip(sets, positions)),
-        tuple(
-            _make_pair(sets[a], sets[b], overlap, clusters.get((a, b), _NO_PAIRS), _record_pairs(sets[a], sets[b]))
-            for (a, b), overlap in overlaps.items()
-        ),
+    pairs = tuple(
+        _make_pair(sets[a], sets[b], overlap, clusters.get((a, b), _NO_PAIRS), _record_pairs(sets[a], sets[b]))
+        for (a, b), overlap in overlaps.items()
     )
+    audited = tuple(AuditedSet(str(each.path), each.kind, each.games, n) for each, n in zip(sets, positions))
+    return Audit(leaks=any(pair.leaks for pair in pairs), sets=audited, pairs=pairs)
+
+
+def read_audit(path: str | os.PathLike[str]) -> Audit:
+    """Read a file that `kifu audit --json` wrote.
+
+    Raises:
+        SourceError: The file cannot be read.
+        FormatError: It does not hold results of an audit.
+    """
+    return read_model(Audit, path, "results of kifu audit")
 
 
 def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: Numbers, records: Numbers) -> Pair:

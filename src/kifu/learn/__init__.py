@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Literal
 
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
@@ -16,6 +17,9 @@ _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # (docs/training.md).
 if "torch" not in sys.modules and not any(name in os.environ for name in _WAIT_VARIABLES):
     os.environ["GOMP_SPINCOUNT"] = "100000"
+
+Precision = Literal["float32", "bfloat16"]
+"""Precision in which networks compute."""
 
 SUFFIX = ".safetensors"
 """Suffix of a net's file."""

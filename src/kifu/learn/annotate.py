@@ -33,7 +33,7 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.files import hash_file
-from kifu.learn.hardware import Precision
+from kifu.learn import Precision
 from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor, Predictor
@@ -65,7 +65,7 @@ class AnnotateOptions:
     Attributes:
         board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
         symmetries: Average probabilities over the 8 symmetries of the board (4 if it is not square).
-        precision: "float32" or "bfloat16", see `kifu.learn.evaluate.EvalOptions`.
+        precision: "float32" or "bfloat16", see `kifu.learn.results.EvalOptions`.
         rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
     """

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from kifu.datasets.global_inputs import InputPositions, encode_inputs
-from kifu.learn.hardware import Precision, supported_precision
+from kifu.learn import Precision
+from kifu.learn.hardware import supported_precision
 from kifu.learn.net import Net
 from kifu.learn.nets import NetworkOutput
 from kifu.point import symmetries as symmetry_maps

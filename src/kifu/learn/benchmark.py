@@ -6,30 +6,28 @@ import os
 from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field, ValidationError
 
-from kifu.config import STRICT, Line
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.sources import open_datasets
-from kifu.errors import FormatError, RecipeError, SourceError, first_line, printable
+from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
-from kifu.files import read_small
 from kifu.learn.benchmark_sets import BenchmarkSet, load_set, set_names
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, Groups
-from kifu.learn.drift import Drift, measure_drift, pool_sets
+from kifu.learn.drift import measure_drift
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor, unique_names
+from kifu.learn.results import BenchmarkResults, NetScores, SetResults
 from kifu.learn.score_moves import score_moves
-from kifu.learn.scores import Interval, MoveScores, Score, differences, score, score_groups
+from kifu.learn.scores import MoveScores, differences, score, score_groups
 from kifu.point import POINT_MASK
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
@@ -43,130 +41,6 @@ _SEED = 0
 """Seed of the bootstrap."""
 
 _COLUMNS = tuple(dict.fromkeys((*COLUMNS, *RANK_COLUMNS, *CONDITION_COLUMNS, "canonical", "date")))
-
-_MAX_BYTES = 16 << 20
-"""Maximum size of a file of results."""
-
-Count = Annotated[int, Field(ge=0)]
-
-
-class NetScores(BaseModel):
-    """The results of a net on a set.
-
-    Attributes:
-        name: Name of the net, unique within the results.
-        symmetries: True if probabilities are averaged over the symmetries of the board.
-        known_games: Number of games that it is known to be trained on or validated with; 0 if unknown.
-        seen: Number of these that are in the set.
-        score: Score of all positions; None if no game is left.
-        drift: Drift between windows by measure; empty if there are too few windows.
-        by: Scores by breakdown, "rank" and "window", and group.
-        to_first: Differences to the first net on the same positions by measure; None for the first net.
-    """
-
-    model_config = STRICT
-
-    name: Line
-    description: Line
-    symmetries: bool
-    known_games: Count
-    seen: Count
-    score: Score | None = None
-    drift: dict[str, Drift] = {}
-    by: dict[str, dict[Line, Score]] = {}
-    to_first: dict[str, Interval] | None = None
-
-    @property
-    def label(self) -> str:
-        """The name, marked if it is averaged over the symmetries."""
-        return f"{self.name}, symmetries" if self.symmetries else self.name
-
-
-class SetResults(BaseModel):
-    """The results of nets on the same positions of a set.
-
-    Attributes:
-        name: Name and version of the set.
-        digest: BLAKE3 of its list of games.
-        window: The span of time of a window.
-        games: Number of games of the set.
-        present: Number of these that the sources hold.
-        used: Number of these that no net has seen.
-    """
-
-    model_config = STRICT
-
-    name: Line
-    title: Line
-    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    window: Line
-    games: Count
-    present: Count
-    used: Count
-    positions: Count
-    nets: tuple[NetScores, ...]
-
-    def remarks(self) -> list[str]:
-        """Return warnings that must accompany the figures: missing games, seen games, nets whose games are unknown."""
-        remarks = []
-        if self.used < self.games:
-            absent, seen = self.games - self.present, self.present - self.used
-            remarks.append(
-                f"INCOMPLETE: {self.used:,} of {self.games:,} games; {absent:,} are not in the sources, and a net was"
-                f" trained on or validated with {seen:,}."
-            )
-        remarks += [
-            f"The training games of {net.name} are unknown; they may be among these."
-            for net in self.nets
-            if not net.known_games and not net.symmetries
-        ]
-        return remarks
-
-
-class BenchmarkResults(BaseModel):
-    """The results of `kifu benchmark`, in the format of docs/benchmark.md."""
-
-    model_config = STRICT
-
-    version: Literal[1] = 1
-    kifu: Line
-    sets: tuple[SetResults, ...]
-
-    def to_json(self) -> str:
-        """Return the results as JSON."""
-        return self.model_dump_json(indent=1) + "\n"
-
-    def pooled(self) -> dict[str, dict[str, Drift]]:
-        """Return the means over the complete sets by label of a net and measure, see `pool_sets`."""
-        scores: dict[str, list[Score]] = {}
-        for each in self.sets:
-            for net in each.nets:
-                if net.score is not None and each.used == each.games:
-                    scores.setdefault(net.label, []).append(net.score)
-        return {label: pooled for label, found in scores.items() if (pooled := pool_sets(found))}
-
-    def __repr__(self) -> str:
-        nets = ", ".join(f"{each.name}: {each.used:,} of {each.games:,} games" for each in self.sets)
-        return f"<BenchmarkResults: {nets}>"
-
-
-def read_results(path: str | os.PathLike[str]) -> BenchmarkResults:
-    """Read a file that `kifu benchmark --json` wrote.
-
-    Raises:
-        SourceError: The file cannot be read.
-        FormatError: It does not hold results of a benchmark.
-    """
-    try:
-        return BenchmarkResults.model_validate_json(read_small(path, _MAX_BYTES))
-    except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        message = printable(": ".join([*map(str, first["loc"]), first["msg"]]))
-        raise FormatError(f"{path} does not hold results of kifu benchmark: {message}") from None
-    except ValueError as error:  # too large
-        raise FormatError(f"{path}: {first_line(error)}") from None
 
 
 def benchmark(

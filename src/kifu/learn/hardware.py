@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Literal
 
 import torch
 
-Precision = Literal["float32", "bfloat16"]
+from kifu.learn import Precision
 
 _CPU_CAPABILITIES = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 """Names of `torch.cpu.get_capabilities` for products in bfloat16, of x86 and of ARM."""

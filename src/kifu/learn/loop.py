@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -166,11 +166,9 @@ class TrainingLoop:
         )
         if checkpoint is not None:
             saved = checkpoint["kifu"]
-            self.state = TrainingState(
-                saved["steps"], saved["positions"], saved["seconds"], saved["best"], saved["worse"]
-            )
+            self.state = TrainingState(**{each.name: saved[each.name] for each in fields(TrainingState)})
             with _restoring(job.checkpoint):
-                self.data.load_state_dict(saved["place"])
+                self.data.load_state_dict(saved["loader"])
         self._require_agreement()
         # Each process makes its own module, because spawned processes would share the memory of a given one.
         self.module = make_policy_module(recipe)
@@ -248,7 +246,7 @@ class TrainingLoop:
         self.metrics = MetricsWriter(self.directory / METRICS, resume_step, self.directory / TENSORBOARD)
         resources.callback(self.metrics.close)
         self._update_manifest(
-            state="running", why=None, machine=self._machine(), counts=self._counts(),
+            state="running", reason=None, machine=self._machine(), counts=self._counts(),
             last=latest_values(self.metrics.rows),
         )  # fmt: skip
         minutes = self.recipe.max_minutes
@@ -529,12 +527,8 @@ class TrainingLoop:
                 "kifu": {
                     "recipe": self.manifest.recipe,
                     "inputs": self.manifest.inputs,
-                    "steps": state.steps,
-                    "positions": state.positions,
-                    "seconds": state.seconds,
-                    "best": state.best,
-                    "worse": state.stale_validations,
-                    "place": self.data.state_dict(),
+                    **asdict(state),
+                    "loader": self.data.state_dict(),
                     "sums": self._sum_processes(self.sums),
                     "average": None if self.ema is None else self.ema.state_dict(),
                     "finished": end.reason if end is not None and finished else None,
@@ -564,7 +558,7 @@ class TrainingLoop:
     def _save_end(self, end: RunEnd) -> None:
         """Record the end of the run; the figures stay those of the last checkpoint."""
         if self.fabric.is_global_zero:
-            changes: dict[str, Any] = {"state": end.state, "why": end.reason[:200]}
+            changes: dict[str, Any] = {"state": end.state, "reason": end.reason[:200]}
             minutes = self.recipe.max_minutes
             if end.state == "finished" and minutes is not None and self.metrics is not None:
                 changes["remark"] = slowdown(self.metrics.rows, minutes)

@@ -22,8 +22,9 @@ import torch
 from kifu.errors import RecipeError
 from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
+from kifu.learn import Precision
 from kifu.learn.batch_evaluator import BatchEvaluator, BatchOutput
-from kifu.learn.hardware import Precision, default_device
+from kifu.learn.hardware import default_device
 from kifu.learn.net import AnyNet, as_net
 from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
 from kifu.learn.stream import stream_outputs

@@ -9,9 +9,8 @@ from typing import TypeAlias
 from kifu.config import parse_board
 from kifu.errors import RecipeError
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.learn import is_command
+from kifu.learn import Precision, is_command
 from kifu.learn.engine_predictor import EnginePredictor
-from kifu.learn.hardware import Precision
 from kifu.learn.net import AnyNet, Net
 from kifu.learn.predict import MovePredictor, Predictor
 

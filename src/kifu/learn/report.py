@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +18,7 @@ from kifu.assets import asset
 from kifu.atomic_io import write_output
 from kifu.errors import printable
 from kifu.learn.breakdown import BREAKDOWNS
-from kifu.learn.evaluate import Evaluation, NetResult
-from kifu.learn.examples import Example, Kind
+from kifu.learn.results import Evaluation, Example, ExampleKind, NetResult
 from kifu.learn.scores import MEASURES, Interval
 from kifu.tables import cell, make_console, make_table, print_lines
 from kifu.viz.boards import draw_board, to_svg
@@ -40,10 +38,10 @@ _MIN_GAMES = 5
 TITLES = {"top1": "top-1", "top3": "top-3", "top5": "top-5", "nll": "nll, nats"}
 """Titles of the measures."""
 
-_KINDS: dict[Kind, tuple[str, str]] = {
+_KINDS: dict[ExampleKind, tuple[str, str]] = {
     "missed": ("Confident misses", "The net's most confident wrong predictions, in descending order."),
     "undecided": ("Undecided", "The move played is nearly as likely as another one."),
-    "right": ("Confident hits", "A sample of confident predictions that are right."),
+    "correct": ("Confident hits", "A sample of confident predictions that are right."),
 }
 
 
@@ -76,19 +74,19 @@ def further_measures(net: NetResult) -> dict[str, str]:
         "calibration error": percent(net.calibration.error),
         "entropy, nats": nats(net.entropy),
         "value: error²": "" if value is None else nats(value.squared),
-        "value: bias, Black": _bias(None if value is None else value.black),
-        "value: bias, White": _bias(None if value is None else value.white),
+        "value: bias, Black": _bias(None if value is None else value.bias_black),
+        "value: bias, White": _bias(None if value is None else value.bias_white),
     }
 
 
 def _bias(interval: Interval | None) -> str:
-    return "" if interval is None or math.isnan(interval.value) else signed("nll", interval)
+    return "" if interval is None else signed("nll", interval)
 
 
 def print_evaluation(evaluation: Evaluation) -> None:
     """Print all figures as tables of at most 80 columns; examples are in the page and the JSON only."""
     lines: list[RenderableType] = [Text(printable(f"{', '.join(evaluation.sources)}: {evaluation.headline()}"))]
-    lines += [Text(f"! {printable(remark)}", style="bold red") for remark in evaluation.remarks()]
+    lines += [Text(f"! {printable(remark)}", style="bold red") for remark in evaluation.remarks]
     for first in range(0, len(evaluation.nets), _NETS_PER_TABLE):
         nets = evaluation.nets[first : first + _NETS_PER_TABLE]
         lines += ["", _score_table(nets)]
@@ -189,10 +187,11 @@ def _bins(net: NetResult) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
 
 def _board_of(example: Example) -> tuple[Example, str]:
     """Return an example with an image of its board, which shows the prediction of the first net."""
-    height, width = example.stones.shape
-    heat = example.answers[0].policy[: width * height].reshape(height, width)
-    board = draw_board(example.stones, last=example.last, ring=example.played, heat=heat, coordinates=True)
-    return example, _data_url(board)
+    board = example.board
+    assert board is not None
+    height, width = board.stones.shape
+    heat = board.policy[: width * height].reshape(height, width)
+    return example, _data_url(draw_board(board.stones, last=board.last, ring=board.played, heat=heat, coordinates=True))
 
 
 def _data_url(figure: Figure) -> str:

@@ -37,11 +37,11 @@ class Run(BaseModel):
 
     model_config = STRICT
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     """Version of this layout."""
     state: RunState = "running"
     """"running" also if the process was killed; "stopped" by a signal."""
-    why: Line | None = None
+    reason: Line | None = None
     """Reason for the end of the run."""
     remark: Line | None = None
     """A warning about the run, such as that the machine was busy."""
@@ -69,7 +69,7 @@ class Run(BaseModel):
             "" if top1 is None else f"; best validation top-1 {top1:.2%}, loss {self.best['validation_loss']:.4f}{raw}"
         )
         remark = "" if self.remark is None else f"; {self.remark}"
-        return f"{self.state} ({self.why}) after {self.steps:,} steps, {self.positions:,} positions{best}{remark}"
+        return f"{self.state} ({self.reason}) after {self.steps:,} steps, {self.positions:,} positions{best}{remark}"
 
     def __repr__(self) -> str:
         return f"<Run {self.summary()}>"
@@ -94,8 +94,8 @@ class _SavedState(BaseModel):
     positions: Annotated[int, Field(ge=0)]
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     best: dict[str, float]
-    worse: Annotated[int, Field(ge=0)]
-    place: dict[str, Any]
+    stale_validations: Annotated[int, Field(ge=0)]
+    loader: dict[str, Any]
     sums: torch.Tensor
     average: list[torch.Tensor] | None
     finished: str | None

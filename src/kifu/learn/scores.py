@@ -8,7 +8,7 @@ and Welsh 2007). An interval spans the 2.5th to the 97.5th percentile of the sco
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,14 +113,15 @@ class ValueScore:
         positions: Number of positions whose result is known.
         games: Number of games that they are from.
         squared: Mean squared error; a constant 0 has 1 if there are no draws.
-        black: Mean of value - result where Black is to move, the bias for Black; NaN if there are no such positions.
+        bias_black: Mean of value - result where Black is to move; None if there are no such positions.
+        bias_white: The same where White is to move.
     """
 
     positions: int
     games: int
     squared: Interval
-    black: Interval
-    white: Interval
+    bias_black: Interval | None
+    bias_white: Interval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +306,5 @@ def value_error(value: Floats32, result: npt.NDArray[np.int8], white: Bools, gam
         len(error),
         games,
         _interval(means[0, 0], draws[:, 0, 0]),
-        *(_interval(means[k, 1], draws[:, k, 1]) for k in (1, 2)),
+        *(None if np.isnan(means[k, 1]) else _interval(means[k, 1], draws[:, k, 1]) for k in (1, 2)),
     )
-
-
-def by_measure(score: Score) -> Mapping[str, Interval]:
-    """Return a score's measures by name."""
-    return {name: score.measure(name) for name in MEASURES}

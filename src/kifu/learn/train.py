@@ -172,7 +172,7 @@ def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> Run:
         present = {name: saved[name] for name in ("steps", "positions", "seconds", "best")}
         rows = read_metrics(directory / METRICS)
         save_curves(directory, rows, run.recipe["title"])
-        end = {"state": "finished", "why": saved["finished"]}
+        end = {"state": "finished", "reason": saved["finished"]}
         run = run.model_copy(update={**present, "last": latest_values(rows), **end})
         run.save(directory)
     return run

@@ -41,8 +41,8 @@ def show_report(site: Site, params: ReportParams, deadline: Deadline) -> dict[st
     report = site.reports[params.report]
     values = report.values
     if report.kind == "evaluation":
-        found = _find_games(site, _NAME, [quoted(each["where"]) for each in values["examples"]], deadline)
-        examples = [each | {"game": found.get((each["where"],))} for each in values["examples"]]
+        found = _find_games(site, _NAME, [quoted(each["location"]) for each in values["examples"]], deadline)
+        examples = [each | {"game": found.get((each["location"],))} for each in values["examples"]]
         values = values | {"examples": examples}
     elif report.kind == "audit":
         values = values | {"pairs": [_link_pair(site, pair, deadline) for pair in values["pairs"]]}

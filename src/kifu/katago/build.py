@@ -82,13 +82,13 @@ def build_katago(
     """
 
     def make(plan: SetPlan) -> Manifest:
-        return _SetBuild(recipe, plan).run()
+        return _KatagoSet(recipe, plan).run()
 
     return build_sets(recipe, "", make, sources, Path(output), sets, BuildOptions(jobs, engine, progress))
 
 
 @dataclass
-class _SetBuild:
+class _KatagoSet:
     """Builds the directory of one set."""
 
     recipe: KatagoRecipe

@@ -249,7 +249,7 @@ class RuleResolver:
         return scan_openings(games, recipe.early_passes, recipe.handicap_moves == "begin", recipe.alternating)
 
 
-class _Selected(NamedTuple):
+class _SelectedGames(NamedTuple):
     """The rows of a batch that belong to the set, as far as is known before their games are played.
 
     Attributes:
@@ -330,7 +330,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
             read=len(item.batch),
         )
 
-    def _select(self, batch: pa.RecordBatch, games: GameArrays) -> _Selected:
+    def _select(self, batch: pa.RecordBatch, games: GameArrays) -> _SelectedGames:
         """Select the rows of the set, as far as is possible before the games are played."""
         ours = self.in_set(batch)
         rules, unresolved = self._resolver.rules(batch)
@@ -344,7 +344,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         rows = np.flatnonzero(ours & (drop == DropReason.KEPT))
         drops = Counter(DropReason(k).name for k in counted.tolist())
         elsewhere = int(np.count_nonzero(~ours & ~dropped_before))
-        return _Selected(rows, rules[rows], openings.first[rows], openings.repeat[rows], drops, elsewhere)
+        return _SelectedGames(rows, rules[rows], openings.first[rows], openings.repeat[rows], drops, elsewhere)
 
     def _faults(
         self, batch: pa.RecordBatch, games: GameArrays, unresolved: npt.NDArray[np.uint8]
@@ -375,7 +375,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         yield DropReason.UNFINISHED, ~winner if recipe.results == "known" else unparsed
         yield DropReason.HUGE_SCORE, to_numpy(batch["margin"].fill_null(0)) >= points
 
-    def _play(self, games: GameArrays, selected: _Selected) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    def _play(self, games: GameArrays, selected: _SelectedGames) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Play the games and return drop and ply [R], see `KataEncoder.draw`."""
         try:
             scratch = self._free_scratch.pop()
@@ -389,7 +389,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         return ends
 
     def _end(
-        self, games: GameArrays, selected: _Selected, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]
+        self, games: GameArrays, selected: _SelectedGames, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """Return the number of moves of each game, [R], and the final drop reasons. drop, ply: from `_play`."""
         rows, first = selected.rows, selected.first

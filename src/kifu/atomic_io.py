@@ -118,6 +118,10 @@ class AtomicFile:
         except OSError as error:
             raise self._error(error) from None
 
+    def digest(self) -> bytes:
+        """Return the BLAKE3 of all bytes so far."""
+        return self._hash.digest()
+
     def adopt(self) -> None:
         """Adopt what another library has written to `temp_path(path)` as the content."""
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ from kifu.errors import FormatError
 from kifu.point import MAX_SIZE, WHITE_BIT
 from kifu.search import build
 from kifu.search.build import build_index
-from kifu.search.index import SearchIndex, index_path, open_index
+from kifu.search.index import Checksums, SearchIndex, index_path, open_index
 from kifu.search.info import INFO_COLUMNS, game_info
 from kifu.search.positions import entry_layout, pack_positions, unpack_entries
 from kifu.search.traces import trace_games
@@ -128,7 +129,7 @@ def test_buckets_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ent
     path = write(tmp_path / "a.parquet", some)
     build_index(path, jobs=1)
     index = check(path, 60)
-    buckets, entries = index.arrays["buckets"], index.arrays["entries"]
+    buckets, entries = index.read("buckets"), index.read("entries")
     assert (buckets[0], buckets[-1]) == (0, len(entries))
     for start, stop in pairwise(buckets):
         assert np.all(entries[start:stop][1:] > entries[start:stop][:-1])
@@ -174,9 +175,9 @@ def test_every_bit_of_the_header_is_checked(catalogue: Path) -> None:
 
 def test_another_version_is_named(catalogue: Path) -> None:
     data = bytearray(index_path(catalogue).read_bytes())
-    data[18] = 2
+    data[18] = 3
     index_path(catalogue).write_bytes(data)
-    with pytest.raises(FormatError, match=r"version 2; this kifu reads version 1; run kifu index again$"):
+    with pytest.raises(FormatError, match=r"version 3; this kifu reads version 2; run kifu index again$"):
         open_index(catalogue)
 
 
@@ -206,11 +207,19 @@ def test_invalid_headers_are_rejected(catalogue: Path, changes) -> None:
 def array_start(index: SearchIndex, name: str) -> int:
     """Return where an array begins in the file."""
     start = 4096
-    for each, array in index.arrays.items():
-        if each == name:
+    for other in index.header.arrays():
+        if other == name:
             return start
-        start += -(-array.nbytes // 64) * 64
+        start += -(-index.read(other).nbytes // 64) * 64
     raise KeyError(name)
+
+
+def write_arrays(catalogue: Path, data: bytearray) -> None:
+    """Write an index with the right checksums, whatever its arrays are."""
+    checksums, blocks = Checksums(), (len(data) - 4096) // (65536 + 4) + 1
+    end = len(data) - 4 * (blocks + 1)
+    checksums.update(bytes(data[4096:end]))
+    index_path(catalogue).write_bytes(data[:end] + checksums.to_bytes())
 
 
 @pytest.mark.parametrize(
@@ -222,11 +231,11 @@ def array_start(index: SearchIndex, name: str) -> int:
 )  # fmt: skip
 def test_values_out_of_range_are_found_when_they_are_read(catalogue: Path, name: str, element: int, value: int) -> None:
     index = open_index(catalogue)
-    dtype = index.arrays[name].dtype
+    dtype, _ = index.header.arrays()[name]
     at = array_start(index, name) + element * dtype.itemsize
     data = bytearray(index_path(catalogue).read_bytes())
     data[at : at + dtype.itemsize] = value.to_bytes(dtype.itemsize, "little", signed=value < 0)
-    index_path(catalogue).write_bytes(data)
+    write_arrays(catalogue, data)
     index = open_index(catalogue)
     arrays = move_arrays(next(open_catalogue(catalogue).batches(PLAYED_COLUMNS)))
     with pytest.raises(FormatError, match=r"is damaged: its .* out of range; remove it and run kifu index again"):
@@ -244,7 +253,7 @@ def test_entries_out_of_range_are_found(catalogue: Path) -> None:
     for at in range(index.header.entries):  # row 7 of 5
         data[start + 8 * at + 2] |= 7 << 4
         data[start + 8 * at + 2] &= 0x7F
-    index_path(catalogue).write_bytes(data)
+    write_arrays(catalogue, data)
     assert any(found_damage(open_index(catalogue), int(key)) for key in packed.hashes)
 
 
@@ -254,3 +263,30 @@ def found_damage(index: SearchIndex, key: int) -> bool:
     except FormatError:
         return True
     return False
+
+
+def contents(catalogue: Path) -> list[bytes]:
+    """Return all that searches read of an index."""
+    index = open_index(catalogue)
+    arrays = move_arrays(next(open_catalogue(catalogue).batches(PLAYED_COLUMNS)))
+    looked_up = [index.packed_entries(k << 56) for k in range(256)]
+    return [values.tobytes() for values in (*index.traces(arrays), *index.info(), index.late_stones, *looked_up)]
+
+
+def test_every_flipped_bit_is_found(catalogue: Path) -> None:
+    path = index_path(catalogue)
+    data = path.read_bytes()
+    assert contents(catalogue)
+    read = [*range(54 + int.from_bytes(data[20:22], "little")), *range(4096, len(data))]  # zeros follow the header
+    rng = np.random.default_rng(3)
+    for at in rng.choice(read, 300).tolist():
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :])
+        with pytest.raises(FormatError):
+            contents(catalogue)
+
+
+def test_an_index_truncated_while_it_is_open_is_an_error(catalogue: Path) -> None:
+    index = open_index(catalogue)
+    os.truncate(index_path(catalogue), 4096)
+    with pytest.raises(FormatError, match=r"\.search was truncated; run kifu index again$"):
+        index.info()

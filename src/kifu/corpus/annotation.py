@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.corpus.parquet import TableWriter, arrow_file
+from kifu.corpus.parquet import TableWriter, open_parquet
 from kifu.errors import FormatError, first_line
 
 VERSION = 1
@@ -61,7 +61,7 @@ def is_annotation(path: Path) -> bool:
     """Return True if a file is an annotation of any version, judging by its metadata."""
     try:
         return VERSION_KEY.encode() in (_read_metadata(path).metadata or {})
-    except (pa.ArrowException, OSError, ValueError):
+    except (FormatError, pa.ArrowException, OSError, ValueError):
         return False
 
 
@@ -69,6 +69,8 @@ def check_annotation(path: Path) -> None:
     """Raise FormatError unless a file is an annotation with the columns of this version."""
     try:
         metadata = _read_metadata(path)
+    except FormatError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is not an annotation: {first_line(error)}") from None
     found = (metadata.metadata or {}).get(VERSION_KEY.encode(), b"").decode("ascii", "replace")
@@ -80,5 +82,5 @@ def check_annotation(path: Path) -> None:
 
 
 def _read_metadata(path: Path) -> pq.FileMetaData:
-    with arrow_file(path) as file:
-        return pq.read_metadata(file)
+    with open_parquet(path) as file:
+        return file.metadata

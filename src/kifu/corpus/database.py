@@ -29,6 +29,7 @@ from fsspec import AbstractFileSystem
 
 from kifu.corpus import annotation
 from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.parquet import verify_pages
 from kifu.corpus.schema import EVALUATIONS, POINTS, SCHEMA, SECONDS
 from kifu.errors import FormatError, RecipeError, first_line
 from kifu.files import open_regular, utf8_name
@@ -282,6 +283,7 @@ def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | 
     annotations = {next(names): path for path in paths if annotation.is_annotation(Path(path))}
     for path in annotations.values():
         annotation.check_annotation(Path(path))
+        _verify(Path(path))
     others = [path for path in paths if path not in annotations.values()]
     tables = [(path, {next(names): file for file in _checked_files(path)}) for path in others]
     with tempfile.TemporaryDirectory(prefix="kifu-query-") as folder:
@@ -319,10 +321,20 @@ def _limited_memory(size: int) -> Iterator[None]:
 
 
 def _checked_files(path: str) -> list[str]:
-    """Return the files of a catalogue, whose schemas and row counts are checked. Raises FormatError."""
+    """Return the files of a catalogue, whose schemas, row counts and pages are checked. Raises FormatError."""
     catalogue = open_catalogue(path)
     catalogue.shards()
+    for file in catalogue.partitions:
+        _verify(file)
     return [os.fspath(file) for file in catalogue.partitions]
+
+
+def _verify(file: Path) -> None:
+    """Raise FormatError if a file is damaged: DuckDB does not verify the checksums of pages."""
+    try:
+        verify_pages(file)
+    except OSError as error:
+        raise FormatError(f"{file}: {first_line(error)}") from None
 
 
 def _select_games(path: str, names: Sequence[str]) -> str:

@@ -1,4 +1,9 @@
-"""Read and write single Parquet files: any schema on writing, that of `kifu.corpus.schema` on reading."""
+"""Read and write single Parquet files: any schema on writing, that of `kifu.corpus.schema` on reading.
+
+Nothing that kifu reads may differ in silence from what it wrote. Pages have checksums, which are verified when they are
+read. The footer, which has none in Parquet, is preceded by a seal: `SEAL`, the BLAKE3 of all bytes before the seal, and
+the BLAKE3 of all bytes after it. Other programs skip the seal, and files that they wrote have none.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from blake3 import blake3
 
 from kifu.atomic_io import AtomicFile
 from kifu.corpus.schema import SCHEMA, VERSION, check_limits, check_move_columns
@@ -24,32 +30,54 @@ from kifu.files import require_regular
 VERSION_KEY = "kifu.catalogue"
 """The metadata key of a catalogue's version."""
 
+SEAL = b"kifuseal"
+
+_SEAL_BYTES = len(SEAL) + 2 * blake3.digest_size
+
+_TAIL = 8
+"""Bytes after the footer: its size and Parquet's magic."""
+
 GROUP_ROWS = 32_768
 """Rows per row group: few enough for a reader to hold one, enough to compress well."""
 
 _GROUP_BYTES = 128 << 20
 """A row group ends before the row with which its lists and texts exceed this size; rows of games have about 1 KB."""
 
+_HASH_BYTES = 1 << 20
+"""Bytes that are hashed at a time."""
+
 _MAX_GROUP_BYTES = 4 << 30
 """Row groups that claim a larger size are rejected."""
 
 
+def seal(before: bytes, footer: bytes | memoryview) -> bytes:
+    """Return the seal that precedes a footer, which includes its size and magic; before: the BLAKE3 of all pages."""
+    return SEAL + before + blake3(footer).digest()
+
+
 class _Sink:
-    """An `AtomicFile` as a file object for pyarrow."""
+    """An `AtomicFile` as a file object for pyarrow.
+
+    Attributes:
+        end: What pyarrow writes when it closes the file: remaining pages, if any, and the footer. None before that.
+        discard: Ignore all further writes: pyarrow can only close a file by completing it.
+    """
 
     def __init__(self, output: AtomicFile) -> None:
         self._output = output
         self.closed = False
         self.discard = False
-        """Ignore all further writes: pyarrow can only close a file by completing it."""
+        self.end: bytearray | None = None
 
     def write(self, data: bytes | memoryview) -> int:
-        if not self.discard:
+        if self.end is not None:
+            self.end += data
+        elif not self.discard:
             self._output.write(data)
         return len(data)
 
     def tell(self) -> int:
-        return self._output.size
+        return self._output.size + len(self.end or b"")
 
     def flush(self) -> None: ...
 
@@ -91,8 +119,9 @@ class TableWriter:
         self._sink = _Sink(self._output)
         try:
             self._writer = pq.ParquetWriter(
-                cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3, **options
-            )
+                cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3,
+                write_page_checksum=True, **options,
+            )  # fmt: skip
         except BaseException as error:  # the constructor already writes the magic bytes
             self._output.__exit__(type(error), error, error.__traceback__)
             raise
@@ -156,7 +185,13 @@ class TableWriter:
             self._pending = []
         encoded = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
         self._writer.add_key_value_metadata(encoded)
+        self._sink.end = bytearray()
         self._writer.close()
+        end = memoryview(self._sink.end)
+        start = len(end) - _TAIL - int.from_bytes(end[-_TAIL:-4], "little")
+        self._output.write(end[:start])
+        self._output.write(seal(self._output.digest(), end[start:]))
+        self._output.write(end[start:])
         self._output.check()
 
     def publish(self) -> str:
@@ -184,6 +219,56 @@ def arrow_file(path: Path) -> pa.NativeFile:
     """Open a regular file for Arrow, which takes only UTF-8 as text for a path. Raises OSError."""
     require_regular(path.stat())
     return pa.OSFile(os.fsencode(path))
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file whose pages are verified as they are read.
+
+    Raises:
+        FormatError: If the footer is not the one that kifu wrote.
+        OSError, pyarrow.ArrowException, ValueError: If it cannot be read.
+    """
+    file = arrow_file(path)
+    _read_seal(path, file)
+    # pre_buffer would keep all bytes read in memory until the file is closed.
+    return pq.ParquetFile(file, pre_buffer=False, thrift_string_size_limit=64 << 20, page_checksum_verification=True)
+
+
+def parquet_metadata(path: Path) -> dict[bytes, bytes]:
+    """Return the key-value metadata of a Parquet file; raises as `open_parquet` does."""
+    with open_parquet(path) as file:
+        return file.metadata.metadata or {}
+
+
+def verify_pages(path: Path) -> None:
+    """Raise FormatError if a sealed file has other pages than kifu wrote, for readers that do not verify checksums."""
+    with arrow_file(path) as file:
+        start, digest = _read_seal(path, file)
+        if digest:
+            file.seek(0)
+            actual = blake3()
+            for at in range(0, start, _HASH_BYTES):
+                actual.update(file.read_buffer(min(_HASH_BYTES, start - at)))
+            if actual.digest() != digest:
+                raise FormatError(f"{path} is damaged: its rows are not those that were written")
+
+
+def _read_seal(path: Path, file: pa.NativeFile) -> tuple[int, bytes]:
+    """Verify the footer of a file. Returns where the seal begins, and the digest of all before it; b"" without one."""
+    end = file.size()
+    file.seek(max(end - _TAIL, 0))
+    size = int.from_bytes(file.read(4), "little") + _TAIL
+    start = end - size - _SEAL_BYTES
+    digests = b""
+    if start >= 0:
+        file.seek(start)
+        seal_bytes = file.read(_SEAL_BYTES)
+        if seal_bytes.startswith(SEAL):
+            digests = seal_bytes[len(SEAL) :]
+            if blake3(file.read_buffer(size)).digest() != digests[blake3.digest_size :]:
+                raise FormatError(f"{path} is damaged: its footer is not the one that was written")
+    file.seek(0)
+    return start, digests[: blake3.digest_size]
 
 
 def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -214,11 +299,12 @@ def open_file(path: Path) -> pq.ParquetFile:
     except OSError as error:
         raise FormatError(f"{path} is not a catalogue: {error.strerror}") from None
     try:
-        # pre_buffer would keep all bytes read in memory until the file is closed.
-        file = pq.ParquetFile(arrow_file(path), pre_buffer=False, thrift_string_size_limit=64 << 20)
+        file = open_parquet(path)
         metadata = file.metadata.metadata or {}
         columns = set(file.schema_arrow.names)
         groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
+    except FormatError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is not a catalogue: {first_line(error)}") from None
     version = metadata.get(VERSION_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
@@ -245,10 +331,14 @@ def read_batches(
     """Yield the rows of some row groups, see `kifu.corpus.catalogue.Catalogue.batches`."""
     names = SCHEMA.names if columns is None else list(columns)
     schema = pa.schema([SCHEMA.field(name) for name in names])
+    missing = sum(file.metadata.row_group(k).num_rows for k in groups)
     try:
         for batch in file.iter_batches(size, groups, columns=names, use_threads=False):
             batch.validate(full=True)
+            missing -= len(batch)
             yield cast_batch(batch, schema, path)
+        if missing:
+            raise FormatError(f"{path} is damaged: {missing:,} rows are missing")
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:

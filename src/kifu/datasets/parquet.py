@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kifu.atomic_io import AtomicFile
-from kifu.corpus.parquet import arrow_file
+from kifu.corpus.parquet import open_parquet, parquet_metadata, seal
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
 from kifu.datasets.row_groups import MAGIC, RowGroup, encode_row_group, file_footer, place_row_group
@@ -35,6 +34,7 @@ _MAX_GROUP_ROWS = 32_768
 
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd", "compression_level": 3, "use_dictionary": False, "write_statistics": ["game", "ply"],
+    "write_page_checksum": True,
 }  # fmt: skip
 """Options of `pyarrow.parquet.ParquetWriter`."""
 
@@ -45,8 +45,8 @@ _MAX_GROUP_BYTES = 256 << 20
 def is_examples(path: Path) -> bool:
     """Return whether a Parquet file holds examples, judging by its metadata."""
     try:
-        return _KEY in (pq.read_metadata(arrow_file(path)).metadata or {})
-    except (pa.ArrowException, OSError, ValueError):
+        return _KEY in parquet_metadata(path)
+    except (FormatError, pa.ArrowException, OSError, ValueError):
         return False
 
 
@@ -134,6 +134,7 @@ class ParquetWriter(Writer):
             self._encode(pa.Table.from_batches(self._pending))
         schema = schema_of(self.layout).with_metadata({_KEY: _VERSION, b"kifu.layout": self.layout.to_json()})
         footer = file_footer(schema, self._groups, self.examples, {"kifu.about": about}, **_OPTIONS)
+        self._output.write(seal(self._output.digest(), footer))
         self._output.write(footer)
         digest = self._output.commit()
         return WriteReport(self.examples, (WrittenFile(self._path.name, self._output.size, digest),))
@@ -164,11 +165,13 @@ class Parquet(Dataset):
         """Open a file. Raises FormatError if its metadata is damaged."""
         self.path = Path(path)
         try:
-            self._file = pq.ParquetFile(arrow_file(self.path), pre_buffer=False, thrift_string_size_limit=64 << 20)
+            self._file = open_parquet(self.path)
             metadata = self._file.metadata.metadata or {}
             schema = self._file.schema_arrow
             groups = [self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups)]
             sizes = [(group.num_rows, group.total_byte_size) for group in groups]
+        except FormatError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise FormatError(f"{self.path} is not a Parquet file of examples: {first_line(error)}") from None
         if metadata.get(_KEY) != _VERSION:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.corpus.parquet import GROUP_ROWS, TableWriter, arrow_file
+from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.manifest import Manifest, RowOrigin, find_skips, origins_path
 from kifu.datasets.writer import WrittenFile
@@ -189,10 +189,12 @@ def read_origin(path: Path, row: int) -> tuple[int, int, int]:
 def _open(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a file of origins. Raises FormatError, also for damage that is found while it is read."""
     try:
-        with pq.ParquetFile(arrow_file(path), pre_buffer=False) as file:
+        with open_parquet(path) as file:
             if not file.schema_arrow.equals(_SCHEMA):
                 raise FormatError(f"{path} has other columns than a list of rows")
             yield file
+    except FormatError:
+        raise
     except (pa.ArrowException, OSError, ValueError, AttributeError, TypeError, OverflowError, MemoryError) as error:
         raise FormatError(f"{path}: {first_line(error)}") from None
 
@@ -204,4 +206,6 @@ def _read_group(file: pq.ParquetFile, path: Path, k: int, columns: Sequence[str]
         raise FormatError(f"{path} has no such row group, or one that is too large")
     table = file.read_row_group(k, columns, use_threads=False).combine_chunks()
     table.validate(full=True)
+    if len(table) != group.num_rows:
+        raise FormatError(f"{path} is damaged: {group.num_rows - len(table):,} rows are missing")
     return table

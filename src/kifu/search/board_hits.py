@@ -63,7 +63,7 @@ def pattern_position(pattern: Pattern) -> Position | None:
 
 def late_rows(index: SearchIndex, position: Position) -> npt.NDArray[np.bool_]:
     """Return the games in which a position may occur after the indexed plies, since they have so few stones."""
-    late: npt.NDArray[np.bool_] = index.arrays["late_stones"] <= np.count_nonzero(position.stones)
+    late: npt.NDArray[np.bool_] = index.late_stones <= np.count_nonzero(position.stones)
     return late
 
 

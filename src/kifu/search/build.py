@@ -30,7 +30,7 @@ from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.report import Report
 from kifu.search import _positions
-from kifu.search.index import MAX_PLIES, Header, entry_shift, identify, index_path, open_index, padding
+from kifu.search.index import MAX_PLIES, Checksums, Header, entry_shift, identify, index_path, open_index, padding
 from kifu.search.info import INFO_COLUMNS, GameInfo, game_info
 from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions
 from kifu.search.traces import Traces, trace_games
@@ -218,24 +218,33 @@ def _write_index(parquet: Path, rows: int, plies: int, blocks: Iterable[_Indexed
         )
         spilled["capture_offset"].write(np.array([captures]))
         output.write(header.to_bytes())
-        _write_array(output, "entries", header, _sorted_entries(sort, header, spilled["buckets"], executor))
+        checksums = Checksums()
         for name in header.arrays():
-            if name != "entries":
-                _write_array(output, name, header, spilled[name].read())
+            pieces = (
+                _sorted_entries(sort, header, spilled["buckets"], executor)
+                if name == "entries"
+                else spilled[name].read()
+            )
+            for data in _array_bytes(name, header, pieces):
+                checksums.update(data)
+                output.write(data)
+        output.write(checksums.to_bytes())
         if identify(parquet) != identity:
             raise SourceError(f"{parquet} changed while it was indexed")
         output.commit()
     return entries
 
 
-def _write_array(output: AtomicFile, name: str, header: Header, pieces: Iterable[npt.NDArray[Any]]) -> None:
-    """Append an array, given in pieces, and its padding."""
+def _array_bytes(name: str, header: Header, pieces: Iterable[npt.NDArray[Any]]) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of an array, given in pieces, and its padding."""
     dtype, shape = header.arrays()[name]
-    start = output.size
+    size = 0
     for piece in pieces:
         missing = [(0, 0)] * (piece.ndim - 1) + [(0, shape[-1] - piece.shape[-1] if piece.ndim > 1 else 0)]
-        output.write(np.ascontiguousarray(np.pad(piece, missing), dtype).data.cast("B"))
-    output.write(bytes(padding(output.size - start)))
+        data = np.ascontiguousarray(np.pad(piece, missing), dtype).data.cast("B")
+        size += len(data)
+        yield data
+    yield bytes(padding(size))
 
 
 def _sorted_entries(

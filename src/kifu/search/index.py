@@ -1,21 +1,24 @@
-"""Index files: the positions, traces and results of the games of one Parquet file, memory-mapped.
+"""Index files: the positions, traces and results of the games of one Parquet file.
 
-docs/formats/search-index.md describes the file. Its header is checked when it is opened, and all values by which arrays
-are indexed when they are read, since a file may be damaged.
+docs/formats/search-index.md describes the file. Its header and its table of checksums are verified when it is opened,
+and each block of 64 KiB whenever it is read. It is read rather than mapped into memory: to truncate a mapped file ends
+the process.
 """
 
 from __future__ import annotations
 
-import math
-import mmap
 import os
+import weakref
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
+from isal.isal_zlib import crc32
 from pydantic import BaseModel, Field, ValidationError
 
 from kifu.config import STRICT
@@ -23,7 +26,6 @@ from kifu.corpus.index import SEARCH_SUFFIX, Count, Hash
 from kifu.errors import FormatError
 from kifu.files import open_regular
 from kifu.go.replay import GamesLike
-from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search._positions import Layout
 from kifu.search.info import GameInfo
@@ -34,11 +36,16 @@ MAX_PLIES = 1000
 """The largest number of indexed positions of each game."""
 
 _MAGIC = b"kifu search index\n"
-_VERSION = 1
+_VERSION = 2
 _HEADER_BYTES = 4096
 _DIGEST_BYTES = 32
 _JSON_START = len(_MAGIC) + 2 + 2 + _DIGEST_BYTES
 _ALIGNMENT = 64
+
+_BLOCK_BYTES = 1 << 16
+"""Bytes with a checksum of their own, counted from the first array."""
+
+_CHECKSUM = np.dtype("<u4")
 
 _BUCKET_ENTRIES = 64
 """Average number of entries of a bucket, at most."""
@@ -107,6 +114,35 @@ class Header(BaseModel):
         return (_MAGIC + checked + blake3(checked + text).digest() + text).ljust(_HEADER_BYTES, b"\0")
 
 
+class Checksums:
+    """The CRC-32 of each block of the arrays, in the order in which they are written."""
+
+    def __init__(self) -> None:
+        self._values: list[int] = []
+        self._crc = self._filled = 0
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Add the next bytes."""
+        view = memoryview(data)
+        while len(view):
+            part = view[: _BLOCK_BYTES - self._filled]
+            self._crc, self._filled = crc32(part, self._crc), self._filled + len(part)
+            view = view[len(part) :]
+            if self._filled == _BLOCK_BYTES:
+                self._end_block()
+
+    def _end_block(self) -> None:
+        self._values.append(self._crc)
+        self._crc = self._filled = 0
+
+    def to_bytes(self) -> bytes:
+        """Return the table that ends an index file: all checksums, and that of the table."""
+        if self._filled:
+            self._end_block()
+        table = np.array(self._values, _CHECKSUM).tobytes()
+        return table + crc32(table).to_bytes(4, "little")
+
+
 def padding(size: int) -> int:
     """Return the number of zero bytes that follow an array of a size in bytes."""
     return -size % _ALIGNMENT
@@ -141,17 +177,60 @@ def identify(parquet: Path) -> ParquetIdentity:
     return ParquetIdentity(bytes=size, blake3=digest.hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class SearchIndex:
-    """An open index, as `open_index` returns it. Its arrays are mapped for reading: writing to them ends the process.
+    """An open index, as `open_index` returns it. Methods may be called from any thread.
 
-    Attributes:
-        arrays: By the names of `Header.arrays`.
+    They raise FormatError if what they read is damaged or was truncated.
     """
 
     path: Path
     header: Header
-    arrays: dict[str, npt.NDArray[Any]]
+    _descriptor: int
+    _checksums: npt.NDArray[np.uint32]
+
+    @cached_property
+    def _start(self) -> dict[str, int]:
+        """The position of each array, counted from the first one."""
+        start, positions = 0, {}
+        for name, (dtype, shape) in self.header.arrays().items():
+            positions[name] = start
+            start += _padded_bytes(dtype, shape)
+        return positions
+
+    def read(self, name: str, first: int = 0, stop: int | None = None) -> npt.NDArray[Any]:
+        """Return the elements `first` to `stop` - 1 of an array, by default all, along its first axis.
+
+        Args:
+            name: See `Header.arrays`.
+        """
+        dtype, shape = self.header.arrays()[name]
+        row = dtype.itemsize * prod(shape[1:])
+        first, stop, _ = slice(first, stop).indices(shape[0])
+        start, end = (self._start[name] + at * row for at in (first, max(first, stop)))
+        blocks = range(start // _BLOCK_BYTES, -(-end // _BLOCK_BYTES))
+        data = np.empty(min(blocks.stop * _BLOCK_BYTES, self._size) - blocks.start * _BLOCK_BYTES, np.uint8)
+        self._read_blocks(blocks, memoryview(data))
+        return np.frombuffer(data, dtype, (end - start) // dtype.itemsize, start % _BLOCK_BYTES).reshape(-1, *shape[1:])
+
+    def _read_blocks(self, blocks: range, out: memoryview) -> None:
+        filled = 0
+        while filled < len(out):
+            at = _HEADER_BYTES + blocks.start * _BLOCK_BYTES + filled
+            try:
+                count = os.preadv(self._descriptor, [out[filled:]], at)
+            except OSError as error:
+                raise FormatError(f"{self.path} cannot be read: {error.strerror}") from None
+            if count == 0:
+                raise FormatError(f"{self.path} was truncated; run kifu index again")
+            filled += count
+        for k, block in enumerate(blocks):
+            if crc32(out[k * _BLOCK_BYTES : (k + 1) * _BLOCK_BYTES]) != self._checksums[block]:
+                raise FormatError(f"{self.path} is damaged; remove it and run kifu index again")
+
+    @cached_property
+    def _size(self) -> int:
+        return _arrays_bytes(self.header)
 
     @property
     def plies(self) -> int:
@@ -184,45 +263,53 @@ class SearchIndex:
     def packed_entries(self, position_hash: int) -> npt.NDArray[np.uint64]:
         """Return the entries of a position like `lookup`, but packed, and not checked."""
         top, low = entry_shift(self.header)
-        buckets, entries = self.arrays["buckets"], self.arrays["entries"]
         bucket = position_hash >> (64 - top)
-        first, stop = buckets[bucket : bucket + 2].tolist()
-        if not 0 <= first <= stop <= len(entries):
+        first, stop = self.read("buckets", bucket, bucket + 2).tolist()
+        if not 0 <= first <= stop <= self.header.entries:
             raise self.damaged("its buckets")
         rest = ((position_hash << top) % 2**64) >> low
-        candidates = entries[first:stop]
+        candidates = self.read("entries", first, stop)
         bounds = np.array([rest << low, (rest << low) + (1 << low) - 1], np.uint64)
         left = np.searchsorted(candidates, bounds[0], "left")
         packed: npt.NDArray[np.uint64] = candidates[left : np.searchsorted(candidates, bounds[1], "right")]
         return packed
 
     def traces(self, games: GamesLike, first: int = 0) -> Traces:
-        """Return the traces of consecutive games; `captures` is that of all games.
+        """Return the traces of consecutive games.
 
         Args:
             games: The games from row `first` of the Parquet file on.
             first: The row of the first one.
         """
-        rows = slice(first, first + len(games.width))
-        offset, captures = self.arrays["capture_offset"][first : rows.stop + 1], self.arrays["captures"]
-        plies = self.arrays["plies"][rows]
+        stop = first + len(games.width)
+        offset, plies = self.read("capture_offset", first, stop + 1), self.read("plies", first, stop)
         if (
             len(plies) < len(games.width)
             or self.header.words < bit_set_words(games)
             or offset[0] < 0
-            or offset[-1] > len(captures)
+            or offset[-1] > self.header.captures
             or np.any(offset[1:] < offset[:-1])
             or np.any(plies > np.diff(games.move_offset))
         ):
             raise self.damaged("its traces")
-        return Traces(plies, offset, captures, self.arrays["occupied"][rows])
+        captures = self.read("captures", offset[0], offset[-1])
+        return Traces(plies, offset - offset[0], captures, self.read("occupied", first, stop))
 
-    def info(self, first: int = 0, stop: int | None = None) -> GameInfo:
-        """Return results, years and ratings of the games of rows `first` to `stop` - 1, by default of all."""
-        winner, year, rating = (self.arrays[name][first:stop] for name in GameInfo._fields)
+    @cached_property
+    def late_stones(self) -> npt.NDArray[np.uint16]:
+        """The fewest stones in any position of each game that is not indexed, [G]."""
+        return self.read("late_stones")
+
+    @cached_property
+    def _info(self) -> GameInfo:
+        winner, year, rating = map(self.read, GameInfo._fields)
         if winner.max(initial=0) > WHITE:
             raise self.damaged("its results")
         return GameInfo(winner, year, rating)
+
+    def info(self, first: int = 0, stop: int | None = None) -> GameInfo:
+        """Return results, years and ratings of the games of rows `first` to `stop` - 1, by default of all."""
+        return GameInfo(*(values[first:stop] for values in self._info))
 
     def damaged(self, what: str) -> FormatError:
         """Return the error for a part of the index with impossible values."""
@@ -243,24 +330,29 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
             header = _parse_header(path, os.pread(file.fileno(), _HEADER_BYTES, 0))
             if header.parquet != identify(parquet):
                 raise FormatError(f"{path} is the index of another catalogue; run kifu index again")
-            arrays = header.arrays()
-            expected = _HEADER_BYTES + sum(_padded_bytes(*each) for each in arrays.values())
+            n_blocks = -(-_arrays_bytes(header) // _BLOCK_BYTES)
+            start = _HEADER_BYTES + _arrays_bytes(header)
+            expected = start + (n_blocks + 1) * _CHECKSUM.itemsize
             if size != expected:
                 raise FormatError(f"{path} has {size:,} bytes, not {expected:,}: it is truncated or damaged")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            table = os.pread(file.fileno(), expected - start, start)
+            if len(table) != expected - start or crc32(table[:-4]).to_bytes(4, "little") != table[-4:]:
+                raise FormatError(f"{path} is damaged; remove it and run kifu index again")
+            index = SearchIndex(path, header, os.dup(file.fileno()), np.frombuffer(table[:-4], _CHECKSUM))
+            weakref.finalize(index, os.close, index._descriptor)
+            return index
     except FileNotFoundError:
         raise FormatError(f"{parquet} has no index; run kifu index") from None
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from None
-    start, views = _HEADER_BYTES, {}
-    for name, (dtype, shape) in arrays.items():
-        views[name] = writable_view(np.frombuffer(mapped, dtype, math.prod(shape), start)).reshape(shape)
-        start += _padded_bytes(dtype, shape)
-    return SearchIndex(path, header, views)
+
+
+def _arrays_bytes(header: Header) -> int:
+    return sum(_padded_bytes(*each) for each in header.arrays().values())
 
 
 def _padded_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    size = dtype.itemsize * math.prod(shape)
+    size = dtype.itemsize * prod(shape)
     return size + padding(size)
 
 

@@ -334,7 +334,8 @@ def test_damaged_files_give_an_error_or_a_result(small: Path, tmp_path: Path, se
                 answers.add(len(b"".join(answer.csv())) > 0)
         except KifuError as error:
             answers.add(type(error))
-            assert "kifu-query-" not in str(error)
+            message = str(error)
+            assert "kifu-query-" not in message
     assert answers == {FormatError} if sealed else answers >= {True, FormatError, RecipeError}
 
 

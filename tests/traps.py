@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from pathlib import Path
 
-_NAMES = [
-    "json",
-    "kifu",
-    "multiprocessing",
-    "numba",
-    "numpy",
-    "pickle",
-    "pyarrow",
-    "random",
-    "ray",
-    "socket",
-    "torch",
-    "typer",
-]
+import size
+
+_SOURCE = Path(__file__).parents[1] / "src" / "kifu"
 
 
 def set_traps(folder: Path) -> None:
-    """Write modules with the names of modules that kifu imports; each fails, and says so, once it is imported."""
-    for name in _NAMES:
+    """Write a module for each name that kifu imports; each fails, and leaves a file, once it is imported."""
+    trees = (ast.parse(path.read_text("utf-8")) for path in _SOURCE.rglob("*.py"))
+    names = {name.partition(".")[0] for tree in trees for name in size.imported_names(tree)}
+    for name in {*names, *sys.stdlib_module_names, "kifu"}:
         (folder / f"{name}.py").write_text("open(f'{__file__}.imported', 'w')\nraise SystemExit('imported a trap')\n")
 
 

@@ -19,6 +19,7 @@ from kifu.datasets.mmap_games import read_games
 from lazy import lazy_import
 
 learn = lazy_import("kifu.learn")
+make_benchmarks = lazy_import("make_benchmarks")
 
 NAME = "tiny@1"
 FIRST, LAST = date(2001, 1, 1), date(2001, 4, 30)
@@ -35,8 +36,8 @@ def games(folder: Path, count: int = 32, seed: int = 0) -> Path:
 
 def draw(source: Path, count: int = 24) -> Hashes:
     """Return the keys of games drawn from a source."""
-    rows = read_games([source], (19, 19), False, 1, learn.benchmark_sets.DRAW_COLUMNS)
-    keys: Hashes = learn.benchmark_sets.draw_games(rows, FIRST, LAST, count)
+    rows = read_games([source], (19, 19), False, 1, make_benchmarks.DRAW_COLUMNS)
+    keys: Hashes = make_benchmarks.draw_games(rows, FIRST, LAST, count)
     return keys
 
 
@@ -56,7 +57,7 @@ def write_set(folder: Path, keys: Hashes, **changes: object) -> None:
 @contextmanager
 def only_sets_of(folder: Path) -> Iterator[None]:
     """Replace the packaged sets by those of folder/benchmarks."""
-    sets = learn.benchmark_sets
+    sets = learn.benchmark
 
     def forget() -> None:
         sets.load_set.cache_clear()

@@ -32,11 +32,11 @@ def main() -> None:
 
     def recording_batch(
         self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int], *teachers: Any
-    ) -> learn.batch.TrainingBatch:
+    ) -> learn.data.TrainingBatch:
         rows_of[next_position] = list(zip(values["game"].tolist(), values["ply"].tolist()))
         return make_batch(self, values, next_position, *teachers)
 
-    def recording_step(self: learn.loop.TrainingLoop, batch: learn.batch.TrainingBatch) -> learn.loop.RunEnd | None:
+    def recording_step(self: learn.loop.TrainingLoop, batch: learn.data.TrainingBatch) -> learn.loop.RunEnd | None:
         epoch, step = self.data.position[0], self.state.steps
         with Path(log, str(self.fabric.global_rank)).open("a") as file:
             file.writelines(f"{epoch} {step} {game} {ply}\n" for game, ply in rows_of[batch.next_position])

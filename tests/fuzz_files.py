@@ -349,8 +349,7 @@ def run_fuzzer(folder: Path) -> Fuzzer:
     """Return the fuzzer of the files in the directory of a training run."""
     import torch
 
-    from kifu.learn.metrics import read_metrics
-    from kifu.learn.run_dir import read_checkpoint, read_run
+    from kifu.learn.run_dir import read_checkpoint, read_metrics, read_run
 
     checkpoint = io.BytesIO()
     torch.save({"state_dict": {"a": torch.zeros(2)}, "optimizer_states": [{}], "kifu": {"steps": 1}}, checkpoint)

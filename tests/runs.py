@@ -43,7 +43,7 @@ def interrupted(at: int) -> Any:
     after_step = learn.loop.TrainingLoop._after_step
 
     def after_step_with_signal(
-        self: learn.loop.TrainingLoop, batch: learn.batch.TrainingBatch
+        self: learn.loop.TrainingLoop, batch: learn.data.TrainingBatch
     ) -> learn.loop.RunEnd | None:
         if self.state.steps + 1 == at:
             signal.raise_signal(signal.SIGINT)
@@ -60,10 +60,10 @@ def assert_same_weights(one: Path, other: Path) -> None:
         assert torch.equal(value, others[name]), name
 
 
-def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list[learn.metrics.Row]:
+def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list[learn.run_dir.Row]:
     """Return the rows of a run without columns that depend on the time."""
     return [
-        {k: v for k, v in row.items() if k not in leave} for row in learn.metrics.read_metrics(folder / "metrics.csv")
+        {k: v for k, v in row.items() if k not in leave} for row in learn.run_dir.read_metrics(folder / "metrics.csv")
     ]
 
 

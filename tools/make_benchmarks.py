@@ -13,12 +13,24 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from blake3 import blake3
 
+from kifu.corpus._hashes import mix_words
+from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
-from kifu.learn.benchmark_sets import DRAW_COLUMNS, draw_games
+from kifu.errors import RecipeError
+from kifu.learn.benchmark import Hashes
 
 GAMES = 800
+
+MIN_PLIES = 60
+"""Minimum number of legal moves of a game of a set."""
+
+DRAW_COLUMNS = ("canonical", "opening", "date", "n_legal", "black_program", "white_program")
+"""Catalogue columns that `draw_games` needs."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,37 @@ WINDOWS = (
         "month", "fox-pro-680.tar.gz",
     ),
 )  # fmt: skip
+
+
+def draw_games(rows: pa.RecordBatch, first: date, last: date, games: int) -> Hashes:
+    """Draw the games of a set: those with the smallest mixed canonical hash, whatever the order of the rows.
+
+    Games of known programs, games of fewer than MIN_PLIES moves, and games that share their opening with another row
+    are not drawn.
+
+    Args:
+        first: The first date of the window.
+        last: The last date of the window.
+
+    Returns:
+        [K, 2], as `BenchmarkSet.keys`.
+
+    Raises:
+        RecipeError: The window has no such game.
+    """
+    keys = np.stack([to_numpy(rows[name]) for name in ("canonical", "opening")], 1)
+    _, which, counts = np.unique(keys[:, 1], return_inverse=True, return_counts=True)
+    dated = pc.and_(pc.greater_equal(rows["date"], first), pc.less_equal(rows["date"], last))
+    eligible = pc.fill_null(dated, False).to_numpy(zero_copy_only=False) & (counts[which] == 1)
+    eligible &= to_numpy(rows["n_legal"]) >= MIN_PLIES
+    eligible &= ~(to_numpy(rows["black_program"]) | to_numpy(rows["white_program"]))
+    if not eligible.any():
+        raise RecipeError(f"no game from {first} to {last} can be drawn")
+    keys = keys[eligible]
+    keys = keys[np.argsort(keys[:, 0])]
+    drawn = np.sort(np.argsort(mix_words(keys[:, 0]))[:games])
+    found: Hashes = keys[drawn]
+    return found
 
 
 def definition(window: Window, data: Path) -> str:

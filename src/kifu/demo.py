@@ -337,7 +337,7 @@ class _Compared:
     """
 
     def __init__(self, predictor: Predictor, games: Sequence[Game]) -> None:
-        from kifu.learn.predict import PredictPositions
+        from kifu.learn.positions import PredictPositions
 
         self.predictor = predictor
         pairs = [(game, ply) for game in games for ply in _MIDDLE_GAME if ply < len(game) and _on_board(game, ply)]

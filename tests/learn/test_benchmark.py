@@ -23,6 +23,7 @@ from lazy import lazy_import
 from nets import tiny_net
 
 learn = lazy_import("kifu.learn")
+make_benchmarks = lazy_import("make_benchmarks")
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +32,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny_set(source: Path, tmp_path: Path) -> Iterator[learn.benchmark_sets.BenchmarkSet]:
+def tiny_set(source: Path, tmp_path: Path) -> Iterator[learn.benchmark.BenchmarkSet]:
     benchmarks.write_set(tmp_path, benchmarks.draw(source))
     with benchmarks.only_sets_of(tmp_path):
-        yield learn.benchmark_sets.load_set("tiny")
+        yield learn.benchmark.load_set("tiny")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ WINDOWS = {
 
 
 def test_packaged_sets_share_no_game_and_are_small() -> None:
-    sets = [learn.benchmark_sets.load_set(name) for name in learn.benchmark_sets.set_names()]
+    sets = [learn.benchmark.load_set(name) for name in learn.benchmark.set_names()]
     assert {each.name for each in sets} == set(WINDOWS)
     assert sum(len(each.hashes) for each in sets) < 90_000
     for column in (0, 1):
@@ -72,12 +73,12 @@ def test_packaged_sets_share_no_game_and_are_small() -> None:
     "name", [*list(WINDOWS)[:2], *(pytest.param(each, marks=pytest.mark.slow) for each in list(WINDOWS)[2:])]
 )
 def test_packaged_sets_are_drawn_by_their_rule(name: str, shared: Path) -> None:
-    each = learn.benchmark_sets.load_set(name)
+    each = learn.benchmark.load_set(name)
     archives = sorted((shared / "data").glob(WINDOWS[name]))
     archives = [path for path in archives if path.name in each.archives]
     assert tuple(path.name for path in archives) == each.archives
-    rows = read_games(archives, (19, 19), False, None, learn.benchmark_sets.DRAW_COLUMNS)
-    keys = learn.benchmark_sets.draw_games(rows, each.first, each.last, each.games)
+    rows = read_games(archives, (19, 19), False, None, make_benchmarks.DRAW_COLUMNS)
+    keys = make_benchmarks.draw_games(rows, each.first, each.last, each.games)
     assert np.array_equal(keys, each.keys())
     listing = "".join(f"{canonical:016x} {opening:016x}\n" for canonical, opening in keys.tolist())
     assert blake3(listing.encode()).hexdigest() == each.digest
@@ -95,7 +96,7 @@ def test_packaged_sets_are_drawn_by_their_rule(name: str, shared: Path) -> None:
 def test_damaged_definitions(changes: dict[str, object], message: str, source: Path, tmp_path: Path) -> None:
     benchmarks.write_set(tmp_path, benchmarks.draw(source), **changes)
     with benchmarks.only_sets_of(tmp_path), pytest.raises(RecipeError, match=message):
-        learn.benchmark_sets.load_set(benchmarks.NAME)
+        learn.benchmark.load_set(benchmarks.NAME)
 
 
 def test_the_draw_depends_on_the_games_alone(source: Path, tmp_path: Path) -> None:
@@ -104,9 +105,9 @@ def test_the_draw_depends_on_the_games_alone(source: Path, tmp_path: Path) -> No
     fewer, more = (set(benchmarks.draw(source, count)[:, 0].tolist()) for count in (5, 24))
     assert (len(fewer), len(more)) == (5, 24)
     assert fewer < more
-    rows = read_games([source], (19, 19), False, 1, learn.benchmark_sets.DRAW_COLUMNS)
+    rows = read_games([source], (19, 19), False, 1, make_benchmarks.DRAW_COLUMNS)
     with pytest.raises(RecipeError, match="no game from 2005-01-01"):
-        learn.benchmark_sets.draw_games(rows, date(2005, 1, 1), date(2005, 1, 2), 5)
+        make_benchmarks.draw_games(rows, date(2005, 1, 1), date(2005, 1, 2), 5)
 
 
 def test_games_that_share_an_opening_are_not_drawn(source: Path, tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_games_that_share_an_opening_are_not_drawn(source: Path, tmp_path: Path)
 
 
 def test_fixed_positions_of_all_games(
-    source: Path, tiny_set: learn.benchmark_sets.BenchmarkSet, net: Path, tmp_path: Path
+    source: Path, tiny_set: learn.benchmark.BenchmarkSet, net: Path, tmp_path: Path
 ) -> None:
     found = learn.benchmark.benchmark([net], source)
     result = only(found)
@@ -155,7 +156,7 @@ def test_positions_do_not_depend_on_other_games(source: Path, tmp_path: Path) ->
 
 
 def test_missing_and_seen_games(
-    source: Path, tiny_set: learn.benchmark_sets.BenchmarkSet, net: Path, tmp_path: Path
+    source: Path, tiny_set: learn.benchmark.BenchmarkSet, net: Path, tmp_path: Path
 ) -> None:
     some = archive(tmp_path / "some", members(source)[:20])
     kifu.ingest(some, tmp_path / "some.parquet")
@@ -184,7 +185,7 @@ def test_missing_and_seen_games(
     assert of_unknown.startswith("The training games of unknown are unknown")
 
 
-def test_nothing_is_left(source: Path, tiny_set: learn.benchmark_sets.BenchmarkSet, tmp_path: Path) -> None:
+def test_nothing_is_left(source: Path, tiny_set: learn.benchmark.BenchmarkSet, tmp_path: Path) -> None:
     games = sorted(tiny_set.keys()[:, 0].tolist())
     learned = tiny_net(tmp_path / "all.safetensors", size=19, games=games)
     found = learn.benchmark.benchmark([learned], source)
@@ -196,9 +197,7 @@ def test_nothing_is_left(source: Path, tiny_set: learn.benchmark_sets.BenchmarkS
         learn.benchmark.benchmark([learned], benchmarks.games(tmp_path / "others", seed=1))
 
 
-def test_training_leaves_the_games_out(
-    source: Path, tiny_set: learn.benchmark_sets.BenchmarkSet, tmp_path: Path
-) -> None:
+def test_training_leaves_the_games_out(source: Path, tiny_set: learn.benchmark.BenchmarkSet, tmp_path: Path) -> None:
     cut = [text[: text.rindex(b";")] + b")" for text in members(source)]  # canonical hashes differ, openings do not
     settings = ["net=b1c8", "planes=seven", "validation=0.2"]
     kept = len(read_games([source], (19, 19), False, 1, ("id",)))
@@ -233,10 +232,10 @@ def scored(hits: np.ndarray, positions: int, seed: int) -> tuple[learn.scores.Mo
     return moves, game
 
 
-def drift_of(hits: np.ndarray, window: np.ndarray, seed: int = 0) -> tuple[learn.drift.Drift, learn.scores.Interval]:
+def drift_of(hits: np.ndarray, window: np.ndarray, seed: int = 0) -> tuple[learn.scores.Drift, learn.scores.Interval]:
     moves, game = scored(hits, 15, seed)
     score = learn.scores.score(moves, game, 0)
-    return learn.drift.measure_drift(moves, game, window, score)["top1"], score.top1
+    return learn.scores.measure_drift(moves, game, window, score)["top1"], score.top1
 
 
 def test_without_drift_the_interval_is_that_of_the_bootstrap() -> None:
@@ -267,9 +266,9 @@ def test_drift_needs_windows_with_games() -> None:
     halves, unknown = np.arange(40) % 2, np.full(40, -1)
     sparse = np.where(np.arange(40) < 36, halves, np.arange(40))  # windows of one game do not count
     for window in (halves, unknown, sparse):
-        assert learn.drift.measure_drift(moves, game, window, score) == {}
+        assert learn.scores.measure_drift(moves, game, window, score) == {}
     shifted = np.where(np.arange(40) < 4, -1, np.arange(40) % 3)
-    assert learn.drift.measure_drift(moves, game, shifted, score)
+    assert learn.scores.measure_drift(moves, game, shifted, score)
 
 
 def test_means_over_sets() -> None:
@@ -277,14 +276,14 @@ def test_means_over_sets() -> None:
         moves, game = scored(np.full(300, p), 15, seed)
         return learn.scores.score(moves, game, 0)
 
-    assert learn.drift.pool_sets([sample(0.5, 0), sample(0.4, 1)]) == {}
+    assert learn.scores.pool_sets([sample(0.5, 0), sample(0.4, 1)]) == {}
     true = [0.42, 0.45, 0.47, 0.44, 0.5]
-    pooled = learn.drift.pool_sets([sample(p, k) for k, p in enumerate(true)])["top1"]
+    pooled = learn.scores.pool_sets([sample(p, k) for k, p in enumerate(true)])["top1"]
     assert pooled.spread == pytest.approx(np.std(true, ddof=1), rel=0.4)
     assert pooled.interval.value == pytest.approx(np.mean(true), abs=0.01)
     arm = 2.78 * np.std(true, ddof=1) * (6 / 5) ** 0.5  # Student's distribution with 4 degrees of freedom
     assert pooled.interval.high - pooled.interval.value == pytest.approx(arm, rel=0.4)
-    same = [learn.drift.pool_sets([sample(0.45, 10 * run + k) for k in range(5)])["top1"] for run in range(10)]
+    same = [learn.scores.pool_sets([sample(0.45, 10 * run + k) for k in range(5)])["top1"] for run in range(10)]
     assert np.mean([each.spread for each in same]) < 0.01
     assert sum(each.interval.low < 0.45 < each.interval.high for each in same) >= 9
 
@@ -292,9 +291,7 @@ def test_means_over_sets() -> None:
 # Commands and files
 
 
-def test_results_are_compared(
-    source: Path, tiny_set: learn.benchmark_sets.BenchmarkSet, net: Path, tmp_path: Path
-) -> None:
+def test_results_are_compared(source: Path, tiny_set: learn.benchmark.BenchmarkSet, net: Path, tmp_path: Path) -> None:
     hostile = tiny_net(tmp_path / "a|b<i>.safetensors", size=19, games=[2], seed=3)
     for path, name in ((net, "a"), (hostile, "b")):
         result = run("benchmark", path, source, "--json", tmp_path / f"{name}.json", "-o", tmp_path / f"{name}.md")
@@ -314,12 +311,12 @@ def test_results_are_compared(
 
 def test_sets_are_listed() -> None:
     name = "kgs-2018q4@1"
-    each = learn.benchmark_sets.load_set(name)
+    each = learn.benchmark.load_set(name)
     listing = run("benchmark", "--list", "kgs-2018q4").out
     assert blake3(listing.encode()).hexdigest() == each.digest
     lines = [line.split() for line in run("benchmark").out.splitlines()]
     assert [name, "800", "KGS,", "October", "and", "November", "2018", each.digest[:12]] in lines
-    assert [line[0] for line in lines[1:]] == learn.benchmark_sets.set_names()
+    assert [line[0] for line in lines[1:]] == learn.benchmark.set_names()
 
 
 @pytest.mark.parametrize(
@@ -347,7 +344,7 @@ def test_bad_input(arguments: list[str], message: str, source: Path, tmp_path: P
 
 
 def test_results_of_other_lists_are_not_compared(
-    source: Path, tiny_set: learn.benchmark_sets.BenchmarkSet, net: Path
+    source: Path, tiny_set: learn.benchmark.BenchmarkSet, net: Path
 ) -> None:
     found = learn.benchmark.benchmark([net], source)
     other = only(found).model_copy(update={"digest": "0" * 64})

@@ -188,21 +188,21 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
         assert set(seen) <= every
         assert seen.total() == per_epoch * 16
     assert sorted(Counter(step for _, step, _, _ in learned).items()) == [(k, 16) for k in range(2 * per_epoch)]
-    figure = [row for row in learn.metrics.read_metrics(into / "metrics.csv") if "loss" in row]
+    figure = [row for row in learn.run_dir.read_metrics(into / "metrics.csv") if "loss" in row]
     assert [row["step"] for row in figure] == sorted({row["step"] for row in figure})
     assert figure[-1]["epoch"] == 2
 
 
 def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
     """The figure of two processes is that of one."""
-    (row,) = [row for row in learn.metrics.read_metrics(into / "metrics.csv") if "validation_loss" in row]
+    (row,) = [row for row in learn.run_dir.read_metrics(into / "metrics.csv") if "validation_loss" in row]
     data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     module = learn.loss.PolicyModule(learn.net.open_net(into / "best.safetensors").module, recipe)
     sums = torch.zeros(len(learn.loss.SUMS))
     with torch.no_grad():
         for batch in data.validation_batches():
             sums += module(batch).sums
-    alone = learn.metrics.mean_metrics(sums.tolist(), "validation_")
+    alone = learn.run_dir.mean_metrics(sums.tolist(), "validation_")
     assert {name: row[name] for name in alone} == pytest.approx(alone, rel=1e-4)
 
 

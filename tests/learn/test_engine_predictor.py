@@ -56,15 +56,15 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, rules: Rules = RECORD_RULES, **options: str) -> None:
         self.queries: list[AnalysisQuery] = []
-        analyze = learn.engine_predictor.AnalysisEngine.analyze
+        analyze = learn.predictors.AnalysisEngine.analyze
 
         def spy(program: Any, queries: Any) -> Any:
             listed = list(queries)
             self.queries += listed
             return analyze(program, listed)
 
-        monkeypatch.setattr("kifu.learn.engine_predictor.AnalysisEngine.analyze", spy)
-        self.predictor = learn.engine_predictor.EnginePredictor(engine(**options), rules=rules)
+        monkeypatch.setattr("kifu.learn.predictors.AnalysisEngine.analyze", spy)
+        self.predictor = learn.predictors.EnginePredictor(engine(**options), rules=rules)
 
 
 def test_each_turn_is_the_position_that_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,11 +137,9 @@ def eval_positions(path: Path) -> EvalPositions:
 @pytest.mark.parametrize(("script", "batch"), [("", 512), ("hold hold ok hold split hold hold hold", 7)])
 def test_stream_equals_predict(catalogue: Path, script: str, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     positions = eval_positions(catalogue)
-    whole = learn.engine_predictor.EnginePredictor(engine(human="model")).predict(
-        positions.select(np.arange(len(positions)))
-    )
-    monkeypatch.setattr("kifu.learn.engine_predictor._BATCH_SIZE", batch)
-    predictor = learn.engine_predictor.EnginePredictor(engine(script, human="model"))
+    whole = learn.predictors.EnginePredictor(engine(human="model")).predict(positions.select(np.arange(len(positions))))
+    monkeypatch.setattr("kifu.learn.predictors._BATCH_SIZE", batch)
+    predictor = learn.predictors.EnginePredictor(engine(script, human="model"))
     with predictor.stream(positions, legal=True, jobs=1) as outputs:
         found = list(outputs)
     assert len(found) == -(-len(positions) // batch)
@@ -223,7 +221,7 @@ def test_ranks_require_a_net_that_imitates_players(catalogue: Path, tmp_path: Pa
 
 def test_symmetries_are_averaged_by_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     positions = PredictPositions.from_games(parsed()[:1], [2])
-    predictor = learn.engine_predictor.EnginePredictor(engine(), symmetries=True)
+    predictor = learn.predictors.EnginePredictor(engine(), symmetries=True)
     plain = Spy(monkeypatch)
     assert (predictor.predict(positions).policy != plain.predictor.predict(positions).policy).any()
     (query,) = [replace(each, symmetries=True) for each in plain.queries[:1]]
@@ -231,7 +229,7 @@ def test_symmetries_are_averaged_by_the_engine(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_boards_that_katago_does_not_support() -> None:
-    predictor = learn.engine_predictor.EnginePredictor(engine())
+    predictor = learn.predictors.EnginePredictor(engine())
     predictor.check_board(9, 13)
     for width, height in [(25, 25), (20, 19), (1, 5)]:
         with pytest.raises(RecipeError, match=rf"^KataGo supports boards of 2 to 19 lines, got {width} x {height}$"):
@@ -241,12 +239,12 @@ def test_boards_that_katago_does_not_support() -> None:
 
 
 def test_no_positions() -> None:
-    predictor = learn.engine_predictor.EnginePredictor(engine())
+    predictor = learn.predictors.EnginePredictor(engine())
     assert len(predictor.predict(PredictPositions.from_games([], [])).policy) == 0
 
 
 def test_the_engine_ends_with_its_predictor() -> None:
-    predictor = learn.engine_predictor.EnginePredictor(engine())
+    predictor = learn.predictors.EnginePredictor(engine())
     process = predictor._engine._process
     assert process.poll() is None
     del predictor
@@ -286,7 +284,7 @@ def test_predict_and_gtp_take_an_engine(tmp_path: Path) -> None:
 
 def test_an_engine_behind_gtp() -> None:
     player = lazy_import("kifu.play.player")
-    evaluator = player.NetEvaluator(learn.engine_predictor.EnginePredictor(engine("ok crash")))
+    evaluator = player.NetEvaluator(learn.predictors.EnginePredictor(engine("ok crash")))
     host = lazy_import("kifu.play.engine").Engine(player.Player(evaluator))
     with pytest.raises(kifu.KifuError, match="unacceptable size"):
         host.run("boardsize", ["25"])

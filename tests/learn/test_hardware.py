@@ -60,7 +60,7 @@ def test_nets_compute_in_bfloat16_where_it_is_fast(avx512_bf16: bool, tmp_path: 
     planes = torch.rand(5, 7, 9, 9)
     with processor(avx512_bf16=avx512_bf16):
         exact, near = (
-            learn.batch_evaluator.BatchEvaluator(net, precision=precision).evaluate(planes, None, 9, 9).log_probs
+            learn.predict.BatchEvaluator(net, precision=precision).evaluate(planes, None, 9, 9).log_probs
             for precision in ("float32", "bfloat16")
         )
     assert torch.equal(exact, near) != avx512_bf16

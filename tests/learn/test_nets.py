@@ -249,7 +249,7 @@ def test_other_nets_are_not_equivariant(name):
 
 @pytest.mark.parametrize(("size", "classes"), [(1, 1), (3, 3), (5, 6), (7, 10)])
 def test_symmetric_filters_equal_their_images(size, classes):
-    layer = learn.nets.clark_storkey.SymmetricConv(2, 3, size, size // 2)
+    layer = learn.nets.convolutional.SymmetricConv(2, 3, size, size // 2)
     assert layer.weight.shape == (3, 2, classes)
     impulse = torch.zeros(1, 2, 2 * size + 1, 2 * size + 1)
     impulse[0, 1, size, size] = 1
@@ -264,7 +264,7 @@ def test_tied_linear_layers_match_burnsides_lemma():
     for width, height in ((5, 5), (6, 6), (7, 4), (19, 19)):
         turns = symmetries(width, height)[: 8 if width == height else 4, :-1]
         stay = (turns == np.arange(width * height)).sum(1)
-        layer = learn.nets.clark_storkey.SymmetricLinear(3, width, height)
+        layer = learn.nets.convolutional.SymmetricLinear(3, width, height)
         assert layer.weight.shape == (3, (stay**2).sum() // len(turns))
         assert layer.bias.shape == (stay.sum() // len(turns),)
 
@@ -517,8 +517,8 @@ def test_initializations_have_the_right_spread():
     for layer, inputs, outputs in (
         (nn.Conv2d(16, 32, 5), 16 * 25, 32 * 25),
         (nn.Linear(200, 100), 200, 100),
-        (learn.nets.clark_storkey.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
-        (learn.nets.clark_storkey.SymmetricLinear(16, 9, 9), 16 * 81, 81),
+        (learn.nets.convolutional.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
+        (learn.nets.convolutional.SymmetricLinear(16, 9, 9), 16 * 81, 81),
     ):
         check_spread(layer, inputs, outputs)
 
@@ -538,8 +538,8 @@ def test_tied_layers_are_initialized_as_torchs_own():
     """The fan-in of a filter does not depend on how many of its weights are tied."""
     torch.manual_seed(0)
     for tied, free in (
-        (learn.nets.clark_storkey.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
-        (learn.nets.clark_storkey.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
+        (learn.nets.convolutional.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
+        (learn.nets.convolutional.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
     ):
         assert tied.weight.std().item() == pytest.approx(free.weight.std().item(), rel=0.05)
 

@@ -325,6 +325,7 @@ def test_the_recipe_of_the_transformer_differs_from_quick_cpu_in_the_network(tra
 
 
 def test_the_transformer_memorizes_moves(transformer: learn.nets.Network) -> None:
+    torch.manual_seed(0)
     net = learn.nets.make_net(TRANSFORMER, 2, 5, 5)
     planes, moves = torch.rand(16, 2, 5, 5), torch.arange(16)
     optimizer = torch.optim.Adam(net.parameters(), 0.01)

@@ -22,8 +22,8 @@ from nets import tiny_net
 from runs import tiny
 
 learn = lazy_import("kifu.learn")
-random_komi = lazy_import("kifu.learn.random_komi")
-teacher = lazy_import("kifu.learn.teacher")
+random_komi = lazy_import("kifu.learn.data")
+teacher = lazy_import("kifu.learn.loss")
 torch = lazy_import("torch")
 
 INPUTS = ("colour", "ranks", "komi")

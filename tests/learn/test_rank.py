@@ -50,9 +50,9 @@ class Simulator:
     @contextmanager
     def stream(
         self, positions: learn.positions.EvalPositions, *, legal: bool, jobs: int
-    ) -> Iterator[Iterator[learn.batch_evaluator.BatchOutput]]:
+    ) -> Iterator[Iterator[learn.predict.BatchOutput]]:
         logits = torch.from_numpy(preferences(self.movers(positions)).astype(np.float32))
-        yield iter([learn.batch_evaluator.BatchOutput(logits.log_softmax(1), None, None)])
+        yield iter([learn.predict.BatchOutput(logits.log_softmax(1), None, None)])
 
     @staticmethod
     def movers(positions: learn.positions.EvalPositions | learn.positions.PredictPositions) -> np.ndarray:

@@ -26,7 +26,7 @@ torch = lazy_import("torch")
 
 READERS: dict[str, Callable[[Path], object]] = {
     "run.json": lambda path: learn.run_dir.read_run(path.parent),
-    "metrics.csv": lambda path: learn.metrics.read_metrics(path),
+    "metrics.csv": lambda path: learn.run_dir.read_metrics(path),
     "last.ckpt": lambda path: learn.run_dir.read_checkpoint(path),
     "best.safetensors": lambda path: learn.net.open_net(path.parent),
     "match.json": lambda path: resume_results(path.parent, None),  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_a_field_of_metrics_that_is_too_long(tmp_path: Path) -> None:
 
 
 def test_too_many_rows_of_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learn.metrics, "_MAX_ROWS", 10)
+    monkeypatch.setattr(learn.run_dir, "_MAX_ROWS", 10)
     path = tmp_path / "metrics.csv"
     path.write_text("step\n" + "1\n" * 11)
     assert refused(path).endswith("metrics.csv has more than 10 rows")

@@ -23,7 +23,7 @@ from nets import tiny_net
 from runs import assert_same_weights, figures_of, interrupted, tiny
 
 learn = lazy_import("kifu.learn")
-teacher = lazy_import("kifu.learn.teacher")
+teacher = lazy_import("kifu.learn.loss")
 torch = lazy_import("torch")
 
 INPUTS = ["colour", "komi", "ranks"]
@@ -47,7 +47,7 @@ def a_net(path: Path, seed: int = 0, planes: str = "own+opp+last3", **changes: A
     return tiny_net(path, planes=planes, size=19, seed=seed, **changes)
 
 
-def first_batch(recipe: Any, games: Path) -> learn.batch.TrainingBatch:
+def first_batch(recipe: Any, games: Path) -> learn.data.TrainingBatch:
     """Return the first batch of a recipe with the teachers' targets."""
     data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
     return teacher.Teachers(recipe, data.games, torch.device("cpu")).label(next(iter(data.batches())))
@@ -222,7 +222,7 @@ def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_pat
     found, at = kept_games(games), batch.teachers[0]
     asked = [found[key] for key in at.game.numpy().view(np.uint64).tolist()]
     positions = PredictPositions.from_games(asked, at.ply.tolist())
-    expected = learn.engine_predictor.EnginePredictor(ENGINE).predict(positions)
+    expected = learn.predictors.EnginePredictor(ENGINE).predict(positions)
     assert len(np.unique(expected.policy, axis=0)) == len(batch.move) == 64
     policies, values = [expected.policy], [expected.value]
     for path in nets:
@@ -290,7 +290,7 @@ def test_a_run_from_a_net_begins_with_its_validation(average: float, games: Path
     module.eval()
     with torch.no_grad():
         sums = sum(module(batch).sums for batch in data.validation_batches())
-    figures = learn.metrics.mean_metrics(sums.tolist(), "validation_")
+    figures = learn.run_dir.mean_metrics(sums.tolist(), "validation_")
     for name, value in figures.items():
         assert value == pytest.approx(net.about.trained["figures"][name], rel=1e-5)
 

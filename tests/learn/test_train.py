@@ -96,11 +96,11 @@ def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
         optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
         for _ in range(15):
             colours = to_move[torch.randperm(32, generator=chance)] if shuffled else to_move
-            result = module(learn.batch.TrainingBatch(planes, moves, globals=colours))
+            result = module(learn.data.TrainingBatch(planes, moves, globals=colours))
             optimizer.zero_grad()
             result.loss.backward()
             optimizer.step()
-        right[shuffled] = float(module(learn.batch.TrainingBatch(planes, moves, globals=to_move)).sums[2])
+        right[shuffled] = float(module(learn.data.TrainingBatch(planes, moves, globals=to_move)).sums[2])
     assert right[False] == 32
     assert right[True] < 26
 
@@ -126,7 +126,7 @@ def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path
 
     def shuffled(
         self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int], *teachers: Any
-    ) -> learn.batch.TrainingBatch:
+    ) -> learn.data.TrainingBatch:
         return make_batch(self, {**values, "move": values["move"].roll(1)}, next_position, *teachers)
 
     with mock.patch.object(learn.data.TrainingData, "_make_batch", shuffled):
@@ -171,7 +171,7 @@ def check_step(net: str, kind: str) -> None:
     )
     module = module_of(recipe)
     chance = torch.Generator().manual_seed(1)
-    batch = learn.batch.TrainingBatch(
+    batch = learn.data.TrainingBatch(
         torch.rand(32, 2, 5, 5, generator=chance),
         torch.randint(25, (32,), generator=chance),
         globals=global_values(module.network, 32),
@@ -204,7 +204,7 @@ def test_losses_match_a_naive_loop() -> None:
     recipe = tiny(heads={"value": 2.0, "ownership": 0.5}, board="5x5", planes="own+opp")
     module = module_of(recipe).eval()
     chance = torch.Generator().manual_seed(2)
-    batch = learn.batch.TrainingBatch(
+    batch = learn.data.TrainingBatch(
         torch.rand(40, 2, 5, 5, generator=chance),
         torch.randint(25, (40,), generator=chance),
         torch.tensor([1, -1, 0, UNKNOWN] * 10, dtype=torch.int8),
@@ -245,7 +245,7 @@ def test_ties_are_ranked_as_by_argmax() -> None:
     module = module_of(tiny(board="5x5", planes="own+opp"))
     for value in module.network.parameters():
         torch.nn.init.zeros_(value)
-    batch = learn.batch.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
+    batch = learn.data.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
     assert module(batch).sums[2:4].tolist() == [1, 5]
 
 
@@ -383,7 +383,7 @@ def test_processes_share_an_epoch_without_repetition(world: int, games: Path) ->
 def test_training_data_starts_at_any_position(games: Path) -> None:
     recipe = tiny(batch_size=100)
     found = learn.training_games.read_training_games(recipe, [games], [], 1)
-    batches: list[learn.batch.TrainingBatch] = []
+    batches: list[learn.data.TrainingBatch] = []
     count = learn.data.TrainingData(recipe, found).epoch_batches
     assert 3 < count < 20
     for batch in learn.data.TrainingData(recipe, found).batches():
@@ -447,11 +447,11 @@ def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     assert (result.state, result.reason, result.steps, result.positions) == ("finished", "60 steps done", 60, 60 * 64)
     assert result.inputs["train"][0]["name"] == "games.parquet"
     assert len(result.inputs["train"][0]["blake3"]) == 64
-    rows = learn.metrics.read_metrics(tmp_path / "run" / "metrics.csv")
+    rows = learn.run_dir.read_metrics(tmp_path / "run" / "metrics.csv")
     learned, held = ([row for row in rows if name in row] for name in ("loss", "validation_loss"))
     assert [row["step"] for row in learned] == sorted({50, 60, *(row["step"] for row in held)})
-    of_validations = {name for name in learn.metrics.COLUMNS if name.startswith("validation")} | {"averaged"}
-    assert set(learned[0]) == {*learn.metrics.COLUMNS} - of_validations
+    of_validations = {name for name in learn.run_dir.COLUMNS if name.startswith("validation")} | {"averaged"}
+    assert set(learned[0]) == {*learn.run_dir.COLUMNS} - of_validations
     assert held[-1]["step"] == 60
     assert {f"validation_{name}" for name in ("loss", "top1", "top5", "value", "ownership")} < set(held[-1])
     assert result.best["validation_loss"] == pytest.approx(min(row["validation_loss"] for row in held))
@@ -490,7 +490,7 @@ def test_the_better_of_averaged_and_raw_weights_are_kept(
         # On random moves, training makes the validation worse.
         result = learn.train.train(recipe, [games if recipe.patience else sample], tmp_path)
     assert result.reason == end
-    rows = [row for row in learn.metrics.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
+    rows = [row for row in learn.run_dir.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
     raw, average = sorted((row for row in rows if row["step"] == result.steps), key=lambda row: row["averaged"])
     assert averaged in (None, average["validation_loss"] <= raw["validation_loss"])
     averaged = average["validation_loss"] <= raw["validation_loss"]
@@ -523,7 +523,7 @@ def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
     recipe = tiny(steps=300, validate_steps=5, patience=2, optimiser={"kind": "adamw", "lr": 0.05})
     result = learn.train.train(recipe, [games], tmp_path)
     assert (result.state, result.reason) == ("finished", "2 validations without a lower loss")
-    rows = [row for row in learn.metrics.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
+    rows = [row for row in learn.run_dir.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
     assert result.steps < 300
     assert min(rows, key=lambda row: row["validation_loss"])["step"] == rows[-3]["step"] == result.best["step"]
 
@@ -583,7 +583,7 @@ def test_a_run_that_was_slowed_down_says_so(
 def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
     result = learn.train.train(tiny(steps=None, epochs=2), [games], tmp_path)
     assert result.steps == 2 * result.counts["epoch_batches"]
-    rows = [row for row in learn.metrics.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
+    rows = [row for row in learn.run_dir.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
 
 
@@ -687,7 +687,7 @@ def test_a_resumed_run_reports_its_progress_at_once(games: Path, tmp_path: Path)
     with interrupted(8):
         before = learn.train.train(tiny(steps=12, validate_steps=4), [games], tmp_path)
 
-    def look(self: learn.loss.PolicyModule, batch: learn.batch.TrainingBatch) -> learn.loss.BatchLoss:
+    def look(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> learn.loss.BatchLoss:
         raise RecipeError("looked")
 
     with mock.patch.object(learn.loss.PolicyModule, "forward", look), pytest.raises(RecipeError, match="looked"):
@@ -769,7 +769,7 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     kept: dict[int, bytes] = {}
     forward = learn.loss.PolicyModule.forward
 
-    def with_nan(self: learn.loss.PolicyModule, batch: learn.batch.TrainingBatch) -> learn.loss.BatchLoss:
+    def with_nan(self: learn.loss.PolicyModule, batch: learn.data.TrainingBatch) -> learn.loss.BatchLoss:
         if batch.next_position == (1, 3):
             kept[0] = (tmp_path / "last.ckpt").read_bytes()
             batch = batch._replace(planes=batch.planes * math.nan)
@@ -869,7 +869,7 @@ def test_files_of_a_run_that_are_directories(tmp_path: Path) -> None:
     (tmp_path / "run.json").mkdir()
     with pytest.raises(FormatError, match=r"^cannot read .*run.json: Is a directory$"):
         learn.run_dir.read_run(tmp_path)
-    metrics = learn.metrics.MetricsWriter(tmp_path / "metrics.csv")
+    metrics = learn.run_dir.MetricsWriter(tmp_path / "metrics.csv")
     (tmp_path / "metrics.csv").unlink()
     (tmp_path / "metrics.csv").mkdir()
     with pytest.raises(OutputError, match=r"^cannot write .*metrics.csv: Is a directory$"):
@@ -878,15 +878,15 @@ def test_files_of_a_run_that_are_directories(tmp_path: Path) -> None:
 
 def test_incomplete_rows_and_rows_of_lost_steps_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
-    metrics = learn.metrics.MetricsWriter(path)
+    metrics = learn.run_dir.MetricsWriter(path)
     for step in (50, 100, 150):
         metrics.add({"step": step, "loss": step / 7, "top1": 0.5})
     with path.open("a") as file:
         file.write("200,1,")
-    again = learn.metrics.MetricsWriter(path, resume_step=100)
+    again = learn.run_dir.MetricsWriter(path, resume_step=100)
     assert [row["step"] for row in again.rows] == [50, 100]
     again.add({"step": 150, "validation_loss": 1.25})
-    assert learn.metrics.read_metrics(path) == [
+    assert learn.run_dir.read_metrics(path) == [
         {"step": 50, "loss": 7.1428571, "top1": 0.5},
         {"step": 100, "loss": 14.285714, "top1": 0.5},
         {"step": 150, "validation_loss": 1.25},
@@ -897,10 +897,10 @@ def test_damaged_metrics(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     for data in (b"", b"step\nx\n", b"a,b\n1,2\n", b"step,loss\n1,2,3,4\n5\n"):
         path.write_bytes(data)
-        assert all(set(row) <= set(learn.metrics.COLUMNS) for row in learn.metrics.read_metrics(path))
+        assert all(set(row) <= set(learn.run_dir.COLUMNS) for row in learn.run_dir.read_metrics(path))
     path.write_bytes(b"\xff\n")
     with pytest.raises(FormatError, match=r"cannot read .*metrics.csv"):
-        learn.metrics.read_metrics(path)
+        learn.run_dir.read_metrics(path)
 
 
 def test_curves_are_drawn_of_any_rows() -> None:
@@ -976,7 +976,7 @@ def test_two_processes_train_one_net(
     assert result is not None
     assert result.machine["processes"] == 2
     assert result.last["step"] == 20
-    rows = [row for row in learn.metrics.read_metrics(folder / "metrics.csv") if "validation_loss" in row]
+    rows = [row for row in learn.run_dir.read_metrics(folder / "metrics.csv") if "validation_loss" in row]
     assert [row["step"] for row in rows] == [20, 20]  # of averaged and of raw weights, each from one process
     assert {row["averaged"] for row in rows} == {0, 1}
     learn.net.open_net(folder)

@@ -54,7 +54,7 @@ def test_the_side_that_komi_favours_is_learned_from_global_inputs():
             optimizer.step()
             optimizer.zero_grad()
         found = value_error(value.detach().numpy(), truth.to(torch.int8).numpy(), colour.numpy() < 0, np.arange(256), 0)
-        errors[inputs], biases[inputs] = found.squared.value, (found.black.value, found.white.value)
+        errors[inputs], biases[inputs] = found.squared.value, (found.bias_black.value, found.bias_white.value)
     assert errors["colour", "komi"] < 0.1
     assert all(abs(bias) < 0.05 for bias in biases["colour", "komi"])
     assert errors[()] > 0.8

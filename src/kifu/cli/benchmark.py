@@ -49,9 +49,9 @@ def benchmark(
     from kifu.atomic_io import write_output
     from kifu.errors import RecipeError
     from kifu.learn.benchmark import benchmark as benchmark_nets
+    from kifu.learn.benchmark import load_set, set_names
     from kifu.learn.benchmark_page import compare as compare_results
     from kifu.learn.benchmark_page import print_results, print_sets
-    from kifu.learn.benchmark_sets import load_set, set_names
     from kifu.learn.results import read_results
 
     given = arguments or []

@@ -1,6 +1,6 @@
 """Annotation of catalogues: what nets think of each move, as rows of a Parquet file; see docs/annotation.md.
 
-Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.score_moves`
+Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.predictors`
 computes them, as it does for `kifu evaluate`.
 """
 
@@ -37,8 +37,7 @@ from kifu.learn import Precision
 from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor, Predictor
-from kifu.learn.predictors import check_ranks, common_board, open_predictor, replay_planes, unique_names
-from kifu.learn.score_moves import score_moves
+from kifu.learn.predictors import check_ranks, common_board, open_predictor, replay_planes, score_moves, unique_names
 from kifu.learn.scores import MoveScores
 from kifu.point import WHITE_BIT
 from kifu.progress import ProgressFactory, silent

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from blake3 import blake3
+from pydantic import Field, model_validator
 
+from kifu.config import Line, NamedConfig, check_config, config_names, load_config
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
@@ -19,18 +26,16 @@ from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.sources import open_datasets
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
-from kifu.learn.benchmark_sets import BenchmarkSet, load_set, set_names
-from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, Groups
-from kifu.learn.drift import measure_drift
+from kifu.learn.evaluate import BREAKDOWNS, RANK_COLUMNS, Groups
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import open_predictor, unique_names
+from kifu.learn.predictors import open_predictor, score_moves, unique_names
 from kifu.learn.results import BenchmarkResults, NetScores, SetResults
-from kifu.learn.score_moves import score_moves
-from kifu.learn.scores import MoveScores, differences, score, score_groups
+from kifu.learn.scores import MoveScores, differences, measure_drift, score, score_groups
 from kifu.point import POINT_MASK
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
+from kifu.registry import find_name
 
 BOARD = (19, 19)
 
@@ -41,6 +46,76 @@ _SEED = 0
 """Seed of the bootstrap."""
 
 _COLUMNS = tuple(dict.fromkeys((*COLUMNS, *RANK_COLUMNS, *CONDITION_COLUMNS, "canonical", "date")))
+
+_FOLDER, _KIND = "benchmarks", "benchmark set"
+
+Hashes = npt.NDArray[np.uint64]
+
+
+class BenchmarkSet(NamedConfig):
+    """A fixed list of games on 19 x 19."""
+
+    name: Line
+    title: Line
+    first: date
+    """Date of the earliest games."""
+    last: date
+    windows: Literal["day", "week", "month"]
+    """The span of time whose scores are compared to measure drift."""
+    archives: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)]
+    """File names of the archives that the games were drawn from."""
+    games: Annotated[int, Field(ge=1, le=100_000)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """BLAKE3 of `listing`."""
+    hashes: str
+    """Base64 of the canonical and the opening hash of each game, little-endian, ascending."""
+
+    @model_validator(mode="after")
+    def _check_hashes(self) -> BenchmarkSet:
+        found = blake3(self.listing().encode()).hexdigest()
+        if len(self.keys()) != self.games or found != self.digest:
+            raise ValueError(f"hashes: {len(self.keys())} games with the digest {found}")
+        return self
+
+    def keys(self) -> Hashes:
+        """Return [games, 2]: the canonical and the opening hash of each game. Raises ValueError."""
+        try:
+            data = base64.b64decode("".join(self.hashes.split()), validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"hashes: {error}") from None
+        return np.frombuffer(data, "<u8").reshape(-1, 2).astype(np.uint64)
+
+    def listing(self) -> str:
+        """Return one line for each game: the canonical and the opening hash as 16 hexadecimal digits."""
+        return "".join(f"{canonical:016x} {opening:016x}\n" for canonical, opening in self.keys().tolist())
+
+
+def set_names() -> list[str]:
+    """Return the names of the benchmark sets."""
+    return config_names(_FOLDER)
+
+
+@cache
+def load_set(name: str) -> BenchmarkSet:
+    """Return a benchmark set, the latest version if the name has none. Raises RecipeError for an unknown name."""
+    name = find_name(dict.fromkeys(set_names()), name, _KIND)
+    return check_config(BenchmarkSet, load_config(_FOLDER, _KIND, name), _KIND, name)
+
+
+@cache
+def _reserved_openings() -> Hashes:
+    openings: Hashes = np.unique(np.concatenate([load_set(name).keys()[:, 1] for name in set_names()]))
+    return openings
+
+
+def is_reserved(opening: Hashes) -> npt.NDArray[np.bool_]:
+    """Return which games must not be trained on: those that share the opening of a game of any benchmark set.
+
+    Args:
+        opening: [G] opening hashes; equal games, also under symmetry and truncated after the opening, share one.
+    """
+    reserved: npt.NDArray[np.bool_] = np.isin(opening, _reserved_openings())
+    return reserved
 
 
 def benchmark(

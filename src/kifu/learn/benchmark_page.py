@@ -9,11 +9,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from kifu.errors import FormatError, RecipeError, printable
-from kifu.learn.benchmark_sets import load_set, set_names
-from kifu.learn.drift import Drift
+from kifu.learn.benchmark import load_set, set_names
 from kifu.learn.report import TITLES, formatter, percent, signed
 from kifu.learn.results import BenchmarkResults, NetScores, SetResults
-from kifu.learn.scores import MEASURES, Score
+from kifu.learn.scores import MEASURES, Drift, Score
 from kifu.tables import cell, make_console, make_table, print_lines
 
 _NETS_PER_TABLE = 3

@@ -5,25 +5,110 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from kifu.corpus._hashes import mix_words
 from kifu.datasets.draws import Draws
 from kifu.datasets.epoch_plan import LoaderConfig, Output
 from kifu.datasets.examples import Batch
+from kifu.datasets.global_inputs import shift_komi
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
 from kifu.datasets.sources import CatalogueSource
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError
 from kifu.execution.executor import count_cores, prefetch
-from kifu.learn.batch import TeacherInputs, TeacherPositions, TrainingBatch
 from kifu.learn.hardware import supported_precision
-from kifu.learn.random_komi import randomize_komi
 from kifu.learn.training_games import Paths, TeacherSpec, TrainingGames, read_training_games
 from kifu.recipes.training import TrainingRecipe
+
+
+class TeacherInputs(NamedTuple):
+    """The inputs of a teacher for a batch.
+
+    Attributes:
+        planes: In the format of the loader, as in `TrainingBatch`.
+        globals: [B, G] float32, its global inputs, if it has any.
+    """
+
+    planes: Tensor
+    globals: Tensor | None
+
+
+class TeacherPositions(NamedTuple):
+    """The positions of a batch, for an engine, see `kifu.learn.training_games.TrainingGames.positions`.
+
+    Attributes:
+        game: [B] int64, the bits of each game's id.
+        ply: [B] int32.
+    """
+
+    game: Tensor
+    ply: Tensor
+
+
+class SoftTargets(NamedTuple):
+    """The targets that teachers give for a batch.
+
+    Attributes:
+        policy: [B, moves] float32, probabilities.
+        value: [B] float32, or None if no teacher has a value.
+    """
+
+    policy: Tensor
+    value: Tensor | None
+
+
+class TrainingBatch(NamedTuple):
+    """A batch of positions with their labels.
+
+    Attributes:
+        planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
+        move: [B] int64, the move played.
+        result: [B] int8, if the network has a value head.
+        ownership: [B, N] int8, if the network has an ownership head.
+        globals: [B, G] float32, if the network has global inputs.
+        next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
+        teachers: The inputs of each teacher for these positions, until they have labelled the batch.
+    """
+
+    planes: Tensor
+    move: Tensor
+    result: Tensor | None = None
+    ownership: Tensor | None = None
+    globals: Tensor | None = None
+    next_position: tuple[int, int] = (0, 0)
+    teachers: tuple[TeacherInputs | TeacherPositions, ...] = ()
+    soft: SoftTargets | None = None
+
+
+def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int) -> Batch:
+    """Return the batch with the komi of each position shifted at random, and the results that follow.
+
+    In records, komi tells who is stronger: with 0.5 points, Black usually is the weaker player, and a net that learns
+    from records takes a small komi for an advantage of White. A random komi tells nothing of the players. The result
+    of a counted game follows from its margin. The others keep theirs, as if players who resign were too far behind for
+    any komi of this range.
+
+    Args:
+        batch: Examples with the labels of the recipe.
+        recipe: Names the inputs, and the largest shift in points, `random_komi`. Shifts are whole numbers, from
+            -random_komi to random_komi with equal probability.
+        epoch: Number of the epoch. The seed of the recipe, epoch, game and ply determine the shift of a position.
+    """
+    inputs, most = inputs_label(recipe.inputs), recipe.random_komi
+    start = mix_words(mix_words(np.array([recipe.seed], np.uint64)) + np.uint64(epoch))
+    words = mix_words(mix_words(batch.game ^ start) + batch.ply.astype(np.uint64))
+    points = (words % np.uint64(2 * most + 1)).astype(np.float32) - np.float32(most)
+    values, given = shift_komi(recipe.inputs, batch.labels[inputs], points)
+    margin = batch.labels["margin"] + given
+    result = np.where(np.isnan(margin), batch.labels["result"], np.sign(np.nan_to_num(margin))).astype(np.int8)
+    return replace(batch, labels={**batch.labels, "result": result, inputs: values})
+
 
 _PINNED_BATCHES = 2
 """Batches that wait in pinned memory for the GPU."""

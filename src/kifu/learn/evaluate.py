@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from typing import NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
+from kifu.corpus.stats import BANDS, rank_bands
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.labels import UNKNOWN, LabelPositions, find_label, label_values
 from kifu.datasets.mmap_games import COLUMNS, read_games
@@ -20,19 +23,215 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.files import utf8_name
-from kifu.learn.breakdown import RANK_COLUMNS, score_breakdowns
-from kifu.learn.examples import NAME_COLUMNS, select_examples
+from kifu.go.board import Board
+from kifu.go.replay import captured_stones
 from kifu.learn.hardware import default_device, supported_precision
 from kifu.learn.net import Net
-from kifu.learn.positions import EvalPositions
+from kifu.learn.positions import EvalPositions, Indices
 from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, unique_names
-from kifu.learn.results import EvalOptions, Evaluation, NetResult, OnOverlap, unknown_games
-from kifu.learn.score_moves import score_moves
-from kifu.learn.scores import MoveScores, calibrate, differences, mean_entropy, score, value_error
+from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, score_moves, unique_names
+from kifu.learn.results import (
+    EvalOptions,
+    Evaluation,
+    Example,
+    ExampleAnswer,
+    ExampleBoard,
+    ExampleKind,
+    LikelyMove,
+    NetResult,
+    OnOverlap,
+    unknown_games,
+)
+from kifu.learn.scores import MoveScores, Score, calibrate, differences, mean_entropy, score, score_groups, value_error
+from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.text import counted
+
+RANK_COLUMNS = ("black_rating", "white_rating", "black_pro", "white_pro")
+"""Catalogue columns that the breakdowns need besides the games."""
+
+_MOVE_STEP, _LATE_MOVE = 20, 300
+_MAX_HANDICAP = 9
+
+
+class Groups(NamedTuple):
+    """A partition of N positions.
+
+    Attributes:
+        group: [N] index of the group of each position.
+    """
+
+    names: Sequence[str]
+    group: Indices
+
+
+def _by_move_number(positions: EvalPositions) -> Groups:
+    last = _LATE_MOVE // _MOVE_STEP
+    names = [f"{k * _MOVE_STEP + 1}-{(k + 1) * _MOVE_STEP}" for k in range(last)]
+    return Groups([*names, f"{_LATE_MOVE + 1} and later"], np.minimum(positions.ply // _MOVE_STEP, last))
+
+
+def _by_rank(positions: EvalPositions) -> Groups:
+    rows = positions.rows
+    bands = np.stack([rank_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
+    return Groups(BANDS, bands[((positions.words & WHITE_BIT) != 0).astype(np.int64), positions.game])
+
+
+def _by_handicap(positions: EvalPositions) -> Groups:
+    handicap = to_numpy(pc.fill_null(positions.rows["handicap"], 0)).astype(np.int64)
+    names = ["none", *map(str, range(1, _MAX_HANDICAP + 1)), f"{_MAX_HANDICAP + 1} or more"]
+    return Groups(names, np.clip(handicap, 0, _MAX_HANDICAP + 1)[positions.game])
+
+
+def _edge_lines(positions: EvalPositions) -> tuple[Indices, Indices]:
+    """Return [N] the lines of the moves, counted from 1 at the nearest vertical and the nearest horizontal edge."""
+    y, x = np.divmod(positions.move, positions.width)
+    return np.minimum(x, positions.width - 1 - x) + 1, np.minimum(y, positions.height - 1 - y) + 1
+
+
+def _region_depth(size: int) -> int:
+    """Return the number of lines of corners and sides: 5 on 19 x 19, 4 on 13 x 13, 3 on 9 x 9."""
+    return size // 4 + 1
+
+
+def _by_region(positions: EvalPositions) -> Groups:
+    x, y = _edge_lines(positions)
+    near_edges = (x <= _region_depth(positions.width)).astype(np.int64) + (y <= _region_depth(positions.height))
+    is_pass = positions.move == positions.points
+    return Groups(("corner", "side", "centre", "pass"), np.where(is_pass, 3, 2 - near_edges))
+
+
+def _by_line(positions: EvalPositions) -> Groups:
+    lines = (min(positions.width, positions.height) + 1) // 2
+    is_pass = positions.move == positions.points
+    line = np.minimum(*_edge_lines(positions)) - 1
+    return Groups([*map(str, range(1, lines + 1)), "pass"], np.where(is_pass, lines, line))
+
+
+def _by_capture(positions: EvalPositions) -> Groups:
+    captured = captured_stones(positions.games, np.unique(positions.game))[positions.move_index]
+    return Groups(("none", "1", "2 or more"), np.minimum(captured, 2).astype(np.int64))
+
+
+BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
+    "move": ("move number", _by_move_number),
+    "rank": ("rank of the player", _by_rank),
+    "handicap": ("handicap", _by_handicap),
+    "region": ("region of the move", _by_region),
+    "line": ("line of the move, from the nearest edge", _by_line),
+    "capture": ("stones captured by the move", _by_capture),
+}
+"""Titles and grouping functions by name."""
+
+
+def score_breakdowns(
+    positions: EvalPositions, scores: Sequence[MoveScores], game: Indices, seed: int
+) -> list[dict[str, dict[str, Score]]]:
+    """Return, for each net, its scores by breakdown and group; arguments as for `score_groups`."""
+    by: list[dict[str, dict[str, Score]]] = [{} for _ in scores]
+    for name, (_, group_positions) in BREAKDOWNS.items():
+        names, index = group_positions(positions)
+        for moves, groups in zip(scores, by):
+            groups[name] = score_groups(moves, game, index, names, seed)
+    return by
+
+
+NAME_COLUMNS = ("black", "white", "black_rank", "white_rank", "date_text", "archive", "member", "index")
+"""Catalogue columns that examples need besides the games."""
+
+_COUNTS: dict[ExampleKind, int] = {"missed": 9, "undecided": 6, "correct": 3}
+
+_CONFIDENT = 0.7
+"""Probability of the most likely move from which on a net is called confident."""
+
+_BEST_MOVES = 3
+"""Number of moves that are listed."""
+
+
+def select_examples(
+    nets: Sequence[MovePredictor], positions: EvalPositions, scores: MoveScores, *, legal: bool, seed: int
+) -> tuple[Example, ...]:
+    """Select examples of each kind, at most one per game and kind, and predict them in float32 with all nets.
+
+    Args:
+        scores: Scores of the first net, by which positions are selected.
+        legal: Restrict the probabilities to legal moves.
+        seed: Seed of the selection among confident hits.
+    """
+    kinds = get_args(ExampleKind)
+    selected = {kind: _best_of(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
+    which = np.concatenate(list(selected.values()))
+    kind_of = [kind for kind, some in selected.items() for _ in some]
+    batch = positions.select(which)
+    names, policies = unique_names(nets), [net.predict(batch, legal).policy for net in nets]
+    return tuple(
+        _make_example(kind, positions, int(k), [(name, policy[i]) for name, policy in zip(names, policies)])
+        for i, (kind, k) in enumerate(zip(kind_of, which))
+    )
+
+
+def _suitability(kind: ExampleKind, scores: MoveScores, seed: int) -> npt.NDArray[np.float32]:
+    """Return [N] float32, the suitability of each position as an example; NaN for positions of another kind."""
+    rank, confidence = scores.rank, scores.confidence
+    match kind:
+        case "missed":
+            return np.where(rank > 0, confidence, np.nan)
+        case "undecided":
+            return np.where(rank == 1, np.exp(-scores.nll), np.nan)
+        case "correct":
+            # The most confident hits are obvious captures, so confident hits are drawn at random.
+            noise = np.random.default_rng(seed).random(len(confidence), np.float32)
+            return np.where(rank == 0, np.where(confidence >= _CONFIDENT, 1 + noise, confidence), np.nan)
+
+
+def _best_of(suitability: npt.NDArray[np.float32], game: Indices, count: int) -> Indices:
+    """Return the indices of the most suitable positions of different games, in descending order."""
+    candidates = np.flatnonzero(~np.isnan(suitability))
+    order = candidates[np.lexsort((candidates, -suitability[candidates]))]
+    first = np.unique(game[order], return_index=True)[1]  # the best of each game
+    return order[np.sort(first)[:count]]
+
+
+def _make_example(
+    kind: ExampleKind, positions: EvalPositions, k: int, policies: Sequence[tuple[str, npt.NDArray[np.float32]]]
+) -> Example:
+    row, ply = int(positions.game[k]), int(positions.ply[k])
+    names = positions.rows.slice(row, 1).select(NAME_COLUMNS).to_pylist()[0]
+    games = positions.games
+    first = int(games.move_offset[row])
+    words = games.moves[first : first + ply + 1]
+    setup = slice(int(games.setup_offset[row]), int(games.setup_offset[row + 1]))
+    board = Board.after(positions.width, positions.height, words, games.setup[setup], games.setup_ply[setup], ply)
+    last = int(words[-2] & POINT_MASK) if ply else None
+    played = int(words[-1] & POINT_MASK)
+    width, height = positions.width, positions.height
+    return Example(
+        kind=kind,
+        players=(names["black"] or "", names["white"] or ""),
+        ranks=(names["black_rank"] or "", names["white_rank"] or ""),
+        date=names["date_text"] or "",
+        location=f"{names['archive']}: {names['member']}" + (f", game {names['index'] + 1}" if names["index"] else ""),
+        number=ply + 1,
+        to_play="white" if words[-1] & WHITE_BIT else "black",
+        played=to_gtp(played, width, height),
+        answers=tuple(_make_answer(name, policy, played, width, height) for name, policy in policies),
+        board=ExampleBoard(board.stones, None if last == positions.points else last, played, policies[0][1]),
+    )
+
+
+def _make_answer(name: str, policy: npt.NDArray[np.float32], played: int, width: int, height: int) -> ExampleAnswer:
+    order = np.argsort(-policy, kind="stable")
+    return ExampleAnswer(
+        net=name,
+        probability=float(policy[played]),
+        choice=int(np.flatnonzero(order == played)[0]) + 1,
+        best=tuple(
+            LikelyMove(move=to_gtp(move, width, height), probability=float(policy[move]))
+            for move in order[: min(_BEST_MOVES, np.count_nonzero(policy))].tolist()
+        ),
+    )
+
 
 _COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, *CONDITION_COLUMNS, "canonical", "winner")
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from kifu.describe import SelectedGame
 from kifu.errors import join_lines, printable
 from kifu.go.board import Board
-from kifu.learn.predict import MovePredictor, Predictions, PredictPositions
+from kifu.learn.positions import PredictPositions
+from kifu.learn.predict import MovePredictor, Predictions
 from kifu.learn.predictors import check_ranks
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game

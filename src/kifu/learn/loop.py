@@ -22,11 +22,9 @@ from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.execution.executor import count_cores
 from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
-from kifu.learn.batch import TrainingBatch
-from kifu.learn.data import TrainingData
+from kifu.learn.data import TrainingBatch, TrainingData
 from kifu.learn.hardware import supported_precision
-from kifu.learn.loss import SUMS, make_policy_module
-from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics, slowdown
+from kifu.learn.loss import SUMS, Teachers, make_policy_module
 from kifu.learn.net import NetMetadata, save_net
 from kifu.learn.optim import EMA, make_optimizer, restore_optimizer
 from kifu.learn.run_dir import (
@@ -35,14 +33,18 @@ from kifu.learn.run_dir import (
     LAST,
     METRICS,
     TENSORBOARD,
+    MetricsWriter,
+    Row,
     Run,
     RunState,
     first_difference,
+    latest_values,
+    mean_metrics,
     read_checkpoint,
     save_checkpoint,
     save_curves,
+    slowdown,
 )
-from kifu.learn.teacher import Teachers
 from kifu.learn.training_games import TrainingGames
 from kifu.progress import Progress, ProgressFactory, Rate, silent
 from kifu.recipes.training import TrainingRecipe

@@ -29,8 +29,7 @@ from kifu.files import hash_file
 from kifu.learn import BEST, PACKAGED, SUFFIX, split_class
 from kifu.learn.net_header import METADATA_KEY, open_net_file
 from kifu.learn.nets import Heads, Network, make_net
-from kifu.learn.nets.own import is_class_name, is_imported
-from kifu.learn.nets.registry import import_net
+from kifu.learn.nets.registry import import_net, is_class_name, is_imported
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.text import format_seconds
 

@@ -10,29 +10,213 @@ itself, with `b6c64` about 6 ms on one core. `Predictor.stream` evaluates many p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import copy
+import math
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
+from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, Output
+from kifu.datasets.global_inputs import InputPositions, encode_inputs
+from kifu.datasets.loader import Loader
+from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.sources import CatalogueSource, ExampleSpec
+from kifu.datasets.torch_data import tensors, unpack
 from kifu.errors import RecipeError
 from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn import Precision
-from kifu.learn.batch_evaluator import BatchEvaluator, BatchOutput
-from kifu.learn.hardware import default_device
-from kifu.learn.net import AnyNet, as_net
+from kifu.learn.hardware import default_device, supported_precision
+from kifu.learn.net import AnyNet, Net, as_net
+from kifu.learn.nets import NetworkOutput
 from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
-from kifu.learn.stream import stream_outputs
+from kifu.planes import packing
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import Encoder, EncoderScratch
-from kifu.planes.packing import unpack
+from kifu.point import symmetries as symmetry_maps
 
-__all__ = ["MovePredictor", "PredictPositions", "Predictions", "Predictor"]
+
+class BatchOutput(NamedTuple):
+    """The evaluation of B positions, on the network's device.
+
+    Attributes:
+        log_probs: [B, moves] float32, natural logarithms of the moves' probabilities; -inf for illegal moves, and for
+            all moves of a position without a legal one.
+        value: [B] float32 or None.
+        ownership: [B, points] float32 or None.
+    """
+
+    log_probs: Tensor
+    value: Tensor | None
+    ownership: Tensor | None
+
+
+class _SymmetryMaps(NamedTuple):
+    """Index tables for S symmetries on a device.
+
+    Attributes:
+        sources: [S][frame points] the point of the planes that each point of the transformed planes shows.
+        targets: [S][moves] the place of each move in the transformed policy.
+    """
+
+    sources: list[Tensor]
+    targets: list[Tensor]
+
+
+class BatchEvaluator:
+    """Evaluates batches of planes with a network."""
+
+    def __init__(
+        self,
+        net: Net,
+        *,
+        device: torch.device | None = None,
+        symmetries: bool = False,
+        precision: Precision = "float32",
+    ) -> None:
+        """Prepare a network.
+
+        Args:
+            net: The net; it is not modified.
+            device: Evaluate a copy of the network on this device; None evaluates the network itself where it is.
+            symmetries: Average over the 8 symmetries of the board (4 if it is not square).
+            precision: "bfloat16" is faster for large batches and accurate to two or three digits; on devices without
+                instructions for it, "float32" is used.
+        """
+        self.net, self.symmetries = net, symmetries
+        self._module, self._memory_format = net.module, torch.contiguous_format
+        if device is not None:
+            self._memory_format = torch.channels_last
+            self._module = copy.deepcopy(net.module).to(device, memory_format=torch.channels_last).eval()
+        self.device = next(self._module.parameters()).device
+        self._bfloat16 = supported_precision(precision, self.device) == "bfloat16"
+        self._maps: dict[tuple[int, ...], _SymmetryMaps] = {}
+
+    def global_inputs(self, at: InputPositions) -> Tensor | None:
+        """Return the global inputs of positions, [B, G] float32; None for a net without any."""
+        inputs = self.net.about.inputs
+        return torch.from_numpy(encode_inputs(inputs, at)) if inputs else None
+
+    def evaluate(
+        self, planes: Tensor, globals: Tensor | None, width: int, height: int, legal: Tensor | None = None
+    ) -> BatchOutput:
+        """Evaluate a batch.
+
+        Args:
+            planes: [B, C, height + 2 rim, width + 2 rim] float32.
+            globals: [B, G] float32, see `global_inputs`; None for a net without any.
+            legal: [B, points + 1] bool, restricts the probabilities to these moves; None allows all.
+        """
+        planes, globals = planes.to(self.device), None if globals is None else globals.to(self.device)
+        frame_height, frame_width = planes.shape[2:]
+        maps = self._symmetry_maps(width, height, frame_width, frame_height)
+        # TensorFloat-32 is switched off, so that figures agree between machines.
+        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False, fp32_precision="ieee")
+        with torch.inference_mode(), exact:
+            if not self.symmetries:
+                return self._evaluate_symmetry(planes, globals, legal, maps, 0)
+            outputs = [self._evaluate_symmetry(planes, globals, legal, maps, k) for k in range(len(maps.sources))]
+            log_probs, values, ownerships = zip(*outputs)
+            return BatchOutput(
+                torch.stack(log_probs).logsumexp(0) - math.log(len(outputs)),
+                None if values[0] is None else torch.stack(values).mean(0),
+                None if ownerships[0] is None else torch.stack(ownerships).mean(0),
+            )
+
+    def _evaluate_symmetry(
+        self, planes: Tensor, globals: Tensor | None, legal: Tensor | None, maps: _SymmetryMaps, k: int
+    ) -> BatchOutput:
+        """Evaluate the transformed board and transform the result back."""
+        if k:
+            planes = planes.flatten(2)[..., maps.sources[k]].view_as(planes)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16):
+            output: NetworkOutput = self._module(planes.contiguous(memory_format=self._memory_format), globals)
+        target = maps.targets[k]
+        policy = output.policy.float()
+        moves = policy.shape[1]
+        policy = policy[:, target[:moves]]
+        if legal is None:
+            log_probs = policy.log_softmax(1)
+        else:
+            mask = legal[:, :moves]
+            log_probs = policy.masked_fill(~mask, -torch.inf).log_softmax(1)
+            log_probs = log_probs.masked_fill(~mask, -torch.inf)  # NaN where no move is legal
+        value = None if output.value is None else output.value.float()
+        ownership = None if output.ownership is None else output.ownership.float()[:, target[:-1]]
+        return BatchOutput(log_probs, value, ownership)
+
+    def _symmetry_maps(self, width: int, height: int, frame_width: int, frame_height: int) -> _SymmetryMaps:
+        key = (width, height, frame_width, frame_height)
+        if key not in self._maps:
+            count = (8 if width == height else 4) if self.symmetries else 1
+            frame, board = symmetry_maps(frame_width, frame_height), symmetry_maps(width, height)
+            self._maps[key] = _SymmetryMaps(
+                [torch.from_numpy(np.argsort(frame[k, :-1])).to(self.device) for k in range(count)],
+                [torch.from_numpy(board[k].astype(np.int64)).to(self.device) for k in range(count)],
+            )
+        return self._maps[key]
+
+
+_CPU_BATCH, _GPU_BATCH = 256, 4096
+
+_MEMORY = 64 << 20
+"""Bytes of examples that a loader encodes at a time."""
+
+
+class _PositionSource(CatalogueSource):
+    """A loader source of exactly the given positions."""
+
+    def __init__(self, positions: EvalPositions, planes: str) -> None:
+        board = (positions.width, positions.height)
+        spec = ExampleSpec(planes, board, labels=("move",), filter=PositionFilter(passes=True))
+        super().__init__(positions.rows, spec)
+        chosen = np.zeros(len(positions.games.moves), np.bool_)
+        chosen[positions.move_index] = True
+        self._chosen = np.packbits(chosen, bitorder="little")
+        self._counts = np.bincount(positions.game, minlength=len(positions.games))
+
+    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
+        """Return the same positions for every epoch."""
+        return EpochSelection(self._counts, self._chosen, None)
+
+
+@contextmanager
+def stream_outputs(
+    evaluator: BatchEvaluator, positions: EvalPositions, *, legal: bool, jobs: int
+) -> Generator[Iterator[BatchOutput]]:
+    """Provide an iterator over the outputs of consecutive positions, see `kifu.learn.predict.Predictor.stream`."""
+    device, (width, height) = evaluator.device, (positions.width, positions.height)
+    encoder = evaluator.net.encoder_for(width, height)
+    source = _PositionSource(positions, encoder.plane_set.name)
+    packed = device.type == "cuda" and not source.layout.real
+    output: Output = "packed" if packed else "float32"
+    config = LoaderConfig(shuffle=None, augment=False, output=output, jobs=jobs, memory=_MEMORY)
+    size = _GPU_BATCH if device.type == "cuda" else _CPU_BATCH
+    with closing(iter(Loader(source, config, size))) as batches:
+
+        def outputs() -> Generator[BatchOutput]:
+            for start, batch in zip(range(0, len(positions), size), batches):
+                part = positions.slice(start, start + size)
+                planes = tensors(batch)["planes"].to(device)
+                planes = unpack(planes, *encoder.shape[1:]) if packed else planes
+                inputs = evaluator.global_inputs(part.input_positions)
+                mask = torch.from_numpy(_legal_moves(part)).to(device) if legal else None
+                yield evaluator.evaluate(planes, inputs, width, height, mask)
+
+        yield outputs()
+
+
+def _legal_moves(positions: EvalPositions) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+    """Return [N, points + 1] which moves are legal under the rules of records."""
+    games = positions.games
+    return legal_masks(games, assign_slots(games, positions.game, positions.ply), positions.points)
+
 
 _BATCH_SIZE = 256
 """Maximum number of positions that are encoded and evaluated at once."""
@@ -268,5 +452,5 @@ class Predictor:
         if encoder.plane_set.real:
             planes = packed.reshape(planes.shape)
         else:
-            unpack(packed, planes)
+            packing.unpack(packed, planes)
         return planes[slot]

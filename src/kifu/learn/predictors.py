@@ -1,18 +1,230 @@
-"""Opening of predictors by the text that names them on the command line."""
+"""Nets and KataGo's analysis engine (docs/katago-engine.md) as sources of move probabilities, and scores of moves."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import weakref
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
 from kifu.config import parse_board
-from kifu.errors import RecipeError
+from kifu.datasets.global_inputs import InputPositions
+from kifu.errors import FormatError, RecipeError
+from kifu.go.board import EMPTY, Board
+from kifu.go.replay import GameMoves, GamesLike
 from kifu.go.rules import RECORD_RULES, Rules
+from kifu.katago.analysis_engine import AnalysisEngine, AnalysisQuery
+from kifu.katago.rules import KataRules
 from kifu.learn import Precision, is_command
-from kifu.learn.engine_predictor import EnginePredictor
 from kifu.learn.net import AnyNet, Net
-from kifu.learn.predict import MovePredictor, Predictor
+from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_slots, legal_masks
+from kifu.learn.predict import BatchOutput, MovePredictor, Predictions, Predictor
+from kifu.learn.scores import MoveScores
+from kifu.point import BLACK, WHITE, WHITE_BIT
+from kifu.progress import Progress
+
+_BATCH_SIZE = 512
+"""Number of positions whose outputs are yielded at once."""
+
+_MIN_PROBABILITY = 1e-9
+"""Probability of a legal move that the engine rounds to 0, or that its rules forbid."""
+
+_MAX_SIZE = 19
+"""Side of the largest board that KataGo supports unless it is compiled for larger ones."""
+
+_MAX_KOMI = 150
+
+_LAST_PREAZ_YEAR = 2017
+"""The last year whose games are imitated with openings from before AlphaZero."""
+
+_LOWEST_RATING, _HIGHEST_RATING = 12, 40
+"""Ratings (`kifu.Rank.rating`) of 20 kyu and 9 dan, the range of KataGo's profiles."""
+
+
+class EnginePredictor:
+    """Predicts moves with KataGo's raw policy.
+
+    The engine runs until the predictor is closed or deleted, or the interpreter exits.
+
+    The attributes are those of `MovePredictor`, and:
+
+    Attributes:
+        takes_ranks: True if a net of the engine imitates players of the ranks that positions have.
+    """
+
+    board = 19, 19
+    passes = has_value = has_ownership = True
+
+    def __init__(self, command: str, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:
+        """Start an engine.
+
+        Args:
+            command: Command line, such as "katago analysis -config analysis.cfg -model net.bin.gz".
+            rules: The rules that define legal moves.
+            symmetries: Average over the 8 symmetries of the board.
+
+        Raises:
+            RecipeError: The text is not a command line, or the program was not found.
+            ProcessError: The engine failed.
+        """
+        self._engine = AnalysisEngine(command)
+        weakref.finalize(self, self._engine.close)
+        self.rules, self._symmetries = rules, symmetries
+        self.takes_ranks = self._engine.has_human and "humanSLProfile" not in command
+        models = self._engine.models
+        self.name = models[-1] if models else "katago"
+        self.description = f"KataGo {self._engine.version}" + (f" with {' and '.join(models)}" if models else "")
+        self.games = np.empty(0, np.uint64)
+
+    def __repr__(self) -> str:
+        return f"<EnginePredictor {self.name}>"
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
+
+    def check_board(self, width: int, height: int) -> None:
+        """Raise RecipeError for a board size that KataGo does not support."""
+        if not 2 <= min(width, height) <= max(width, height) <= _MAX_SIZE:
+            raise RecipeError(f"KataGo supports boards of 2 to {_MAX_SIZE} lines, got {width} x {height}")
+
+    def predict(self, positions: PredictPositions, legal: bool = True, ownership: bool = True) -> Predictions:
+        """Evaluate positions, see `Predictor.predict`; the policy is 0 for illegal moves in any case.
+
+        Args:
+            legal: Mark the legal moves; False marks all moves.
+            ownership: Ask for the ownership, too, which takes longer.
+        """
+        if not len(positions):
+            none = np.empty((0, 1), np.float32)
+            return Predictions(none, none.astype(np.bool_), none[:, 0], none)
+        game = positions.game[0]
+        self.check_board(int(positions.games.width[game]), int(positions.games.height[game]))
+        starts = range(0, len(positions), _BATCH_SIZE)
+        parts = [self._evaluate(positions.slice(k, k + _BATCH_SIZE), self.rules, ownership) for k in starts]
+        policy, allowed, value, owners = (np.concatenate(each) for each in zip(*parts))
+        return Predictions(policy, allowed if legal else np.ones_like(allowed), value, owners if ownership else None)
+
+    @contextmanager
+    def stream(self, positions: EvalPositions, *, legal: bool, jobs: int) -> Generator[Iterator[BatchOutput]]:
+        """Evaluate many positions of catalogue games, without ownership; see `Predictor.stream`.
+
+        Illegal moves have probability 0 in any case. `jobs` has no effect: the engine's configuration sets its threads.
+        """
+        self.check_board(positions.width, positions.height)
+
+        def outputs() -> Generator[BatchOutput]:
+            for start in range(0, len(positions), _BATCH_SIZE):
+                part = positions.slice(start, start + _BATCH_SIZE)
+                policy, _, value, _ = self._evaluate(part, RECORD_RULES, ownership=False)
+                yield BatchOutput(torch.from_numpy(policy).log(), torch.from_numpy(value), None)
+
+        yield outputs()
+
+    def _evaluate(
+        self, positions: PredictPositions | EvalPositions, rules: Rules, ownership: bool
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Return policy [B, points + 1], legal moves, value and ownership (empty if not asked for) of B positions."""
+        games, count = positions.games, len(positions)
+        first = positions.game[0]
+        points = int(games.width[first]) * int(games.height[first])
+        legal = legal_masks(games, assign_slots(games, positions.game, positions.ply), points, rules)
+        policy, value = np.empty((count, points + 1), np.float32), np.empty(count, np.float32)
+        owners = np.empty((count, points if ownership else 0), np.float32)
+        planned = self._plan(positions, rules, ownership)
+        targets = [target for _, target in planned]
+        for found in self._engine.analyze(query for query, _ in planned):
+            for k in targets[found.query][found.turn]:
+                policy[k], value[k] = found.policy, found.value
+                if found.ownership is not None:
+                    owners[k] = found.ownership
+        policy = np.where(legal, np.maximum(policy, _MIN_PROBABILITY), 0)
+        return policy / policy.sum(1, keepdims=True), legal, value, owners
+
+    def _plan(
+        self, positions: PredictPositions | EvalPositions, rules: Rules, ownership: bool
+    ) -> list[tuple[AnalysisQuery, dict[int, list[int]]]]:
+        """Return queries, each with the positions that its turns answer.
+
+        A query begins anew where stones are set up or a player moves twice: KataGo's moves alternate.
+        """
+        at, ply = positions.input_positions, positions.ply
+        profiles, planned = self._profiles(at), []
+        order = np.argsort(positions.game, kind="stable")
+        for which in np.split(order, np.flatnonzero(np.diff(positions.game[order])) + 1):
+            game, size = _game_at(positions.games, int(positions.game[which[0]]))
+            starts = _query_starts(game)
+            start_of = starts[np.searchsorted(starts, ply[which], "right") - 1].tolist()
+            groups: dict[tuple[int, str | None], dict[int, list[int]]] = {}
+            for k, start in zip(which.tolist(), start_of):
+                groups.setdefault((start, profiles[k]), {}).setdefault(int(ply[k]) - start, []).append(k)
+            for (start, profile), turns in groups.items():
+                kata_rules, komi = _terms(at, int(which[0]), rules)
+                query = AnalysisQuery(
+                    f"game {positions.game[which[0]] + 1}", *size, _stones_before(game, *size, start, rules),
+                    game.moves[start : start + max(turns)], WHITE if game.moves[start] & WHITE_BIT else BLACK,
+                    sorted(turns), str(kata_rules), komi, profile, self._symmetries, ownership,
+                )  # fmt: skip
+                planned.append((query, turns))
+        return planned
+
+    def _profiles(self, at: InputPositions) -> list[str | None]:
+        """Return the humanSLProfile of each position: the players' ranks, if known and if the engine imitates ranks."""
+        if not self.takes_ranks:
+            return [None] * len(at.game)
+        rating, year = at.conditions.rating[at.game], at.conditions.year[at.game]
+        rating = np.where(np.isnan(rating), rating[:, ::-1], rating)
+        known = ~np.isnan(rating[:, 0])
+        rating = np.clip(np.nan_to_num(rating).round(), _LOWEST_RATING, _HIGHEST_RATING).astype(np.int64)
+        style = np.where(year <= _LAST_PREAZ_YEAR, "preaz", "rank")
+        return [
+            f"{each}_{_rank(black)}" + (f"_{_rank(white)}" if white != black else "") if rated else None
+            for each, (black, white), rated in zip(style.tolist(), rating.tolist(), known.tolist())
+        ]
+
+
+def _rank(rating: int) -> str:
+    return f"{32 - rating}k" if rating < 32 else f"{rating - 31}d"
+
+
+def _terms(at: InputPositions, k: int, rules: Rules) -> tuple[KataRules, float]:
+    """Return rules and komi of a position; unknown rules are area rules, an unknown komi is the usual one."""
+    territory, komi = bool(at.conditions.area[at.game[k]] == 0), float(at.conditions.komi[at.game[k]])
+    ko = "simple" if rules.ko == "none" else rules.ko
+    if territory:
+        terms, usual = KataRules(ko, "territory", "seki", rules.suicide), 6.5
+    else:
+        terms, usual = KataRules(ko, "area", suicide=rules.suicide, handicap_bonus="n"), 7.5
+    return terms, float(np.clip(round(2 * (usual if np.isnan(komi) else komi)) / 2, -_MAX_KOMI, _MAX_KOMI))
+
+
+def _game_at(games: GamesLike, g: int) -> tuple[GameMoves, tuple[int, int]]:
+    """Return the moves and setup of a game, and the size of its board."""
+    moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]]
+    setup = slice(int(games.setup_offset[g]), int(games.setup_offset[g + 1]))
+    return GameMoves(moves, games.setup[setup], games.setup_ply[setup]), (int(games.width[g]), int(games.height[g]))
+
+
+def _query_starts(game: GameMoves) -> npt.NDArray[np.int64]:
+    """Return the ascending plies at which queries begin: 0, and where stones are set up or a player moves twice."""
+    white = game.moves >= WHITE_BIT
+    twice = np.flatnonzero(white[1:] == white[:-1]) + 1
+    return np.union1d(twice, np.append(game.setup_ply.astype(np.int64), 0))
+
+
+def _stones_before(game: GameMoves, width: int, height: int, ply: int, rules: Rules) -> Words:
+    """Return the stones on the board before a move, as point | WHITE_BIT."""
+    if not (ply or len(game.setup)):
+        return np.empty(0, np.uint16)
+    stones = Board.after(width, height, *game, ply, rules=rules).stones.ravel()
+    points = np.flatnonzero(stones != EMPTY).astype(np.uint16)
+    return np.where(stones[points] == WHITE, points | WHITE_BIT, points).astype(np.uint16)
 
 
 def open_predictor(
@@ -119,3 +331,48 @@ def common_board(predictors: Sequence[MovePredictor], board: str | None) -> tupl
     for predictor in predictors:
         predictor.check_board(*size)
     return size
+
+
+def score_moves(
+    predictor: MovePredictor, positions: EvalPositions, *, legal: bool, jobs: int, bar: Progress | None = None
+) -> MoveScores:
+    """Return the scores of the moves played.
+
+    Args:
+        legal: Restrict the probabilities to legal moves.
+
+    Raises:
+        FormatError: A net returns NaN, or a game differs from its row.
+    """
+    scores, start = MoveScores.empty(len(positions)), 0
+    with predictor.stream(positions, legal=legal, jobs=jobs) as outputs:
+        for output in outputs:
+            part = slice(start, start + len(output.log_probs))
+            move = torch.from_numpy(positions.slice(part.start, part.stop).move).to(output.log_probs.device)
+            _store_scores(scores, part, output, move, predictor.name)
+            start = part.stop
+            if bar is not None:
+                bar.advance(len(move))
+    return scores
+
+
+def _store_scores(out: MoveScores, part: slice, output: BatchOutput, move: Tensor, name: str) -> None:
+    """Store the scores of moves [B]."""
+    log_probs, moves = output.log_probs, output.log_probs.shape[1]
+    move, predicted = move.clamp(max=moves - 1)[:, None], move < moves
+    played = log_probs.gather(1, move)
+    preferred = log_probs > played
+    preferred |= (log_probs == played) & (torch.arange(moves, device=log_probs.device) < move)
+    nll = -played[:, 0]
+    confidence, best = log_probs.max(1)
+    finite = nll.isfinite() | ~predicted
+    if output.value is not None:
+        finite &= output.value.isfinite()
+    if not bool(finite.all()):
+        raise FormatError(f"net {name} returns values that are NaN or too large")
+    out.rank[part] = preferred.sum(1).cpu().numpy()
+    out.nll[part] = nll.masked_fill(~predicted, torch.nan).cpu().numpy()
+    out.confidence[part] = np.exp(confidence.cpu().numpy())
+    out.entropy[part] = torch.special.entr(log_probs.exp()).sum(1).cpu().numpy()
+    out.best[part] = best.cpu().numpy()
+    out.value[part] = torch.nan if output.value is None else output.value.cpu().numpy()

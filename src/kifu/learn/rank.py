@@ -25,8 +25,8 @@ from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
 from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.learn.predict import MovePredictor
+from kifu.learn.predictors import score_moves
 from kifu.learn.rank_calibration import RankCalibration, rank_name, summarize
-from kifu.learn.score_moves import score_moves
 from kifu.planes.encoder import RATING_COLUMNS
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.progress import ProgressFactory, silent

@@ -17,7 +17,7 @@ from rich.text import Text
 from kifu.assets import asset
 from kifu.atomic_io import write_output
 from kifu.errors import printable
-from kifu.learn.breakdown import BREAKDOWNS
+from kifu.learn.evaluate import BREAKDOWNS
 from kifu.learn.results import Evaluation, Example, ExampleKind, NetResult
 from kifu.learn.scores import MEASURES, Interval
 from kifu.tables import cell, make_console, make_table, print_lines

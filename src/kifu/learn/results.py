@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, InstanceOf
 from kifu.config import STRICT, BoardSize, Line, read_model
 from kifu.errors import RecipeError, printable
 from kifu.learn import Precision
-from kifu.learn.drift import Drift, pool_sets
-from kifu.learn.scores import Calibration, Interval, Score, ValueScore
+from kifu.learn.scores import Calibration, Drift, Interval, Score, ValueScore, pool_sets
 from kifu.registry import check_choice
 from kifu.report import json_text
 from kifu.text import counted
@@ -157,7 +156,7 @@ class NetResult(BaseModel):
         learned: Number of these among the games to evaluate, whether they were dropped or not.
         entropy: Mean entropy of the probabilities, in nats.
         value: Errors of the values; None without a value head, or if no game has a result.
-        by: Scores by breakdown (`kifu.learn.breakdown.BREAKDOWNS`) and group.
+        by: Scores by breakdown (`kifu.learn.evaluate.BREAKDOWNS`) and group.
         to_first: Differences to the first net on the same positions by measure; None for the first net.
     """
 

@@ -23,8 +23,18 @@ from kifu.errors import KifuError, RecipeError, first_line
 from kifu.folders import locked_folder, was_changed
 from kifu.learn.loop import TrainingJob, run_training
 from kifu.learn.loss import make_policy_module
-from kifu.learn.metrics import latest_values, read_metrics
-from kifu.learn.run_dir import LAST, MANIFEST, METRICS, Run, first_difference, read_checkpoint, read_run, save_curves
+from kifu.learn.run_dir import (
+    LAST,
+    MANIFEST,
+    METRICS,
+    Run,
+    first_difference,
+    latest_values,
+    read_checkpoint,
+    read_metrics,
+    read_run,
+    save_curves,
+)
 from kifu.learn.training_games import read_training_games
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import load_training

@@ -24,7 +24,7 @@ from kifu.datasets.sources import DRAW_COLUMNS, CatalogueSource, ExampleSpec, op
 from kifu.errors import RecipeError, SourceError
 from kifu.files import hash_file, utf8_name
 from kifu.learn import is_command
-from kifu.learn.benchmark_sets import is_reserved
+from kifu.learn.benchmark import is_reserved
 from kifu.learn.net import Net, net_file, open_net
 from kifu.learn.positions import PredictPositions
 from kifu.process import split_command

@@ -183,7 +183,7 @@ Schedule: TypeAlias = Annotated[
 
 
 class TeacherConfig(BaseModel):
-    """Nets whose probabilities are learned together with the moves, see `kifu.learn.teacher`."""
+    """Nets whose probabilities are learned together with the moves, see `kifu.learn.loss`."""
 
     model_config = STRICT
 
@@ -218,7 +218,7 @@ class TrainingRecipe(NamedConfig):
     input_dropout: Below1 = 0.1
     """Probability with which each input is made unknown in a training position, so that the net can do without it."""
     random_komi: Annotated[int, Field(ge=0, le=100)] = 0
-    """Largest number of points by which the komi of training positions is shifted, see `kifu.learn.random_komi`."""
+    """Largest number of points by which the komi of training positions is shifted, see `kifu.learn.data`."""
     init: Line = "torch"
     """Initialization of the weights."""
     init_from: Line | None = None

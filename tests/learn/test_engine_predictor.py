@@ -301,7 +301,7 @@ def test_evaluate_and_annotate_take_an_engine(catalogue: Path, tmp_path: Path) -
         done = run("evaluate", engine(script), catalogue, "--board", "9x9", "--json", tmp_path / "scores.json")
         assert done.code == 0
         (net,) = json.loads((tmp_path / "scores.json").read_text())["nets"]
-        assert (net["name"], net["net"]) == ("b1c1", "KataGo 1.18.1 with b1c1")
+        assert (net["name"], net["description"]) == ("b1c1", "KataGo 1.18.1 with b1c1")
         found.append(net["score"])
     assert found[0] == found[1]
     assert found[0]["positions"] > 50

@@ -31,10 +31,10 @@ COMMANDS = [
     "ingest kgs2 -o corpus",
     "convert kgs -o new.olf.gz",
     "query 'select * from games' games.parquet -o new.csv",
-    "build mine.toml games.parquet -o new",
 ]
 
 MORE_COMMANDS = [
+    "build mine.toml games.parquet -o new",
     "show kgs -o new.svg",
     "build mine.toml games.parquet -o new --format hdf5",
     "build katago games.parquet -o new --sets train",

@@ -52,6 +52,7 @@ from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
 from kifu.records.paths import as_path
 from kifu.records.splitting import BLOCK_BYTES, split_blocks
+from marks import slow
 from record_samples import OLF_LINE, TYGEM_LINE
 from web_store import web_store
 
@@ -186,9 +187,14 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-@pytest.mark.parametrize("where", ["here", "memory://loose"])
-@pytest.mark.parametrize("into", ["a.parquet", "parts"])
-@pytest.mark.parametrize(("most", "bytes_"), [(64, 1 << 30), (1 << 30, 16_000)])
+@pytest.mark.parametrize(
+    ("where", "into", "most", "bytes_"),
+    [
+        ("here", "a.parquet", 64, 1 << 30),
+        ("memory://loose", "parts", 1 << 30, 16_000),
+        *slow(("memory://loose", "a.parquet", 64, 1 << 30), ("here", "parts", 1 << 30, 16_000)),
+    ],
+)
 def test_shards_of_loose_records_give_the_same_catalogue(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, into: str, most: int, bytes_: int
 ) -> None:

@@ -144,7 +144,7 @@ def rows(log: Path) -> list[tuple[int, int, int, int]]:
     return [tuple(map(int, line.split())) for path in files for line in path.read_text().splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_path: Path) -> None:
     """Two that Lightning starts, one alone, two machines, and two that torchrun starts."""
     recipe = tiny(**ddp_run.RECIPE)

@@ -19,6 +19,7 @@ from kifu.learn.positions import PredictPositions
 from kifu.learn.scores import MEASURES, Score
 from kifu.point import POINT_MASK, to_gtp
 from lazy import lazy_import
+from marks import slow, thorough
 from nets import tiny_net
 
 learn = lazy_import("kifu.learn")
@@ -53,16 +54,8 @@ CASES = [
     ("b1c8", "seven", True, True),
     ("blog", "one-plane", False, True),
     ("maddison", "black+white+empty", False, False),  # an output for each colour
-    pytest.param("maddison", "black+white+empty", True, True, marks=pytest.mark.slow),
-    *(
-        pytest.param("b1c8", planes, symmetries, legal, marks=pytest.mark.slow)
-        for planes, symmetries, legal in (
-            ("seven", False, True),
-            ("seven", True, False),
-            ("clark8", True, False),
-            ("maddison36@1", True, True),
-        )
-    ),
+    *slow(("b1c8", "seven", False, True), ("b1c8", "seven", True, False), ("b1c8", "clark8", True, False)),
+    *thorough(("maddison", "black+white+empty", True, True), ("b1c8", "maddison36@1", True, True)),
 ]
 
 

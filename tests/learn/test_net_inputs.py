@@ -83,7 +83,7 @@ def test_a_net_predicts_the_moves_of_the_rank_asked_for(ranked: Path) -> None:
     assert weak[corner["strong"]] < unknown[corner["strong"]] < strong[corner["strong"]]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_human_predicts_moves_of_a_rank_better_as_that_rank(shared: Path, tmp_path: Path) -> None:
     """On the first 60 moves of games of 2018, of which it has seen five at most; 95 % intervals over games."""
     archives = [path for month in ("09", "10", "11") for path in (shared / "data/kgs").glob(f"KGS-2018_{month}-*")]

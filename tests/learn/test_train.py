@@ -33,6 +33,7 @@ from kifu.recipes.schema import load_training
 from kifu.viz.curves import draw_training_curves
 from lazy import lazy_import
 from loader_games import load, make
+from marks import slow
 from nets import NET_NAMES, global_values
 from runs import SAMPLE, assert_same_weights, checkpoint, figures_of, interrupted, tiny
 from traps import set_traps, sprung
@@ -478,7 +479,7 @@ def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> Non
     ("changes", "end", "averaged"),
     [
         ({"steps": 60, "average": 0.95, "optimiser": {"kind": "adamw", "lr": 0.03}}, "60 steps done", True),
-        ({"steps": 40, "average": 0.9}, "40 steps done", False),  # the average lags behind
+        *slow(({"steps": 40, "average": 0.9}, "40 steps done", False)),  # the average lags behind
         ({"steps": 99, "average": 0.5, "patience": 1, "validate_steps": 9}, "1 validations without a lower loss", None),
     ],
 )
@@ -542,22 +543,22 @@ def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("slow", "limit", "remark"),
+    ("seconds", "limit", "remark"),
     [
         (0.8, {"max_minutes": 1.0}, "[0-9]+ positions/s on average, 640 at the beginning: the machine was busy"),
-        (0.11, {"max_minutes": 1.0}, None),
-        (0.8, {"steps": 100}, None),  # nothing was lost but time
+        *slow((0.11, {"max_minutes": 1.0}, None)),
+        *slow((0.8, {"steps": 100}, None)),  # nothing was lost but time
     ],
 )
 def test_a_run_that_was_slowed_down_says_so(
-    games: Path, tmp_path: Path, slow: float, limit: dict[str, Any], remark: str | None
+    games: Path, tmp_path: Path, seconds: float, limit: dict[str, Any], remark: str | None
 ) -> None:
-    """Steps of 64 positions take 0.1 s for ten seconds, then `slow` seconds."""
+    """Steps of 64 positions take 0.1 s for ten seconds, then `seconds`."""
     now, shown = [0.0], list[str]()
     step = learn.loop.TrainingLoop._seed_step
 
     def timed_step(self: learn.loop.TrainingLoop) -> None:
-        now[0] += 0.1 if now[0] < 10 else slow
+        now[0] += 0.1 if now[0] < 10 else seconds
         step(self)
 
     recipe = tiny(validation=0, **{"steps": None, **limit})
@@ -572,7 +573,7 @@ def test_a_run_that_was_slowed_down_says_so(
     rates = [note.rpartition(", ")[2] for note in shown]
     assert "640 positions/s" in rates
     if "max_minutes" in limit:
-        assert rates[-1] == f"{round(64 / slow)} positions/s"
+        assert rates[-1] == f"{round(64 / seconds)} positions/s"
     saved = json.loads((tmp_path / "run.json").read_bytes())["remark"]
     assert (saved is None) == (remark is None)
     if remark is not None:
@@ -608,15 +609,12 @@ FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0
     ("changes", "at"),
     [
         ({"optimiser": {"kind": "adadelta"}, "heads": {"value": 1.0}, "positions": {"per_game": 25}}, (3, 20)),
-        ({"optimiser": {"kind": "adamw"}, "precision": "bfloat16"}, (9, 10)),
-        *(
-            pytest.param(changes, (at,), marks=pytest.mark.slow)
-            for changes, at in (
-                ({"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, 7),
-                ({"optimiser": {"kind": "adagrad"}}, 14),
-                ({"optimiser": {"kind": "muon"}, "precision": "bfloat16"}, 10),
-                ({"net": "blog", "planes": "own+opp", "average": 0.0, "batch_size": 8, "steps": 6}, 4),
-            )
+        *slow(
+            ({"optimiser": {"kind": "adamw"}, "precision": "bfloat16"}, (9, 10)),
+            ({"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, (7,)),
+            ({"optimiser": {"kind": "adagrad"}}, (14,)),
+            ({"optimiser": {"kind": "muon"}, "precision": "bfloat16"}, (10,)),
+            ({"net": "blog", "planes": "own+opp", "average": 0.0, "batch_size": 8, "steps": 6}, (4,)),
         ),
     ],
 )

@@ -258,7 +258,7 @@ def test_kill_9(source, good, tmp_path, moment):
 
 
 @pytest.mark.subprocess
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_kill_9_again_and_again(source, good, tmp_path):
     """Each run goes on after the last; whole sets are kept, and in the end all is there."""
     chance = random.Random(9)

@@ -22,7 +22,7 @@ from kifu.progress import Progress
 from kifu.recipes import kgsgo_jobs
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_recipe
-from marks import slow
+from marks import slow, thorough
 from slow_build import CHUNK, SETTINGS
 
 MINE: dict[str, Any] = {
@@ -98,13 +98,18 @@ def files(folder: Path) -> set[Path]:
     return {path.relative_to(folder) for path in folder.rglob("*")}
 
 
-COMMANDS = [
-    build_dat, build_examples, *slow(build_katago), build_olf, ingest_folder, ingest_file, split_games, compact_folder
-]  # fmt: skip
+COMMANDS = [build_dat, build_examples, build_olf, ingest_folder, ingest_file, split_games, compact_folder]
+MORE = ("renamed", "replaced")
 
 
-@pytest.mark.parametrize("how", ["removed", *slow("renamed", "replaced")])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        *((command, "removed") for command in COMMANDS),
+        *slow((build_katago, "removed"), *((command, how) for command in COMMANDS for how in MORE)),
+        *thorough(*((build_katago, how) for how in MORE)),
+    ],
+)
 def test_a_folder_that_is_gone(command: Callable[..., None], how: str, source: Path, tmp_path: Path) -> None:
     undisturbed = Removed(lambda: None, -1)
     command(source, tmp_path / "good", undisturbed)

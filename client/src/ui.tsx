@@ -10,10 +10,41 @@ export const FILTER = [
   "q", "player", "colour", "year_from", "year_to", "rating", "winner", "handicap", "board", "archive", "sql",
 ] as const;
 
-/** Return the choice of games in the address, as the endpoints take it. */
+/** Where a tab stores the condition in SQL that its user has run. */
+const RUN = "condition";
+
+/** Return the condition in SQL of the address unless the user has run it in this tab: a link may come from anyone. */
+function usePendingCondition(): string {
+  const sql = useRoute().query.get("sql") ?? "";
+  return sessionStorage.getItem(RUN) === sql ? "" : sql;
+}
+
+function runCondition(sql: string, replace = false): void {
+  sessionStorage.setItem(RUN, sql);
+  setFilter({ sql }, replace);
+}
+
+/** Return the choice of games in the address, as the endpoints take it, without a condition that has not been run. */
 export function useFilter(): Params {
   const { query } = useRoute();
-  return Object.fromEntries(FILTER.map((name) => [name, query.get(name)]));
+  const pending = usePendingCondition();
+  return Object.fromEntries(FILTER.map((name) => [name, name === "sql" && pending ? null : query.get(name)]));
+}
+
+/** Show a condition that came with a link, and run it on a click. */
+export function PendingCondition() {
+  const sql = usePendingCondition();
+  if (!sql) return null;
+  return (
+    <section class="panel" role="status">
+      <p>{t("pendingCondition")}</p>
+      <p class="code anywhere">{sql}</p>
+      <div class="row">
+        <button type="button" onClick={() => runCondition(sql, true)}>{t("runCondition")}</button>
+        <button type="button" onClick={() => setFilter({ sql: undefined }, true)}>{t("clear")}</button>
+      </div>
+    </section>
+  );
 }
 
 /** Change the choice of games; lists begin anew. */
@@ -104,7 +135,7 @@ function FilterCondition() {
       class="field"
       onSubmit={(event) => {
         event.preventDefault();
-        setFilter({ sql: draft });
+        runCondition(draft);
       }}
     >
       <label class="field">

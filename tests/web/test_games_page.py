@@ -122,3 +122,19 @@ def test_another_catalogue_has_other_games(full_server: ServedSite, full_page: A
     full_page.get_by_label("Catalogue", exact=True).select_option("1")
     full_page.wait_for_url(full_server.url + target)
     full_page.get_by_role("alert").wait_for(state="detached")
+
+
+def test_a_condition_that_comes_with_a_link_waits_for_a_click(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(site_server.url + "/?sql=n_moves+%3E+300")
+    run = page.get_by_role("button", name="Run it")
+    run.wait_for()
+    page.get_by_text("320 games").wait_for()
+    assert page.get_by_text("n_moves > 300", exact=True).is_visible()
+    assert axe(page) == []
+    run.click()
+    page.get_by_text("320 games").wait_for(state="detached")
+    assert run.count() == 0
+    page.reload()
+    page.get_by_role("status").wait_for()
+    assert (run.count(), page.get_by_text("320 games").count()) == (0, 0)

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import pytest
 
+from catalogues import rows, write_catalogue
 from commands import finish, run, start
 from kifu.errors import FormatError
 from kifu.web.api import TimeLimitError
@@ -41,14 +42,15 @@ def ready(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.subprocess
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_the_server_with_open_connections_and_running_queries(web_catalogue: Path, number: int) -> None:
-    process = start("serve", web_catalogue, "--net", "none", "--port", 0)
+def test_signals_end_the_server_with_open_connections_and_running_queries(tmp_path: Path, number: int) -> None:
+    catalogue = write_catalogue(tmp_path / "games.parquet", rows(black=["a" * 1000] * 20_000))
+    process = start("serve", catalogue, "--net", "none", "--port", 0)
     line = ready(process)
-    found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/ serves 320 games and no net; Ctrl-C ends it\n", line)
+    found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/ serves 20,000 games and no net; Ctrl-C ends it\n", line)
     assert found, (line, process.stderr.read() if process.stderr and not line else "")
     address = ("127.0.0.1", int(found[1]))
-    endless = "(SELECT count(*) FROM range(1000000000) a, range(1000000000) b) > 1"
-    query = f"GET /api/games?sql={quote(endless)} HTTP/1.1\r\nHost: 127.0.0.1:{found[1]}\r\n\r\n"
+    slow = " OR ".join(f"regexp_matches(black, '(.*b.*c){{50}}q{k}')" for k in range(40))
+    query = f"GET /api/games?sql={quote(slow)} HTTP/1.1\r\nHost: 127.0.0.1:{found[1]}\r\n\r\n"
     with (
         socket.create_connection(address),
         socket.create_connection(address) as half,
@@ -60,7 +62,8 @@ def test_signals_end_the_server_with_open_connections_and_running_queries(web_ca
         process.send_signal(number)
         done = finish(process)
     assert done.code == 128 + number
-    assert done.err == ["kifu: interrupted; the server has ended"]
+    note = "kifu: games.parquet has no search index"
+    assert [line for line in done.err if not line.startswith(note)] == ["kifu: interrupted; the server has ended"]
 
 
 @pytest.mark.subprocess
@@ -284,3 +287,24 @@ def test_a_net_that_cannot_be_opened_ends_the_server(web_catalogue: Path, tmp_pa
     done = finish(process)
     assert (done.code, len(done.err)) == (2, 1), done
     assert f"{path}: invalid metadata" in done.err[0]
+
+
+def test_a_catalogue_that_is_replaced_is_refused(tmp_path: Path) -> None:
+    """The new catalogue has as many games, so that rows would name others."""
+    path = write_catalogue(tmp_path / "games.parquet", rows(black=["Ann", "Bob"], white=["Carl", "Dora"]))
+    with serving(Site([path], [])) as served:
+        assert served.get("/api/games", count=1).json["games"][0]["black"] == "Ann"
+        write_catalogue(path, rows(black=["Eve", "Fred"], white=["Gus", "Hal"]))
+        for target in (
+            "/api/games",
+            "/api/games/0/0",
+            "/api/games/0/0/sgf",
+            "/api/facets",
+            "/api/stats",
+            "/api/explore",
+        ):
+            answer = served.get(target)
+            assert answer.status == 503, target
+            assert answer.error == "games.parquet has changed since kifu serve opened it; start kifu serve again"
+        path.unlink()
+        assert served.get("/api/games").status == 503

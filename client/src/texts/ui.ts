@@ -18,6 +18,13 @@ export const ui = {
   archive: ["Archive", "アーカイブ", "归档文件", "아카이브"],
   sqlTitle: ["Condition in SQL", "SQL条件", "SQL 条件", "SQL 조건"],
   sqlCondition: ["Condition over the catalogue's columns", "棋譜集の列に対する条件", "针对棋谱库各列的条件", "기보집 열에 대한 조건"],
+  pendingCondition: [
+    "This address contains a condition in SQL. It has not been run, since anyone may have written the link; all games are shown.",
+    "このアドレスにはSQL条件が含まれています。リンクの作成者は不明なため、まだ実行されていません。すべての対局を表示しています。",
+    "此地址包含 SQL 条件。链接可能来自任何人，因此尚未执行；现在显示全部棋谱。",
+    "이 주소에는 SQL 조건이 있습니다. 링크를 누가 만들었는지 알 수 없어 아직 실행하지 않았으며, 모든 기보를 표시합니다.",
+  ],
+  runCondition: ["Run it", "実行する", "执行", "실행"],
   apply: ["Apply", "適用", "应用", "적용"],
   clear: ["Clear", "クリア", "清除", "지우기"],
   clearFilter: ["Clear filter ({count})", "絞り込みを解除（{count}）", "清除筛选（{count}）", "필터 지우기 ({count})"],

@@ -57,6 +57,22 @@ _SELECT_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE
 _TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree", "summary"}
 """The table functions that are allowed; others access files or memory, change settings, or run SQL in a string."""
 
+_ROW_EXPRESSIONS = {
+    "BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR",
+    "TYPE",
+}  # fmt: skip
+"""Classes of expressions that compute a value from one row."""
+
+_ROW_FUNCTIONS = {
+    "+", "-", "*", "/", "//", "%", "**", "^", "abs", "ceil", "floor", "greatest", "least", "round", "sign", "sqrt",
+    "trunc", "~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape",
+    "^@", "||", "contains", "starts_with", "prefix", "ends_with", "suffix", "instr", "strpos", "position", "length",
+    "len", "strlen", "lower", "upper", "trim", "ltrim", "rtrim", "left", "right", "substring", "substr",
+    "regexp_matches", "regexp_full_match", "regexp_extract", "nullif", "ifnull", "isnan", "year", "month", "day",
+    "dayofweek", "quarter", "date_part", "date_trunc", "date_diff", "make_date", "to_days", "to_months", "to_years",
+}  # fmt: skip
+"""Functions and operators whose time and memory are bounded by the size of their arguments."""
+
 _VARYING_KEYWORDS = {"current_time", "current_timestamp", "localtime", "localtimestamp"}
 """Keywords that stand for functions whose result varies; `current_date` is the name of one."""
 
@@ -202,27 +218,45 @@ class Database:
 
     def _require_select_only(self, sql: str) -> None:
         """Raise RecipeError if a part of a statement writes, or calls a table function that is not allowed."""
-        (tree,) = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
+        tree = self._parse(sql)
         # Within the tree's texts quotes are escaped, so that no text looks like a name.
         if '"error":false' not in tree[:20]:
             raise RecipeError("the query must be one SELECT statement")
         if writes := set(re.findall(r'"type":"(\w+_NODE)"', tree)) - _SELECT_NODES:
             kind = min(writes).removesuffix("_NODE").removesuffix("_QUERY")
             raise RecipeError(f"the query must only select, got {kind} in a part of it")
-        called = {json.loads(name).lower() for name in re.findall(r'"function_name":("(?:[^"\\]|\\.)*")', tree)}
-        if refused := called & self._refused:
+        if refused := _called(tree) & self._refused:
             raise RecipeError(
                 f"the query must not call {min(refused)}(); it can read only the tables games, kept and moves"
             )
 
+    def require_bounded(self, condition: str) -> None:
+        """Raise RecipeError unless a condition only compares, computes and searches text, row by row.
+
+        What it may call takes time and memory in proportion to the row, so it can be interrupted soon. Others (repeat,
+        levenshtein, subqueries, lambdas) can allocate any amount of memory, or run on for minutes.
+        """
+        tree = self._parse(f"SELECT 1 WHERE (\n{condition}\n)")
+        if refused := set(re.findall(r'"class":"(\w+)"', tree)) - _ROW_EXPRESSIONS:
+            raise RecipeError(f"a filter must not contain a {min(refused).lower()}")
+        if refused := _called(tree) - _ROW_FUNCTIONS:
+            raise RecipeError(f"a filter must not call {min(refused)}(); docs/serve.md lists what it may call")
+
     def require_repeatable(self, sql: str) -> None:
         """Raise RecipeError if a SELECT statement calls a function such as random() or now(), whose result varies."""
-        (tree,) = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
+        tree = self._parse(sql)
         called = {name.lower() for name in re.findall(r'"(?:function_name|column_names)":\[?"(\w+)"', tree)}
         varying = "SELECT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'"
-        names = {name for (name,) in self._connection.execute(varying).fetchall()} | _VARYING_KEYWORDS
+        with self._errors():
+            names = {name for (name,) in self._connection.execute(varying).fetchall()} | _VARYING_KEYWORDS
         if refused := called & names:
             raise RecipeError(f"must not call {min(refused)}, whose result varies")
+
+    def _parse(self, sql: str) -> str:
+        """Return the parsed statement as JSON; an invalid one is an object with the key "error"."""
+        with self._errors():
+            (tree,) = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
+        return str(tree)
 
     def batches(self, relation: duckdb.DuckDBPyRelation, rows: int = 8192) -> Iterator[pa.RecordBatch]:
         """Run the query and yield at most `rows` rows at a time."""
@@ -259,6 +293,11 @@ class Database:
             for name, path in self._paths.items():
                 text = text.replace(name, path)
             raise RecipeError(text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 4] + " ...") from None
+
+
+def _called(tree: str) -> set[str]:
+    """Return the functions that a parsed statement calls, in lower case."""
+    return {json.loads(name).lower() for name in re.findall(r'"function_name":("(?:[^"\\]|\\.)*")', tree)}
 
 
 @contextlib.contextmanager

@@ -45,6 +45,10 @@ class BusyError(KifuError):
     """Too many requests of a kind wait already."""
 
 
+class ChangedError(KifuError):
+    """A catalogue whose files have changed since it was opened."""
+
+
 class TimeLimitError(KifuError):
     """A request that took too long."""
 
@@ -69,11 +73,13 @@ class Lane:
     Attributes:
         waiting: Maximum number that wait; further ones are answered with 503.
         seconds: Maximum time of one. Work that can be interrupted checks its `Deadline`.
+        filters: The lane that takes requests with a condition in SQL instead.
     """
 
     running: int
     waiting: int = 64
     seconds: float = 10.0
+    filters: Lane | None = None
     _limiter: anyio.CapacityLimiter = field(init=False, repr=False)
     _deadlines: set[Deadline] = field(init=False, repr=False, default_factory=set)
     _stopped: bool = field(init=False, repr=False, default=False)
@@ -183,7 +189,7 @@ class _Checks(Silence):
         self._deadline.check()
 
 
-_STATUS = {NotFoundError: 404, BusyError: 503, TimeLimitError: 503}
+_STATUS = {NotFoundError: 404, BusyError: 503, TimeLimitError: 503, ChangedError: 503}
 
 
 def endpoint(
@@ -199,7 +205,8 @@ def endpoint(
 
     async def answer(request: Request) -> Any:
         given = params.model_validate(await _given(request, params))
-        return await _run(request, lane, lambda deadline: _render(work(given, deadline)))
+        filtered = lane.filters is not None and getattr(given, "sql", "").strip()
+        return await _run(request, lane.filters if filtered else lane, lambda deadline: _render(work(given, deadline)))
 
     return plain_route(path, answer, method)
 

@@ -155,12 +155,13 @@ class GameTable:
         """Return the SQL condition of a filter.
 
         Raises:
-            RecipeError: If its `sql` is not a condition.
+            RecipeError: If its `sql` is not a condition, or not one that is bounded, see `Database.require_bounded`.
             TimeLimitError: If that takes too long to find out.
         """
         found = chosen.conditions()
         if chosen.sql.strip():
             with self._database.cursor() as cursor, deadline.interrupting(cursor.interrupt):
+                cursor.require_bounded(chosen.sql)
                 check_condition(cursor, chosen.sql, "summaries")
             found.append(f"(\n{chosen.sql}\n)")
         return " AND ".join(found) or "true"

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kifu.corpus.sources import find_sources
 from kifu.errors import RecipeError
 from kifu.files import utf8_name
+from kifu.records.paths import file_version
 from kifu.search.index import index_path
 from kifu.search.searcher import Searcher
-from kifu.web.api import Deadline, Lane, NotFoundError
+from kifu.web.api import ChangedError, Deadline, Lane, NotFoundError
 from kifu.web.game_table import GameTable
 from kifu.web.report_files import open_report
 
@@ -30,6 +31,8 @@ class Corpus:
     name: str
     searcher: Searcher
     table: GameTable
+    versions: list[tuple[int, ...] | None]
+    """Of its files when they were opened, see `file_version`."""
 
     @classmethod
     def open(cls, path: str | Path, stack: contextlib.ExitStack) -> Corpus:
@@ -39,7 +42,16 @@ class Corpus:
             FormatError: If it is not a catalogue.
         """
         searcher = Searcher(path)
-        return cls(utf8_name(Path(path).name), searcher, stack.enter_context(GameTable.open(path)))
+        versions = _file_versions(searcher)
+        table = stack.enter_context(GameTable.open(path))
+        corpus = cls(utf8_name(Path(path).name), searcher, table, versions)
+        corpus.require_unchanged()
+        return corpus
+
+    def require_unchanged(self) -> None:
+        """Raise ChangedError if a file was replaced or written to since it was opened."""
+        if _file_versions(self.searcher) != self.versions:
+            raise ChangedError(f"{self.name} has changed since kifu serve opened it; start kifu serve again")
 
     @property
     def indexed(self) -> bool:
@@ -75,6 +87,7 @@ class Site:
         records: The path of each source of records, by the name that the column `archive` gives it.
         quick: The lane of requests of milliseconds.
         search: The lane of searches for patterns.
+        filters: The lane of all requests with a condition in SQL, which others never wait for.
     """
 
     def __init__(
@@ -109,7 +122,10 @@ class Site:
         self.corpora = [Corpus.open(path, self._stack) for path in catalogues]
         self.background, self.unhurried = ThreadPoolExecutor(1), Deadline(3600.0)
         self.opening: Future[list[ServedNet]] = self.background.submit(_open_nets, nets)
-        self.quick, self.explore, self.search = Lane(4), Lane(2, seconds=20), Lane(2, seconds=20)
+        self.filters = Lane(2, waiting=16)
+        self.quick, self.explore, self.search = (
+            Lane(count, seconds=seconds, filters=self.filters) for count, seconds in ((4, 10), (2, 20), (2, 20))
+        )
         self.predict = Lane(1, seconds=30)
 
     @property
@@ -125,7 +141,7 @@ class Site:
     def stop(self) -> None:
         """Interrupt all requests and accept none from now on."""
         self.unhurried.end()
-        for lane in (self.quick, self.explore, self.search, self.predict):
+        for lane in (self.quick, self.explore, self.search, self.filters, self.predict):
             lane.stop()
 
     def close(self) -> None:
@@ -134,9 +150,10 @@ class Site:
         self._stack.close()
 
     def corpus(self, number: int) -> Corpus:
-        """Return a catalogue by its number, from 0. Raises NotFoundError."""
+        """Return a catalogue by its number, from 0. Raises NotFoundError; ChangedError if its files have changed."""
         if not 0 <= number < len(self.corpora):
             raise NotFoundError(f"there is no catalogue {number}; they are numbered from 0 to {len(self.corpora) - 1}")
+        self.corpora[number].require_unchanged()
         return self.corpora[number]
 
     def net(self, number: int) -> ServedNet:
@@ -172,6 +189,17 @@ class Site:
             }
             for each in self.nets
         ]
+
+
+def _file_versions(searcher: Searcher) -> list[tuple[int, ...] | None]:
+    """Return the versions of all Parquet files of a catalogue; None for one that is missing."""
+    versions: list[tuple[int, ...] | None] = []
+    for file in searcher.catalogue.partitions:
+        try:
+            versions.append(file_version(file.stat()))
+        except OSError:
+            versions.append(None)
+    return versions
 
 
 def _open_nets(nets: Sequence[str | None]) -> list[ServedNet]:

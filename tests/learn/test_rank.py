@@ -18,6 +18,7 @@ from kifu.point import WHITE, to_sgf
 from lazy import lazy_import
 from nets import tiny_net
 
+calibrate_rank = lazy_import("calibrate_rank")
 learn = lazy_import("kifu.learn")
 torch = lazy_import("torch")
 
@@ -83,17 +84,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def calibration(corpus: Path) -> learn.rank_calibration.RankCalibration:
-    return learn.rank_calibrate.calibrate(Simulator(), "simulator", corpus, (31, *RATINGS, 37), board="9x9")
+def calibration(corpus: Path) -> learn.rank.RankCalibration:
+    return calibrate_rank.calibrate(Simulator(), "simulator", corpus, (31, *RATINGS, 37), board="9x9")
 
 
-def estimate(
-    calibration: learn.rank_calibration.RankCalibration, source: Path, *players: str
-) -> list[learn.rank.RankEstimate]:
+def estimate(calibration: learn.rank.RankCalibration, source: Path, *players: str) -> list[learn.rank.RankEstimate]:
     return learn.rank.estimate_ranks(Simulator(), source, calibration, players)
 
 
-def test_simulated_players_are_recognized(calibration: learn.rank_calibration.RankCalibration) -> None:
+def test_simulated_players_are_recognized(calibration: learn.rank.RankCalibration) -> None:
     """Ranks without players are left out; errors are far below the 1.2 ranks of always answering 3d."""
     assert calibration.ratings == RATINGS
     assert [each.games for each in calibration.measured] == [1, 3]
@@ -109,7 +108,7 @@ def test_simulated_players_are_recognized(calibration: learn.rank_calibration.Ra
     assert 0.5 < calibration.temperature < 2
 
 
-def test_intervals_shrink_with_games(calibration: learn.rank_calibration.RankCalibration, tmp_path: Path) -> None:
+def test_intervals_shrink_with_games(calibration: learn.rank.RankCalibration, tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     games = [played(rng, ("me", 33), (f"other {k}", 36)) for k in range(8)]
     (few,) = estimate(calibration, catalogue(tmp_path, games[:1]), "me")
@@ -124,7 +123,7 @@ def test_intervals_shrink_with_games(calibration: learn.rank_calibration.RankCal
 
 
 def test_all_players_are_listed_with_the_most_games_first(
-    calibration: learn.rank_calibration.RankCalibration, tmp_path: Path
+    calibration: learn.rank.RankCalibration, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(7)
     games = [played(rng, ("weak", 32), ("strong", 36)), played(rng, ("other", 34), ("strong", 36))]
@@ -158,7 +157,7 @@ def test_the_recorded_rank_has_no_influence(tmp_path: Path) -> None:
     assert np.ptp(curves[0]) > 1e-3
 
 
-def test_warnings(calibration: learn.rank_calibration.RankCalibration, tmp_path: Path) -> None:
+def test_warnings(calibration: learn.rank.RankCalibration, tmp_path: Path) -> None:
     rng = np.random.default_rng(12)
     game = played(rng, ("me", 34), ("you", 35))
     short = game[: game.index(b";B", len(game) - 240)] + b")"
@@ -193,9 +192,9 @@ def simulated_curves(
     return -temperature * sharp * (grid - observed[:, None]) ** 2 / 2, truth
 
 
-def fitted(curves: np.ndarray, truth: np.ndarray) -> learn.rank_calibration.RankCalibration:
-    temperature, spread, centres = learn.rank_calibration.fit_calibration(curves, RATINGS, truth)
-    return learn.rank_calibration.RankCalibration(
+def fitted(curves: np.ndarray, truth: np.ndarray) -> learn.rank.RankCalibration:
+    temperature, spread, centres = calibrate_rank.fit_calibration(curves, RATINGS, truth)
+    return learn.rank.RankCalibration(
         net="x", net_hash="x", board="9x9", ratings=RATINGS, temperature=temperature, spread=spread, centres=centres
     )
 
@@ -215,7 +214,7 @@ def test_intervals_hold_the_rank_as_often_as_expected(spread: float, temperature
     found = fitted(*simulated_curves(rng, 1500, RATINGS, spread, temperature, sharp))
     assert (np.diff(found.centres) > 0).all()
     curves, truth = simulated_curves(rng, 4000, RATINGS, spread, temperature, sharp)
-    errors = learn.rank_calibration.measure_errors(found, curves, truth, 1, 4000)
+    errors = calibrate_rank.measure_errors(found, curves, truth, 1, 4000)
     assert errors.coverage == pytest.approx(errors.expected_coverage, abs=0.015)
     assert errors.coverage > 0.94
 
@@ -230,21 +229,21 @@ def test_higher_likelihood_of_stronger_ranks_raises_the_estimate() -> None:
     found = fitted(*simulated_curves(np.random.default_rng(11), 500, RATINGS, 0.5, 2, 1))
     curve = -((np.array(RATINGS, np.float64) - 34) ** 2)
     tilted = np.stack([curve + tilt * np.arange(5) for tilt in (-3, -1, 0, 1, 3)])
-    assert (np.diff(learn.rank_calibration.summarize(found.posterior(tilted), RATINGS).mean) > 0).all()
+    assert (np.diff(learn.rank.summarize(found.posterior(tilted), RATINGS).mean) > 0).all()
 
 
 def test_samples_have_one_player_and_no_common_game() -> None:
     player, truth = np.array([3, 3, 3, 7, 7, 7, 7, 7, 2]), np.array([0, 0, 0, 0, 0, 0, 1, 1, 1])
     which = player != 2
-    sample, first = learn.rank_calibrate._draw_samples(player, truth, which, 2)
+    sample, first = calibrate_rank._draw_samples(player, truth, which, 2)
     assert sample.tolist() == [0, 0, -1, 1, 1, -1, 2, 2, -1]
     assert first.tolist() == [0, 3, 6]
-    sample, first = learn.rank_calibrate._draw_samples(player, truth, which, 3)
+    sample, first = calibrate_rank._draw_samples(player, truth, which, 3)
     assert sample.tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1]
     assert len(first) == 2
 
 
-def test_players_that_are_not_found(calibration: learn.rank_calibration.RankCalibration, corpus: Path) -> None:
+def test_players_that_are_not_found(calibration: learn.rank.RankCalibration, corpus: Path) -> None:
     with pytest.raises(RecipeError, match="there is no player '21 1d'; similar names: "):
         estimate(calibration, corpus, "21 1d")
     with pytest.raises(RecipeError, match="the games have 100 players; name some with --player"):
@@ -253,9 +252,7 @@ def test_players_that_are_not_found(calibration: learn.rank_calibration.RankCali
     assert found.player == "0 1d"
 
 
-def test_nets_without_ranks_are_refused(
-    calibration: learn.rank_calibration.RankCalibration, corpus: Path, tmp_path: Path
-) -> None:
+def test_nets_without_ranks_are_refused(calibration: learn.rank.RankCalibration, corpus: Path, tmp_path: Path) -> None:
     net = learn.predict.Predictor(tiny_net(tmp_path / "net.safetensors"))
     with pytest.raises(RecipeError, match="net net does not depend on ranks"):
         learn.rank.estimate_ranks(net, corpus, calibration, ["0 1d"])
@@ -270,20 +267,20 @@ def test_seen_games_are_left_out_of_the_calibration(corpus: Path) -> None:
     rows = learn.rank.read_games([corpus], (9, 9), False, 1, learn.rank.COLUMNS)
     simulator.games = np.unique(rows["canonical"].to_numpy())
     with pytest.raises(SourceError, match="at least 10 players of each of two neighbouring ranks from 1d to 5d"):
-        learn.rank_calibrate.calibrate(simulator, "simulator", corpus, RATINGS, board="9x9")
+        calibrate_rank.calibrate(simulator, "simulator", corpus, RATINGS, board="9x9")
 
 
-def test_calibration_files(calibration: learn.rank_calibration.RankCalibration, corpus: Path, tmp_path: Path) -> None:
+def test_calibration_files(calibration: learn.rank.RankCalibration, corpus: Path, tmp_path: Path) -> None:
     net = tiny_net(tmp_path / "net.safetensors", inputs=("ranks",))
     with pytest.raises(FormatError, match="there is no calibration"):
-        learn.rank_calibration.open_calibration(None, net)
+        learn.rank.open_calibration(None, net)
     path = tmp_path / "net.ranks.json"
     path.write_text(calibration.model_dump_json())
     with pytest.raises(FormatError, match="is the calibration of another net, simulator"):
-        learn.rank_calibration.open_calibration(None, net)
-    values = json.loads(calibration.model_dump_json()) | {"net_hash": learn.rank_calibration.net_hash(net)}
+        learn.rank.open_calibration(None, net)
+    values = json.loads(calibration.model_dump_json()) | {"net_hash": learn.rank.net_hash(net)}
     path.write_text(json.dumps(values))
-    assert learn.rank_calibration.open_calibration(None, net).centres == calibration.centres
+    assert learn.rank.open_calibration(None, net).centres == calibration.centres
     done = run("rank", corpus, "--net", net, "--player", "0 1d", "--json", "-")
     assert done.code == 0, done.err
     (found,) = json.loads(done.out)
@@ -291,20 +288,15 @@ def test_calibration_files(calibration: learn.rank_calibration.RankCalibration, 
     assert len(found["ranks"]) == 5
     for broken in ({"ratings": [32, 34]}, {"centres": [1, 1, 2, 3, 4]}, {"temperature": 0}, {"extra": 1}):
         path.write_text(json.dumps(values | broken))
-        with pytest.raises(FormatError, match="is not a calibration of ranks"):
-            learn.rank_calibration.open_calibration(None, net)
+        with pytest.raises(FormatError, match="does not hold a calibration of ranks"):
+            learn.rank.open_calibration(None, net)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--ranks", "1d-99d", "--calibrate", "-o", "x.json"], "ranks must be like 10k-9d, got '1d-99d'"),
-        (["--ranks", "9d-1d", "--calibrate", "-o", "x.json"], "ranks must ascend"),
-        (["--calibrate"], "--calibrate and -o require each other"),
-        (["--calibrate", "-o", "x.json", "--player", "me"], "--calibrate excludes --player and --calibration"),
         (["--precision", "float16"], "unknown precision 'float16'"),
         (["--net", "small"], "there is no calibration"),
-        (["--net", "small", "--calibrate", "-o", "x.json"], "does not depend on ranks"),
     ],
 )
 def test_bad_options_are_reported_in_one_line(
@@ -315,3 +307,17 @@ def test_bad_options_are_reported_in_one_line(
     assert done.code == 2
     (line,) = done.err
     assert words in line
+
+
+def test_the_tool_writes_a_calibration(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, path = tiny_net(tmp_path / "net.safetensors", inputs=("ranks",)), tmp_path / "net.ranks.json"
+    options = ["--ranks", "1d-5d", "--per-rank", "20", "--board", "9x9", "-o", str(path)]
+    calibrate_rank.main([str(net), str(corpus), *options])
+    found = learn.rank.open_calibration(None, net)
+    assert found.ratings == RATINGS
+    assert "net: 1d to 5d, fitted on" in capsys.readouterr().out
+    for ranks, words in (("1d-99d", "ranks must be like 10k-9d, got '1d-99d'"), ("9d-1d", "ranks must ascend")):
+        with pytest.raises(RecipeError, match=words):
+            calibrate_rank.parse_ranks(ranks)
+    with pytest.raises(RecipeError, match="does not depend on ranks"):
+        calibrate_rank.main(["small", str(corpus), *options])

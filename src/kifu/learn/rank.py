@@ -2,36 +2,50 @@
 
 A net with the input "ranks" evaluates the positions before a player's moves once for each rank that the player might
 have. The rank that is recorded for the player is replaced, so that it has no influence; that of the opponent is kept.
-`kifu.learn.rank_calibration` turns the likelihoods into probabilities of ranks. See docs/rank.md.
+Likelihoods cannot be taken at face value: moves of a game depend on each other, players of a rank differ, and nets
+confuse neighbouring ranks. `RankCalibration` corrects this with a few parameters, fitted on players whose ranks are
+known. See docs/rank.md.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
+from blake3 import blake3
+from pydantic import BaseModel, Field, model_validator
+from torch import Tensor
 
-from kifu.config import parse_board
+from kifu.config import STRICT, BoardSize, Line, parse_board, read_model
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS as LOADER_COLUMNS
 from kifu.datasets.mmap_games import read_games
-from kifu.errors import RecipeError, SourceError, printable
+from kifu.errors import FormatError, RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
+from kifu.files import hash_file
+from kifu.learn import SUFFIX
+from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import score_moves
-from kifu.learn.rank_calibration import RankCalibration, rank_name, summarize
 from kifu.planes.encoder import RATING_COLUMNS
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.progress import ProgressFactory, silent
+from kifu.records.meta import Rank
 from kifu.records.paths import Paths, as_list
 from kifu.report import Report
+from kifu.text import counted
 
 NAMES = ("black", "white")
 
@@ -52,8 +66,187 @@ _MAX_PLAYERS = 20
 _MAX_EDGE = 0.25
 """Probability of the lowest or highest calibrated rank from which on the player may be outside of the range."""
 
+CALIBRATION_SUFFIX = ".ranks.json"
+"""Suffix of the calibration beside a net's file."""
+
+CONFIDENCE = 0.95
+"""Probability of the intervals."""
+
+_MAX_RANKS = 49
+
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+_Row = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(strict=False, max_length=_MAX_RANKS)]
+_Range = Annotated[tuple[float, float], Field(strict=False)]
+
+
+class RankErrors(BaseModel):
+    """Errors of the estimates from a number of games, measured on players that the calibration was not fitted on.
+
+    Each rank counts alike in `error`, `exact`, `within_one`, `coverage`, `expected_coverage` and `width`.
+    """
+
+    model_config = STRICT
+
+    games: int
+    """Number of games of each sample."""
+    samples: int
+    """Number of samples; a player with many games gives several without a common game."""
+    players: int
+    error: float
+    """Mean absolute difference between the median estimate and the recorded rank, in ranks."""
+    exact: float
+    """Share of estimates that equal the recorded rank."""
+    within_one: float
+    """Share of estimates that differ from it by at most one rank."""
+    coverage: float
+    """Share of 95 % intervals that contain the recorded rank."""
+    expected_coverage: float
+    """Mean probability of the ranks in the intervals; it exceeds 95 % because ranks are whole numbers."""
+    width: float
+    """Mean number of ranks in an interval."""
+    confusion: Annotated[tuple[Annotated[tuple[int, ...], Field(strict=False)], ...], Field(strict=False)]
+    """Number of samples by recorded rank (rows) and median estimate (columns)."""
+
+
+class RankCalibration(BaseModel):
+    """The parameters that turn likelihoods of moves under one net into probabilities of ranks.
+
+    Players of rank y play moves that look like those of rank s with a probability proportional to
+    exp(-((s - centres[y]) / spread)^2 / 2), and the likelihood of their moves is that of the net for rank s to the
+    power 1 / temperature.
+    """
+
+    model_config = STRICT
+
+    version: Literal[1] = 1
+    """Version of the file layout."""
+    kifu: Line = Field(default_factory=lambda: version("kifu"))
+    """Version of kifu that wrote the file."""
+    net: Line
+    """Name of the net."""
+    net_hash: Line
+    """BLAKE3 of the net's file, or of the command line of an engine."""
+    board: BoardSize
+    """Board size of the games."""
+    ratings: Annotated[tuple[Annotated[int, Field(ge=1, le=49)], ...], Field(strict=False, min_length=2, max_length=49)]
+    """[R] the calibrated ranks as ratings (`Rank.rating`), consecutive."""
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """Number of moves that carry as much information as one independent move."""
+    spread: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """Standard deviation between players of one rank, in ranks of the net."""
+    centres: _Row
+    """[R] the rank of the net that players of each rank resemble most; ascending."""
+    ranges: dict[Line, _Range] = {}
+    """1st and 99th percentile of properties of the games of the calibration (`kifu.learn.rank.PROPERTIES`)."""
+    players: int = 0
+    """Number of players on which it was fitted."""
+    games: int = 0
+    """Number of their games; one of two such players counts twice."""
+    measured: Annotated[tuple[RankErrors, ...], Field(strict=False)] = ()
+    """Errors on other players."""
+
+    @model_validator(mode="after")
+    def _require_order(self) -> RankCalibration:
+        if any(after != before + 1 for before, after in zip(self.ratings, self.ratings[1:])):
+            raise ValueError("ratings must be consecutive")
+        if len(self.centres) != len(self.ratings) or np.any(np.diff(self.centres) <= 0):
+            raise ValueError("centres must ascend, one for each rating")
+        return self
+
+    def __repr__(self) -> str:
+        low, high = rank_name(self.ratings[0]), rank_name(self.ratings[-1])
+        return f"<RankCalibration of {self.net}: {low} to {high} on {self.board}, {self.players:,} players>"
+
+    def posterior(self, curves: Floats) -> Floats:
+        """Return the probabilities of the ranks, [S, R], if all ranks were equally frequent.
+
+        Args:
+            curves: [S, R] log-likelihood of the moves of S samples, in nats, for each rating.
+        """
+        temperature, spread, centres = (
+            torch.tensor(value, dtype=torch.float64) for value in (self.temperature, self.spread, self.centres)
+        )
+        found = log_posterior(torch.from_numpy(curves), self.ratings, temperature, spread, centres)
+        result: Floats = found.exp().numpy()
+        return result
+
+
+class Summary(NamedTuple):
+    """Summaries of S distributions over R ranks, as indices of ranks but for the mean.
+
+    Attributes:
+        median: [S] int64.
+        low: [S] int64, first rank of the interval.
+        high: [S] int64, last rank of the interval.
+        mean: [S] float64, mean rating.
+    """
+
+    median: Indices
+    low: Indices
+    high: Indices
+    mean: Floats
+
+
+def summarize(posterior: Floats, ratings: tuple[int, ...]) -> Summary:
+    """Return medians, means, and intervals that leave at most half of 5 % on either side."""
+    total, tail = posterior.cumsum(1), (1 - CONFIDENCE) / 2
+    median, low, high = (np.argmax(total >= bound - 1e-12, axis=1) for bound in (0.5, tail, 1 - tail))
+    return Summary(median, low, high, posterior @ np.array(ratings, np.float64))
+
+
+def log_posterior(
+    curves: Tensor, ratings: tuple[int, ...], temperature: Tensor, spread: Tensor, centres: Tensor
+) -> Tensor:
+    """Return the logarithms of `RankCalibration.posterior`."""
+    resembled = torch.tensor(ratings, dtype=torch.float64)
+    kernel = (-((resembled - centres[:, None]) / spread).square() / 2).log_softmax(1)
+    likelihood = ((curves / temperature)[:, None] + kernel).logsumexp(2)
+    return likelihood.log_softmax(1)
+
+
+def rank_name(rating: int) -> str:
+    """Return a rank such as 3d for its rating."""
+    return str(Rank.from_rating(rating))
+
+
+def net_hash(net: str | os.PathLike[str] | None) -> str:
+    """Return the BLAKE3 hash of a net's file, or of an engine's command line.
+
+    Raises:
+        FormatError: The file cannot be read.
+    """
+    path = net_file(net)
+    try:
+        return hash_file(path) if path.exists() else blake3(os.fsencode(str(net))).hexdigest()
+    except OSError as error:
+        raise FormatError(f"cannot read the net {path}: {error.strerror}") from None
+
+
+def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike[str] | None) -> RankCalibration:
+    """Open a calibration file.
+
+    Args:
+        path: The file; None for the one beside the net.
+        net: The net or engine, as for `kifu.learn.predictors.open_predictor`.
+
+    Raises:
+        SourceError: The file cannot be read.
+        FormatError: The file is not a calibration, or is that of another net.
+    """
+    path = _default_path(net) if path is None else Path(path)
+    if not path.exists():
+        raise FormatError(f"there is no calibration {path}; no packaged net has one (docs/rank.md)")
+    calibration = read_model(RankCalibration, path, "a calibration of ranks", 1 << 20)
+    if calibration.net_hash != net_hash(net):
+        raise FormatError(f"{path} is the calibration of another net, {calibration.net}")
+    return calibration
+
+
+def _default_path(net: str | os.PathLike[str] | None) -> Path:
+    """Return the path of the calibration beside a net's file."""
+    path = net_file(net)
+    return path.with_name(path.name.removesuffix(SUFFIX) + CALIBRATION_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +424,7 @@ def estimate_ranks(
     rows = read_games(as_list(sources), board, False, jobs, COLUMNS)
     names = _find_players(rows, players)
     known = np.stack([_index_in(rows[name], names) for name in NAMES], 1)
-    known[known[:, 0] == known[:, 1]] = -1  # strangers, or one name on both sides, whose opponent's rank is its own
+    known[known[:, 0] == known[:, 1]] = -1  # no player, or one name on both sides
     game, white = np.nonzero(known >= 0)
     if not len(game):
         raise SourceError(f"{names[0]} has no game against another name")
@@ -343,7 +536,7 @@ def describe_estimates(estimates: Sequence[RankEstimate]) -> str:
 
 
 def _lines(estimate: RankEstimate) -> list[str]:
-    games = f"{estimate.games:,} game{'s' * (estimate.games != 1)}, {estimate.moves:,} moves"
+    games = f"{counted(estimate.games, 'game')}, {estimate.moves:,} moves"
     lines = [f"{estimate.player}: {estimate.rank}, 95 % interval {estimate.low} to {estimate.high} ({games})"]
     lines += [f"  {'rank':>4}  {'log-likelihood':>14}  probability"]
     lines += [

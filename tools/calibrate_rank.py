@@ -1,34 +1,57 @@
-"""Measurement of the calibration of rank estimates on players whose ranks are recorded; see docs/rank.md."""
+"""Calibrate the rank estimates of a net on players whose ranks are recorded; see docs/rank.md.
+
+    python tools/calibrate_rank.py NET SOURCE... -o NET.ranks.json --ranks 10k-9d
+
+The calibration is fitted on one half of the players, chosen by a hash of their names, and measured on the other half.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
+from torch import Tensor
 
+from kifu.atomic_io import write_output
 from kifu.config import parse_board
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.hashes import text_hashes
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
-from kifu.errors import SourceError
+from kifu.errors import RecipeError, SourceError
 from kifu.learn.predict import MovePredictor
-from kifu.learn.rank import COLUMNS, NAMES, Floats, Indices, PlayerGames, check_rank_dependence, rank_curves
-from kifu.learn.rank_calibration import (
+from kifu.learn.predictors import open_predictor
+from kifu.learn.rank import (
+    COLUMNS,
+    NAMES,
+    Floats,
+    Indices,
+    PlayerGames,
     RankCalibration,
     RankErrors,
-    fit_calibration,
-    measure_errors,
+    check_rank_dependence,
+    log_posterior,
     net_hash,
+    rank_curves,
     rank_name,
+    summarize,
 )
 from kifu.planes.encoder import ratings_of
 from kifu.progress import ProgressFactory, silent
+from kifu.records.meta import Rank
 from kifu.records.paths import Paths, as_list
+from kifu.text import counted
+
+_MIN_SPREAD = 0.2
+_STEP_PENALTY = 5.0
+"""Weight of the squared differences of the centres' steps from one rank, as of one sample; for ranks of few players."""
 
 SAMPLE_GAMES = (1, 3, 10, 30)
 """Numbers of games of the samples that the calibration is fitted to and measured on."""
@@ -227,3 +250,129 @@ def _ranges(games: PlayerGames, which: Bools) -> dict[str, tuple[float, float]]:
             low, high = np.percentile(known, (1, 99)).tolist()
             ranges[name] = (low, high)
     return ranges
+
+
+def fit_calibration(curves: Floats, ratings: tuple[int, ...], truth: Indices) -> tuple[float, float, tuple[float, ...]]:
+    """Return temperature, spread and centres under which the recorded ranks are most probable.
+
+    Each rank has the same weight, so that the probabilities hold for equally frequent ranks.
+
+    Args:
+        curves: [S, R] log-likelihoods of samples.
+        ratings: [R] ratings.
+        truth: [S] index of the recorded rank.
+    """
+    rank, likelihoods = torch.from_numpy(truth), torch.from_numpy(curves)
+    count = torch.bincount(rank, minlength=len(ratings))
+    weight = (1 / count[rank]) / (count > 0).sum()
+    start = [1.0, 0.0, float(ratings[0]), *[float(np.log(np.e - 1))] * (len(ratings) - 1)]  # steps of one rank
+    free = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+
+    def parameters() -> tuple[Tensor, Tensor, Tensor]:
+        steps = torch.nn.functional.softplus(free[3:])
+        return free[0].exp(), _MIN_SPREAD + free[1].exp(), free[2] + torch.cat([steps.new_zeros(1), steps.cumsum(0)])
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        temperature, spread, centres = parameters()
+        found = log_posterior(likelihoods, ratings, temperature, spread, centres)
+        value: Tensor = -(weight * found.gather(1, rank[:, None])[:, 0]).sum()
+        value = value + _STEP_PENALTY / len(rank) * (centres.diff() - 1).square().sum()
+        value.backward()
+        return value
+
+    optimiser = torch.optim.LBFGS([free], max_iter=300, line_search_fn="strong_wolfe")
+    optimiser.step(loss)
+    with torch.no_grad():
+        temperature, spread, centres = parameters()
+    return float(temperature), float(spread), tuple(centres.tolist())
+
+
+def measure_errors(
+    calibration: RankCalibration, curves: Floats, truth: Indices, games: int, players: int
+) -> RankErrors:
+    """Return the errors of the estimates.
+
+    Args:
+        curves: [S, R] log-likelihoods of samples of that many games.
+        truth: [S] index of the recorded rank.
+        games: Number of games of each sample.
+        players: Number of players of the samples.
+    """
+    posterior, ranks = calibration.posterior(curves), len(calibration.ratings)
+    found = summarize(posterior, calibration.ratings)
+    count = np.bincount(truth, minlength=ranks)
+    weight = 1 / count[truth] / np.count_nonzero(count)
+    total = np.pad(posterior.cumsum(1), ((0, 0), (1, 0)))
+    row = np.arange(len(truth))
+    away = abs(found.median - truth)
+    confusion = np.bincount(truth * ranks + found.median, minlength=ranks * ranks).reshape(ranks, ranks)
+    return RankErrors(
+        games=games,
+        samples=len(truth),
+        players=players,
+        error=float(weight @ away),
+        exact=float(weight @ (away == 0)),
+        within_one=float(weight @ (away <= 1)),
+        coverage=float(weight @ ((found.low <= truth) & (truth <= found.high))),
+        expected_coverage=float(weight @ (total[row, found.high + 1] - total[row, found.low])),
+        width=float(weight @ (found.high - found.low + 1)),
+        confusion=tuple(tuple(each) for each in confusion.tolist()),
+    )
+
+
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """Return the consecutive ratings of ranks such as "10k-9d". Raises RecipeError."""
+    ends = [Rank.parse(end) for end in text.split("-")]
+    if len(ends) != 2 or None in ends:
+        raise RecipeError(f"ranks must be like 10k-9d, got {text!r}")
+    low, high = (end.rating for end in ends if end)
+    if low >= high:
+        raise RecipeError(f"ranks must ascend, such as 10k-9d, got {text!r}")
+    return tuple(range(low, high + 1))
+
+
+def describe_calibration(calibration: RankCalibration) -> str:
+    """Return the parameters and measured errors of a calibration as lines of text."""
+    ranks = [rank_name(rating) for rating in calibration.ratings]
+    lines = [
+        f"{calibration.net}: {ranks[0]} to {ranks[-1]}, fitted on {calibration.players:,} players and"
+        f" {calibration.games:,} games",
+        f"temperature {calibration.temperature:.2f}, spread {calibration.spread:.2f}, centres "
+        + ", ".join(f"{centre:.1f}" for centre in calibration.centres),
+        "On other players, each rank weighted alike:",
+        "games  samples  players  error  exact  within 1  in the 95 % interval (expected)  ranks in it",
+    ]
+    lines += [
+        f"{each.games:5}  {each.samples:7,}  {each.players:7,}  {each.error:5.2f}  {each.exact:5.0%}"
+        f"  {each.within_one:8.0%}  {each.coverage:22.1%} ({each.expected_coverage:.1%})  {each.width:11.1f}"
+        for each in calibration.measured
+    ]
+    for each in calibration.measured:
+        lines += ["", f"Recorded rank (down) and estimate (across), {counted(each.games, 'game')}:"]
+        lines += [" " * 5 + "".join(f"{name:>5}" for name in ranks)]
+        lines += [f"{name:>5}" + "".join(f"{n or '.':>5}" for n in row) for name, row in zip(ranks, each.confusion)]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Calibrate a net and print the errors."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("net", help="a net with the input ranks, or its run directory; or an engine")
+    parser.add_argument("sources", nargs="+", help="catalogues, archives, folders and records")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the calibration to write, such as net.ranks.json")
+    parser.add_argument("--ranks", default="10k-9d", help="ranks to calibrate (default: %(default)s)")
+    parser.add_argument("--per-rank", type=int, default=600, help="games of each rank (default: %(default)s)")
+    parser.add_argument("--board", default="19x19", help="size of the boards (default: %(default)s)")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    given = parser.parse_args(arguments)
+    predictor = open_predictor(given.net, precision=given.precision)
+    calibration = calibrate(
+        predictor, given.net, given.sources, parse_ranks(given.ranks), board=given.board, per_rank=given.per_rank
+    )
+    write_output(given.output, calibration.model_dump_json(indent=1).encode())
+    print(describe_calibration(calibration))
+
+
+if __name__ == "__main__":
+    main()

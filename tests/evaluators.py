@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.go.rules import Rules
-from kifu.play.session import GameSession
+from kifu.play.player import GameSession
 from lazy import lazy_import
 
 play = lazy_import("kifu.play")

@@ -360,7 +360,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("net", help="a net with the input ranks, or its run directory; or an engine")
     parser.add_argument("sources", nargs="+", help="catalogues, archives, folders and records")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the calibration to write, such as net.ranks.json")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="the calibration to write, such as net.ranks.json"
+    )
     parser.add_argument("--ranks", default="10k-9d", help="ranks to calibrate (default: %(default)s)")
     parser.add_argument("--per-rank", type=int, default=600, help="games of each rank (default: %(default)s)")
     parser.add_argument("--board", default="19x19", help="size of the boards (default: %(default)s)")

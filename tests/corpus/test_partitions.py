@@ -34,7 +34,7 @@ from kifu.describe import describe_catalogue, find_game
 from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
 from kifu.leaks.sets import open_set
-from kifu.play.openings import catalogue_openings
+from kifu.play.match import catalogue_openings
 from kifu.records.containers import blocks
 from partition_sources import bag, dated, make_sources, rules, table, tree
 from serializing import SerializingExecutor

@@ -113,7 +113,7 @@ def test_packaged_nets_open_by_name(tmp_path, monkeypatch):
 
 
 def test_the_value_of_human_follows_the_ranks():
-    predictor, game = learn.predict.Predictor("human"), play.session.GameSession(komi=6.5)
+    predictor, game = learn.predict.Predictor("human"), play.player.GameSession(komi=6.5)
     strong, weak = (kifu.Rank.parse(rank).rating for rank in ("9d", "1d"))
 
     def value(rank: int, opponent: int) -> float:
@@ -126,7 +126,7 @@ def test_the_value_of_human_follows_komi():
     predictor, rank = learn.predict.Predictor("human"), kifu.Rank.parse("5d").rating
 
     def value(komi: float) -> float:
-        game = play.session.GameSession(komi=komi)
+        game = play.player.GameSession(komi=komi)
         return play.player.NetEvaluator(predictor, rank=rank, opponent=rank).evaluate(game, BLACK).value
 
     values = [value(komi) for komi in (-20, -10, 0.5, 6.5, 15)]

@@ -15,7 +15,7 @@ import pytest
 import kifu
 from commands import KIFU, run
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
-from kifu.play.client import parse_command
+from kifu.play.referee import parse_command
 from lazy import lazy_import
 from runs import SAMPLE, assert_same_weights, figures_of, interrupted, tiny
 

@@ -24,8 +24,8 @@ from evaluators import Scripted, reported, scripted_engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.learn.positions import PredictPositions
-from kifu.play.client import GtpProcess
-from kifu.play.session import GameSession
+from kifu.play.player import GameSession
+from kifu.play.referee import GtpProcess
 from kifu.point import BLACK, WHITE, parse_gtp, pass_move
 from kifu.process import find_program
 from kifu.records.game import read_sgf

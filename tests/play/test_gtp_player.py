@@ -11,7 +11,7 @@ from evaluators import Scripted, chance, scripted_engine
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import BLACK, WHITE, Board
 from kifu.go.rules import NAMED
-from kifu.play.session import GameSession
+from kifu.play.player import GameSession
 from kifu.point import WHITE_BIT, to_gtp
 from lazy import lazy_import
 from naive import NaiveBoard

@@ -19,8 +19,7 @@ from catalogues import rows, write_catalogue
 from gtp_engines import engine
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
 from kifu.kernel import announce_compilation
-from kifu.play.match import MatchOptions, play_match
-from kifu.play.openings import corner_openings
+from kifu.play.match import MatchOptions, corner_openings, play_match
 from kifu.play.referee import MatchRules
 from kifu.play.results import Match
 from kifu.point import WHITE_BIT, to_gtp
@@ -139,12 +138,12 @@ def test_a_directory_holds_one_match(tmp_path: Path, change: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (b"", "match.json is not a match: Invalid JSON"),
-        (b"[" * 100_000, "match.json is not a match: Invalid JSON"),
-        (b"{}", "match.json is not a match: a: Field required"),
-        ({"version": 2}, "match.json is not a match: version: Input should be 1"),
-        ({"games": [3]}, "match.json is not a match: games.0: "),
-        ({"games": "twice"}, "match.json is not a match: a game is listed twice"),
+        (b"", "match.json does not hold a match: Invalid JSON"),
+        (b"[" * 100_000, "match.json does not hold a match: Invalid JSON"),
+        (b"{}", "match.json does not hold a match: a: Field required"),
+        ({"version": 2}, "match.json does not hold a match: version: Input should be 1"),
+        ({"games": [3]}, "match.json does not hold a match: games.0: "),
+        ({"games": "twice"}, "match.json does not hold a match: a game is listed twice"),
         ({"opening": "A1"}, "began with 'A1', but would now begin with"),
     ],
 )
@@ -192,12 +191,12 @@ def test_invalid_options(tmp_path: Path, change: dict[str, Any], message: str) -
 
 def test_an_unreadable_match_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "match.json").mkdir()
-    with pytest.raises(FormatError, match=r"^cannot read .*match.json: Is a directory$"):
+    with pytest.raises(SourceError, match=r"^cannot read .*match.json: Is a directory$"):
         play(engine(), engine(), tmp_path, games=1, rules=RULES, score_by=COUNTS)
     (tmp_path / "match.json").rmdir()
     monkeypatch.setattr("kifu.play.results._MAX_RESULTS_BYTES", 9)
     (tmp_path / "match.json").write_text("{" * 10)
-    with pytest.raises(FormatError, match=r"cannot read .*match.json: larger than 9 bytes$"):
+    with pytest.raises(SourceError, match=r"cannot read .*match.json: larger than 9 bytes$"):
         play(engine(), engine(), tmp_path, games=1, rules=RULES, score_by=COUNTS)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from gtp_engines import engine
 from kifu.errors import RecipeError
-from kifu.play.client import RESPONSE_LIMIT, GtpProcess, MatchCancelledError, parse_command
+from kifu.play.referee import RESPONSE_LIMIT, GtpProcess, MatchCancelledError, parse_command
 from kifu.process import LOG_LIMIT, Fault, ProcessError
 from traps import set_traps, sprung
 

@@ -11,7 +11,7 @@ import pytest
 from catalogues import rows, write_catalogue
 from kifu.errors import FormatError, RecipeError
 from kifu.go.rules import Rules
-from kifu.play.openings import Opening, catalogue_openings, corner_openings
+from kifu.play.match import Opening, catalogue_openings, corner_openings
 from kifu.point import WHITE_BIT, parse_gtp, symmetries, to_gtp
 
 CHINESE = Rules.named("chinese")

@@ -9,9 +9,8 @@ import pytest
 from gtp_engines import engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import MatchCancelledError, parse_command
-from kifu.play.openings import Opening
-from kifu.play.referee import Ending, GameOutcome, MatchRules, play_game
+from kifu.play.match import Opening
+from kifu.play.referee import Ending, GameOutcome, MatchCancelledError, MatchRules, parse_command, play_game
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp
 
 RULES = MatchRules(size=5, komi=0.5, move_seconds=20, start_seconds=20)

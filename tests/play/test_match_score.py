@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from kifu.play.results import MatchScore, elo, wilson
+from kifu.play.results import MatchScore, elo
+from kifu.text import wilson
 
 
 # R. G. Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I

@@ -2,27 +2,206 @@
 
 Commands and arguments follow the Go Text Protocol, version 2, draft 2 (Farnebaeck 2002,
 https://www.lysator.liu.se/~gunnar/gtp/) and the extensions listed in docs/gtp.md. `kifu.play.gtp` reads and writes.
+
+`lz-analyze` and `kata-analyze` follow KataGo's docs/GTP_Extensions.md, GoGui's analyze commands its manual. There is no
+search: "visits" are the policy scaled to 1000, the winrate is the value head's for the position itself (0.5 without
+one), and a principal variation is the move alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from kifu.errors import GameError, IllegalMove, printable
+import numpy as np
+
+from kifu.errors import GameError, IllegalMove, KifuError, printable
 from kifu.files import read_small
 from kifu.go.rules import Rules
-from kifu.play.analysis import dboard, info_line, policy_gfx
-from kifu.play.arguments import Arguments, GtpError
-from kifu.play.player import RESIGN, Player, PolicyValue
-from kifu.play.session import CHINESE, GameSession
-from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, to_gtp
+from kifu.play.player import CHINESE, RESIGN, GameSession, Player, PolicyValue
+from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, parse_gtp, to_gtp
 from kifu.records.game import read_sgf
 
+_SEARCH_FLAGS = ("rootinfo", "pvvisits", "pvedgevisits", "movesownership", "ownershipstdev", "movesownershipstdev")
+"""Boolean options of `kata-analyze` about a search. They are accepted and ignored, because there is no search."""
+
+_REAL = re.compile(r"[+-]?(\d{1,9}(\.\d{0,9})?|\.\d{1,9})")
+
+
+class GtpError(KifuError):
+    """A failed GTP command; its text is the response after the question mark."""
+
+
+@dataclass(slots=True)
+class AnalyzeRequest:
+    """The arguments of an analyze command.
+
+    Attributes:
+        interval: Seconds between two reports; None reports once.
+        min_moves: Minimum number of moves to report.
+        max_moves: Maximum number of moves to report; None is unlimited.
+    """
+
+    colour: int
+    interval: float | None = None
+    min_moves: int = 0
+    max_moves: int | None = None
+    ownership: bool = False
+
+
+class Arguments:
+    """The words after a command's name, read from left to right.
+
+    Every method raises `GtpError` ("syntax error") if the next argument is missing or malformed.
+    """
+
+    def __init__(self, words: list[str], width: int, height: int) -> None:
+        """Wrap the arguments of one command; vertices are points of a width x height board."""
+        self._words, self._width, self._height = words[::-1], width, height
+
+    @property
+    def more(self) -> bool:
+        """True while arguments are left."""
+        return bool(self._words)
+
+    def end(self) -> None:
+        """Require that no arguments are left."""
+        if self._words:
+            raise GtpError("syntax error")
+
+    def word(self) -> str:
+        """Return the next argument."""
+        if not self._words:
+            raise GtpError("syntax error")
+        return self._words.pop()
+
+    def integer(self, low: int, high: int) -> int:
+        """Return the next argument as an integer within low to high."""
+        word = self.word()
+        if not (word.isascii() and word.isdigit() and len(word) <= 10 and low <= int(word) <= high):
+            raise GtpError("syntax error")
+        return int(word)
+
+    def real(self) -> float:
+        """Return the next argument as a decimal number."""
+        word = self.word()
+        if not _REAL.fullmatch(word) or not word.isascii():
+            raise GtpError("syntax error")
+        return float(word)
+
+    def colour(self) -> int:
+        """Return the next argument as BLACK or WHITE."""
+        colour = _COLOURS.get(self.word().lower())
+        if colour is None:
+            raise GtpError("syntax error")
+        return colour
+
+    def vertex(self) -> int:
+        """Return the next argument as a move: a point of the board, or a pass."""
+        try:
+            return parse_gtp(self.word(), self._width, self._height)
+        except GameError:
+            raise GtpError("syntax error") from None
+
+    def analyze_request(self, to_play: int) -> AnalyzeRequest:
+        """Return the remaining arguments of an analyze command.
+
+        The syntax is [colour] [interval] followed by key-value pairs: interval, minmoves, maxmoves, ownership and
+        KataGo's search flags. The colour defaults to `to_play`.
+        """
+        request = AnalyzeRequest(to_play)
+        if self.more and self._words[-1].lower() in _COLOURS:
+            request.colour = self.colour()
+        if self.more and self._words[-1].isdigit():
+            request.interval = self._centiseconds()
+        while self.more:
+            match self.word().lower():
+                case "interval":
+                    request.interval = self._centiseconds()
+                case "minmoves":
+                    request.min_moves = self.integer(0, 999)
+                case "maxmoves":
+                    request.max_moves = self.integer(1, 999)
+                case "ownership":
+                    request.ownership = self._boolean()
+                case key if key in _SEARCH_FLAGS:
+                    self._boolean()
+                case _:
+                    raise GtpError("syntax error")
+        return request
+
+    def _centiseconds(self) -> float:
+        return max(self.integer(0, 10**6), 1) / 100
+
+    def _boolean(self) -> bool:
+        word = self.word().lower()
+        if word not in ("true", "false"):
+            raise GtpError("syntax error")
+        return word == "true"
+
+
+_COLOURS = {"b": BLACK, "black": BLACK, "w": WHITE, "white": WHITE}
+
+
+_VISITS = 1000
+
+_MIN_LABELLED = 0.005
+"""Smallest probability that GoGui shows as a label."""
+
+
+def info_line(game: GameSession, evaluation: PolicyValue, request: AnalyzeRequest, *, kata: bool) -> str:
+    """Return one line, "info move D4 visits 412 winrate 5210 prior 4117 lcb 5210 order 0 pv D4 info move ...".
+
+    Moves are sorted by probability; those below half a visit are omitted unless the request asks for more. Without any
+    legal point the line lists the pass.
+
+    Args:
+        request: Minimum and maximum number of moves, and whether ownership is wanted.
+        kata: Use KataGo's format: numbers within 0 to 1 rather than 0 to 10000, ownership allowed.
+    """
+    ranked = np.argsort(-evaluation.policy, kind="stable")[: np.count_nonzero(evaluation.policy)].tolist()
+    count = max(1, request.min_moves, int(np.count_nonzero(evaluation.policy * _VISITS >= 0.5)))
+    order = (ranked or [len(evaluation.policy) - 1])[:count][: request.max_moves]
+    # Lizzie draws no heat for a winrate of exactly 0.
+    winrate = 0.5 if evaluation.value is None else min(max((evaluation.value + 1) / 2, 0.0001), 0.9999)
+    parts = []
+    for rank, move in enumerate(order):
+        vertex, prior = to_gtp(move, game.board.width, game.board.height), float(evaluation.policy[move])
+        head = f"info move {vertex} visits {round(prior * _VISITS)}"
+        if kata:
+            values = f"winrate {winrate:.6f} utility {2 * winrate - 1:.6f} prior {prior:.6f} lcb {winrate:.6f}"
+        else:
+            values = f"winrate {winrate * 10000:.0f} prior {prior * 10000:.0f} lcb {winrate * 10000:.0f}"
+        parts.append(f"{head} {values} order {rank} pv {vertex}")
+    if kata and request.ownership and evaluation.ownership is not None:
+        parts.append("ownership " + " ".join(f"{value:.4f}" for value in evaluation.ownership.tolist()))
+    return " ".join(parts)
+
+
+def policy_gfx(game: GameSession, evaluation: PolicyValue) -> str:
+    """Return GoGui graphics: a square per point, scaled to the best move, with percentages as labels."""
+    policy = evaluation.policy[:-1]
+    best = float(policy.max())
+    names = [to_gtp(point, game.board.width, game.board.height) for point in range(len(policy))]
+    min_square = max(0.005 * best, np.finfo(np.float32).tiny)  # without a legal point, best is 0
+    squares = [f"{name} {p / best:.2f}" for name, p in zip(names, policy.tolist()) if p >= min_square]
+    labels = [f"{name} {p:.0%}"[:-1] for name, p in zip(names, policy.tolist()) if p >= _MIN_LABELLED]
+    lines = [" ".join(["INFLUENCE", *squares])] if squares else []
+    lines += [" ".join(["LABEL", *labels])] if labels else []
+    pass_probability = float(evaluation.policy[-1])
+    return "\n".join([*lines, f"TEXT best {max(best, pass_probability):.1%}, pass {pass_probability:.1%}"])
+
+
+def dboard(values: np.ndarray, width: int) -> str:
+    """Return numbers as GoGui's dboard: one line per row of the board, top row first."""
+    return "\n".join(" ".join(f"{value:.3f}" for value in row) for row in values.reshape(-1, width).tolist())
+
+
 _MAX_RECORD_BYTES = 4 << 20
-_COLOURS = {BLACK: "Black", WHITE: "White"}
+_COLOUR_NAMES = {BLACK: "Black", WHITE: "White"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +349,7 @@ class Engine:
         arguments.end()
         board = self.game.board
         lines = [
-            f"{_COLOURS[board.to_play]} to play, move {len(self.game.moves) + 1}, komi {self.game.komi:g}",
+            f"{_COLOUR_NAMES[board.to_play]} to play, move {len(self.game.moves) + 1}, komi {self.game.komi:g}",
             f"captured by Black {board.captures[BLACK]}, by White {board.captures[WHITE]}",
         ]
         return "\n".join(["", str(board), *lines])

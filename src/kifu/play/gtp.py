@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from threading import Thread
 
 from kifu.errors import KifuError, first_line
-from kifu.play.arguments import GtpError
-from kifu.play.engine import Analysis, Answer, Engine
+from kifu.play.engine import Analysis, Answer, Engine, GtpError
 
 _MAX_LINE = 1 << 16
 """Bytes of a line; longer lines are truncated."""

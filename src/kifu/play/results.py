@@ -9,22 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from kifu.config import STRICT
+from kifu.config import STRICT, read_model
 from kifu.errors import FormatError, RecipeError, join_lines
-from kifu.files import read_small
 from kifu.play.referee import Ending, ScoredBy
 from kifu.report import Report
+from kifu.text import counted, wilson
 
 RESULTS = "match.json"
 
 _MAX_RESULTS_BYTES = 64 << 20
 
 PlayerLabel = Literal["A", "B"]
-
-Z95 = 1.959963984540054
-"""95 % of a normal distribution lie within this many standard deviations."""
 
 
 class ProgramInfo(BaseModel):
@@ -74,7 +71,7 @@ class PlayedGame(BaseModel):
         """Return a one-line description."""
         colour = {self.black: "Black", self.white: "White"}
         outcome = f"{self.winner} wins as {colour[self.winner]}" if self.winner else "no winner"
-        return f"{outcome} ({self.result}, {_count(self.moves, 'move')}): {self.reason}"
+        return f"{outcome} ({self.result}, {counted(self.moves, 'move')}): {self.reason}"
 
 
 class Settings(BaseModel):
@@ -153,30 +150,6 @@ class MatchScore:
         }  # fmt: skip
 
 
-def wilson(points: float, games: int, z: float = Z95) -> tuple[float, float]:
-    """Return Wilson's score interval (1927) of a success probability.
-
-    Draws count as half a point, which makes the interval slightly too wide.
-
-    Examples:
-        >>> [round(bound, 4) for bound in wilson(10, 20)]
-        [0.2993, 0.7007]
-
-    Args:
-        points: Number of successes, 0 to `games`.
-        games: Number of trials; the interval of 0 trials is (0, 1).
-        z: Half-width of the interval in standard deviations.
-    """
-    if games == 0:
-        return 0.0, 1.0
-    share = points / games
-    middle = share + z * z / (2 * games)
-    spread = z * math.sqrt(share * (1 - share) / games + z * z / (4 * games * games))
-    lower, upper = ((middle + sign * spread) / (1 + z * z / games) for sign in (-1, 1))
-    # Without rounding errors, the bounds of 0 % and 100 % are exact.
-    return (0.0 if points == 0 else lower), (1.0 if points == games else upper)
-
-
 def elo(share: float) -> float:
     """Return the Elo difference that predicts this share of the points; infinite for 0 and 1.
 
@@ -230,7 +203,7 @@ class Match(Report):
         r = self.results
         lines = [f"{label} = {each.command} ({each.name} {each.version})" for label, each in (("A", r.a), ("B", r.b))]
         s = r.settings
-        lines += [f"{_count(len(self.games), 'game')} on {s.size} x {s.size}, komi {s.komi:g}, {s.rules} rules", ""]
+        lines += [f"{counted(len(self.games), 'game')} on {s.size} x {s.size}, komi {s.komi:g}, {s.rules} rules", ""]
         for label, score in (
             ("A in all", self.score()),
             ("A as Black", self.score("A")),
@@ -242,7 +215,7 @@ class Match(Report):
         endings = Counter(game.ending for game in self.games)
         lines.append("ended by " + ", ".join(f"{_ENDINGS[ending]} {n:,}" for ending, n in endings.most_common()))
         scored = Counter(game.scored_by for game in self.games if game.scored_by not in (None, "scorer"))
-        lines += [f"scored by {SCORERS[by]}: {_count(n, 'game')}" for by, n in sorted(scored.items())]
+        lines += [f"scored by {SCORERS[by]}: {counted(n, 'game')}" for by, n in sorted(scored.items())]
         faults = [game for game in self.games if game.at_fault]
         lines += [f"game {game.game}: {game.at_fault} as {game.reason}" for game in faults]
         if not faults:
@@ -276,33 +249,18 @@ def resume_results(output_dir: Path, current: Results) -> Results:
     """Return the results stored in a directory, or `current` if there are none.
 
     Raises:
+        SourceError: match.json cannot be read.
         FormatError: match.json is invalid.
         RecipeError: match.json belongs to a match with other settings.
     """
     path = output_dir / RESULTS
-    try:
-        data = read_small(path, _MAX_RESULTS_BYTES)
-    except FileNotFoundError:
+    if not path.exists():
         return current
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        stored = Results.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        message = first["msg"].splitlines()[0]
-        raise FormatError(f"{path} is not a match: {where + ': ' if where else ''}{message}") from None
-    except ValueError as error:
-        raise FormatError(f"{path} is not a match: {error}") from None
+    stored = read_model(Results, path, "a match", _MAX_RESULTS_BYTES)
     now, then = ({"A": r.a.model_dump(), "B": r.b.model_dump(), **r.settings.model_dump()} for r in (current, stored))
     for name in now:
         if now[name] != then[name]:
             raise RecipeError(f"{path} is another match: {name} was {then[name]!r}, now {now[name]!r}")
     if len({game.game for game in stored.games}) < len(stored.games):
-        raise FormatError(f"{path} is not a match: a game is listed twice")
+        raise FormatError(f"{path} does not hold a match: a game is listed twice")
     return stored
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

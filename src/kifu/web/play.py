@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
-from kifu.play.session import DEFAULT_KOMI, GameSession
+from kifu.play.player import DEFAULT_KOMI, GameSession
 from kifu.point import MAX_SIZE, WHITE, fixed_handicap, max_handicap
 from kifu.records.game import write_sgf
 from kifu.web.analysis import NetParams, ShortText

@@ -17,7 +17,7 @@ import commands
 import kifu
 from catalogues import rows, write_catalogue
 from gtp_engines import engine
-from kifu.errors import FormatError, KifuError, OutputError, RecipeError
+from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 from kifu.kernel import announce_compilation
 from kifu.play.match import MatchOptions, corner_openings, play_match
 from kifu.play.referee import MatchRules

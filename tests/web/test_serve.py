@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -23,7 +24,9 @@ import pytest
 
 from catalogues import rows, write_catalogue
 from commands import finish, run, start
+from kifu import build_index
 from kifu.errors import FormatError
+from kifu.search.index import index_path
 from kifu.web.api import TimeLimitError
 from kifu.web.app import warm_up
 from kifu.web.server import SiteServer
@@ -308,3 +311,12 @@ def test_a_catalogue_that_is_replaced_is_refused(tmp_path: Path) -> None:
             assert answer.error == "games.parquet has changed since kifu serve opened it; start kifu serve again"
         path.unlink()
         assert served.get("/api/games").status == 503
+
+
+def test_a_search_index_that_is_truncated_is_refused(tmp_path: Path) -> None:
+    path = write_catalogue(tmp_path / "games.parquet", rows(black=["Ann", "Bob"], white=["Carl", "Dora"]))
+    build_index(path)
+    with serving(Site([path], [])) as served:
+        assert served.get("/api/explore", moves="pd").status == 200
+        os.truncate(index_path(path), 1000)
+        assert served.get("/api/explore", moves="dd").error.startswith("games.parquet has changed since")

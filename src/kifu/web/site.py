@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,9 +193,10 @@ class Site:
 
 
 def _file_versions(searcher: Searcher) -> list[tuple[int, ...] | None]:
-    """Return the versions of all Parquet files of a catalogue; None for one that is missing."""
+    """Return the versions of the files of a catalogue and of their search indices; None for one that is missing."""
     versions: list[tuple[int, ...] | None] = []
-    for file in searcher.catalogue.partitions:
+    catalogue = searcher.catalogue
+    for file in [catalogue.path, *chain.from_iterable((file, index_path(file)) for file in catalogue.partitions)]:
         try:
             versions.append(file_version(file.stat()))
         except OSError:

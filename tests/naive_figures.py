@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from kifu.records.times import Overtime, parse_minutes, parse_overtime
+from kifu.records.meta import Overtime, parse_minutes, parse_overtime
 
 Node = list[tuple[bytes, list[bytes]]]
 

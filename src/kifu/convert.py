@@ -35,8 +35,8 @@ from kifu.records.game import write_sgf
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath, Paths, as_list, as_path
-from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block
+from kifu.records.text import known_programs
 from kifu.records.tygem import load_index
 from kifu.report import Report
 from kifu.text import format_bytes, format_drops

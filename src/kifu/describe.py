@@ -33,7 +33,7 @@ from kifu.katago.npz import KataNpz
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game
-from kifu.records.left_out import describe_left_out
+from kifu.records.games import describe_left_out
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
 from kifu.report import json_text

@@ -22,8 +22,8 @@ from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
 from kifu.records.games import ParsedBlock
 from kifu.records.olf import read_olf
 from kifu.records.olf_writer import ExportFailure, OlfFields
-from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block, final_setup, read_block
+from kifu.records.text import known_programs
 from record_samples import TRAPS_FOLDER
 
 RECORDS = sorted(TRAPS_FOLDER.glob("*.sgf"))

@@ -13,7 +13,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.fields import TEXT_COLUMNS, parse_fields
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import OVERTIME_COLUMNS
-from kifu.records.programs import known_programs
+from kifu.records.text import known_programs
 
 TIME_COLUMNS = ("main_minutes", *OVERTIME_COLUMNS)
 NOTHING = (None, None, None, None)

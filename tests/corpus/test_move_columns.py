@@ -15,8 +15,8 @@ from kifu.corpus.export import rows_to_sgf
 from kifu.corpus.rows import Rows, recorded_rows, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import SCHEMA
 from kifu.records.games import ParsedBlock
-from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block, read_block
+from kifu.records.text import known_programs
 
 LEGAL, CUT = load_cleaning_rules("legal"), load_cleaning_rules("legal", ["illegal=cut"])
 

@@ -17,7 +17,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.fields import parse_fields
 from kifu.corpus.ingest import ingest
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
-from kifu.records.programs import known_programs
+from kifu.records.text import known_programs
 
 WORDS = (
     "black", "white", "black_rank", "white_rank", "result_text", "komi_text", "date_text", "time_text", "overtime",

@@ -27,8 +27,7 @@ import kifu
 from kifu.errors import DropReason, SourceError
 from kifu.records import _streams
 from kifu.records.containers import blocks, containers, find_containers
-from kifu.records.games import RecordBlock
-from kifu.records.left_out import describe_left_out
+from kifu.records.games import RecordBlock, describe_left_out
 from kifu.records.paths import LocalFile
 from record_samples import END, OLF_LINE, SGF, TAIL, one_member_zip, pax_entry, small_archives, tar_entry
 

@@ -26,9 +26,8 @@ from kifu.execution.staging import StagingDir
 from kifu.files import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
-from kifu.records import _remote, _store, copies
-from kifu.records.containers import blocks
-from kifu.records.copies import hash_and_copy, use_staged_copies
+from kifu.records import _remote, containers
+from kifu.records.containers import blocks, hash_and_copy, use_staged_copies
 from kifu.records.paths import as_path
 from web_store import Web, web_store
 
@@ -154,7 +153,7 @@ def fault(source: str, folder: Path) -> str:
 
 
 def test_failures_of_a_transfer(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01))
+    monkeypatch.setattr(_remote, "_POLICY", replace(_remote._POLICY, first_delay_s=0.01))
     url = f"{web.url}/games.tar.gz"
     web.cuts = 1000
     assert fault(url, tmp_path).startswith(f"{url}: ")
@@ -200,7 +199,7 @@ def test_a_full_disk(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def full(*_: object) -> None:
         raise OutputError("cannot write copy: No space left on device")
 
-    monkeypatch.setattr(copies.AtomicFile, "write", full)
+    monkeypatch.setattr(containers.AtomicFile, "write", full)
     with pytest.raises(OutputError, match="No space left"):
         hash_and_copy(as_path(url), work)
     assert not list(work.iterdir())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.records.times import Date, parse_date
+from kifu.records.meta import Date, parse_date
 
 # Expected: year-month-day, a year only, or None.
 DATES = {

@@ -15,8 +15,8 @@ from kifu.corpus.rows import rows_from_parsed
 from kifu.errors import DropReason
 from kifu.point import POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records.decode import decode
-from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block, read_block
+from kifu.records.text import known_programs
 from naive_text_fields import compare_text_fields
 
 SHARED = Path(__file__).parents[3] / "shared"

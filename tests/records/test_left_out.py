@@ -35,7 +35,7 @@ from kifu.recipes.pipeline import BuildOptions, ingest_sources
 from kifu.records import _zip
 from kifu.records.containers import blocks, find_containers
 from kifu.records.detect import count_kinds, is_record_name
-from kifu.records.left_out import LeftOut
+from kifu.records.games import LeftOut
 from kifu.records.parse import summarize
 from kifu.records.splitting import split_blocks
 from record_samples import OLF_LINE, SGF, TYGEM_LINE

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.records.main_line import split_nodes
+from kifu.records.sgf import split_nodes
 
 TOKEN = re.compile(rb"\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)|.", re.DOTALL)
 

@@ -20,8 +20,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE, WHITE_BIT, to_sgf
-from kifu.records._json import DEEPEST
-from kifu.records._ogs import OBJECT_LIMIT
+from kifu.records._ogs import DEEPEST, OBJECT_LIMIT
 from kifu.records._tokens import LINE_LIMIT
 from kifu.records.containers import read_blocks
 from kifu.records.game import Game, game_at

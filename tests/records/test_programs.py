@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import RecipeError, SourceError
-from kifu.records.programs import Programs, known_programs
+from kifu.records.text import Programs, known_programs
 
 PROGRAMS = [
     "ManyFaces", "Explorer", "Perception", "Golife", "Poka", "GNU Go", "gnugo3pt8", "GnuGo_3.8", "many_faces",

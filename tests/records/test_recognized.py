@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kifu
-from kifu.records.meta import Subject, is_recognized
-from kifu.records.programs import known_programs
-from kifu.records.times import parse_overtime
+from kifu.records.meta import Subject, is_recognized, parse_overtime
+from kifu.records.text import known_programs
 
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 PROPERTIES: dict[str, Subject] = {

@@ -27,7 +27,7 @@ from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.files import hash_file
-from kifu.records import _remote, _store
+from kifu.records import _remote
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.paths import Remote, as_path, etag, name_below
 from kifu.records.tygem import load_index
@@ -48,7 +48,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01))
+    monkeypatch.setattr(_remote, "_POLICY", replace(_remote._POLICY, first_delay_s=0.01))
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_broken_connections_are_retried_a_few_times(web: Web, tree: Path, ranges
 
 @pytest.mark.usefixtures("short_delays")
 def test_a_silent_server_times_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
+    monkeypatch.setattr(_remote, "_POLICY", replace(_remote._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
     web.files["/games.zip"], web.silent = zipped(MANY), True
     assert fault(f"{web.url}/games.zip") == f"{web.url}/games.zip: no answer in time"
 
@@ -328,7 +328,7 @@ def test_a_less_precise_time_is_no_change(monkeypatch: pytest.MonkeyPatch) -> No
         (plain | {"LastModified": "12:00:13.345"}, False),
         (plain | {"size": 4, "ETag": '"a"'}, False),
     ):
-        monkeypatch.setattr(_store.Store, "info", lambda _, now=now: now)
+        monkeypatch.setattr(_remote.Store, "info", lambda _, now=now: now)
         with nullcontext() if same else pytest.raises(OSError, match="changed"):
             Remote("memory://a.zip", listed).require_unchanged()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kifu.records.times import Overtime, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
+from kifu.records.meta import Overtime, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
 
 MINUTES = {
     "1800": 30, "0": 0, "90": 1.5, "600.0": 10, "1800000": 30_000,

@@ -23,7 +23,7 @@ from kifu.errors import DropReason
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records.games import GameArrays, ParseWarning
-from kifu.records.times import Overtime, OvertimeKind, thinking_seconds
+from kifu.records.meta import Overtime, OvertimeKind, thinking_seconds
 
 _FOLDER, _KIND = "cleaning", "set of cleaning rules"
 
@@ -69,7 +69,7 @@ class CleaningRules(NamedConfig):
     program_names: tuple[Line, ...] = Field((), strict=False)
     """Additional names of programs; * matches any letters."""
     min_seconds: Amount | None = None
-    """Minimum thinking time per player (`kifu.records.times.thinking_seconds`), where known."""
+    """Minimum thinking time per player (`kifu.records.meta.thinking_seconds`), where known."""
     duplicates: Literal["keep", "fields", "games"] = "keep"
     """fields: keep the first of several games that are equal in all fields. games: also keep only the longest of games
     that are equal up to symmetry, colours or final passes, or of which one is the beginning of the other."""
@@ -194,7 +194,7 @@ def _violations(
 
 
 def thinking_times(batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
-    """Return [G] each player's thinking time in seconds (`kifu.records.times.thinking_seconds`), NaN if unknown.
+    """Return [G] each player's thinking time in seconds (`kifu.records.meta.thinking_seconds`), NaN if unknown.
 
     Args:
         batch: Rows of the catalogue with TIME_COLUMNS.

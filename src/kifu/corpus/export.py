@@ -18,10 +18,10 @@ from kifu.corpus.fields import TEXT_COLUMNS
 from kifu.corpus.schema import READER_REASONS, evaluations_array, game_arrays
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
-from kifu.records.formats import RECORD_FORMATS, name_properties
 from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
+from kifu.records.parse import RECORD_FORMATS, name_properties
 from kifu.records.sgf import make_record, text_properties
 
 

@@ -14,9 +14,17 @@ import pyarrow.compute as pc
 from kifu.corpus.schema import OVERTIME_COLUMNS, SCHEMA
 from kifu.point import BLACK, WHITE
 from kifu.records import olf, tygem
-from kifu.records.meta import Rank, Result, is_recognized, parse_komi
-from kifu.records.programs import Programs
-from kifu.records.times import parse_date, parse_main_before, parse_minutes, parse_overtime
+from kifu.records.meta import (
+    Rank,
+    Result,
+    is_recognized,
+    parse_date,
+    parse_komi,
+    parse_main_before,
+    parse_minutes,
+    parse_overtime,
+)
+from kifu.records.text import Programs
 
 TEXT_COLUMNS = {
     "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",

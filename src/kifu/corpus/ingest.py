@@ -38,10 +38,10 @@ from kifu.corpus.sources import (
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.progress import ProgressFactory, silent
-from kifu.records.left_out import LeftOut
+from kifu.records.games import LeftOut
 from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
-from kifu.records.programs import known_programs
+from kifu.records.text import known_programs
 from kifu.records.tygem import TygemIndex, load_index
 from kifu.report import Report
 from kifu.text import format_bytes, format_games

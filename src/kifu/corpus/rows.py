@@ -34,7 +34,7 @@ from kifu.go.rules import Rules
 from kifu.point import NO_POINT, POINT_MASK, to_gtp
 from kifu.records.decode import decode
 from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock
-from kifu.records.programs import Programs
+from kifu.records.text import Programs
 
 
 @dataclass(frozen=True, slots=True)

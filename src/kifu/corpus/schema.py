@@ -147,7 +147,7 @@ PLAYED_COLUMNS = ("width", "height", "setup", "setup_ply", "root_setup", "moves"
 """The columns that `move_arrays` needs."""
 
 OVERTIME_COLUMNS = ("overtime_kind", "overtime_count", "overtime_seconds")
-"""The fields of `kifu.records.times.Overtime`; null without an overtime, or for one that could not be parsed."""
+"""The fields of `kifu.records.meta.Overtime`; null without an overtime, or for one that could not be parsed."""
 
 GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "drop")
 """The columns that `game_arrays` needs."""

@@ -23,14 +23,18 @@ from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalo
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.files import utf8_name
-from kifu.records._store import CHANGED
-from kifu.records._volumes import volume_paths
-from kifu.records.containers import blocks, count_blocks, find_containers
-from kifu.records.copies import hash_and_copy, use_staged_copies
+from kifu.records._remote import CHANGED
+from kifu.records.containers import (
+    blocks,
+    count_blocks,
+    find_containers,
+    hash_and_copy,
+    use_staged_copies,
+    volume_paths,
+)
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
-from kifu.records.games import RecordBlock
-from kifu.records.left_out import LeftOut
+from kifu.records.games import LeftOut, RecordBlock
 from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below
 from kifu.records.splitting import BLOCK_BYTES, split_blocks
 
@@ -304,7 +308,7 @@ class HashedSources:
 
 
 def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str, Any]]:
-    """Hash all sources in parallel, and copy remote files meanwhile, see `kifu.records.copies`.
+    """Hash all sources in parallel, and copy remote files meanwhile, see `kifu.records.containers`.
 
     Returns:
         For each source the keys name, bytes and blake3, as catalogues and manifests list them. A folder of loose

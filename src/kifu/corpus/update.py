@@ -43,7 +43,7 @@ from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.files import utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
-from kifu.records.left_out import LeftOut
+from kifu.records.games import LeftOut
 from kifu.records.paths import Paths
 from kifu.records.tygem import load_index
 from kifu.report import Report

@@ -20,7 +20,7 @@ from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.errors import RecipeError
 from kifu.planes.encoder import RATING_COLUMNS, ratings_of
 from kifu.records.game import Game
-from kifu.records.times import parse_date, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
+from kifu.records.meta import parse_date, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
 from kifu.registry import unknown
 
 Floats = npt.NDArray[np.float32]
@@ -43,7 +43,7 @@ _MOST = 3
 """Largest encoded komi and handicap; others are clipped."""
 
 _MOVES = 120
-"""Moves of a player in a game of usual length, see `kifu.records.times.thinking_seconds`."""
+"""Moves of a player in a game of usual length, see `kifu.records.meta.thinking_seconds`."""
 
 _AREA, _TERRITORY = 1.0, 0.0
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
-from kifu.records._nodes import MAX_POINTS, read_rectangle
-from kifu.records._scan import find_game, is_root
+from kifu.records._nodes import MAX_POINTS, find_game, is_root, read_rectangle
 from kifu.records._tokens import (
     CLOSE,
     ESCAPE,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._fields import NAME_C, Spans, next_value
-from kifu.records._scan import find_game, is_root
+from kifu.records._nodes import find_game, is_root
 from kifu.records._tokens import (
     CLOSE,
     HYPHEN,

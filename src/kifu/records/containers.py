@@ -4,36 +4,125 @@ They lie on this machine or at a URL, see `kifu.records.paths`. Containers are r
 disk, and no name from an archive is ever used as a path. The format of a file is decided by its first bytes; its name
 only helps if they cannot tell. Archives within archives are not opened. Time is linear in the inflated size, and memory
 bounded by a few times the size of a block or of the largest member, whatever the headers of an archive claim.
+
+A compressed archive can only be read from its beginning, so remote ones are copied while they are hashed: otherwise
+each process that reads a part of it would fetch all that comes before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
+import re
 import stat
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+from uuid import uuid4
 
 import numpy as np
+from blake3 import blake3
 
-from kifu.errors import DropReason, SourceError
-from kifu.records._remote import RemoteFile
-from kifu.records._sevenzip import MAGIC, count_sevenzip_blocks, sevenzip_blocks
+from kifu.atomic_io import AtomicFile
+from kifu.errors import DropReason, OutputError, SourceError
+from kifu.execution.staging import copy_name
+from kifu.files import hash_bytes
+from kifu.folders import cannot_write
+from kifu.records._remote import FullCopy, RemoteFile, StoreError
+from kifu.records._sevenzip import MAGIC, SevenZipFile, count_sevenzip_blocks, locate_header, read_at, sevenzip_blocks
+from kifu.records._sevenzip_header import SevenZipError
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
-from kifu.records._volumes import open_volumes
 from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
 from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
-from kifu.records.games import Bytes, RecordBlock, make_block
-from kifu.records.left_out import LeftOut, describe_left_out
-from kifu.records.paths import AnyPath, OpenFile, Paths, Remote, as_list, as_path, open_file
+from kifu.records.games import Bytes, LeftOut, RecordBlock, describe_left_out, make_block
+from kifu.records.paths import AnyPath, OpenFile, Paths, Remote, as_list, as_path, etag, open_file
 from kifu.records.splitting import BLOCK_BYTES, skip_leading_comments, split_blocks
+
+_FIRST_VOLUME, _FIRST_NUMBER = re.compile(r"\.001\Z"), re.compile(r"001(?=\Z|[?#])")
+
+
+class Volumes:
+    """The volumes of an archive as one file, without a buffer.
+
+    Attributes:
+        size: Length in bytes.
+    """
+
+    def __init__(self, files: Sequence[SevenZipFile]) -> None:
+        """Join open files."""
+        self._files = files
+        self._ends = np.cumsum([file.size for file in files]).tolist()
+        self.size = int(self._ends[-1])
+        self._position = 0
+
+    def seek(self, offset: int, _whence: int = os.SEEK_SET, /) -> int:
+        """Move to a position from the beginning."""
+        self._position = offset
+        return offset
+
+    def readinto(self, view: memoryview, /) -> int:
+        """Read into the beginning of a buffer, and return the number of bytes, 0 only at the end."""
+        at = bisect_right(self._ends, self._position)
+        if at == len(self._files):
+            return 0
+        file = self._files[at]
+        file.seek(self._position - (self._ends[at] - file.size))
+        count = file.readinto(view[: self._ends[at] - self._position]) or 0
+        self._position += count
+        return count
+
+
+def volume_paths(path: AnyPath) -> list[AnyPath]:
+    """Return the files of a container: the path itself, and if it is the first volume of a 7z, also the others.
+
+    Raises:
+        OSError: If a file cannot be read, or a volume is missing.
+    """
+    volumes = [path]
+    if not _FIRST_VOLUME.search(path.name):
+        return volumes
+    with open_file(path) as file:
+        if read_at(file, 0, len(MAGIC)).tobytes() != MAGIC:
+            return volumes
+        try:
+            begin, size, _ = locate_header(file)
+        except SevenZipError:  # which reading raises again
+            return volumes
+        missing = begin + size - file.size
+    while missing > 0:
+        volume = as_path(_FIRST_NUMBER.sub(f"{len(volumes) + 1:03}", os.fspath(path), count=1))
+        try:
+            found = volume.stat().st_size
+        except OSError:
+            found = 0
+        if not found:
+            raise StoreError(f"volume {volume.name} is missing or empty")
+        missing -= found
+        volumes.append(volume)
+    return volumes
+
+
+@contextmanager
+def open_volumes(path: AnyPath, file: OpenFile) -> Iterator[OpenFile | Volumes]:
+    """Open the other files of an open container, and join them, see `volume_paths`. Raises OSError."""
+    with ExitStack() as stack:
+        others: list[OpenFile] = []
+        for volume in volume_paths(path)[1:]:
+            others.append(open_file(volume))
+            stack.enter_context(others[-1])
+        yield Volumes([file, *others]) if others else file
+
 
 _ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 _SUPPORTED = (
@@ -380,3 +469,70 @@ def _skip_line(stream: Stream, tail: Bytes) -> Bytes:
         tail = tail[: stream.fill(tail.data)]
         if not len(tail):
             return tail
+
+
+_ReadInto: TypeAlias = Callable[[memoryview], int]
+
+
+def hash_and_copy(path: AnyPath, staging: Path | None) -> dict[str, Any]:
+    """Hash a file, and copy it meanwhile if it is remote.
+
+    Without a staging directory, `path` is read from an unnamed copy from now on. A staging directory gets a copy of any
+    file but a .zip, of which each part can be read without the others.
+
+    Args:
+        path: The file. Volumes of a .7z, of which it is the first, are joined.
+        staging: See `kifu.execution.executor.Executor`.
+
+    Returns:
+        The keys bytes and blake3.
+
+    Raises:
+        OSError: If the file cannot be read, or an unnamed copy cannot be written.
+        OutputError: If the staging directory cannot be written.
+    """
+    with open_file(path) as file, open_volumes(path, file) as volumes:
+        if not isinstance(path, Remote) or path.is_copied or (staging is not None and is_zip(file)):
+            digest = hash_bytes(volumes.readinto)
+        elif staging is not None:
+            digest = _copy_to(_staged_path(path, staging), volumes.readinto)
+        else:
+            copy = FullCopy()
+            digest = hash_bytes(partial(_read_and_write, volumes.readinto, copy.write))
+            path.use_copy(copy)
+        return {"bytes": volumes.size, "blake3": digest.hexdigest()}
+
+
+def use_staged_copies(paths: Iterable[AnyPath], staging: Path | None) -> None:
+    """Read remote files from their copies in a staging directory, where there are any. Raises OSError."""
+    for path in paths:
+        if staging is not None and isinstance(path, Remote) and not path.is_dir():
+            staged = _staged_path(path, staging)
+            if staged.exists():
+                path.use_copy(FullCopy(staged))
+
+
+def _staged_path(path: Remote, staging: Path) -> Path:
+    version = json.dumps([os.fspath(path), etag(path)], sort_keys=True)
+    return staging / copy_name(blake3(version.encode()).hexdigest(16))
+
+
+def _copy_to(path: Path, read_into: _ReadInto) -> blake3:
+    """Write a copy and return its hash."""
+    if not path.parent.is_dir():  # the caller has gone, and would not remove a new directory
+        raise OutputError(f"cannot write {path}: its folder is gone")
+    attempt = path.with_name(f"{uuid4().hex}.{path.name}")  # two may run at the same time, as for results
+    with AtomicFile(attempt) as output:
+        digest = hash_bytes(partial(_read_and_write, read_into, output.write))
+        output.commit()
+    try:
+        attempt.replace(path)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    return digest
+
+
+def _read_and_write(read_into: _ReadInto, write: Callable[[memoryview], None], view: memoryview) -> int:
+    count = read_into(view)
+    write(view[:count])
+    return count

@@ -19,7 +19,7 @@ import numpy as np
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.files import require_regular
-from kifu.records._store import CHANGED
+from kifu.records._remote import CHANGED
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
 from kifu.records._tokens import LINE_LIMIT

@@ -1,13 +1,15 @@
 """Flat arrays of many records and games: the data types that containers, parsers and kernels exchange.
 
 A container yields `RecordBlock`s: the bytes of several members in one buffer. A parser turns a block into a
-`ParsedBlock`: `GameArrays` and `TextFields`. No Python object is created per game.
+`ParsedBlock`: `GameArrays` and `TextFields`. No Python object is created per game. Files and members that are not read
+are counted by source, so that missing games are noticed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
 from typing import NamedTuple
@@ -15,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import GameError
+from kifu.errors import DropReason, GameError, printable
 from kifu.files import utf8_name
 
 Bytes = npt.NDArray[np.uint8]
@@ -265,7 +267,7 @@ class ParsedBlock:
     """G games of one block, all in one record format.
 
     Attributes:
-        format: The record format, one of `kifu.records.formats.RECORD_FORMATS`.
+        format: The record format, one of `kifu.records.parse.RECORD_FORMATS`.
         games: Boards, moves and setup of the games.
         text_fields: Their text fields, not decoded yet; see `kifu.records.decode`.
         index: [G] int32. Ordinal of the game in its member, from 0; in formats of lines, its line number.
@@ -330,3 +332,185 @@ _NO_GAMES = GameArrays(
     start=np.empty(0, np.int64),
     stop=np.empty(0, np.int64),
 )
+
+
+_log = logging.getLogger(__name__)
+
+_SHOWN_KINDS = 5
+_MAX_KINDS = 100
+"""Distinct kinds that are counted for a container: a hostile archive may have a million."""
+
+_OTHER_KINDS = "other kinds"
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".7z", ".rar", ".lzh", ".gz", ".bz2", ".xz")
+
+
+def describe_left_out(left_out: Mapping[str, int]) -> str:
+    """Return one line, such as "left out: 4 files (3 .pdf, 1 with a broken link)".
+
+    It names the most frequent kinds and, since they may contain records, all kinds of archives.
+    """
+    ranked = Counter(left_out).most_common()
+    shown = ranked[:_SHOWN_KINDS] + [each for each in ranked[_SHOWN_KINDS:] if each[0].endswith(_ARCHIVES)]
+    kinds = [f"{count:,} {kind}" for kind, count in shown] + ["..."] * (len(shown) < len(ranked))
+    files = sum(left_out.values())
+    return f"left out: {files:,} file{'s' * (files != 1)} ({', '.join(kinds)})"
+
+
+class LeftOut:
+    """Counts of the files and members that are not read, by container."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+        self._sources: dict[str, str] = {}
+        self._with_games = set[str]()
+
+    def expect(self, container: str, source: str, left_out: Mapping[str, int]) -> None:
+        """Announce a container.
+
+        Args:
+            container: Its path, as in `RecordBlock.source`.
+            source: The path of the source that it is, or lies in.
+            left_out: What is left out before the container is read.
+        """
+        self._sources[container] = source
+        self.add(container, 0, left_out)
+
+    def add(self, container: str, games: int, left_out: Mapping[str, int]) -> None:
+        """Count what is left out of a container, and note whether it has games; beyond 100 kinds as "other kinds"."""
+        if games:
+            self._with_games.add(container)
+        counts = self._counts.setdefault(container, Counter())
+        for kind, count in left_out.items():
+            counts[kind if kind in counts or len(counts) < _MAX_KINDS else _OTHER_KINDS] += count
+
+    def of_container(self, container: str) -> dict[str, int]:
+        """Return the counts of a container by kind, in alphabetical order."""
+        return dict(sorted(self._counts.get(container, {}).items()))
+
+    def total(self) -> Counter[str]:
+        """Return the counts of all containers by kind."""
+        return sum(self._counts.values(), Counter())
+
+    def log_listed(self) -> None:
+        """Log what is left out of folders, before anything is read."""
+        self._with_games.update(self._counts)
+        self.log()
+
+    def log(self) -> None:
+        """Log one line for each source of which something is left out, and for each container without any game."""
+        by_source: dict[str, Counter[str]] = {}
+        for container, counts in self._counts.items():
+            if not counts:
+                continue
+            source = self._sources.get(container, container)
+            by_source.setdefault(source, Counter()).update(counts)
+            if container not in self._with_games and container != source:
+                _log.warning("%s: no game records; %s", printable(container), printable(describe_left_out(counts)))
+        with_games = {self._sources.get(container, container) for container in self._with_games}
+        for source, counts in by_source.items():
+            note = describe_left_out(counts)
+            if source in with_games:
+                _log.info("%s: %s", printable(source), printable(note))
+            else:
+                _log.warning("%s: no game records; %s", printable(source), printable(note))
+
+
+Points = npt.NDArray[np.uint16]
+
+_NO_POINTS: Points = np.empty(0, np.uint16)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleGame:
+    """A game of a record block.
+
+    Attributes:
+        member: Row of its member in the block.
+        start: Where its text begins in the block's data.
+        index: Ordinal in its member; in formats of lines, its line number.
+        width: Number of columns; 0 if dropped.
+        height: Number of rows; 0 if dropped.
+        moves: [M] uint16, see `GameArrays.moves`.
+        setup: [S] uint16, the stones of the root, see `GameArrays.setup`.
+        fields: Non-empty texts by name, of `FIELDS` up to title, in SGF's spelling.
+        codec: Python's name of the codec that decoded them.
+        seconds: [M] float32, see `ParsedBlock.seconds`.
+        warnings: What the reader tolerated, as bits of `ParseWarning`.
+        drop: Why the reader drops the game, which then has neither moves nor setup.
+    """
+
+    member: int
+    start: int
+    stop: int
+    index: int = 0
+    width: int = 0
+    height: int = 0
+    moves: Points = field(default_factory=lambda: _NO_POINTS)
+    setup: Points = field(default_factory=lambda: _NO_POINTS)
+    to_play: int = TO_PLAY_UNSET
+    handicap: int = NO_HANDICAP
+    fields: Mapping[str, str] = field(default_factory=dict)
+    codec: str = "utf_8"
+    seconds: npt.NDArray[np.float32] | None = None
+    warnings: int = 0
+    drop: DropReason = DropReason.KEPT
+
+
+def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]) -> ParsedBlock:
+    """Return games as a parsed block.
+
+    Args:
+        record_format: Its name in `kifu.records.parse.RECORD_FORMATS`.
+        block: The block that they are from.
+        games: At least one for each member, in the block's order.
+    """
+    members = np.array([game.member for game in games], np.int32)
+    setup = [game.setup for game in games]
+    arrays = GameArrays(
+        width=np.array([game.width for game in games], np.uint8),
+        height=np.array([game.height for game in games], np.uint8),
+        moves=np.concatenate([_NO_POINTS, *(game.moves for game in games)]),
+        move_offset=_offsets([len(game.moves) for game in games]),
+        setup=np.concatenate([_NO_POINTS, *setup]),
+        setup_ply=np.zeros(sum(map(len, setup)), np.uint16),
+        setup_offset=_offsets([len(stones) for stones in setup]),
+        root_setup=np.array([len(stones) for stones in setup], np.uint16),
+        to_play=np.array([game.to_play for game in games], np.uint8),
+        handicap=np.array([game.handicap for game in games], np.int16),
+        warnings=np.array([game.warnings for game in games], np.uint32),
+        drop=np.array([game.drop for game in games], np.uint8),
+        member=block.member[members],
+        block_index=members,
+        start=np.array([game.start for game in games], np.int64),
+        stop=np.array([game.stop for game in games], np.int64),
+    )
+    return ParsedBlock(
+        format=record_format,
+        block=block,
+        games=arrays,
+        text_fields=text_fields([game.fields for game in games]),
+        index=np.array([game.index for game in games], np.int32),
+        territory=_NO_POINTS,
+        territory_offset=np.zeros(len(games) + 1, np.int64),
+        codecs=[game.codec for game in games],
+        seconds=_seconds(games),
+    )
+
+
+def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.cumsum([0, *lengths], dtype=np.int64)
+
+
+def text_fields(games: Sequence[Mapping[str, str]]) -> TextFields:
+    """Return the text fields of games, given their non-empty texts by name."""
+    texts = [game.get(name, "").encode("utf-8", "replace") for name in FIELDS for game in games]
+    ends = _offsets([len(text) for text in texts])
+    data = np.frombuffer(bytearray(b"".join(texts)), np.uint8)
+    return TextFields(data, ends[:-1].reshape(len(FIELDS), -1).copy(), ends[1:].reshape(len(FIELDS), -1).copy())
+
+
+def _seconds(games: Sequence[SingleGame]) -> npt.NDArray[np.float32] | None:
+    if all(game.seconds is None for game in games):
+        return None
+    unknown = (np.full(len(game.moves), np.nan, np.float32) for game in games)
+    return np.concatenate([fill if game.seconds is None else game.seconds for game, fill in zip(games, unknown)])

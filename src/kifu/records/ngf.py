@@ -31,11 +31,18 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap, max_handicap
 from kifu.records._nodes import MAX_MOVES
 from kifu.records._tokens import LETTER_B, LETTER_W, Int, byte, end_of_any_line, skip_space
-from kifu.records.assemble import SingleGame, assemble
-from kifu.records.games import FIELD_LIMIT, NO_HANDICAP, Bytes, ParsedBlock, ParseWarning, RecordBlock
-from kifu.records.meta import Rank, Result, komi_text
+from kifu.records.games import (
+    FIELD_LIMIT,
+    NO_HANDICAP,
+    Bytes,
+    ParsedBlock,
+    ParseWarning,
+    RecordBlock,
+    SingleGame,
+    assemble,
+)
+from kifu.records.meta import Rank, Result, komi_text, parse_date
 from kifu.records.text import choose_codec
-from kifu.records.times import parse_date
 
 _P, _M, _A = ord("P"), ord("M"), ord("A")
 

@@ -8,17 +8,369 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from kifu.point import BLACK, WHITE
-from kifu.records import _olf as o
-from kifu.records.games import FIELDS, GameArrays, ParsedBlock, RecordBlock, TextFields
+from kifu.errors import DropReason
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
+from kifu.records._nodes import BYTES_PER_GAME, MAX_MOVES
+from kifu.records._tokens import COLON, LINE_LIMIT, SPACE, Int, byte, read_number
+from kifu.records.games import (
+    FIELDS,
+    NO_HANDICAP,
+    Bytes,
+    GameArrays,
+    ParsedBlock,
+    ParseWarning,
+    RecordBlock,
+    TextFields,
+)
 from kifu.records.meta import Rank, Result, komi_text
 
 if TYPE_CHECKING:
     pass
+
+
+MAX_SIZE = 19
+"""The letters a to s are coordinates; t is the pass."""
+
+POINTS = MAX_SIZE * MAX_SIZE
+
+# The fields of a line, in order.
+(
+    DATE, BLACK_NAME, BLACK_RATING, WHITE_NAME, WHITE_RATING, SIZE, TIME, RESULT, KOMI, STONES, PLAYED, TERRITORY,
+    LINE_FIELDS,
+) = range(13)  # fmt: skip
+
+# Columns of a row; one row per game.
+WIDTH, HEIGHT, MOVE_END, SETUP_END, TERRITORY_END, HANDICAP = range(6)
+WARNINGS, DROP, MEMBER_ROW, LINE, START, STOP, COLUMNS = range(6, 13)
+
+# The parser's state.
+GAMES, MOVES, SETUP, AREA, STATES = range(5)
+
+_TEXT_FIELDS = np.array(
+    [
+        (field, FIELDS.index(name))
+        for field, name in (
+            (DATE, "date"),
+            (BLACK_NAME, "black"),
+            (BLACK_RATING, "black_rank"),
+            (WHITE_NAME, "white"),
+            (WHITE_RATING, "white_rank"),
+            (TIME, "time"),
+            (RESULT, "result"),
+            (KOMI, "komi"),
+        )
+    ]
+)
+
+NEWLINE, HYPHEN = ord("\n"), ord("-")
+UPPER_A, LOWER_A = ord("A"), ord("a")
+PASS_LETTER = 19
+"""The t of TT and tt."""
+
+_HASH, _QUESTION, _ZERO, _LOWER_H = (ord(c) for c in "#?0h")
+_LOWER_BIT = 0x20
+_NO_LETTER = 255
+
+_COORDINATE = np.full(256, _NO_LETTER, np.uint8)
+_COORDINATE[UPPER_A : UPPER_A + 26] = _COORDINATE[LOWER_A : LOWER_A + 26] = np.arange(26)
+
+_KEPT, _NO_RECORD, _BAD_SIZE = int(DropReason.KEPT), int(DropReason.NO_RECORD), int(DropReason.BAD_SIZE)
+_TOO_LARGE, _UNREADABLE, _OFF_BOARD = int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE), int(DropReason.OFF_BOARD)
+_HANDICAP_TEXT, _HANDICAP_ONE = int(ParseWarning.HANDICAP_TEXT), int(ParseWarning.HANDICAP_ONE)
+
+
+class OlfOut(NamedTuple):
+    """The parser's output and scratch space.
+
+    Attributes:
+        rows: [G, COLUMNS] int64, G from `count_rows`.
+        field_start, field_stop: [len(FIELDS), G] int64, initially zeros.
+        moves, setup, territory: uint16; each entry takes at least two bytes of text.
+        state: [STATES] int64, initially zeros.
+        fields: [LINE_FIELDS, 2] int64, start and end of the line's fields.
+        seen, area: [POINTS] int64, initially zeros. The last row with a handicap stone on the point; for territory, the
+            row times 2, plus 1 if it is White's.
+    """
+
+    rows: npt.NDArray[np.int64]
+    field_start: npt.NDArray[np.int64]
+    field_stop: npt.NDArray[np.int64]
+    moves: npt.NDArray[np.uint16]
+    setup: npt.NDArray[np.uint16]
+    territory: npt.NDArray[np.uint16]
+    state: npt.NDArray[np.int64]
+    fields: npt.NDArray[np.int64]
+    seen: npt.NDArray[np.int64]
+    area: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def max_games(start: Int, stop: Int) -> Int:
+    """Return how many lines of a member are read: no game takes as few as `BYTES_PER_GAME` bytes."""
+    return 16 + (stop - start) // BYTES_PER_GAME
+
+
+@kernel
+def count_rows(data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> Int:
+    """Return an upper bound of the rows that the members start[k]:stop[k] of `data` give."""
+    count = 0
+    for k in range(len(start)):
+        lines = 1
+        for i in range(start[k], stop[k]):
+            if data[i] == NEWLINE:
+                lines += 1
+        count += min(lines, max_games(start[k], stop[k]) + 1)
+    return count
+
+
+@inline_kernel
+def find_fields(data: Bytes, i: Int, stop: Int, fields: npt.NDArray[np.int64]) -> tuple[Int, Int, Int]:
+    """Split the line at `i` into fields.
+
+    Returns:
+        (number of fields, end of the last one, end of the line). The first LINE_FIELDS are stored.
+    """
+    count, last = 0, i
+    while True:
+        while i < stop and data[i] <= SPACE and data[i] != NEWLINE:
+            i += 1
+        if i == stop or data[i] == NEWLINE:
+            return count, last, i
+        begin = i
+        while i < stop and data[i] > SPACE:
+            i += 1
+        last = i
+        if count < LINE_FIELDS:
+            fields[count, 0], fields[count, 1] = begin, i
+        count += 1
+
+
+@inline_kernel
+def is_missing(data: Bytes, i: Int, stop: Int, field: Int) -> Any:
+    """Return whether the field is one of OLF's placeholders for a missing value: ?, the rating 0, a date of zeros."""
+    if field == DATE:
+        for k in range(i, stop):
+            if data[k] != _ZERO and data[k] != HYPHEN:
+                return stop - i == 1 and data[i] == _QUESTION
+        return True
+    if stop - i != 1:
+        return False
+    return data[i] == _QUESTION or (field in (BLACK_RATING, WHITE_RATING) and data[i] == _ZERO)
+
+
+@inline_kernel
+def read_size_and_handicap(data: Bytes, fields: npt.NDArray[np.int64], row: npt.NDArray[np.int64]) -> None:
+    """Read board size and handicap."""
+    i, stop = fields[SIZE, 0], fields[SIZE, 1]
+    colon = i
+    while colon < stop and data[colon] != COLON:
+        colon += 1
+    left, width = read_number(data, i, colon)
+    right, height = read_number(data, min(colon + 1, stop), stop)
+    if left and right and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
+        row[WIDTH], row[HEIGHT] = width, height
+    else:
+        row[DROP] = _BAD_SIZE
+    i, stop = fields[STONES, 0], fields[STONES, 1]
+    good, value = read_number(data, min(i + 2, stop), stop)
+    if not good or value < 0 or data[i] != _LOWER_H or data[i + 1] != HYPHEN:
+        row[WARNINGS] |= _HANDICAP_TEXT
+    elif value > 0:
+        row[HANDICAP] = value
+        if value == 1:
+            row[WARNINGS] |= _HANDICAP_ONE
+
+
+@inline_kernel
+def read_points(
+    data: Bytes, i: Int, stop: Int, width: Int, height: Int, points: npt.NDArray[np.uint16], at: Int
+) -> Int:
+    """Read pairs of letters into points[at:] and return their number; -1 if they are not pairs of letters."""
+    if (stop - i) % 2 == 1:
+        return -1
+    for k in range(i, stop, 2):
+        first, second = byte(data, k), byte(data, k + 1)
+        x, y = np.int64(_COORDINATE[first]), np.int64(_COORDINATE[second])
+        if x == _NO_LETTER or y == _NO_LETTER:
+            return -1
+        point = NO_POINT
+        if (first ^ second) & _LOWER_BIT == 0:
+            if x < width and y < height:
+                point = y * width + x
+            elif x == PASS_LETTER and y == PASS_LETTER:
+                point = width * height
+        points[at] = point | WHITE_BIT if first & _LOWER_BIT else point
+        at += 1
+    return (stop - i) // 2
+
+
+@inline_kernel
+def handicap_moves(
+    moves: npt.NDArray[np.uint16],
+    at: Int,
+    stop: Int,
+    stones: Int,
+    points: Int,
+    seen: npt.NDArray[np.int64],
+    stamp: Int,
+) -> Int:
+    """Return how many of moves[at:stop] place the handicap; 0 if they do not begin with it.
+
+    A handicap is `stones` black stones, each on a different point, with white passes between them, and one more pass if
+    White moves after it.
+    """
+    count = 2 * stones - 1
+    if stones < 2 or count > stop - at:
+        return 0
+    for k in range(count):
+        move = np.int64(moves[at + k])
+        if k % 2 == 1:
+            if move != points | WHITE_BIT:
+                return 0
+        elif move >= points or seen[move] == stamp:
+            return 0
+        else:
+            seen[move] = stamp
+    return count + is_pass_before_white_move(moves, at + count, stop, points)
+
+
+@inline_kernel
+def is_pass_before_white_move(moves: npt.NDArray[np.uint16], at: Int, stop: Int, points: Int) -> Int:
+    """Return 1 if White passes in moves[at] and then moves again, else 0."""
+    return 1 if at + 1 < stop and moves[at] == points | WHITE_BIT and moves[at + 1] & WHITE_BIT else 0
+
+
+@inline_kernel
+def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: OlfOut) -> Int:
+    """Read the territory, sort it by point and return its size. The last entry of a repeated point wins."""
+    points = row[WIDTH] * row[HEIGHT]
+    at, stamp = out.state[AREA], out.state[GAMES]
+    count = read_points(data, i, stop, row[WIDTH], row[HEIGHT], out.territory, at)
+    if count < 0:
+        row[DROP] = _UNREADABLE
+        return 0
+    for k in range(at, at + count):
+        entry = np.int64(out.territory[k])
+        point = entry & POINT_MASK
+        if point >= points:
+            row[DROP] = _OFF_BOARD
+            return 0
+        out.area[point] = 2 * stamp + (1 if entry & WHITE_BIT else 0)
+    count = 0
+    for p in range(points):
+        if out.area[p] // 2 == stamp:
+            out.territory[at + count] = p | WHITE_BIT if out.area[p] % 2 == 1 else p
+            count += 1
+    return count
+
+
+@inline_kernel
+def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.NDArray[np.int64], out: OlfOut) -> None:
+    """Read the moves, with handicap stones among them, and the territory."""
+    state = out.state
+    i, stop = fields[PLAYED, 0], fields[PLAYED, 1]
+    if (stop - i) // 2 > MAX_MOVES:
+        row[DROP] = _TOO_LARGE
+        return
+    begin, moves = state[MOVES], 0
+    if stop - i != 1 or data[i] != HYPHEN:
+        moves = read_points(data, i, stop, row[WIDTH], row[HEIGHT], out.moves, begin)
+    area = 0
+    if count > TERRITORY:
+        area = read_area(data, fields[TERRITORY, 0], fields[TERRITORY, 1], row, out)
+    if moves < 0:
+        row[DROP] = _UNREADABLE
+    if row[DROP] != _KEPT:
+        return
+    points = row[WIDTH] * row[HEIGHT]
+    taken = handicap_moves(out.moves, begin, begin + moves, row[HANDICAP], points, out.seen, state[GAMES])
+    if taken > 0:
+        for k in range(row[HANDICAP]):
+            out.setup[state[SETUP] + k] = out.moves[begin + 2 * k]
+        for k in range(begin, begin + moves - taken):
+            out.moves[k] = out.moves[k + taken]
+        state[SETUP] += row[HANDICAP]
+    state[MOVES] += moves - taken
+    state[AREA] += area
+
+
+@inline_kernel
+def _new_row(member: Int, line: Int, drop: Int, start: Int, stop: Int, out: OlfOut) -> None:
+    row = out.rows[out.state[GAMES]]
+    row[:] = 0
+    row[HANDICAP] = NO_HANDICAP
+    row[MEMBER_ROW], row[LINE], row[DROP] = member, line, drop
+    row[START], row[STOP] = start, stop
+    out.state[GAMES] += 1
+
+
+@inline_kernel
+def read_line(data: Bytes, count: Int, out: OlfOut) -> None:
+    """Read the newest row's game from its fields."""
+    state, fields = out.state, out.fields
+    game = state[GAMES] - 1
+    row = out.rows[game]
+    if count == LINE_FIELDS - 1 or count == LINE_FIELDS:
+        for k in range(len(_TEXT_FIELDS)):
+            field, f = _TEXT_FIELDS[k, 0], _TEXT_FIELDS[k, 1]
+            if not is_missing(data, fields[field, 0], fields[field, 1], field):
+                out.field_start[f, game], out.field_stop[f, game] = fields[field, 0], fields[field, 1]
+        read_size_and_handicap(data, fields, row)
+        if row[DROP] == _KEPT:
+            read_play(data, fields, count, row, out)
+    else:
+        row[DROP] = _UNREADABLE
+
+
+@inline_kernel
+def _end_row(out: OlfOut) -> None:
+    state = out.state
+    row = out.rows[state[GAMES] - 1]
+    row[MOVE_END], row[SETUP_END], row[TERRITORY_END] = state[MOVES], state[SETUP], state[AREA]
+
+
+@kernel
+def read_members(
+    data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], out: OlfOut
+) -> None:
+    """Read every line.
+
+    Args:
+        data: [N] uint8.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        drop: [K] uint8, its `DropReason`.
+    """
+    for k in range(len(start)):
+        games, line, i = 0, 0, start[k]
+        end = stop[k] if drop[k] == _KEPT else i
+        if end - i >= 3 and data[i] == 0xEF and data[i + 1] == 0xBB and data[i + 2] == 0xBF:  # byte order mark
+            i += 3
+        while i < end:
+            count, last, line_end = find_fields(data, i, end, out.fields)
+            begin = out.fields[0, 0]
+            if count > 0 and data[begin] != _HASH:
+                if games == max_games(start[k], stop[k]):
+                    _new_row(k, line, _TOO_LARGE, begin, end, out)
+                    line_end = end
+                elif last - begin > LINE_LIMIT:
+                    _new_row(k, line, _TOO_LARGE, begin, last, out)
+                else:
+                    _new_row(k, line, _KEPT, begin, last, out)
+                    read_line(data, count, out)
+                _end_row(out)
+                games += 1
+            i = line_end + 1
+            line += 1
+        if games == 0:
+            _new_row(k, 0, np.int64(drop[k]) if drop[k] != _KEPT else _NO_RECORD, end, end, out)
+            _end_row(out)
 
 
 def read_olf(block: RecordBlock) -> ParsedBlock:
@@ -33,43 +385,43 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
     is `DropReason.TOO_LARGE`, and so is the rest of a member that contains lines too densely.
     """
     length = int(np.sum(block.stop - block.start))
-    count = o.count_rows(block.data, block.start, block.stop)
-    out = o.OlfOut(
-        rows=np.empty((count, o.COLUMNS), np.int64),
+    count = count_rows(block.data, block.start, block.stop)
+    out = OlfOut(
+        rows=np.empty((count, COLUMNS), np.int64),
         field_start=np.zeros((len(FIELDS), count), np.int64),
         field_stop=np.zeros((len(FIELDS), count), np.int64),
         moves=np.empty(length // 2 + 1, np.uint16),
         setup=np.empty(length // 2 + 1, np.uint16),
         territory=np.empty(length // 2 + 1, np.uint16),
-        state=np.zeros(o.STATES, np.int64),
-        fields=np.zeros((o.LINE_FIELDS, 2), np.int64),
-        seen=np.zeros(o.POINTS, np.int64),
-        area=np.zeros(o.POINTS, np.int64),
+        state=np.zeros(STATES, np.int64),
+        fields=np.zeros((LINE_FIELDS, 2), np.int64),
+        seen=np.zeros(POINTS, np.int64),
+        area=np.zeros(POINTS, np.int64),
     )
-    o.read_members(block.data, block.start, block.stop, block.drop, out)
-    total = out.state[o.GAMES]
+    read_members(block.data, block.start, block.stop, block.drop, out)
+    total = out.state[GAMES]
     rows = out.rows[:total]
-    member = rows[:, o.MEMBER_ROW]
-    setup_offset = np.concatenate(([0], rows[:, o.SETUP_END]))
+    member = rows[:, MEMBER_ROW]
+    setup_offset = np.concatenate(([0], rows[:, SETUP_END]))
     games = GameArrays(
-        width=rows[:, o.WIDTH].astype(np.uint8),
-        height=rows[:, o.HEIGHT].astype(np.uint8),
-        moves=out.moves[: out.state[o.MOVES]].copy(),
-        move_offset=np.concatenate(([0], rows[:, o.MOVE_END])),
-        setup=out.setup[: out.state[o.SETUP]].copy(),
-        setup_ply=np.zeros(out.state[o.SETUP], np.uint16),
+        width=rows[:, WIDTH].astype(np.uint8),
+        height=rows[:, HEIGHT].astype(np.uint8),
+        moves=out.moves[: out.state[MOVES]].copy(),
+        move_offset=np.concatenate(([0], rows[:, MOVE_END])),
+        setup=out.setup[: out.state[SETUP]].copy(),
+        setup_ply=np.zeros(out.state[SETUP], np.uint16),
         setup_offset=setup_offset,
         root_setup=np.diff(setup_offset).astype(np.uint16),
         to_play=np.zeros(total, np.uint8),
-        handicap=rows[:, o.HANDICAP].astype(np.int16),
-        warnings=rows[:, o.WARNINGS].astype(np.uint32),
-        drop=rows[:, o.DROP].astype(np.uint8),
+        handicap=rows[:, HANDICAP].astype(np.int16),
+        warnings=rows[:, WARNINGS].astype(np.uint32),
+        drop=rows[:, DROP].astype(np.uint8),
         member=block.member[member],
         block_index=member.astype(np.int32),
-        start=rows[:, o.START].copy(),
-        stop=rows[:, o.STOP].copy(),
+        start=rows[:, START].copy(),
+        stop=rows[:, STOP].copy(),
     )
-    line = rows[:, o.LINE].astype(np.int32)
+    line = rows[:, LINE].astype(np.int32)
     line[member == 0] += block.first_line
     return ParsedBlock(
         format="olf",
@@ -77,8 +429,8 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
         games=games,
         text_fields=TextFields(block.data, out.field_start[:, :total], out.field_stop[:, :total]),
         index=line,
-        territory=out.territory[: out.state[o.AREA]].copy(),
-        territory_offset=np.concatenate(([0], rows[:, o.TERRITORY_END])),
+        territory=out.territory[: out.state[AREA]].copy(),
+        territory_offset=np.concatenate(([0], rows[:, TERRITORY_END])),
     )
 
 

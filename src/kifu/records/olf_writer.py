@@ -14,12 +14,22 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
-from kifu.records import _olf as o
+from kifu.records import olf as o
 from kifu.records._nodes import MAX_MOVES
-from kifu.records._olf import HYPHEN, LOWER_A, NEWLINE, PASS_LETTER, UPPER_A, handicap_moves, is_pass_before_white_move
 from kifu.records._tokens import SPACE, Int
 from kifu.records.games import NO_HANDICAP, Bytes, GameArrays
-from kifu.records.olf import BY_RESIGNATION, BY_TIME, MAX_NUMBER_LENGTH
+from kifu.records.olf import (
+    BY_RESIGNATION,
+    BY_TIME,
+    HYPHEN,
+    LOWER_A,
+    MAX_NUMBER_LENGTH,
+    NEWLINE,
+    PASS_LETTER,
+    UPPER_A,
+    handicap_moves,
+    is_pass_before_white_move,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,9 +1,12 @@
-"""Parse blocks in any record format, and summarize sources."""
+"""The registry of record formats, and the parsing of blocks in any of them.
+
+`kifu.records.detect` recognizes the formats; each has a parser in a module of its own.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -13,13 +16,60 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORD_RULES, Rules
+from kifu.records import gib, ngf, ogs, olf, sgf, tygem, ugf
 from kifu.records.containers import find_containers, read_blocks
-from kifu.records.detect import TYGEM_INDEX, detect
-from kifu.records.formats import RECORD_FORMATS
-from kifu.records.games import GameArrays, ParsedBlock, ParseWarning, RecordBlock
-from kifu.records.left_out import LeftOut
+from kifu.records.detect import GIB, NGF, OGS, OGS_LINES, OLF, SGF, TYGEM, TYGEM_INDEX, UGF, detect
+from kifu.records.games import GameArrays, LeftOut, ParsedBlock, ParseWarning, RecordBlock
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.records.tygem import TygemIndex, load_index
+from kifu.registry import Registry
+
+PROPERTIES = {
+    "PB": "black", "BR": "black_rank", "PW": "white", "WR": "white_rank", "RE": "result", "KM": "komi", "DT": "date",
+    "TM": "time", "OT": "overtime", "RU": "rules", "EV": "event", "RO": "round", "PC": "place", "GN": "title",
+}  # fmt: skip
+"""The root's text properties in the order in which they are written, and their `kifu.records.games.FIELDS`."""
+
+
+def name_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
+    """Return text fields that are in SGF's spelling as root properties.
+
+    Args:
+        texts: Text by field name, all of FIELDS.
+    """
+    return {name: texts[field] or None for name, field in PROPERTIES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """A format of game records.
+
+    Attributes:
+        kinds: Its constants in `kifu.records.detect`.
+        read: Returns the games of a block, given the TYGEM index of the sources, which only TYGEM needs.
+        to_sgf_properties: Converts the decoded text fields of a game, by name, to root properties in SGF's spelling,
+            which most readers use.
+    """
+
+    kinds: tuple[int, ...]
+    read: Callable[[RecordBlock, tygem.TygemIndex | None], ParsedBlock]
+    to_sgf_properties: Callable[[Mapping[str, str]], Mapping[str, str | None]] = name_properties
+
+
+RECORD_FORMATS: Registry[RecordFormat] = Registry(
+    "record format",
+    {
+        "sgf": RecordFormat((SGF,), lambda block, index: sgf.read_block(block)),
+        "olf": RecordFormat((OLF,), lambda block, index: olf.read_olf(block), olf.to_sgf_properties),
+        "ogs": RecordFormat((OGS, OGS_LINES), lambda block, index: ogs.read_ogs(block)),
+        "tygem": RecordFormat((TYGEM,), tygem.read_tygem, tygem.to_sgf_properties),
+        "gib": RecordFormat((GIB,), lambda block, index: gib.read_gib(block)),
+        "ngf": RecordFormat((NGF,), lambda block, index: ngf.read_ngf(block)),
+        "ugf": RecordFormat((UGF,), lambda block, index: ugf.read_ugf(block)),
+    },
+)
+"""Record formats by name, which is `ParsedBlock.format` and the column `format` of a catalogue."""
+
 
 _MAX_LISTED = 20
 

@@ -20,8 +20,7 @@ from urllib.parse import unquote
 
 from kifu.errors import SourceError
 from kifu.files import open_regular
-from kifu.records._remote import CopiedFile, FullCopy, RemoteFile
-from kifu.records._store import CHANGED, Info, Store, StoreError, etag_of, is_same
+from kifu.records._remote import CHANGED, CopiedFile, FullCopy, Info, RemoteFile, Store, StoreError, etag_of, is_same
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"(://)[^/]*@")

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason
-from kifu.kernel import writable_view
+from kifu.kernel import kernel, writable_view
 from kifu.point import POINT_MASK
 from kifu.records import _nodes as n
 from kifu.records._fields import TerritoryInput, collect_territory, find_territory, find_text_fields, root_values
@@ -33,7 +33,8 @@ from kifu.records._figures import (
     collect_figures,
     find_clocks,
 )
-from kifu.records._scan import FULL, scan_members
+from kifu.records._nodes import FULL, find_game, scan_members
+from kifu.records._tokens import CLOSE, LEFT, SEMICOLON, Int, end_of_value, find_charset
 from kifu.records.games import (
     FIELD_LIMIT,
     FIELDS,
@@ -45,8 +46,8 @@ from kifu.records.games import (
     TextFields,
     make_block,
 )
-from kifu.records.text import canonical_value, charsets, choose_codec, escape
-from kifu.records.times import parse_minutes, parse_overtime
+from kifu.records.meta import parse_minutes, parse_overtime
+from kifu.records.text import SINGLE, Charsets, canonical_value, charsets, choose_codec, escape
 
 _MAX_ROOT_VALUES = 65_536
 
@@ -357,3 +358,31 @@ def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]
 def final_setup(setup: npt.NDArray[np.uint16]) -> dict[int, int]:
     """Return the effect of one node's setup entries: point -> 0 black, 2 white, 1 empty. The last entry wins."""
     return dict(zip((setup & POINT_MASK).tolist(), (setup >> 14).tolist()))
+
+
+@kernel
+def _find_nodes(data: Bytes, ca: Bytes, charsets: Charsets, starts: npt.NDArray[np.int64]) -> Int:
+    """Fill the positions of the ; of the main line's nodes, and of its end. Return the number of nodes."""
+    stop = len(data)
+    _at, i, _junk = find_game(data, 0, stop)
+    charset = find_charset(ca, 0, len(ca), charsets) if len(ca) > 0 else SINGLE
+    count = 0
+    while i < stop and data[i] != CLOSE:
+        if data[i] == SEMICOLON:
+            starts[count] = i
+            count += 1
+        elif data[i] == LEFT:
+            i = end_of_value(data, i + 1, stop, charset)
+        i += 1
+    starts[count] = min(i, stop)
+    return count
+
+
+def split_nodes(record: bytes) -> list[bytes]:
+    """Return the text of each node of the main line of the first game, from its ; up to the next one."""
+    ca = root_properties(record).get("CA", (b"",))[0]
+    starts = np.empty(record.count(b";") + 1, np.int64)
+    data, ca_bytes = (writable_view(np.frombuffer(text, np.uint8)) for text in (record, ca))
+    count = _find_nodes(data, ca_bytes, charsets(), starts)
+    cuts = starts[: count + 1].tolist()
+    return [record[start:stop] for start, stop in pairwise(cuts)]

@@ -3,18 +3,27 @@
 The CA of a record is used if it names a known character set by which the text decodes; else the character set is
 detected from the text of that record alone. UTF-8 is recognized by its strictness; among the double-byte character sets
 of East Asia, and Latin letters with accents, the one that gives the most common characters is chosen.
+
+Names of players tell programs from people, by the patterns in assets/programs.txt and those that users add.
 """
 
 from __future__ import annotations
 
 import encodings.aliases
+import fnmatch
 import functools
 import re
 import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from kifu.assets import asset
+from kifu.errors import RecipeError, SourceError
+from kifu.files import read_small
 
 # How the bytes of a double-byte charset pair up, where it matters: the second byte may look like \ or ].
 NO_CHARSET, SINGLE, SHIFT_JIS, BIG5 = -1, 0, 1, 2
@@ -278,3 +287,69 @@ def normalize(text: str) -> str:
     text = re.sub("([¼½¾])", r" \1", text)
     text = unicodedata.normalize("NFKC", text).replace("\u2044", "/").replace("\u2212", "-").strip()
     return _TENS.sub(lambda ten: (ten[1] or "1") + (ten[2] or "0"), text).translate(_DIGITS)
+
+
+_LARGEST_FILE = 1 << 20
+_MOST_NAMES = 1 << 16
+
+
+def _bare(name: str) -> str:
+    """Remove what does not distinguish names: case, spaces, _ and -. A set such as [0-9] keeps its -."""
+    name = unicodedata.normalize("NFKC", name[:MAX_TEXT]).casefold()
+    return re.sub(r"(\[[^]]*])|[\s_-]", r"\1", name)
+
+
+class Programs:
+    """Name patterns of Go programs: * matches any characters, ? one, [0-9] one of a set.
+
+    A pattern matches whole names, ignoring case, spaces, _ and -.
+
+    Raises:
+        RecipeError: If a pattern has fewer than two letters or digits, as it would match nearly every name.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(dict.fromkeys(patterns))
+        for pattern in self.patterns:
+            if len(re.findall(r"\w", re.sub(r"\[[^]]*]", "", pattern))) < 2:
+                raise RecipeError(
+                    f"a program name needs at least two letters or digits besides *, ? and [...], got {pattern!r}"
+                )
+        either = "|".join(fnmatch.translate(_bare(pattern)) for pattern in self.patterns)
+        match = re.compile(either or "(?!)").match
+        self._is = functools.lru_cache(_MOST_NAMES)(lambda name: match(_bare(name)) is not None)
+
+    def is_program(self, name: str) -> bool:
+        """Return whether a player's name matches a pattern. The last 65,536 names are cached."""
+        return self._is(name)
+
+    def __reduce__(self) -> tuple[type[Programs], tuple[tuple[str, ...]]]:
+        return Programs, (self.patterns,)
+
+    def __len__(self) -> int:
+        return len(self.patterns)
+
+
+def _patterns(text: str) -> list[str]:
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def known_programs(*more: str, file: Path | None = None) -> Programs:
+    """Return the patterns that kifu ships, with more patterns and those of a file.
+
+    Args:
+        file: A UTF-8 file with one pattern per line and # comments.
+
+    Raises:
+        SourceError: If the file cannot be read, is not UTF-8, or is larger than 1 MiB.
+        RecipeError: As `Programs` does.
+    """
+    patterns = _patterns(asset("programs.txt").read_text("utf-8"))
+    if file is not None:
+        try:
+            patterns += _patterns(read_small(file, _LARGEST_FILE).decode("utf-8-sig"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise SourceError(f"{file}: cannot read the list of programs: {reason}") from None
+    return Programs([*patterns, *more])

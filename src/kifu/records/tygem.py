@@ -22,8 +22,7 @@ from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
 from kifu.records import _nodes as n
-from kifu.records._nodes import MAX_MOVES, NodesOut, plain_moves, read_move
-from kifu.records._scan import BYTES_PER_GAME
+from kifu.records._nodes import BYTES_PER_GAME, MAX_MOVES, NodesOut, plain_moves, read_move
 from kifu.records._tokens import (
     HASH,
     LEFT,

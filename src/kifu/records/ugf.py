@@ -43,11 +43,18 @@ from kifu.records._tokens import (
     skip_bom,
     skip_space,
 )
-from kifu.records.assemble import SingleGame, assemble
-from kifu.records.games import FIELD_LIMIT, NO_HANDICAP, Bytes, ParsedBlock, ParseWarning, RecordBlock
-from kifu.records.meta import komi_text
+from kifu.records.games import (
+    FIELD_LIMIT,
+    NO_HANDICAP,
+    Bytes,
+    ParsedBlock,
+    ParseWarning,
+    RecordBlock,
+    SingleGame,
+    assemble,
+)
+from kifu.records.meta import komi_text, parse_date
 from kifu.records.text import choose_codec
-from kifu.records.times import parse_date
 
 _A, _COMMA, _DOT = ord("A"), ord(","), ord(".")
 _PASS_COLUMN = 24

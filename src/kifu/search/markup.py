@@ -12,8 +12,7 @@ from kifu.errors import GameError, RecipeError, printable
 from kifu.go.board import Board
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, parse_sgf, to_gtp
 from kifu.records.game import Game, read_sgf
-from kifu.records.main_line import split_nodes
-from kifu.records.sgf import root_properties
+from kifu.records.sgf import root_properties, split_nodes
 from kifu.search.cutting import Rectangle, bounding_box, cut
 from kifu.search.notation import number_moves
 from kifu.search.pattern import ANY_CELL, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern

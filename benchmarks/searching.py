@@ -28,9 +28,8 @@ from kifu.corpus.schema import game_arrays
 from kifu.go.replay import replay_all
 from kifu.point import BLACK, WHITE
 from kifu.search.build import build_index
-from kifu.search.diagrams import CELLS
 from kifu.search.index import index_path
-from kifu.search.notation import parse_pattern
+from kifu.search.notation import CELLS, parse_pattern
 from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, Window
 from kifu.search.position import Position
 from kifu.search.searcher import Searcher

@@ -9,8 +9,8 @@ import pytest
 
 from flat import OneGame
 from kifu.point import BLACK, WHITE_BIT
-from kifu.search.board_hits import find_board, pattern_position
 from kifu.search.build import build_index
+from kifu.search.hits import find_board, pattern_position
 from kifu.search.index import open_index
 from kifu.search.pattern import Pattern, PatternMove
 from kifu.search.searcher import Searcher

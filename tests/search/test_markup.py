@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import GameError, KifuError, RecipeError, RecordError
-from kifu.search.markup import pattern_from_sgf
+from kifu.search.cutting import pattern_from_sgf
 from kifu.search.notation import format_pattern, parse_pattern
 from kifu.search.position import FILE_LIMIT
 

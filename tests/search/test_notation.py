@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from kifu.errors import RecipeError
 from kifu.go.board import Board
 from kifu.point import BLACK, MAX_SIZE, WHITE
-from kifu.search.diagrams import CELLS
-from kifu.search.markup import pattern_from_sgf
-from kifu.search.notation import check_pattern, format_pattern, parse_pattern
+from kifu.search.cutting import pattern_from_sgf
+from kifu.search.notation import CELLS, check_pattern, format_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, ANY_CELL, Pattern, PatternMove, Window
 
 PAGE = Path(__file__).parents[2] / "docs" / "patterns.md"

@@ -11,7 +11,7 @@ from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import Catalogue, open_catalogue
 from kifu.corpus.update import append
 from kifu.errors import RecipeError
-from kifu.search.select import select, similar_players
+from kifu.search.info import choose_games, similar_players
 from partition_sources import make_sources, rules
 
 NAMES = ["Shusaku", "Gennan", None, "SHUSAKU", "gennan inseki", "O'Meien"]
@@ -27,7 +27,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
 
 
 def chosen(catalogue: Catalogue, **options: str) -> list[int]:
-    mask = select(catalogue, **options)
+    mask = choose_games(catalogue, **options)
     assert mask is not None
     assert (mask.dtype, mask.shape) == (np.bool_, (catalogue.rows,))
     return [*map(int, np.flatnonzero(mask))]
@@ -63,7 +63,7 @@ def test_conditions_are_sql(catalogue: Catalogue, where: str, expected: list[int
 )
 def test_other_conditions_are_rejected_in_one_line(catalogue: Catalogue, where: str, message: str) -> None:
     with pytest.raises(RecipeError, match=f"^{message}$"):
-        select(catalogue, where)
+        choose_games(catalogue, where)
 
 
 def test_players_are_found_in_either_colour_ignoring_case(catalogue: Catalogue) -> None:
@@ -75,13 +75,13 @@ def test_players_are_found_in_either_colour_ignoring_case(catalogue: Catalogue) 
 
 
 def test_without_a_question_all_games_are_meant(catalogue: Catalogue) -> None:
-    assert select(catalogue) is None
+    assert choose_games(catalogue) is None
 
 
 @pytest.mark.parametrize("options", [{"colour": "black"}, {"colour": "red", "player": "Shusaku"}])
 def test_a_colour_needs_a_player(catalogue: Catalogue, options: dict[str, str]) -> None:
     with pytest.raises(RecipeError, match=r"^colour must be black or white and requires a player, got '\w+'$"):
-        select(catalogue, **options)
+        choose_games(catalogue, **options)
 
 
 def test_similar_names_are_suggested(catalogue: Catalogue) -> None:

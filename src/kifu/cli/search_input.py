@@ -18,9 +18,8 @@ from kifu.corpus.schema import to_numpy
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.registry import check_choice, suggestion
 from kifu.search.continuations import Continuation
-from kifu.search.cutting import sequence_pattern
+from kifu.search.cutting import pattern_from_sgf, sequence_pattern
 from kifu.search.drawing import Drawing
-from kifu.search.markup import pattern_from_sgf
 from kifu.search.notation import check_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, Pattern
 from kifu.search.position import FILE_LIMIT, Position, parse_position, read_input

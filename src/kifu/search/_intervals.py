@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kifu.go.replay import GameMoves
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK
-from kifu.search._traces import LAST_STONE
+from kifu.search.traces import LAST_STONE
 
 SLOTS = POINT_MASK + 1
 

@@ -4,7 +4,7 @@ For blocks of games, the sets of points ever occupied give the places where all 
 have stood (`_filter_places`). Games with such places are searched in one of two ways.
 
 Images with one place each, as those of corners and whole boards, are followed through the moves of the game until each
-of them matches or has a stone that it does not allow (`kifu.search._scan`). For all others, and for images that touch
+of them matches or has a stone that it does not allow (`scan_game`). For all others, and for images that touch
 captured stones, tables of when stones came and left (`kifu.search._intervals`) give the first ply at which all cells
 match (`_first_match`).
 """
@@ -17,24 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.go.replay import GameMoves, ReplayArrays, game_moves
-from kifu.go.state import last_point
+from kifu.go.state import bit, last_point, popcount
 from kifu.kernel import inline_kernel, kernel
-from kifu.search._hits import (
-    CELLS,
-    CELLS_END,
-    EMPTY_CELLS,
-    EMPTY_CELLS_END,
-    LAST_PLY,
-    N_PLACES,
-    N_POINTS,
-    SCANS,
-    STONES,
-    STONES_END,
-    HitArrays,
-    MatchPlan,
-    add_hit,
-    sort_hits,
-)
+from kifu.point import ERASE_BIT, POINT_MASK
 from kifu.search._intervals import (
     COLOUR_BITS,
     FILLED_INTERVALS,
@@ -46,8 +31,236 @@ from kifu.search._intervals import (
     fill,
     fill_intervals,
     next_allowed,
+    next_is_point,
 )
-from kifu.search._scan import ScanArrays, scan
+
+# Columns of MatchPlan.images
+STONES, STONES_END, CELLS, EMPTY_CELLS, EMPTY_CELLS_END, CELLS_END, WIDTH, HEIGHT, PLACE = range(9)
+ACCEPTS = 9  # to 11: whether the image may be continued by no stone, by Black, by White
+MOVES = 12
+N_IMAGE = 13
+
+# Indices of MatchPlan.limits
+N_POINTS, N_PLACES, N_MOVES, CONSECUTIVE, LAST_PLY, SCANS = range(6)
+
+FORBIDS = 16
+"""The lower 16 bits of `MatchPlan.touch` are images that need a stone, the upper ones images that forbid it."""
+
+
+class MatchPlan(NamedTuple):
+    """The images of a pattern on boards of one size.
+
+    Attributes:
+        images: [I, N_IMAGE] int64.
+        words: [Q, 2] int64: the image and the index of each word of a window that is not 0.
+        windows: [Q] uint64, these words: where the upper left cell may lie.
+        stones: [S, 2] int64, the cells that must have a stone: 0 Black, 1 White or 2 either; and the distance of its
+            point to that of the upper left cell.
+        cells: [C, 2] int64, all cells but wildcards: distance and allowed contents. Those that must have a stone come
+            first, then those that must be empty.
+        moves: [J, 3] int64: column, row and colour of the moves of each image.
+        touch: [2, SLOTS] uint32, the images that need a black or white stone on a point, and those that forbid it.
+        x, y: [SLOTS] uint8, the column and the row of each point; 255 if it is off the board.
+        limits: [6] int64: points of the board, places of all images, moves of the pattern, 1 if they are consecutive,
+            the last ply at which the cells may match, 1 if `touch` is filled since each image has one place.
+    """
+
+    images: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int64]
+    windows: npt.NDArray[np.uint64]
+    stones: npt.NDArray[np.int64]
+    cells: npt.NDArray[np.int64]
+    moves: npt.NDArray[np.int64]
+    touch: npt.NDArray[np.uint32]
+    x: npt.NDArray[np.uint8]
+    y: npt.NDArray[np.uint8]
+    limits: npt.NDArray[np.int64]
+
+
+class HitArrays(NamedTuple):
+    """Room for hits.
+
+    Attributes:
+        game: [N] int64.
+        key: [N] int64: ply << 32 | image << 16 | point of the upper left cell.
+        next: [N] int64: ply << 32 | cell of the image << 2 | colour on the board of the continuation; -1 << 32 if
+            none.
+    """
+
+    game: npt.NDArray[np.int64]
+    key: npt.NDArray[np.int64]
+    next: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def _next_inside(plan: MatchPlan, game: GameMoves, plies: Any, m: Any, x: Any, y: Any, t: Any) -> Any:
+    """Return the first move from number t on in the rectangle of image m at column x and row y, or `plies`."""
+    width, height = plan.images[m, WIDTH], plan.images[m, HEIGHT]
+    while t < plies:
+        p = np.int64(game.moves[t]) & POINT_MASK
+        dx, dy = np.int64(plan.x[p]) - x, np.int64(plan.y[p]) - y
+        if 0 <= dx < width and 0 <= dy < height:
+            break
+        t += 1
+    return t
+
+
+@inline_kernel
+def add_hit(  # noqa: PLR0913 - kernel
+    plan: MatchPlan, plies: Any, game: GameMoves, g: Any, m: Any, place: Any, ply: Any, out: HitArrays, n: Any
+) -> Any:
+    """Add the hit of image m, whose cells match at `ply`, to `out` unless its moves do not follow.
+
+    Returns the number of hits.
+    """
+    x, y = np.int64(plan.x[place]), np.int64(plan.y[place])
+    consecutive = plan.limits[CONSECUTIVE]
+    first = plan.images[m, MOVES]
+    for k in range(first, first + plan.limits[N_MOVES]):
+        t = _next_inside(plan, game, plies, m, x, y, ply)
+        if t == plies or (consecutive and k > first and t > ply):
+            return n
+        word = np.int64(game.moves[t])
+        p = word & POINT_MASK
+        dx, dy = np.int64(plan.x[p]) - x, np.int64(plan.y[p]) - y
+        if dx != plan.moves[k, 0] or dy != plan.moves[k, 1] or 1 + (word >> 15) != plan.moves[k, 2]:
+            return n
+        ply = t + 1
+    t = _next_inside(plan, game, plies, m, x, y, ply)
+    colour: Any = 0
+    next_move: Any = np.int64(-1) << 32
+    if t < plies and not (consecutive and t > ply):
+        word = np.int64(game.moves[t])
+        p = word & POINT_MASK
+        colour = 1 + (word >> 15)
+        cell = (np.int64(plan.y[p]) - y) * plan.images[m, WIDTH] + np.int64(plan.x[p]) - x
+        next_move = t << 32 | cell << 2 | colour
+    if plan.images[m, ACCEPTS + colour] == 0:
+        return n
+    out.game[n] = g
+    out.key[n] = ply << 32 | m << 16 | place
+    out.next[n] = next_move
+    return n + 1
+
+
+@inline_kernel
+def sort_hits(out: HitArrays, first: Any, last: Any) -> None:
+    """Sort hits `first` to `last` - 1 by key: a Shell sort."""
+    gap = 1
+    while 3 * gap + 1 < last - first:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(first + gap, last):
+            key, move = out.key[i], out.next[i]
+            j = i
+            while j >= first + gap and out.key[j - gap] > key:
+                out.key[j], out.next[j] = out.key[j - gap], out.next[j - gap]
+                j -= gap
+            out.key[j], out.next[j] = key, move
+        gap //= 3
+
+
+class ScanArrays(NamedTuple):
+    """Scratch memory.
+
+    Attributes:
+        captured: [SLOTS / 64] uint64 bit set, the points of a game whose stones are captured.
+        missing: [I] int64, how many stones each image lacks.
+    """
+
+    captured: npt.NDArray[np.uint64]
+    missing: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def _has_unusual_setup(ws: ScanArrays, plan: MatchPlan, game: GameMoves) -> Any:
+    """Return whether setup does more than to put one stone on each of some points at the start."""
+    for i in range(game.setup.shape[0]):
+        ws.captured[(game.setup[i] & POINT_MASK) >> 6] = ZERO
+    for i in range(game.setup.shape[0]):
+        p = np.int64(game.setup[i]) & POINT_MASK
+        if game.setup_ply[i] != 0 or game.setup[i] & ERASE_BIT or p >= plan.limits[N_POINTS]:
+            return True
+        if ws.captured[p >> 6] & bit(p) != ZERO:
+            return True
+        ws.captured[p >> 6] |= bit(p)
+    return False
+
+
+@inline_kernel
+def _load_captured(ws: ScanArrays, traces: TraceArrays, g: Any) -> None:
+    """Fill `captured`."""
+    for i in range(traces.occupied.shape[2]):
+        ws.captured[i] = ZERO
+    is_point = 0
+    for i in range(traces.capture_offset[g], traces.capture_offset[g + 1]):
+        word = np.int64(traces.captures[i])
+        p = word & POINT_MASK
+        ws.captured[p >> 6] |= bit(p) * np.uint64(is_point)
+        is_point = next_is_point(word, is_point)
+
+
+@inline_kernel
+def _first_image(images: Any) -> Any:
+    return popcount(np.uint64((images & -images) - 1))
+
+
+@inline_kernel
+def scan(
+    ws: ScanArrays, plan: MatchPlan, traces: TraceArrays, game: GameMoves, g: Any, images: Any, out: HitArrays,
+    n: Any,
+) -> Any:  # fmt: skip
+    """Follow images through a game and add their hits to `out`.
+
+    An image ends with a stone that it forbids, unless that stone is captured later: then it becomes doubtful, as images
+    are that need a captured stone. If all stones of a doubtful image come, it is left to `_first_match`.
+
+    Returns:
+        (the images left, the number of hits).
+    """
+    if _has_unusual_setup(ws, plan, game):
+        return images, n
+    _load_captured(ws, traces, g)
+    complete, doubtful, left = np.int64(0), np.int64(0), np.int64(0)
+    rest = images
+    while rest != 0:
+        m = _first_image(rest)
+        rest &= rest - 1
+        ws.missing[m] = plan.images[m, STONES_END] - plan.images[m, STONES]
+        complete |= np.int64(ws.missing[m] == 0) << m
+    n_setup, plies = np.int64(game.setup.shape[0]), np.int64(traces.plies[g])
+    stop = min(plies, plan.limits[LAST_PLY])
+    t = -n_setup  # stones set up at the start come before move 0
+    while True:
+        if complete != 0 and t >= 0:
+            images &= ~complete
+            left |= complete & doubtful
+            complete &= ~doubtful
+            while complete != 0:
+                m = _first_image(complete)
+                complete &= complete - 1
+                n = add_hit(plan, plies, game, g, m, plan.images[m, PLACE], t, out, n)
+        if images == 0 or t >= stop:
+            break
+        word = np.int64(game.setup[t + n_setup]) if t < 0 else np.int64(game.moves[t])
+        t += 1
+        p = word & POINT_MASK
+        touched = np.int64(plan.touch[word >> 15, p]) & (images << FORBIDS | images)
+        if touched != 0:
+            if ws.captured[p >> 6] & bit(p) != ZERO:
+                doubtful |= touched >> FORBIDS | touched
+            else:
+                images &= ~(touched >> FORBIDS)
+                complete &= images
+            needing = touched & images
+            while needing != 0:
+                m = _first_image(needing)
+                needing &= needing - 1
+                ws.missing[m] -= 1
+                if ws.missing[m] == 0:
+                    complete |= 1 << m
+    return left, n
+
 
 BLOCK = 64
 """Games whose places are filtered together, which the compiler vectorizes."""

@@ -29,10 +29,9 @@ from kifu.folders import locked_folder, require_size
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.report import Report
-from kifu.search import _positions
 from kifu.search.index import MAX_PLIES, Checksums, Header, entry_shift, identify, index_path, open_index, padding
 from kifu.search.info import INFO_COLUMNS, GameInfo, game_info
-from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions
+from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions, sort_entries
 from kifu.search.traces import Traces, trace_games
 from kifu.text import format_bytes
 
@@ -270,7 +269,7 @@ def _sort_range(header: Header, rows: Columns) -> tuple[npt.NDArray[np.uint64], 
         fields |= np.uint64(((low_hash << top) % 2**64) >> low << low)
         return fields, first, np.array([0, len(fields)])
     starts, entries = np.zeros(last - first + 2, np.int64), np.empty(len(hashes), np.uint64)
-    _positions.sort_entries(hashes, fields, top, low, first, starts, _SMALL_BUCKET, entries)
+    sort_entries(hashes, fields, top, low, first, starts, _SMALL_BUCKET, entries)
     for b in np.flatnonzero(np.diff(starts) > _SMALL_BUCKET).tolist():
         entries[starts[b] : starts[b + 1]].sort()
     return entries, first, starts

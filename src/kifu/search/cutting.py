@@ -1,15 +1,22 @@
-"""Patterns cut out of a board: a rectangle of a position, and sequences of moves in a corner."""
+"""Patterns cut out of a board: a rectangle of a position, and sequences of moves in a corner.
+
+A position in SGF may choose them by markup; docs/patterns.md lists what each kind of markup means.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kifu.errors import GameError, RecipeError
-from kifu.point import parse_gtp, to_gtp
-from kifu.search.notation import anchor_of, check_pattern, orient
-from kifu.search.pattern import EMPTY_CELL, Pattern, PatternMove
-from kifu.search.position import Position, play_moves
+from kifu.errors import GameError, RecipeError, printable
+from kifu.go.board import Board
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, parse_gtp, parse_sgf, to_gtp
+from kifu.records.game import Game, read_sgf
+from kifu.records.sgf import root_properties, split_nodes
+from kifu.search.notation import anchor_of, check_pattern, number_moves, orient
+from kifu.search.pattern import ANY_CELL, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove
+from kifu.search.position import FILE_LIMIT, Position, board_position, play_moves
 
 
 class Rectangle(NamedTuple):
@@ -127,3 +134,127 @@ def _corner_around(points: Sequence[int], width: int, height: int, least: int) -
     columns = (0, left - 1) if left <= right else (width - right, width - 1)
     rows = (0, upper - 1) if upper <= lower else (height - lower, height - 1)
     return Rectangle(columns[0], rows[0], columns[1], rows[1])
+
+
+_MARKUP = re.compile(rb"(?:VW|TR|SQ|CR|MA|SL|LB)\s*\[")
+_MARKS = ("TR", "SQ", "CR", "MA", "SL", "LB")
+_MOST_VALUES = 1000
+
+_Properties = Mapping[str, Sequence[bytes]]
+
+
+def pattern_from_sgf(data: bytes) -> Pattern:
+    """Return the pattern drawn in the first node with markup, on the main line of the first game of a record.
+
+    Raises:
+        RecordError: There is no game.
+        GameError: The game is dropped, or has an illegal move.
+        RecipeError: The record is larger than `FILE_LIMIT`, no node has markup, or the markup is no pattern.
+    """
+    if len(data) > FILE_LIMIT:
+        raise RecipeError(f"a record with a pattern has at most {FILE_LIMIT:,} bytes, got {len(data):,}")
+    game = read_sgf(data)
+    if game.drop:
+        raise GameError(f"a dropped game shows no pattern: {game.drop.reason}")
+    before, properties = _find_markup(game)
+    board = before.board()
+    if len(before) == 0 and before.to_play in (BLACK, WHITE):
+        board.to_play = before.to_play
+    width, height = game.width, game.height
+    marks = {name: list(_points(name, properties, width, height)) for name in ("VW", *_MARKS)}
+    if properties.get("VW") == (b"",):
+        rectangle = Rectangle(0, 0, width - 1, height - 1)
+    else:
+        rectangle = bounding_box(marks["VW"] or [point for points in marks.values() for point in points], width)
+    cells = _mark_cells(list(board_position(board).cells()), marks, board)
+    moves = _labelled_moves(properties.get("LB", ()), marks["LB"], cells, board)
+    return cut(width, height, cells, rectangle, moves or _moves_inside(game, len(before), rectangle))
+
+
+def _find_markup(game: Game) -> tuple[Game, _Properties]:
+    """Return the game up to its first node with markup, and the properties of this node."""
+    nodes = split_nodes(game.record)
+    charset = b"CA[" + game.raw("CA") + b"]"
+    for i, node in enumerate(nodes):
+        properties = root_properties(b"(;" + charset + node[1:]) if _MARKUP.search(node) else {}
+        if any(name in properties for name in ("VW", *_MARKS)):
+            return read_sgf(b"(" + b"".join(nodes[: i + 1]) + b")"), properties
+    raise RecipeError(f"no node of the main line has VW or one of the marks {', '.join(_MARKS)}, which draw a pattern")
+
+
+def _points(name: str, properties: _Properties, width: int, height: int) -> Iterator[int]:
+    """Yield the points of a property; of a rectangle of points, all of them."""
+    values = properties.get(name, ())
+    if len(values) > _MOST_VALUES:
+        raise RecipeError(f"{name} has at most {_MOST_VALUES:,} values in a pattern, got {len(values):,}")
+    for value in values:
+        text = value.decode("latin-1").strip()
+        if name == "VW" and values == (b"",):
+            continue
+        first, colon, last = text.partition(":")
+        try:
+            corners = [parse_sgf(corner, width, height) for corner in (first, last) if name != "LB" and colon]
+            corners = corners or [parse_sgf(first, width, height)]
+            if width * height in corners:
+                raise GameError
+        except GameError:
+            raise RecipeError(
+                f"{name}[{printable(text[:20])}] is not on the {width} x {height} board of the pattern"
+            ) from None
+        box = bounding_box(corners, width)
+        yield from (y * width + x for y in range(box.top, box.bottom + 1) for x in range(box.left, box.right + 1))
+
+
+def _mark_cells(cells: list[int], marks: Mapping[str, Sequence[int]], board: Board) -> list[int]:
+    """Return cells with the meaning of triangles, squares and circles."""
+    for point in marks["SQ"]:
+        if cells[point] == EMPTY_CELL:
+            vertex = to_gtp(point, board.width, board.height)
+            raise RecipeError(f"SQ on {vertex} must mark a stone, which then may be missing; the point is empty")
+        cells[point] |= EMPTY_CELL
+    for point in marks["CR"]:
+        cells[point] = BLACK_CELL | WHITE_CELL
+    for point in marks["TR"]:
+        cells[point] = ANY_CELL
+    return cells
+
+
+def _labelled_moves(
+    values: Sequence[bytes], points: Sequence[int], cells: list[int], board: Board
+) -> list[tuple[int, int]]:
+    """Return the moves that numbers on points are, and empty the cells of those that are on stones."""
+    numbered: dict[int, list[tuple[int, int]]] = {}
+    point_of: dict[int, int] = {}
+    for value, point in zip(values, points):
+        label = value.decode("latin-1").partition(":")[2].strip()
+        if re.fullmatch("[1-9][0-9]{0,2}", label):
+            y, x = divmod(point, board.width)
+            numbered.setdefault(int(label), []).append((x, y))
+            point_of[int(label)] = point
+    stones = board.stones.ravel()
+    colours: list[int] = []
+    for number in sorted(point_of):
+        stone = int(stones[point_of[number]])
+        colours.append(stone or (BLACK + WHITE - colours[-1] if colours else board.to_play))
+        cells[point_of[number]] = EMPTY_CELL
+    return [(y * board.width + x, colour) for x, y, colour in number_moves(numbered, colours)]
+
+
+def _moves_inside(game: Game, ply: int, rectangle: Rectangle) -> list[tuple[int, int]]:
+    """Return the moves from `ply` on, without passes, if all of them are in the rectangle, else none.
+
+    With a rectangle of the whole board, the moves are not part of the pattern.
+    """
+    if rectangle == (0, 0, game.width - 1, game.height - 1):
+        return []
+    left, top, right, bottom = rectangle
+    moves = []
+    for word in game.moves[ply:].tolist():
+        point = word & POINT_MASK
+        y, x = divmod(point, game.width)
+        if left <= x <= right and top <= y <= bottom:
+            moves.append((point, WHITE if word & WHITE_BIT else BLACK))
+        elif point != game.width * game.height:
+            return []
+    game.board()  # raises GameError for illegal moves
+    return moves

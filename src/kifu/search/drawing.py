@@ -10,7 +10,7 @@ import numpy as np
 from kifu.go.board import star_points
 from kifu.point import BLACK, WHITE, to_gtp
 from kifu.search.continuations import Continuation
-from kifu.search.diagrams import CELLS
+from kifu.search.notation import CELLS
 from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove, Window
 from kifu.search.position import Position
 from kifu.viz.counts import CountedMove, draw_counts

@@ -14,7 +14,6 @@ from kifu.go.replay import GamesLike
 from kifu.kernel import kernel, writable_view
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.report import Report
-from kifu.search._positions import Layout, unpack_entry
 from kifu.search.continuations import (
     Continuation,
     Occurrences,
@@ -31,7 +30,7 @@ from kifu.search.index import SearchIndex
 from kifu.search.info import GameInfo
 from kifu.search.match import MatchArrays
 from kifu.search.position import Position
-from kifu.search.positions import CanonicalPosition, position_hash
+from kifu.search.positions import CanonicalPosition, Layout, position_hash, unpack_entry
 from kifu.search.traces import Traces
 from kifu.viz.boards import notebook_svg
 

@@ -27,9 +27,8 @@ from kifu.errors import FormatError
 from kifu.files import open_regular
 from kifu.go.replay import GamesLike
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
-from kifu.search._positions import Layout
 from kifu.search.info import GameInfo
-from kifu.search.positions import PositionEntries, entry_bits, entry_layout, unpack_entries
+from kifu.search.positions import Layout, PositionEntries, entry_bits, entry_layout, unpack_entries
 from kifu.search.traces import Traces, bit_set_words
 
 MAX_PLIES = 1000

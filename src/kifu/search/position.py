@@ -18,7 +18,7 @@ from kifu.go.replay import GamesLike
 from kifu.point import BLACK, WHITE, parse_gtp, parse_sgf
 from kifu.records.game import read_sgf
 from kifu.registry import unknown
-from kifu.search.diagrams import CELL_OF, read_colour, read_diagram
+from kifu.search.notation import CELL_OF, read_colour, read_diagram
 from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern
 
 FILE_LIMIT = 1 << 20

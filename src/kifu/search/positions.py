@@ -11,20 +11,215 @@ The canonical orientation of a position is that with the lowest hash; if several
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus import _hashes
+from kifu.corpus._hashes import mix
 from kifu.corpus.hashes import Hashes
-from kifu.go.replay import GamesLike, replay_arrays
-from kifu.go.state import position_tables, symmetry_keys
-from kifu.kernel import writable_view
-from kifu.search import _positions
-from kifu.search._positions import COLOUR_BITS, SYMMETRY_BITS, Layout
+from kifu.go.replay import GamesLike, ReplayArrays, colour_of, replay_arrays
+from kifu.go.state import EMPTY, PositionTables, clear_stones, lowest_hash, position_tables, set_stone, symmetry_keys
+from kifu.kernel import inline_kernel, kernel, writable_view
+from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK
 from kifu.search.position import Position
-from kifu.search.traces import Traces, games_by_size
+from kifu.search.traces import LAST_STONE, Traces, games_by_size
+
+SYMMETRY_BITS = 3
+COLOUR_BITS = 1
+_POINT = LAST_STONE - 1
+
+
+class Layout(NamedTuple):
+    """The numbers of bits of the fields of an entry, from the highest: row, ply, next move, colour, symmetry.
+
+    Attributes:
+        move: Bits of the next move; all ones for no further move.
+    """
+
+    row: int
+    ply: int
+    move: int
+
+
+@inline_kernel
+def _set_up(s: PositionTables, games: ReplayArrays, first: Any, stop: Any, ply: Any) -> Any:
+    """Put the setup entries `first` to `stop` - 1 that are due at `ply` on the board. Return the index of the next.
+
+    An entry off the board ends the game.
+    """
+    at = first
+    while at < stop and games.setup_ply[at] <= ply:
+        p = np.int64(games.setup[at] & POINT_MASK)
+        if p >= s.colour.shape[0]:
+            return stop
+        set_stone(s, p, EMPTY if games.setup[at] & ERASE_BIT else np.int64(colour_of(games.setup[at])))
+        at += 1
+    return at
+
+
+@inline_kernel
+def _remove_captured(s: PositionTables, captures: Any, first: Any, stop: Any) -> Any:
+    """Remove the captured points from `captures[first]` on. Return the index after the last of them.
+
+    The traces may come from a file.
+    """
+    at, more = first, True
+    while more and at < stop:
+        p = np.int64(captures[at] & _POINT)
+        more = captures[at] & LAST_STONE == 0
+        if p < s.colour.shape[0]:
+            set_stone(s, p, EMPTY)
+        at += 1
+    return at
+
+
+@kernel
+def list_entries(  # noqa: PLR0913 - kernel
+    s: PositionTables, games: ReplayArrays, plies: Any, capture_offset: Any, captures: Any, game_index: Any,
+    first_row: Any, layout: Layout, entry_offset: Any, hashes: Any, entries: Any,
+) -> None:  # fmt: skip
+    """Fill the hash and the entry of the first positions of games on boards of one size.
+
+    plies, capture_offset, captures: as in `Traces`. entry_offset: [G + 1] int64, the entries of game g are
+    hashes[entry_offset[g]:entry_offset[g + 1]], at most plies[g] + 1. hashes, entries: [N] uint64.
+    """
+    n = s.colour.shape[0]
+    for i in range(game_index.shape[0]):
+        g = game_index[i]
+        clear_stones(s)
+        setup, stop = games.setup_offset[g], games.setup_offset[g + 1]
+        captured, last = capture_offset[g], capture_offset[g + 1]
+        first = entry_offset[g]
+        for t in range(entry_offset[g + 1] - first):
+            setup = _set_up(s, games, setup, stop, t)
+            k = lowest_hash(s.hashes)
+            hashes[first + t] = mix(s.hashes[k])
+            fields = ((np.int64(first_row) + g) << layout.ply | t) << layout.move
+            if t == plies[g]:
+                fields = (fields | ((1 << layout.move) - 1)) << (COLOUR_BITS + SYMMETRY_BITS) | k
+                entries[first + t] = np.uint64(fields)
+                break
+            word = games.moves[games.move_offset[g] + t]
+            move, c = np.int64(word & POINT_MASK), np.int64(colour_of(word))
+            fields = ((fields | np.int64(s.images[k, move])) << COLOUR_BITS | (c - 1)) << SYMMETRY_BITS | k
+            entries[first + t] = np.uint64(fields)
+            if move < n:
+                set_stone(s, move, c)
+            if captured < last and captures[captured] == t:
+                captured = _remove_captured(s, captures, captured + 1, last)
+
+
+@kernel
+def count_late_stones(
+    colour: Any, games: ReplayArrays, plies: Any, capture_offset: Any, captures: Any, game_index: Any, first_ply: Any,
+    fewest: Any,
+) -> None:  # fmt: skip
+    """Fill the fewest stones in any position of games on boards of one size from `first_ply` on.
+
+    colour: [n] uint8, scratch memory. plies, capture_offset, captures: as in `Traces`. fewest: [G] uint16, lowered.
+    """
+    n = colour.shape[0]
+    for i in range(game_index.shape[0]):
+        g = game_index[i]
+        for q in range(n):
+            colour[q] = EMPTY
+        stones = np.int64(0)
+        setup, stop = games.setup_offset[g], games.setup_offset[g + 1]
+        captured, last = capture_offset[g], capture_offset[g + 1]
+        for t in range(np.int64(plies[g]) + 1):
+            while setup < stop and games.setup_ply[setup] <= t:
+                p = np.int64(games.setup[setup] & POINT_MASK)
+                setup = setup + 1 if p < n else stop  # one off the board ends the game
+                if p < n:
+                    before = colour[p]
+                    colour[p] = EMPTY if games.setup[setup - 1] & ERASE_BIT else BLACK
+                    stones += np.int64(colour[p]) - before
+            if t >= first_ply:
+                fewest[g] = min(np.int64(fewest[g]), stones)
+            if t < plies[g]:
+                p = np.int64(games.moves[games.move_offset[g] + t] & POINT_MASK)
+                if p < n:
+                    stones += BLACK - np.int64(colour[p])
+                    colour[p] = BLACK
+                more = captured < last and captures[captured] == t
+                while more:
+                    captured += 1
+                    p = np.int64(captures[captured] & _POINT)
+                    stones -= np.int64(colour[p])
+                    colour[p] = EMPTY
+                    more = captures[captured] & LAST_STONE == 0
+                    captured += not more
+
+
+@inline_kernel
+def unpack_entry(entry: Any, layout: Layout) -> Any:
+    """Return row, ply, next move, its colour, and the symmetry, see `kifu.search.positions.PositionEntries`."""
+    word = np.int64(entry & np.uint64(0x7FFFFFFFFFFFFFFF))
+    symmetry = word & 7
+    colour = 1 + ((word >> SYMMETRY_BITS) & 1)
+    word >>= SYMMETRY_BITS + COLOUR_BITS
+    none = (1 << layout.move) - 1
+    move = word & none
+    if move == none:
+        move, colour = np.int64(NO_POINT), np.int64(0)
+    word >>= layout.move
+    ply = word & ((1 << layout.ply) - 1)
+    row = (word >> layout.ply) & ((1 << layout.row) - 1)
+    return row, ply, move, colour, symmetry
+
+
+@kernel
+def unpack_all(entries: Any, layout: Layout, row: Any, ply: Any, move: Any, colour: Any, symmetry: Any) -> None:
+    """Fill the fields of N entries, see `kifu.search.positions.PositionEntries`."""
+    for i in range(entries.shape[0]):
+        row[i], ply[i], move[i], colour[i], symmetry[i] = unpack_entry(entries[i], layout)
+
+
+@kernel
+def sort_entries(
+    hashes: Any, fields: Any, top: Any, low: Any, first: Any, starts: Any, small: Any, entries: Any
+) -> None:
+    """Divide N positions into buckets by the highest `top` bits of their hashes, and sort buckets of up to `small`.
+
+    Args:
+        hashes: [N] uint64.
+        fields: [N] uint64, the packed fields, in the lowest `low` bits.
+        top: 1 to 63.
+        low: 1 to 63.
+        first: The bucket of the lowest hash.
+        starts: [B + 1] int64, zeros; receives the start of each bucket from `first` on in `entries`, and N.
+        small: See above; larger buckets keep the order of the positions.
+        entries: [N] uint64, receives the bits of the hash below the highest `top`, as many as fit, and the fields.
+    """
+    shift, up, down = np.uint64(64 - top), np.uint64(top), np.uint64(low)
+    for i in range(hashes.shape[0]):
+        starts[np.int64(hashes[i] >> shift) - first + 1] += 1
+    for b in range(1, starts.shape[0]):
+        starts[b] += starts[b - 1]
+    for i in range(hashes.shape[0]):
+        b = np.int64(hashes[i] >> shift) - first
+        entries[starts[b]] = ((hashes[i] << up) >> down) << down | fields[i]
+        starts[b] += 1
+    for b in range(starts.shape[0] - 1, 0, -1):
+        starts[b] = starts[b - 1]
+    starts[0] = 0
+    for b in range(starts.shape[0] - 1):
+        if starts[b + 1] - starts[b] <= small:
+            _sort_few(entries, starts[b], starts[b + 1])
+
+
+@inline_kernel
+def _sort_few(values: Any, start: Any, stop: Any) -> None:
+    """Sort values[start:stop] by insertion."""
+    for i in range(start + 1, stop):
+        value, at = values[i], i
+        while at > start and values[at - 1] > value:
+            values[at] = values[at - 1]
+            at -= 1
+        values[at] = value
+
 
 NO_STONES = 0xFFFF
 """The value of `late_stones` for games without later positions."""
@@ -121,7 +316,7 @@ def pack_positions(
     for key in np.unique(size[counts > 0]).tolist():
         tables = position_tables(*divmod(key, 256))
         with np.errstate(over="ignore"):
-            _positions.list_entries(
+            list_entries(
                 tables, arrays, writable_view(traces.plies), writable_view(traces.capture_offset),
                 writable_view(traces.captures), np.flatnonzero(kept & (size == key)), first_row, layout, offset,
                 packed.hashes, packed.entries,
@@ -139,7 +334,7 @@ def late_stones(games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, p
     fewest = np.full(len(kept), NO_STONES, np.uint16)
     arrays = replay_arrays(games)
     for width, height, group in games_by_size(games, np.flatnonzero(kept & (traces.plies >= plies))):
-        _positions.count_late_stones(
+        count_late_stones(
             np.empty(width * height, np.uint8), arrays, writable_view(traces.plies),
             writable_view(traces.capture_offset), writable_view(traces.captures), group, plies, fewest,
         )  # fmt: skip
@@ -151,5 +346,5 @@ def unpack_entries(entries: npt.NDArray[np.uint64], layout: Layout) -> PositionE
     count = len(entries)
     row, colour, symmetry = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
     fields = PositionEntries(row, np.empty(count, np.uint16), np.empty(count, np.uint16), colour, symmetry)
-    _positions.unpack_entries(writable_view(entries), layout, *fields)
+    unpack_all(writable_view(entries), layout, *fields)
     return fields

@@ -20,13 +20,21 @@ from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import MoveArrays
 from kifu.report import Report
-from kifu.search import select
-from kifu.search.board_hits import find_board, late_rows, pattern_position
 from kifu.search.continuations import Occurrences, add_occurrences, distinct_years, new_tally, tabulate
 from kifu.search.explore import Exploration, NextMoves
-from kifu.search.hits import HitCollector, Hits, board_colours, hit_occurrences, hit_table, sort_hits
+from kifu.search.hits import (
+    HitCollector,
+    Hits,
+    board_colours,
+    find_board,
+    hit_occurrences,
+    hit_table,
+    late_rows,
+    pattern_position,
+    sort_hits,
+)
 from kifu.search.index import index_path, open_index
-from kifu.search.info import INFO_COLUMNS, UNKNOWN_YEAR, GameInfo, game_info
+from kifu.search.info import INFO_COLUMNS, UNKNOWN_YEAR, GameInfo, choose_games, game_info, similar_players
 from kifu.search.match import MatchArrays, match_games
 from kifu.search.pattern import Pattern
 from kifu.search.position import GamePly, Position, game_position
@@ -105,12 +113,12 @@ class Searcher:
         self._store = GameStore(self.catalogue, self._indices)
 
     def select(self, where: str | None = None, player: str | None = None, colour: str | None = None) -> Rows | None:
-        """Choose games to search, see `kifu.search.select.select`."""
-        return select.select(self.catalogue, where, player, colour)
+        """Choose games to search, see `kifu.search.info.choose_games`."""
+        return choose_games(self.catalogue, where, player, colour)
 
     def similar_players(self, player: str) -> list[str]:
-        """Return names of players that resemble an unknown one, see `kifu.search.select.similar_players`."""
-        return select.similar_players(self.catalogue, player)
+        """Return names of players that resemble an unknown one, see `kifu.search.info.similar_players`."""
+        return similar_players(self.catalogue, player)
 
     def find(
         self, pattern: Pattern, games: Rows | None = None, *, jobs: int = 1, progress: ProgressFactory = silent

@@ -436,7 +436,7 @@ def test_tygem_rows(shared: Path, tmp_path: Path) -> None:
         index = [line.split("\t") for line in archive.read("Kifu2016.index").decode().splitlines()]
     about = {fields[0]: fields for fields in reversed(index) if len(fields) == 11}
     path = tmp_path / "tygem.parquet"
-    recorded = ingest(folder, path)
+    recorded = ingest([folder / "2016-07.zip", folder / "Kifu2016.zip"], path)
     assert (recorded.read, recorded.kept, dict(recorded.drops), recorded.unparsed) == (11_365, 11_364, {"KO": 1}, {})
     table = pq.read_table(path)
     games = [line.split("\t") for line in lines]

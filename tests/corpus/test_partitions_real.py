@@ -17,7 +17,7 @@ from partition_sources import bag, rules
 @pytest.mark.slow
 def test_tygem_and_kgs_in_one_folder(shared: Path, tmp_path: Path) -> None:
     kgs = sorted((shared / "data" / "kgs").glob("KGS-2016_0[12]*"))
-    games, tygem = tmp_path / "games", shared / "data" / "tygem"
+    games, tygem = tmp_path / "games", [shared / "data" / "tygem" / name for name in ("2016-07.zip", "Kifu2016.zip")]
     for sources in (kgs, tygem):
         append(sources, games, clean=rules("games"))
     parts = {path.relative_to(games).as_posix(): rows for path, rows in open_catalogue(games).partitions.items()}
@@ -31,7 +31,7 @@ def test_tygem_and_kgs_in_one_folder(shared: Path, tmp_path: Path) -> None:
 
     files = [tmp_path / "kgs.parquet", tmp_path / "tygem.parquet"]
     assert run("ingest", *kgs, "-o", files[0], "--set", 'duplicates="games"').code == 0
-    assert run("ingest", tygem, "-o", files[1], "--set", 'duplicates="games"').code == 0
+    assert run("ingest", *tygem, "-o", files[1], "--set", 'duplicates="games"').code == 0
     assert bag(games) == bag(files[0]) + bag(files[1])  # no game was played on both servers
 
     sql = "SELECT format, count(*), sum(n_moves)::BIGINT, min(date) FROM kept GROUP BY 1 ORDER BY 1"

@@ -202,18 +202,18 @@ def test_training_leaves_the_games_out(source: Path, tiny_set: learn.benchmark.B
     settings = ["net=b1c8", "planes=seven", "validation=0.2"]
     kept = len(read_games([source], (19, 19), False, 1, ("id",)))
     for path in (source, archive(tmp_path / "cut", cut)):
-        games = learn.training_games.read_training_games(load_training("quick-cpu", settings), [path], [], 1)
+        games = learn.data.read_training_games(load_training("quick-cpu", settings), [path], [], 1)
         assert games.counts()["benchmark_games_excluded"] == 24
         assert games.counts()["train_games"] + games.counts()["validation_games"] == kept - 24 > 0
         assert not np.isin(games.canonical, tiny_set.keys()[:, 0]).any()
         recipe = load_training("quick-cpu", [*settings, "exclude_benchmarks=false"])
-        games = learn.training_games.read_training_games(recipe, [path], [], 1)
+        games = learn.data.read_training_games(recipe, [path], [], 1)
         assert games.counts()["benchmark_games_excluded"] == 0
         assert games.counts()["train_games"] + games.counts()["validation_games"] == kept
     recipe = load_training("quick-cpu", [*settings, "exclude_benchmarks=false"])
-    with_them = learn.training_games.read_training_games(recipe, [source], [], 1)
+    with_them = learn.data.read_training_games(recipe, [source], [], 1)
     assert np.isin(tiny_set.keys()[:, 0], with_them.canonical).all()
-    held_out = learn.training_games.read_training_games(
+    held_out = learn.data.read_training_games(
         load_training("quick-cpu", settings), [benchmarks.games(tmp_path / "others", seed=1)], [source], 1
     )
     assert (held_out.counts()["validation_games"], held_out.counts()["benchmark_games_excluded"]) == (kept - 24, 24)
@@ -228,7 +228,7 @@ def scored(hits: np.ndarray, positions: int, seed: int) -> tuple[learn.scores.Mo
     game = np.repeat(np.arange(len(hits)), positions)
     rank = np.where(rng.random(len(game)) < hits[game], 0, 9).astype(np.uint16)
     moves = learn.scores.MoveScores.empty(len(game))
-    moves.rank[:], moves.nll[:], moves.confidence[:] = rank, np.where(rank == 0, 0.5, 3.0), 0.5
+    moves.preferred[:], moves.nll[:], moves.confidence[:] = rank, np.where(rank == 0, 0.5, 3.0), 0.5
     return moves, game
 
 

@@ -35,7 +35,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """Return the training positions as (id, ply)."""
-    source = learn.training_games.read_training_games(recipe, [games], [], 1).train
+    source = learn.data.read_training_games(recipe, [games], [], 1).train
     return set(row_ids(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
@@ -58,7 +58,7 @@ def batches(data: learn.data.TrainingData) -> Iterator[tuple[set[tuple[int, int]
 def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> None:
     """Together they yield the batches of one process, and each position once."""
     recipe = tiny(batch_size=12, window=150)
-    found = learn.training_games.read_training_games(recipe, [games], [], 1)
+    found = learn.data.read_training_games(recipe, [games], [], 1)
     alone = [rows for rows, _ in batches(learn.data.TrainingData(recipe, found))]
     steps: list[set[tuple[int, int]]] = [set() for _ in alone]
     whole = learn.data.TrainingData(recipe, found).epoch_batches
@@ -97,7 +97,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
 @pytest.mark.parametrize("world", [2, 3, 7])
 def test_processes_share_the_validation_positions(world: int, games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5, batch_size=16)
-    found = learn.training_games.read_training_games(recipe, [games], [], 1)
+    found = learn.data.read_training_games(recipe, [games], [], 1)
 
     def held(rank: int, world: int) -> list[bytes]:
         data = learn.data.TrainingData(recipe, found, rank, world)
@@ -196,7 +196,7 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
 def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
     """The figure of two processes is that of one."""
     (row,) = [row for row in learn.run_dir.read_metrics(into / "metrics.csv") if "validation_loss" in row]
-    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     module = learn.loss.PolicyModule(learn.net.open_net(into / "best.safetensors").module, recipe)
     sums = torch.zeros(len(learn.loss.SUMS))
     with torch.no_grad():

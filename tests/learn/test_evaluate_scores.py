@@ -105,12 +105,12 @@ def test_groups_are_scored_separately_and_empty_ones_omitted() -> None:
 def test_differences_are_paired() -> None:
     """Two nets that are right in the same hard games differ by less than their own intervals are wide."""
     one, game = clustered(3, alike=1)
-    better = one.rank.copy()
+    better = one.preferred.copy()
     better[::40] = 0
     other = move_scores(better, one.nll - 0.25)
     found = differences(other, one, game, 0)
     value, low, high = found["top1"]
-    assert value == pytest.approx((better == 0).mean() - (one.rank == 0).mean())
+    assert value == pytest.approx((better == 0).mean() - (one.preferred == 0).mean())
     assert 0 < low < value < high
     alone = score(one, game, 0).top1
     assert high - low < (alone.high - alone.low) / 3

@@ -108,7 +108,7 @@ def test_teachers_do_not_teach_the_value(tmp_path: Path) -> None:
     games, net = make(tmp_path), tiny_net(tmp_path / "a.safetensors", planes="own+opp+last3", size=19, heads=("value",))
     for most in (0, 15):
         recipe_ = recipe(random_komi=most, teacher={"nets": [str(net)]})
-        data = learn.data.TrainingData(recipe_, learn.training_games.read_training_games(recipe_, [games], [], 1))
+        data = learn.data.TrainingData(recipe_, learn.data.read_training_games(recipe_, [games], [], 1))
         labelled = teacher.Teachers(recipe_, data.games, torch.device("cpu")).label(next(iter(data.batches())))
         assert (labelled.soft.value is None) == bool(most)
 

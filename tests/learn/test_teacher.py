@@ -49,7 +49,7 @@ def a_net(path: Path, seed: int = 0, planes: str = "own+opp+last3", **changes: A
 
 def first_batch(recipe: Any, games: Path) -> learn.data.TrainingBatch:
     """Return the first batch of a recipe with the teachers' targets."""
-    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     return teacher.Teachers(recipe, data.games, torch.device("cpu")).label(next(iter(data.batches())))
 
 
@@ -125,7 +125,7 @@ def test_symmetries_are_averaged(games: Path, tmp_path: Path) -> None:
     """The average over symmetries of a mirrored position is the mirrored average."""
     net = a_net(tmp_path / "a.safetensors", heads=("value",))
     recipe = tiny(teacher=taught(net, symmetries=True), batch_size=4)
-    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
     teachers = teacher.Teachers(recipe, data.games, torch.device("cpu"))
     seen = batch.teachers[0]
@@ -143,10 +143,10 @@ def test_teachers_with_other_planes_see_the_same_positions(augment: bool, games:
         a_net(tmp_path / "inputs.safetensors", planes="last3+own+opp", inputs=INPUTS),
     ]
     recipe = tiny(teacher=taught(*nets), batch_size=32, augment=augment, inputs=["komi"])
-    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     plain = learn.data.TrainingData(
         tiny(batch_size=32, augment=augment, inputs=["komi"]),
-        learn.training_games.read_training_games(tiny(inputs=["komi"]), [games], [], 1),
+        learn.data.read_training_games(tiny(inputs=["komi"]), [games], [], 1),
     )
     for number, (batch, alone) in enumerate(zip(data.batches(), plain.batches())):
         assert torch.equal(batch.planes, alone.planes)
@@ -167,7 +167,7 @@ def test_teachers_with_other_planes_see_the_same_positions(augment: bool, games:
 def test_loaders_that_disagree_are_an_error(games: Path, tmp_path: Path) -> None:
     net = a_net(tmp_path / "a.safetensors", planes="seven")
     recipe = tiny(teacher=taught(net))
-    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     data._others["seven@1"].set_epoch(1)
     object.__setattr__(data._others["seven@1"]._config, "seed", 1)
     with pytest.raises(AssertionError, match="the loader of seven@1 yields other positions"):
@@ -199,7 +199,7 @@ def test_another_teacher_is_not_resumed(games: Path, tmp_path: Path) -> None:
 
 def test_games_of_all_nets_are_listed_as_seen(games: Path, tmp_path: Path) -> None:
     nets = [a_net(tmp_path / f"{k}.safetensors", k, games=[k, 10 + k]) for k in range(3)]
-    plain = learn.training_games.read_training_games(tiny(), [games], [], 1).canonical.tolist()
+    plain = learn.data.read_training_games(tiny(), [games], [], 1).canonical.tolist()
     recipe = tiny(steps=1, init_from=str(nets[0]), teacher=taught(*nets[1:]))
     learn.train.train(recipe, [games], tmp_path / "run")
     for name in ("best", "final"):
@@ -216,7 +216,7 @@ def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_pat
     nets = [a_net(tmp_path / "a.safetensors", heads=("value",), passes=True)] if with_net else []
     table = {"nets": [ENGINE, *map(str, nets)], "weight": 1.0}
     recipe = tiny(teacher=table, augment=False, positions={"passes": True}, heads={"value": 1.0}, inputs=["komi"])
-    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
     soft = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch).soft
     found, at = kept_games(games), batch.teachers[0]
@@ -286,7 +286,7 @@ def test_a_run_from_a_net_begins_with_its_validation(average: float, games: Path
     net = learn.net.open_net(tmp_path / "first")
     for name, value in net.module.state_dict().items():
         assert torch.equal(module.network.state_dict()[name], value), name
-    data = learn.data.TrainingData(recipe, learn.training_games.read_training_games(recipe, [games], [], 1))
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     module.eval()
     with torch.no_grad():
         sums = sum(module(batch).sums for batch in data.validation_batches())
@@ -352,13 +352,13 @@ def test_errors_are_one_line(changes: dict[str, Any], message: str, games: Path,
 def test_teachers_that_do_not_fit(games: Path, tmp_path: Path) -> None:
     without = a_net(tmp_path / "a.safetensors")
     with pytest.raises(RecipeError, match=r"teacher a does not predict passes; positions\.passes must be false"):
-        learn.training_games.open_teachers(tiny(teacher=taught(without), positions={"passes": True}))
+        learn.data.open_teachers(tiny(teacher=taught(without), positions={"passes": True}))
     fixed = tiny_net(tmp_path / "b.safetensors", "book-small", "one-plane")
     with pytest.raises(RecipeError, match=r"net b .* supports 9 x 9 boards only"):
-        learn.training_games.open_teachers(tiny(teacher=taught(fixed)))
+        learn.data.open_teachers(tiny(teacher=taught(fixed)))
     (tmp_path / "c.safetensors").write_bytes(b"no net")
     with pytest.raises(FormatError, match="is not a net of kifu"):
-        learn.training_games.open_teachers(tiny(teacher=taught(tmp_path / "c.safetensors")))
+        learn.data.open_teachers(tiny(teacher=taught(tmp_path / "c.safetensors")))
 
 
 def test_a_teacher_that_predicts_passes_teaches_a_net_that_does_not(games: Path, tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequ
         pa.DictionaryArray.from_arrays(column(net), pa.array(names)),
         column(np.exp(-found.nll), unpredicted),
         column(-found.nll, unpredicted),
-        column(found.rank + np.uint16(1), unpredicted),
+        column(found.preferred + np.uint16(1), unpredicted),
         column(found.entropy, undecided),
         column(found.best | np.tile(white, len(scores)), undecided),
         column(found.confidence, undecided),

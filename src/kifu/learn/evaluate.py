@@ -173,16 +173,16 @@ def select_examples(
 
 def _suitability(kind: ExampleKind, scores: MoveScores, seed: int) -> npt.NDArray[np.float32]:
     """Return [N] float32, the suitability of each position as an example; NaN for positions of another kind."""
-    rank, confidence = scores.rank, scores.confidence
+    preferred, confidence = scores.preferred, scores.confidence
     match kind:
         case "missed":
-            return np.where(rank > 0, confidence, np.nan)
+            return np.where(preferred > 0, confidence, np.nan)
         case "undecided":
-            return np.where(rank == 1, np.exp(-scores.nll), np.nan)
+            return np.where(preferred == 1, np.exp(-scores.nll), np.nan)
         case "correct":
             # The most confident hits are obvious captures, so confident hits are drawn at random.
             noise = np.random.default_rng(seed).random(len(confidence), np.float32)
-            return np.where(rank == 0, np.where(confidence >= _CONFIDENT, 1 + noise, confidence), np.nan)
+            return np.where(preferred == 0, np.where(confidence >= _CONFIDENT, 1 + noise, confidence), np.nan)
 
 
 def _best_of(suitability: npt.NDArray[np.float32], game: Indices, count: int) -> Indices:

@@ -22,7 +22,7 @@ from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.execution.executor import count_cores
 from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
-from kifu.learn.data import TrainingBatch, TrainingData
+from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.hardware import supported_precision
 from kifu.learn.loss import SUMS, Teachers, make_policy_module
 from kifu.learn.net import NetMetadata, save_net
@@ -45,7 +45,6 @@ from kifu.learn.run_dir import (
     save_curves,
     slowdown,
 )
-from kifu.learn.training_games import TrainingGames
 from kifu.progress import Progress, ProgressFactory, Rate, silent
 from kifu.recipes.training import TrainingRecipe
 

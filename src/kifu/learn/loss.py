@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
-from kifu.learn.data import SoftTargets, TeacherInputs, TeacherPositions, TrainingBatch
+from kifu.learn.data import SoftTargets, TeacherInputs, TeacherPositions, TrainingBatch, TrainingGames, open_teachers
 from kifu.learn.hardware import supported_precision
 from kifu.learn.net import Net, copy_weights, open_net
 from kifu.learn.nets import Network, NetworkOutput, make_net
@@ -19,7 +19,6 @@ from kifu.learn.nets.base import drop_inputs
 from kifu.learn.nets.registry import import_net, initialize
 from kifu.learn.predict import BatchEvaluator, BatchOutput
 from kifu.learn.predictors import EnginePredictor
-from kifu.learn.training_games import TrainingGames, open_teachers
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
@@ -66,12 +65,12 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             output: NetworkOutput = self.network(planes, globals_)
         policy, soft = output.policy.float(), batch.soft
         loss = functional.cross_entropy(policy, batch.move)
-        rank = _ranks(policy.detach(), batch.move)
-        count = len(rank)
+        preferred = _count_preferred(policy.detach(), batch.move)
+        count = len(preferred)
         sums = [torch.tensor(float(count), device=loss.device), loss.detach() * count]
         if soft is not None:
             loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, soft.policy)
-        sums += [(rank < top).sum().float() for top in (1, TOP)]
+        sums += [(preferred < top).sum().float() for top in (1, TOP)]
         for head, label in (("value", batch.result), ("ownership", batch.ownership)):
             predicted: Tensor | None = getattr(output, head)
             if predicted is None or label is None:
@@ -125,7 +124,7 @@ def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
     return PolicyModule(network.to(memory_format=torch.channels_last), recipe)
 
 
-def _ranks(policy: Tensor, move: Tensor) -> Tensor:
+def _count_preferred(policy: Tensor, move: Tensor) -> Tensor:
     """Return [B] how many moves are preferred to the given one by policy logits [B, moves].
 
     Of equal logits, which are frequent in bfloat16, the first move is preferred, as argmax does.

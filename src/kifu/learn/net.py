@@ -23,7 +23,7 @@ from safetensors.torch import save
 
 from kifu.assets import asset
 from kifu.atomic_io import write_file
-from kifu.config import STRICT, Line
+from kifu.config import STRICT, Line, first_invalid
 from kifu.errors import FormatError, KifuError, RecipeError, first_line, join_lines, printable
 from kifu.files import hash_file
 from kifu.learn import BEST, PACKAGED, SUFFIX, split_class
@@ -278,9 +278,7 @@ def _read_metadata(path: Path, metadata: Mapping[str, str]) -> NetMetadata:
     try:
         return NetMetadata.model_validate(json.loads(metadata[METADATA_KEY]))
     except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(str(part) for part in first["loc"])
-        raise FormatError(f"{path}: invalid metadata: {location}: {first['msg']}") from None
+        raise FormatError(f"{path}: invalid metadata: {first_invalid(error)}") from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: the metadata is not JSON: {first_line(error)}") from None
 

@@ -40,6 +40,7 @@ from kifu.planes import packing
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import Encoder, EncoderScratch
 from kifu.point import symmetries as symmetry_maps
+from kifu.text import counted
 
 
 class BatchOutput(NamedTuple):
@@ -242,7 +243,7 @@ class Predictions:
     def __repr__(self) -> str:
         heads = "".join(f", {name}" for name in ("value", "ownership") if getattr(self, name) is not None)
         positions, moves = self.policy.shape
-        return f"<Predictions of {positions:,} position{'s' * (positions != 1)}: {moves} moves{heads}>"
+        return f"<Predictions of {counted(positions, 'position')}: {moves} moves{heads}>"
 
     def top(self, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
         """Return the n most likely moves in descending order; of equally likely moves the lower number comes first.

@@ -370,7 +370,7 @@ def _store_scores(out: MoveScores, part: slice, output: BatchOutput, move: Tenso
         finite &= output.value.isfinite()
     if not bool(finite.all()):
         raise FormatError(f"net {name} returns values that are NaN or too large")
-    out.rank[part] = preferred.sum(1).cpu().numpy()
+    out.preferred[part] = preferred.sum(1).cpu().numpy()
     out.nll[part] = nll.masked_fill(~predicted, torch.nan).cpu().numpy()
     out.confidence[part] = np.exp(confidence.cpu().numpy())
     out.entropy[part] = torch.special.entr(log_probs.exp()).sum(1).cpu().numpy()

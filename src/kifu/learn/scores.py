@@ -129,7 +129,7 @@ class MoveScores:
     """A net's evaluation of N moves that were played.
 
     Attributes:
-        rank: [N] uint16, number of moves that are preferred; of equally likely moves the lower number is preferred.
+        preferred: [N] uint16, number of moves that are preferred; of equally likely moves the lower one comes first.
         nll: [N] float32, -ln of the move's probability; NaN for a pass if the net does not predict passes.
         confidence: [N] float32, probability of the most likely move; 0 if no move is legal.
         entropy: [N] float32, entropy of the probabilities in nats.
@@ -137,7 +137,7 @@ class MoveScores:
         value: [N] float32, from -1 (the player of the move loses) to 1; NaN without a value head.
     """
 
-    rank: npt.NDArray[np.uint16]
+    preferred: npt.NDArray[np.uint16]
     nll: npt.NDArray[np.float32]
     confidence: npt.NDArray[np.float32]
     entropy: npt.NDArray[np.float32]
@@ -151,11 +151,11 @@ class MoveScores:
         return cls(np.empty(count, np.uint16), nll, confidence, entropy, np.empty(count, np.uint16), value)
 
     def __len__(self) -> int:
-        return len(self.rank)
+        return len(self.preferred)
 
     def sums(self, game: Indices, games: int) -> Floats:
         """Return [games, 1 + len(MEASURES)]: the number of positions and the sum of each measure by game."""
-        return _sum_by_key(game, games, [*(self.rank < top for top in TOPS), self.nll])
+        return _sum_by_key(game, games, [*(self.preferred < top for top in TOPS), self.nll])
 
 
 def _sum_by_key(key: Indices, keys: int, values: Sequence[npt.NDArray[np.generic]]) -> Floats:
@@ -259,7 +259,9 @@ def calibrate(moves: MoveScores, game: Indices, seed: int) -> Calibration:
     """
     games = int(game.max()) + 1
     which = np.clip((moves.confidence.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
-    sums = _sum_by_key(game * BINS + which, games * BINS, [moves.confidence, moves.rank == 0]).reshape(games, BINS, 3)
+    sums = _sum_by_key(game * BINS + which, games * BINS, [moves.confidence, moves.preferred == 0]).reshape(
+        games, BINS, 3
+    )
     total, resampled = sums.sum(0), resample(sums, seed)
     means, draws = _means(total), _means(resampled)
     bins = tuple(

@@ -21,6 +21,7 @@ from torch.multiprocessing import ProcessRaisedException
 from kifu import errors
 from kifu.errors import KifuError, RecipeError, first_line
 from kifu.folders import locked_folder, was_changed
+from kifu.learn.data import read_training_games
 from kifu.learn.loop import TrainingJob, run_training
 from kifu.learn.loss import make_policy_module
 from kifu.learn.run_dir import (
@@ -35,7 +36,6 @@ from kifu.learn.run_dir import (
     read_run,
     save_curves,
 )
-from kifu.learn.training_games import read_training_games
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import TrainingRecipe

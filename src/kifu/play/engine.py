@@ -168,14 +168,14 @@ def info_line(game: GameSession, evaluation: PolicyValue, request: AnalyzeReques
     # Lizzie draws no heat for a winrate of exactly 0.
     winrate = 0.5 if evaluation.value is None else min(max((evaluation.value + 1) / 2, 0.0001), 0.9999)
     parts = []
-    for rank, move in enumerate(order):
+    for choice, move in enumerate(order):
         vertex, prior = to_gtp(move, game.board.width, game.board.height), float(evaluation.policy[move])
         head = f"info move {vertex} visits {round(prior * _VISITS)}"
         if kata:
             values = f"winrate {winrate:.6f} utility {2 * winrate - 1:.6f} prior {prior:.6f} lcb {winrate:.6f}"
         else:
             values = f"winrate {winrate * 10000:.0f} prior {prior * 10000:.0f} lcb {winrate * 10000:.0f}"
-        parts.append(f"{head} {values} order {rank} pv {vertex}")
+        parts.append(f"{head} {values} order {choice} pv {vertex}")
     if kata and request.ownership and evaluation.ownership is not None:
         parts.append("ownership " + " ".join(f"{value:.4f}" for value in evaluation.ownership.tolist()))
     return " ".join(parts)

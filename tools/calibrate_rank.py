@@ -21,8 +21,7 @@ from torch import Tensor
 
 from kifu.atomic_io import write_output
 from kifu.config import parse_board
-from kifu.corpus._hashes import mix_words
-from kifu.corpus.hashes import text_hashes
+from kifu.corpus.hashes import mix_words, text_hashes
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import RecipeError, SourceError

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from kifu.corpus._hashes import mix_words
+from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import RecipeError

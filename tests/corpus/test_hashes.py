@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import naive_hashes as naive
 from flat import OneGame, flat
-from kifu.corpus import _hashes
+from kifu.corpus import hashes
 from kifu.corpus.hashes import OPENING_PLIES, hash_games, hash_rows, make_hash_state, text_hashes
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 from kifu.records.games import concat
@@ -42,7 +42,7 @@ def opening(game, plies):
     """The kernel's hash of the first plies, however many."""
     walk, out = make_hash_state(flat([game])), np.empty((2, 1), np.uint64)
     with np.errstate(over="ignore"):
-        _hashes.hash_all(walk, plies, *out)
+        hashes.hash_all(walk, plies, *out)
     return int(out[1, 0])
 
 

@@ -21,9 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.corpus import _hashes
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.hashes import OPENING_PLIES, Hashes, make_hash_state
+from kifu.corpus.hashes import OPENING_PLIES, Hashes, find_beginnings, find_new, make_hash_state, mix_words
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy, with_drop
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor, Job, ThreadExecutor
@@ -262,7 +261,7 @@ def _candidates(corpus: _Corpus, within: _Range) -> _Keys:
 def _compare(keys: Hashes, rows: RowNumbers, corpus: _Corpus) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
     """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
-    Returns plies and longer as `_hashes.find_beginnings` fills them, and parent, equal for all games of a cluster.
+    Returns plies and longer as `find_beginnings` fills them, and parent, equal for all games of a cluster.
     """
     count = len(keys)
     plies, longer, parent = np.zeros(count, np.int64), np.full(count, -1, np.int64), np.arange(count)
@@ -271,7 +270,7 @@ def _compare(keys: Hashes, rows: RowNumbers, corpus: _Corpus) -> tuple[RowNumber
     for start, games in corpus.games(row) if count else ():
         low, high = np.searchsorted(row, (start, start + len(games.width)))
         with np.errstate(over="ignore"):
-            _hashes.find_beginnings(
+            find_beginnings(
                 make_hash_state(games),
                 row[low:high] - start,
                 order[low:high],
@@ -344,7 +343,7 @@ class IdSet:
     def _find_new(self, keys: Hashes) -> npt.NDArray[np.bool_]:
         new = np.empty(len(keys), np.bool_)
         with np.errstate(over="ignore"):
-            _hashes.find_new(self._table, self._salt, keys, new, not self.full)
+            find_new(self._table, self._salt, keys, new, not self.full)
         return new
 
 
@@ -390,7 +389,7 @@ class _EqualIdsJob(Job[_Range, _Range, RowNumbers]):
             for batch in open_catalogue(path).batches(("id", "drop")):
                 ids = to_numpy(batch["id"])
                 kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
-                rows = np.flatnonzero(kept & item.contains(_hashes.mix_words(ids ^ salt)))
+                rows = np.flatnonzero(kept & item.contains(mix_words(ids ^ salt)))
                 found.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)
         return np.concatenate(found)

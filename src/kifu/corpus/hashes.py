@@ -22,23 +22,325 @@
 
 A pass is point width * height. Passes and points beyond the board are mapped to themselves by all symmetries; on boards
 outside 1 to 25, all points are. Setup whose ply exceeds the number of moves comes last.
+
+Products of 64-bit words overflow by design. NumPy scalars in uncompiled kernels would warn about it, so callers wrap
+the kernels in `np.errstate(over="ignore")`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus import _hashes
-from kifu.corpus._hashes import HashState
 from kifu.go.replay import GamesLike
-from kifu.kernel import writable_view
+from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.games import GameArrays
+
+SETUP_TOKEN = 0x10000
+BOARD_TOKEN = 0x20000
+
+# Variants of a point in `HashState.table`; 0 and 1 are moves of the first colour and of the other.
+SETUP = 2  # and 3: a stone of the other colour
+EMPTIED = 4
+VARIANTS = 5
+
+ZERO = np.uint64(0)
+LARGEST = np.uint64(2**64 - 1)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+
+
+def mix_words(x: Any) -> Any:
+    """Return `mix` of each element of an array of uint64."""
+    x = x + _GOLDEN
+    x = (x ^ (x >> _30)) * _FIRST
+    x = (x ^ (x >> _27)) * _SECOND
+    return x ^ (x >> _31)
+
+
+mix = inline_kernel(mix_words)
+
+
+class HashState(NamedTuple):
+    """G games with the tables and work arrays for hashing them.
+
+    Attributes:
+        width: [G] int64.
+        height: [G] int64.
+        moves: As in `kifu.records.games.GameArrays`, like the next four.
+        move_offset: [G + 1] int64.
+        setup: [S] uint16.
+        setup_ply: [S] uint16.
+        setup_offset: [G + 1] int64.
+        table: [rows, 8] uint64; row base[g] + v * points[g] + p holds the value of variant v of point p under each
+            symmetry.
+        base: [G] int64.
+        points: [G] int64; 0 for boards without a table, whose points have one value for all symmetries.
+        symmetry_hashes: [8] uint64, the hashes in progress.
+        group: [8] uint64, the combined value of the stones set up at one ply.
+        stamp: [POINT_MASK + 1] int64, the number of the group in which a point was last set up.
+        group_number: [1] int64, the number of the current group.
+    """
+
+    width: npt.NDArray[np.int64]
+    height: npt.NDArray[np.int64]
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    table: npt.NDArray[np.uint64]
+    base: npt.NDArray[np.int64]
+    points: npt.NDArray[np.int64]
+    symmetry_hashes: npt.NDArray[np.uint64]
+    group: npt.NDArray[np.uint64]
+    stamp: npt.NDArray[np.int64]
+    group_number: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def step(h: Any, value: Any) -> Any:
+    """Append a value to the hash of a sequence."""
+    h = (h ^ value) * _FIRST
+    return h ^ (h >> _32)
+
+
+@inline_kernel
+def lowest(symmetry_hashes: Any) -> Any:
+    """Return the lowest of the eight hashes, which is the same for all symmetries of a game."""
+    low = symmetry_hashes[0]
+    for k in range(1, 8):
+        if symmetry_hashes[k] < low:
+            low = symmetry_hashes[k]
+    return low
+
+
+@inline_kernel
+def trimmed_length(s: HashState, g: Any) -> Any:
+    """Return the number of moves of game g up to its last stone, played or set up."""
+    start, stop = s.move_offset[g], s.move_offset[g + 1]
+    plies = stop - start
+    least: Any = 0
+    if s.setup_offset[g] < s.setup_offset[g + 1]:
+        least = np.int64(s.setup_ply[s.setup_offset[g + 1] - 1])
+    pass_move = s.width[g] * s.height[g]
+    while plies > least and (s.moves[start + plies - 1] & POINT_MASK) == pass_move:
+        plies -= 1
+    return plies
+
+
+@inline_kernel
+def begin(s: HashState, g: Any) -> None:
+    """Start the eight hashes of game g with its board size."""
+    across = np.uint64(BOARD_TOKEN + s.width[g] * 256 + s.height[g])
+    upright = np.uint64(BOARD_TOKEN + s.height[g] * 256 + s.width[g])
+    for k in range(8):
+        s.symmetry_hashes[k] = mix(across if k < 4 else upright)
+
+
+@inline_kernel
+def hash_setup(s: HashState, g: Any, first_colour: Any, at: Any, last_ply: Any) -> Any:
+    """Hash the stones from setup[at] to those of `last_ply`; the last entry of a point counts.
+
+    Returns the index after the last of these stones.
+    """
+    stop = at
+    while stop < s.setup_offset[g + 1] and np.int64(s.setup_ply[stop]) <= last_ply:
+        stop += 1
+    if stop == at:
+        return at
+    s.group_number[0] += 1
+    for k in range(8):
+        s.group[k] = ZERO
+    for i in range(stop - 1, at - 1, -1):
+        word = np.int64(s.setup[i])
+        p = word & POINT_MASK
+        if s.stamp[p] == s.group_number[0]:
+            continue
+        s.stamp[p] = s.group_number[0]
+        colour = (word ^ first_colour) >> 15
+        variant = EMPTIED if word & ERASE_BIT else SETUP + colour
+        if p < s.points[g]:
+            row = s.base[g] + variant * s.points[g] + p
+            for k in range(8):
+                s.group[k] ^= s.table[row, k]
+        else:
+            bits = ERASE_BIT if word & ERASE_BIT else colour << 15
+            value = mix(np.uint64(SETUP_TOKEN | bits | p))
+            for k in range(8):
+                s.group[k] ^= value
+    for k in range(8):
+        s.symmetry_hashes[k] = step(s.symmetry_hashes[k], s.group[k])
+    return stop
+
+
+@inline_kernel
+def hash_move(s: HashState, g: Any, first_colour: Any, word: Any) -> None:
+    """Hash one move."""
+    p = word & POINT_MASK
+    colour = (word ^ first_colour) >> 15
+    if p < s.points[g]:
+        row = s.base[g] + colour * s.points[g] + p
+        for k in range(8):
+            s.symmetry_hashes[k] = step(s.symmetry_hashes[k], s.table[row, k])
+    else:
+        value = mix(np.uint64(colour << 15 | p))
+        for k in range(8):
+            s.symmetry_hashes[k] = step(s.symmetry_hashes[k], value)
+
+
+@kernel
+def hash_all(s: HashState, opening_plies: Any, canonical: Any, opening: Any) -> None:
+    """Fill canonical and opening: [G] uint64, see `kifu.corpus.hashes.hash_games`."""
+    for g in range(canonical.shape[0]):
+        plies = trimmed_length(s, g)
+        start = s.move_offset[g]
+        best, best_opening = LARGEST, LARGEST
+        # Without a move there is no first colour: take the lower hash of both assignments.
+        for turn in range(1 if plies > 0 else 2):
+            first_colour = np.int64(s.moves[start]) & WHITE_BIT if plies > 0 else turn * WHITE_BIT
+            begin(s, g)
+            at = s.setup_offset[g]
+            opening_low = LARGEST
+            for ply in range(plies):
+                if ply == opening_plies:
+                    opening_low = lowest(s.symmetry_hashes)
+                at = hash_setup(s, g, first_colour, at, ply)
+                hash_move(s, g, first_colour, np.int64(s.moves[start + ply]))
+            if plies == opening_plies:
+                opening_low = lowest(s.symmetry_hashes)
+            hash_setup(s, g, first_colour, at, 0xFFFF)
+            low = lowest(s.symmetry_hashes)
+            if low < best:
+                best = low
+            if plies < opening_plies:
+                opening_low = low
+            if opening_low < best_opening:
+                best_opening = opening_low
+        canonical[g] = mix(best)
+        opening[g] = mix(best_opening)
+
+
+@kernel
+def find_new(table: Any, salt: Any, keys: Any, new: Any, add: bool) -> None:
+    """Fill new: [G] bool, True for keys that are not in the hash table; with `add`, insert them.
+
+    keys: [G] uint64, none of them 0. table: [power of 2] uint64 with more free slots (0) than keys. salt: [1] uint64,
+    which randomizes the slots, so that crafted records cannot make all keys collide.
+    """
+    mask = table.shape[0] - 1
+    for i in range(keys.shape[0]):
+        slot = np.int64(mix(keys[i] ^ salt[0]) & np.uint64(mask))
+        while table[slot] != ZERO and table[slot] != keys[i]:
+            slot = (slot + 1) & mask
+        new[i] = table[slot] == ZERO
+        if new[i] and add:
+            table[slot] = keys[i]
+
+
+@kernel
+def hash_numbers(states: Any, values: Any) -> None:
+    """Append one int64 per game to the hashes `states`: [G] uint64."""
+    for g in range(states.shape[0]):
+        states[g] = step(states[g], mix(np.uint64(values[g] & 0xFFFFFFFF)))
+
+
+@kernel
+def hash_lists(states: Any, values: Any, offset: Any) -> None:
+    """Append a list of uint16 per game to the hashes: its length, then four elements at a time."""
+    for g in range(states.shape[0]):
+        start, stop = offset[g], offset[g + 1]
+        h = step(states[g], mix(np.uint64(stop - start)))
+        for i in range(start, stop, 4):
+            word = ZERO
+            for k in range(min(4, stop - i)):
+                word |= np.uint64(values[i + k]) << np.uint64(16 * k)
+            h = step(h, mix(word))
+        states[g] = h
+
+
+@kernel
+def hash_texts(states: Any, data: Any, offset: Any, valid: Any) -> None:
+    """Append a text per game to the hashes: its length plus 1, then eight bytes at a time; 0 for null."""
+    for g in range(states.shape[0]):
+        if not valid[g]:
+            states[g] = step(states[g], mix(ZERO))
+            continue
+        start, stop = offset[g], offset[g + 1]
+        h = step(states[g], mix(np.uint64(stop - start + 1)))
+        for i in range(start, stop, 8):
+            word = ZERO
+            for k in range(min(8, stop - i)):
+                word |= np.uint64(data[i + k]) << np.uint64(8 * k)
+            h = step(h, mix(word))
+        states[g] = h
+
+
+@inline_kernel
+def root(parent: Any, i: Any) -> Any:
+    """Return the root of i in a union-find forest, halving the path."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@inline_kernel
+def _link_beginning(symmetry_hashes: Any, keys: Any, game: Any, plies: Any, longer: Any, parent: Any) -> None:
+    """If the hash so far equals the key of another game, record that one as a beginning of `game`."""
+    key = mix(lowest(symmetry_hashes))
+    other, stop = 0, keys.shape[0]
+    while other < stop:
+        middle = (other + stop) >> 1
+        if keys[middle] < key:
+            other = middle + 1
+        else:
+            stop = middle
+    if other == keys.shape[0] or keys[other] != key or other == game:
+        return
+    if longer[other] < 0 or plies[game] > plies[longer[other]]:
+        longer[other] = game
+    a, b = root(parent, game), root(parent, other)
+    parent[max(a, b)] = min(a, b)
+
+
+@kernel
+def find_beginnings(
+    s: HashState, rows: Any, numbers: Any, least: Any, keys: Any, plies: Any, longer: Any, parent: Any
+) -> None:
+    """Find which of C games are beginnings, of at least `least` plies (1 or more), of the games `rows` of s.
+
+    keys: [C] uint64, ascending canonical hashes. numbers: [R] int64, the index among the C games of each of `rows`.
+    Fills plies: [C] int64 at `numbers` (see `trimmed_length`). Updates longer: [C] int64, the longest game, then the
+    first, that a game is a beginning of, -1 if none; and parent: [C] int64, a union-find forest of related games.
+    """
+    for i in range(rows.shape[0]):
+        g, game = rows[i], numbers[i]
+        total = trimmed_length(s, g)
+        plies[game] = total
+        if total < least:
+            continue
+        start, at = s.move_offset[g], s.setup_offset[g]
+        first_colour = np.int64(s.moves[start]) & WHITE_BIT
+        begin(s, g)
+        for ply in range(total + 1):
+            if ply >= least:
+                _link_beginning(s.symmetry_hashes, keys, game, plies, longer, parent)
+            before = at
+            at = hash_setup(s, g, first_colour, at, ply if ply < total else 0xFFFF)
+            if ply >= least and at > before:
+                _link_beginning(s.symmetry_hashes, keys, game, plies, longer, parent)
+            if ply < total:
+                hash_move(s, g, first_colour, np.int64(s.moves[start + ply]))
+
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -65,7 +367,7 @@ def hash_games(games: GamesLike) -> tuple[Hashes, Hashes]:
     state = make_hash_state(games)
     canonical, opening = np.empty(len(games.width), np.uint64), np.empty(len(games.width), np.uint64)
     with np.errstate(over="ignore"):
-        _hashes.hash_all(state, OPENING_PLIES, canonical, opening)
+        hash_all(state, OPENING_PLIES, canonical, opening)
     return canonical, opening
 
 
@@ -86,7 +388,7 @@ def make_hash_state(games: GamesLike) -> HashState:
         setup_offset=games.setup_offset,
         table=np.concatenate([np.empty((0, 8), np.uint64), *tables]),
         base=base[size_index],
-        points=rows[size_index] // _hashes.VARIANTS,
+        points=rows[size_index] // VARIANTS,
         symmetry_hashes=np.empty(8, np.uint64),
         group=np.empty(8, np.uint64),
         stamp=np.zeros(POINT_MASK + 1, np.int64),
@@ -102,10 +404,10 @@ def _table(width: int, height: int) -> Hashes:
     """
     if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
         return np.empty((0, 8), np.uint64)
-    setup = _hashes.SETUP_TOKEN
+    setup = SETUP_TOKEN
     bits = np.array([0, WHITE_BIT, setup, setup | WHITE_BIT, setup | ERASE_BIT], np.uint64)
     points = symmetries(width, height)[:, :-1].T.astype(np.uint64)  # [points, 8]
-    table: Hashes = _hashes.mix_words(bits[:, None, None] | points).reshape(-1, 8)
+    table: Hashes = mix_words(bits[:, None, None] | points).reshape(-1, 8)
     return table
 
 
@@ -122,10 +424,10 @@ def hash_rows(games: GameArrays, texts: Sequence[pa.StringArray]) -> Hashes:
     setup_offset = games.setup_offset
     with np.errstate(over="ignore"):
         for numbers in (games.width, games.height, games.to_play, games.handicap):
-            _hashes.hash_numbers(states, numbers.astype(np.int64))
-        _hashes.hash_lists(states, games.setup, setup_offset)
-        _hashes.hash_lists(states, games.setup_ply, setup_offset)
-        _hashes.hash_lists(states, games.moves, games.move_offset)
+            hash_numbers(states, numbers.astype(np.int64))
+        hash_lists(states, games.setup, setup_offset)
+        hash_lists(states, games.setup_ply, setup_offset)
+        hash_lists(states, games.moves, games.move_offset)
         for column in texts:
             _hash_texts(states, column)
     return states
@@ -145,7 +447,7 @@ def _hash_texts(states: Hashes, column: pa.StringArray) -> None:
     offset = np.zeros(1, np.int32)
     if len(column):
         offset = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
-    _hashes.hash_texts(states, _bytes(data), offset.astype(np.int64), valid)
+    hash_texts(states, _bytes(data), offset.astype(np.int64), valid)
 
 
 def _bytes(data: pa.Buffer | None) -> npt.NDArray[np.uint8]:

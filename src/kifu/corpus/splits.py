@@ -33,9 +33,8 @@ from pydantic import BaseModel, Field, field_validator
 
 from kifu.atomic_io import remove_file
 from kifu.config import STRICT, Line, NamedConfig, check_config, config_names, load_config
-from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.hashes import Hashes, text_hashes
+from kifu.corpus.hashes import Hashes, mix_words, text_hashes
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
 from kifu.files import read_small, utf8_name

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus._hashes import mix
+from kifu.corpus.hashes import mix
 from kifu.datasets.order import position_weight
 from kifu.execution.executor import ThreadExecutor
 from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game

@@ -145,7 +145,7 @@ def _game_weights(catalogue: Catalogue, filter: PositionFilter) -> npt.NDArray[n
     """Return the weights of all rows of a catalogue, 0 for games that are not selected; None without such rules."""
     if filter.where is None and filter.weight is None:
         return None
-    from kifu.corpus.expressions import weigh_games  # requires duckdb
+    from kifu.corpus.query import weigh_games  # requires duckdb
 
     return weigh_games(catalogue, filter.weight or "1", filter.where)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus._hashes import mix, mix_words
+from kifu.corpus.hashes import mix, mix_words
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import POINT_MASK, WHITE_BIT
 

@@ -133,7 +133,7 @@ def _check_expression(name: str, expression: str | None) -> None:
     """Raise RecipeError, which names the rule, if its SQL is invalid."""
     if expression is None:
         return
-    from kifu.corpus.expressions import check_expression  # requires duckdb
+    from kifu.corpus.query import check_expression  # requires duckdb
 
     try:
         check_expression(expression, boolean=name == "where")

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus._hashes import mix_words
+from kifu.corpus.hashes import mix_words
 from kifu.go.replay import colour_of
 from kifu.go.state import ONE, ZERO, last_point, popcount
 from kifu.katago.history import (

@@ -19,9 +19,8 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from kifu.config import STRICT, read_model
-from kifu.corpus._hashes import mix_words
 from kifu.corpus.duplicates import find_clusters
-from kifu.corpus.hashes import Hashes
+from kifu.corpus.hashes import Hashes, mix_words
 from kifu.errors import RecipeError, join_lines
 from kifu.execution.bucket_sort import BucketSort, Columns
 from kifu.execution.executor import THREADS, Executor, make_executor

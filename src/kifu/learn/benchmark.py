@@ -19,7 +19,7 @@ from blake3 import blake3
 from pydantic import Field, model_validator
 
 from kifu.config import Line, NamedConfig, check_config, config_names, load_config
-from kifu.corpus._hashes import mix_words
+from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS, read_games

@@ -15,8 +15,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
+from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import split_keys
 from kifu.datasets.draws import Draws

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.atomic_io import AtomicFile
-from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.hashes import Hashes, text_hashes
+from kifu.corpus.hashes import Hashes, mix_words, text_hashes
 from kifu.corpus.parquet import TableWriter
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.parquet import Parquet, ParquetWriter

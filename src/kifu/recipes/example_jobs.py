@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus._hashes import mix_words
-from kifu.corpus.hashes import Hashes
+from kifu.corpus.hashes import Hashes, mix_words
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.formats import find_writer

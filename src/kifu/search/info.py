@@ -83,7 +83,7 @@ def choose_games(
         raise RecipeError(f"colour must be black or white and requires a player, got {colour!r}")
     chosen = None
     if where is not None:
-        from kifu.corpus.expressions import select_games  # requires duckdb
+        from kifu.corpus.query import select_games  # requires duckdb
 
         chosen = select_games(catalogue, where)
     if player is not None:

@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus import _hashes
-from kifu.corpus._hashes import mix
-from kifu.corpus.hashes import Hashes
+from kifu.corpus.hashes import Hashes, mix, mix_words
 from kifu.go.replay import GamesLike, ReplayArrays, colour_of, replay_arrays
 from kifu.go.state import EMPTY, PositionTables, clear_stones, lowest_hash, position_tables, set_stone, symmetry_keys
 from kifu.kernel import inline_kernel, kernel, writable_view
@@ -276,7 +274,7 @@ def position_hash(position: Position) -> CanonicalPosition:
     points = np.flatnonzero(position.stones)
     hashes = empty ^ np.bitwise_xor.reduce(keys[position.stones[points] - 1, points], axis=0)
     with np.errstate(over="ignore"):
-        canonical = int(_hashes.mix_words(hashes.min(keepdims=True))[0])
+        canonical = int(mix_words(hashes.min(keepdims=True))[0])
     lowest = tuple(np.flatnonzero(hashes == hashes.min()).tolist())
     return CanonicalPosition(canonical, lowest[0], lowest)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kifu.corpus.database import Database, open_database, quoted
-from kifu.corpus.expressions import check_condition
+from kifu.corpus.query import check_condition
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import RecipeError
 from kifu.web.api import Deadline, Params

@@ -49,13 +49,18 @@ def shared() -> Path:
 
 
 FIRST = [
-    "learn/test_train.py", "web/test_library.py", "execution/test_cluster_same.py", "planes/test_alphago.py",
-    "planes/test_planes.py", "execution/test_cluster_head.py", "execution/test_cluster_nodes.py",
-    "cli/test_planted_links.py", "recipes/test_build_removed.py", "recipes/test_build_examples.py",
-    "recipes/test_build.py", "cli/test_foreign_text.py", "planes/test_encoder.py", "datasets/test_loader_torch.py",
-    "learn/test_annotate.py", "learn/test_own_networks.py", "learn/test_nets.py", "learn/test_export.py",
-    "learn/test_evaluate.py", "learn/test_benchmark.py", "test_demo.py", "test_estimate.py", "test_public.py",
-    "cli/test_cli_examples.py", "datasets/test_lz_chunks.py", "corpus/test_corpus_real.py", "cli/test_cli.py",
+    "test_nojit.py", "cli/test_cli_examples.py", "execution/test_cluster_same.py", "execution/test_cluster_head.py",
+    "learn/test_train.py", "planes/test_planes.py", "planes/test_encoder.py", "recipes/test_shuffle_killed.py",
+    "datasets/test_ray_data.py", "cli/test_planted_links.py", "execution/test_cluster_nodes.py",
+    "execution/test_cluster.py", "go/test_ladder.py", "planes/test_alphago.py", "corpus/test_corpus_real.py",
+    "recipes/test_build_examples.py", "recipes/test_build_removed.py", "recipes/test_build.py",
+    "recipes/test_build_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_loader_torch.py",
+    "cli/test_foreign_text.py", "learn/test_own_networks.py", "learn/test_evaluate.py", "learn/test_export.py",
+    "learn/test_annotate.py", "learn/test_nets.py", "learn/test_value.py", "records/test_sevenzip.py",
+    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_kombilo.py", "cli/test_searching_guide.py",
+    "test_demo.py", "test_public.py", "web/test_library.py", "web/test_serve.py", "web/test_every_page.py",
+    "web/test_games_page.py", "play/test_gtp.py", "play/test_match.py", "cli/test_cli.py",
+    "publication/test_publish.py", "datasets/test_lz_chunks.py",
 ]  # fmt: skip
 """The files that take longest. They run first, so that no process waits for one of them at the end."""
 

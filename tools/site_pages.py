@@ -12,6 +12,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for uri, name in PROJECT_FILES.items():
         text = (ROOT / name).read_text("utf-8").replace("](docs/", "](")
         files.append(File.generated(config, uri, content=text))
-    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
-        files.remove(file)
-        page = Notebook(file.src_uri, config.docs_dir, config.site_dir, config.use_directory_urls)
-        page.content_string = notebook_markdown(Path(config.docs_dir, file.src_uri))
-        files.append(page)
+    notebooks = [file for file in files if file.src_uri.endswith(".ipynb")]
+    with ThreadPoolExecutor(2) as pool:  # most of a notebook's work runs in one thread
+        contents = pool.map(notebook_markdown, (Path(config.docs_dir, file.src_uri) for file in notebooks))
+        for file, content in zip(notebooks, contents):
+            files.remove(file)
+            page = Notebook(file.src_uri, config.docs_dir, config.site_dir, config.use_directory_urls)
+            page.content_string = content
+            files.append(page)
     return files
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, records
-from marks import slow
+from marks import slow, thorough
 from runs import TINY, interrupted
 
 EXAMPLES = """
@@ -50,9 +50,12 @@ MORE_COMMANDS = [
     "build olf-archive games.parquet -o new",
     "build kgsgo-v2 sample -o new --sets test --set until=2025",
     "train tiny.toml games.parquet -o new",
+    "predict small kgs -o new.png",
+]
+
+LONG_COMMANDS = [
     "train tiny.toml games.parquet -o run --resume",
     "evaluate small games.parquet --positions 20 --overlap keep --html new.html --json new.json",
-    "predict small kgs -o new.png",
     "export small -o new.onnx",
 ]
 
@@ -132,7 +135,7 @@ def check_name(line: str, name: str, kind: str, victim: Path) -> None:
         assert done.err[-1] == f"kifu: {name} is a symbolic link; remove it"
 
 
-@pytest.mark.parametrize("line", [*COMMANDS, *slow(*MORE_COMMANDS)])
+@pytest.mark.parametrize("line", [*COMMANDS, *slow(*MORE_COMMANDS), *thorough(*LONG_COMMANDS)])
 def test_planted_links(line: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a command once, then again for each name that it wrote under, with a link planted at that name."""
     monkeypatch.chdir(inputs)

@@ -28,7 +28,7 @@ from kifu.files import hash_file
 from kifu.records import _sevenzip
 from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.paths import AnyPath, as_path
-from marks import slow
+from marks import slow, thorough
 from sevenzips import (
     COPY,
     LZMA2,
@@ -335,7 +335,7 @@ def peak_of(path: Path, small: Path) -> tuple[int, int]:
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("method", [*slow("zstd", "lzma2", "bcj+lzma", "bzip2", "deflate", "ppmd")])
+@pytest.mark.parametrize("method", [*slow("zstd", "lzma2", "bcj+lzma", "bzip2", "deflate"), *thorough("ppmd")])
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path, method: str) -> None:
     small = put(tmp_path, made(GAMES, codecs()[method]), "small.7z")
     piece = bytes(8 << 20)

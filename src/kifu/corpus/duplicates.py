@@ -92,7 +92,7 @@ def find_clusters(
     # Each catalogue is opened when its turn comes: an open file that was read keeps some of its bytes in memory.
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     ranges = max(-(-int(bounds[-1]) // games), 1)
-    return _join((executor or ThreadExecutor(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
+    return _join((executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)]), bounds)
 
 
 def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
@@ -104,10 +104,10 @@ def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clust
     """
     rows = len(opening)
     keys = _Keys(np.arange(rows), opening, canonical, np.diff(games.move_offset))
-    return _join([_find(_InMemory(keys, games), _Range(0, 1))], np.array([0, rows]))
+    return _join([_find(_InMemory(keys, games), _HashRange(0, 1))], np.array([0, rows]))
 
 
-class _Range(NamedTuple):
+class _HashRange(NamedTuple):
     """Range `number` (from 0) of `ranges` equal ranges of all hashes."""
 
     number: int
@@ -132,10 +132,10 @@ class _Keys(NamedTuple):
         return _Keys(self.row[mask], self.opening[mask], self.canonical[mask], self.n_moves[mask])
 
 
-class _Corpus(Protocol):
+class _HashedGames(Protocol):
     """Games to compare; rows are counted in the whole corpus."""
 
-    def keys(self, within: _Range) -> Iterator[_Keys]:
+    def keys(self, within: _HashRange) -> Iterator[_Keys]:
         """Yield the keys of all kept games whose opening is in the range, in order."""
 
     def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
@@ -147,7 +147,7 @@ class _InMemory:
     all_keys: _Keys
     all_games: GamesLike
 
-    def keys(self, within: _Range) -> Iterator[_Keys]:
+    def keys(self, within: _HashRange) -> Iterator[_Keys]:
         yield self.all_keys.select(within.contains(self.all_keys.opening))
 
     def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
@@ -158,7 +158,7 @@ class _InMemory:
 class _Catalogues:
     paths: tuple[str, ...]
 
-    def keys(self, within: _Range) -> Iterator[_Keys]:
+    def keys(self, within: _HashRange) -> Iterator[_Keys]:
         start = 0
         for path in self.paths:
             for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
@@ -192,7 +192,7 @@ class _RangeClusters(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ClusterJob(Job[_Range, _Range, _RangeClusters]):
+class _ClusterJob(Job[_HashRange, _HashRange, _RangeClusters]):
     """Finds the clusters of some catalogues, one range per shard."""
 
     paths: tuple[str, ...]
@@ -200,10 +200,10 @@ class _ClusterJob(Job[_Range, _Range, _RangeClusters]):
     def fingerprint(self) -> Any:
         return [open_catalogue(path).digest() for path in self.paths]
 
-    def shard_fingerprint(self, shard: _Range) -> Any:
+    def shard_fingerprint(self, shard: _HashRange) -> Any:
         return list(shard)
 
-    def process(self, item: _Range) -> _RangeClusters:
+    def process(self, item: _HashRange) -> _RangeClusters:
         return _find(_Catalogues(self.paths), item)
 
 
@@ -222,7 +222,7 @@ def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
     )
 
 
-def _find(corpus: _Corpus, within: _Range) -> _RangeClusters:
+def _find(corpus: _HashedGames, within: _HashRange) -> _RangeClusters:
     """Find the clusters of a range, see `find_clusters`."""
     found = _candidates(corpus, within)
     # Games with equal hashes form a class, which is represented by the one with most moves, of these the first.
@@ -242,7 +242,7 @@ def _find(corpus: _Corpus, within: _Range) -> _RangeClusters:
     return _RangeClusters(row, row[first][cluster], relation, representative)
 
 
-def _candidates(corpus: _Corpus, within: _Range) -> _Keys:
+def _candidates(corpus: _HashedGames, within: _HashRange) -> _Keys:
     """Return the games of the range that share their opening with another."""
     none = np.empty(0, np.uint64)
     opening = np.concatenate([none, *(keys.opening for keys in corpus.keys(within))])
@@ -258,7 +258,7 @@ def _candidates(corpus: _Corpus, within: _Range) -> _Keys:
     return _Keys(*columns)
 
 
-def _compare(keys: Hashes, rows: RowNumbers, corpus: _Corpus) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+def _compare(keys: Hashes, rows: RowNumbers, corpus: _HashedGames) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
     """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
     Returns plies and longer as `find_beginnings` fills them, and parent, equal for all games of a cluster.
@@ -362,12 +362,12 @@ def exact_duplicates(
     ranges = max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1)
     digests = tuple(open_catalogue(path).digest() for path in paths)
     job = _EqualIdsJob(tuple(os.fspath(path) for path in paths), digests)
-    found = (executor or ThreadExecutor(1)).run(job, [_Range(k, ranges) for k in range(ranges)])
+    found = (executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)])
     return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
 
 
 @dataclass(frozen=True)
-class _EqualIdsJob(Job[_Range, _Range, RowNumbers]):
+class _EqualIdsJob(Job[_HashRange, _HashRange, RowNumbers]):
     """Finds the rows with the ids of earlier rows, one range of hashes per shard.
 
     A hash of all catalogues is mixed into ids, so that no crafted ids fall in one range.
@@ -379,10 +379,10 @@ class _EqualIdsJob(Job[_Range, _Range, RowNumbers]):
     def fingerprint(self) -> Any:
         return list(self.digests)
 
-    def shard_fingerprint(self, shard: _Range) -> Any:
+    def shard_fingerprint(self, shard: _HashRange) -> Any:
         return list(shard)
 
-    def process(self, item: _Range) -> RowNumbers:
+    def process(self, item: _HashRange) -> RowNumbers:
         salt = np.frombuffer(blake3("".join(self.digests).encode()).digest(8), np.uint64)
         seen, start, found = IdSet(), 0, [np.empty(0, np.int64)]
         for path in self.paths:

@@ -131,7 +131,7 @@ def stats(
     """
     paths = as_list(catalogues)
     opened = [open_catalogue(path) for path in paths]
-    tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
+    tallies = {name: _GameTally(keys) for name, keys in _KEYS.items()}
     with make_executor(engine, jobs) as executor, progress("counting", None, "batches") as bar:
         for counted in executor.run(_CountJob(), [shard for catalogue in opened for shard in catalogue.shards()]):
             for name, counts in counted.items():
@@ -225,7 +225,7 @@ def _grouped(table: pa.Table, keys: Sequence[str], count: tuple[list[str] | str,
     return groups.rename_columns([*keys, _COUNT])
 
 
-class _Tally:
+class _GameTally:
     """The number of games of each key, summed over shards."""
 
     def __init__(self, keys: Sequence[str]) -> None:

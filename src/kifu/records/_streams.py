@@ -21,7 +21,7 @@ _SCRATCH = 1 << 20
 _XZ_MEMORY = 256 << 20  # an .xz file may require a 4 GiB dictionary; `xz -9` requires 65 MiB
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """The common interface of `PlainStream` and `InflatedStream`."""
 
     damage: str
@@ -69,7 +69,7 @@ class PlainStream:
             self.damage = "it ends too early"
 
 
-class _Engine(Protocol):
+class _Inflater(Protocol):
     """The common interface of `bz2.BZ2Decompressor` and its like."""
 
     @property
@@ -87,7 +87,7 @@ class InflatedStream:
     Checksums are verified. Bytes inflated by the same feed as the first damaged one are lost with it.
     """
 
-    def __init__(self, file: StreamFile, engine: Callable[[], _Engine], errors: tuple[type[Exception], ...]) -> None:
+    def __init__(self, file: StreamFile, engine: Callable[[], _Inflater], errors: tuple[type[Exception], ...]) -> None:
         self._file = file
         self._new_engine = engine
         self._errors: tuple[type[Exception], ...] = (EOFError, OSError, *errors)
@@ -149,7 +149,7 @@ def _reason(error: Exception) -> str:
 _GZIP_ERROR = cast("type[Exception]", igzip_lib.IsalError)
 
 
-def open_stream(file: StreamFile) -> tuple[Stream, str]:
+def open_stream(file: StreamFile) -> tuple[ByteStream, str]:
     """Return the stream for an unbuffered file, by its first bytes, and the name of its compression ("" if none).
 
     The file position is reset to the start.
@@ -166,7 +166,7 @@ def open_stream(file: StreamFile) -> tuple[Stream, str]:
     if head[:6] == b"\xfd7zXZ\0":
         import lzma
 
-        def engine() -> _Engine:
+        def engine() -> _Inflater:
             return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
         return InflatedStream(file, engine, (lzma.LZMAError,)), "xz"
@@ -197,7 +197,7 @@ def inflate_into(packed: memoryview, target: memoryview) -> bool:
     return stream.fill(target) == len(target) and stream.fill(memoryview(bytearray(1))) == 0
 
 
-def rest_is_zero(stream: Stream) -> bool:
+def rest_is_zero(stream: ByteStream) -> bool:
     """Read a stream to its end, or to the first byte that is not zero; return False if there is one."""
     scratch = np.empty(_SCRATCH, np.uint8)
     while count := stream.fill(scratch.data):
@@ -206,7 +206,7 @@ def rest_is_zero(stream: Stream) -> bool:
     return True
 
 
-def read_whole(stream: Stream, data: Bytes, filled: int) -> Bytes | None:
+def read_whole(stream: ByteStream, data: Bytes, filled: int) -> Bytes | None:
     """Return the rest of a stream after data[:filled]; None if it is larger than `MEMBER_LIMIT`."""
     while filled == len(data):
         if filled > MEMBER_LIMIT:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._streams import Stream, rest_is_zero
+from kifu.records._streams import ByteStream, rest_is_zero
 from kifu.records.detect import (
     OTHER,
     OTHER_BYTES,
@@ -207,7 +207,7 @@ def _after_sparse_map(data: Bytes, head: int, filled: int) -> int:
     return at
 
 
-class _Rows(NamedTuple):
+class _TarRows(NamedTuple):
     """Fields of a `RecordBlock` and the list of `list_other`, to be filled.
 
     They hold a row and an entry per 512 bytes of data, and as many bytes of names as of data.
@@ -228,7 +228,7 @@ def _walk(
     filled: int,
     state: npt.NDArray[np.int64],
     metadata: npt.NDArray[np.int64],
-    out: _Rows,
+    out: _TarRows,
 ) -> int:
     """List the records that are complete in data[:filled], from state[_POSITION] on.
 
@@ -303,7 +303,7 @@ def _walk(
 def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int64]) -> tuple[int, RecordBlock]:
     """Run `_walk` and return its status and a block of its rows."""
     max_rows = filled // HEADER
-    out = _Rows(
+    out = _TarRows(
         start=np.empty(max_rows, np.int64),
         stop=np.empty(max_rows, np.int64),
         member=np.empty(max_rows, np.int32),
@@ -330,7 +330,7 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
     )
 
 
-def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_bytes: int) -> Iterator[RecordBlock]:
+def tar_blocks(source: str, stream: ByteStream, data: Bytes, filled: int, block_bytes: int) -> Iterator[RecordBlock]:
     """Yield the records of a tar; all other members but directories count in `RecordBlock.left_out`.
 
     Each buffer of `block_bytes` (or the size of one member) is one block, without a copy; the entry that its end cuts

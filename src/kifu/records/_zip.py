@@ -114,7 +114,7 @@ def _refuse(flags: int, local: int, row: npt.NDArray[np.int64], length: int) -> 
     return _UNREADABLE if local + _LOCAL_HEADER + row[_PACKED] > length else 0
 
 
-class _Rows(NamedTuple):
+class _ZipRows(NamedTuple):
     """The columns above, fields of a `RecordBlock`, and the list of `list_other`, to be filled."""
 
     table: npt.NDArray[np.int64]
@@ -133,7 +133,7 @@ def _list_records(
     length: int,
     state: npt.NDArray[np.int64],
     indexes: bool,
-    out: _Rows,
+    out: _ZipRows,
 ) -> int:
     """List the records of a part of a central directory, from state[_POSITION] on, until the arrays are full.
 
@@ -310,7 +310,7 @@ def _find_record_64(file: ZipFile, tail: bytes, end_record: int, origin: int) ->
 
 
 @dataclass(frozen=True)
-class _Run:
+class _ZipRun:
     """The members of one block, as the directory lists them.
 
     Attributes:
@@ -329,13 +329,13 @@ class _Run:
     left_out: Counter[str]
 
 
-def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
+def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -> Iterator[_ZipRun]:
     """Yield the members of each block, by the directory alone; raises what `zip_blocks` does."""
     directory = _find_directory(source, file)
     position, state, left_out = directory.begin, np.zeros(5, np.int64), Counter[str]()
     status = _MORE
     while status == _MORE:
-        table, member, drop, names, name_offset, others = listed = _Rows(
+        table, member, drop, names, name_offset, others = listed = _ZipRows(
             table=np.empty((_ROWS_AT_ONCE, 5), np.int64),
             member=np.empty(_ROWS_AT_ONCE, np.int32),
             drop=np.empty(_ROWS_AT_ONCE, np.uint8),
@@ -353,17 +353,19 @@ def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -
         for rows in _portions(rows_of_kind[:, [_SIZE, _PACKED]].max(1), block_bytes):
             at = name_offset[rows.start : rows.stop + 1]
             ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(table[rows, _SIZE])])
-            yield _Run(table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends, left_out)
+            yield _ZipRun(
+                table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends, left_out
+            )
             left_out = Counter()
     if left_out:
-        yield _Run(table[:0], member[:0], drop[:0], names[:0], name_offset[:1], np.zeros(1, np.int64), left_out)
+        yield _ZipRun(table[:0], member[:0], drop[:0], names[:0], name_offset[:1], np.zeros(1, np.int64), left_out)
     if status == _DAMAGED:
         raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {position}")
     if status == _OVERLAP:
         raise SourceError(f"{source}: the zip's members overlap: together they are larger than its {file.size} bytes")
 
 
-def _read_run(file: ZipFile, run: _Run) -> tuple[Bytes, _Run]:
+def _read_run(file: ZipFile, run: _ZipRun) -> tuple[Bytes, _ZipRun]:
     """Read the members of a run as they are stored."""
     for header_bytes in (_USUAL_HEADER, _LONGEST_HEADER):
         table, drop = run.table.copy(), run.drop.copy()

@@ -39,7 +39,7 @@ from kifu.folders import cannot_write
 from kifu.records._remote import FullCopy, RemoteFile, StoreError
 from kifu.records._sevenzip import MAGIC, SevenZipFile, count_sevenzip_blocks, locate_header, read_at, sevenzip_blocks
 from kifu.records._sevenzip_header import SevenZipError
-from kifu.records._streams import Stream, open_stream, read_whole
+from kifu.records._streams import ByteStream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
 from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
@@ -304,7 +304,7 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
     return status == 1 or (status == 0 and name.lower().endswith((b".tar", b".tgz", b".tbz", b".tbz2", b".txz")))
 
 
-def _single_record(path: AnyPath, name: bytes, stream: Stream, data: Bytes, filled: int) -> RecordBlock:
+def _single_record(path: AnyPath, name: bytes, stream: ByteStream, data: Bytes, filled: int) -> RecordBlock:
     """Return a block with the single record that a file contains."""
     content = read_whole(stream, data, filled)
     if stream.damage:
@@ -406,7 +406,9 @@ def read_blocks(containers: Iterable[AnyPath], block_bytes: int = BLOCK_BYTES) -
         yield from split_blocks(blocks(container, block_bytes=block_bytes), block_bytes)
 
 
-def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> Iterator[RecordBlock]:
+def line_blocks(
+    source: str, name: bytes, kind: int, stream: ByteStream, data: Bytes, filled: int
+) -> Iterator[RecordBlock]:
     """Yield a line file as blocks of the length of `data`.
 
     Every block but the last ends at a line end. A line over `LINE_LIMIT` is a separate block, truncated there; the
@@ -452,14 +454,14 @@ def _line_block(source: str, name: bytes, kind: int, data: Bytes, stop: int, lin
     return replace(make_block(source, data[:stop], [stop], [0], [name], [DropReason.KEPT]), first_line=line, kind=kind)
 
 
-def _refill(stream: Stream, tail: Bytes, size: int) -> tuple[Bytes, int]:
+def _refill(stream: ByteStream, tail: Bytes, size: int) -> tuple[Bytes, int]:
     """Return a new buffer of at least `size` bytes that begins with `tail`, and the number of bytes it holds."""
     data = np.empty(max(size, len(tail)), np.uint8)
     data[: len(tail)] = tail
     return data, len(tail) + stream.fill(data.data[len(tail) :])
 
 
-def _skip_line(stream: Stream, tail: Bytes) -> Bytes:
+def _skip_line(stream: ByteStream, tail: Bytes) -> Bytes:
     """Read to the end of a line and return the bytes that were read after it."""
     while True:
         at = np.flatnonzero(tail == ord("\n"))

@@ -306,7 +306,7 @@ _SETUP = {n: np.array(fixed_handicap(n, _SIZE, _SIZE), np.uint16) for n in range
 
 
 @dataclass(frozen=True, slots=True)
-class _Header:
+class _GibHeader:
     """The values of a header.
 
     Attributes:
@@ -320,10 +320,12 @@ class _Header:
     codec: str
 
 
-_NO_HEADER = _Header(0, NO_HANDICAP, {}, "utf_8")
+_NO_HEADER = _GibHeader(0, NO_HANDICAP, {}, "utf_8")
 
 
-def _to_game(row: list[int], index: int, handicap: int, moves: npt.NDArray[np.uint16], header: _Header) -> SingleGame:
+def _to_game(
+    row: list[int], index: int, handicap: int, moves: npt.NDArray[np.uint16], header: _GibHeader
+) -> SingleGame:
     """Return a game, given its row of `find_games` and its handicap by header and lines."""
     size, warnings = header.size, row[WARNINGS]
     is_kept = row[DROP] == DropReason.KEPT
@@ -373,7 +375,7 @@ _TAG = re.compile(
 )
 
 
-def _read_header(header: Bytes, drop: int) -> _Header:
+def _read_header(header: Bytes, drop: int) -> _GibHeader:
     """Read the text of a header, [H] uint8, of a game that the scanner has dropped for the reason `drop`, or not."""
     if drop != DropReason.KEPT:
         return _NO_HEADER
@@ -381,7 +383,7 @@ def _read_header(header: Bytes, drop: int) -> _Header:
     codec = _choose_codec(raw)
     values = _read_values(raw.decode(codec, "replace"))
     size, handicap = (_number(values.get(key, "")) for key in ("LINE", "R"))
-    return _Header(
+    return _GibHeader(
         size=_SIZE if size is None else size,
         handicap=NO_HANDICAP if handicap is None or handicap < 0 else handicap,
         fields={name: text for name, text in _text_fields(values).items() if text},

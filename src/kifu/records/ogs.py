@@ -206,7 +206,7 @@ _FIXED_RULES = ("japanese", "korean", "aga")
 _CHARSET = re.compile(r"(?<![A-Za-z])CA\s*\[[^\]\\]{0,64}\]")
 
 
-class _Header(NamedTuple):
+class _OgsHeader(NamedTuple):
     """The content of an object, except for an array of moves.
 
     Attributes:
@@ -230,7 +230,7 @@ class _Header(NamedTuple):
     sgf: str | None = None
 
 
-_DROPPED = {drop: _Header(drop) for drop in DropReason}
+_DROPPED = {drop: _OgsHeader(drop) for drop in DropReason}
 
 
 def read_ogs(block: RecordBlock) -> ParsedBlock:
@@ -268,14 +268,14 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Played:
+class _PlayedMoves:
     """Games and the time of each move: [M] float32 seconds, NaN if unknown."""
 
     games: GameArrays
     seconds: npt.NDArray[np.float32] = field(repr=False)
 
 
-def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequence[_Header]) -> _Played:
+def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequence[_OgsHeader]) -> _PlayedMoves:
     """Read the moves and the initial stones of the objects.
 
     Args:
@@ -297,13 +297,13 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
         stack=np.empty(DEEPEST, np.int64),
     )
     o.read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
-    return _Played(_to_games(block, rows, headers, table, out), out.seconds[: table[-1, o.MOVE_END]].copy())
+    return _PlayedMoves(_to_games(block, rows, headers, table, out), out.seconds[: table[-1, o.MOVE_END]].copy())
 
 
 def _to_games(
     block: RecordBlock,
     rows: npt.NDArray[np.int64],
-    headers: Sequence[_Header],
+    headers: Sequence[_OgsHeader],
     table: npt.NDArray[np.int64],
     out: o.MovesOut,
 ) -> GameArrays:
@@ -336,7 +336,7 @@ def _to_games(
     )
 
 
-def _moves_input(row: Sequence[int], header: _Header, text: bytearray) -> tuple[int, ...]:
+def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tuple[int, ...]:
     """Return the input columns of `_ogs.read_moves` for an object, and append its letters to the text."""
     if header.drop or header.sgf is not None:
         return (o.NOTHING,) + (0,) * (o.STATUS - 1)
@@ -354,7 +354,7 @@ def _moves_input(row: Sequence[int], header: _Header, text: bytearray) -> tuple[
     return kind, begin, end, header.width, header.height, turn, header.free, black, white, len(text)
 
 
-def _read_object(data: memoryview, row: Sequence[int]) -> _Header:
+def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:
     """Read an object without the array of its moves."""
     if row[o.DROP]:
         return _DROPPED[DropReason(row[o.DROP])]
@@ -376,7 +376,7 @@ def _read_object(data: memoryview, row: Sequence[int]) -> _Header:
     game = value if inner is value else _merge(inner, value)
     sgf = game.get("original_sgf")
     if isinstance(sgf, str) and sgf:
-        return _Header(sgf=sgf)
+        return _OgsHeader(sgf=sgf)
     if moves is None or (isinstance(sgf, int) and sgf == 0):
         return _DROPPED[DropReason.NO_RECORD]
     if not is_array and not isinstance(moves, str):
@@ -406,7 +406,7 @@ def _merge(game: JsonObject, outer: JsonObject) -> JsonObject:
     return merged
 
 
-def _read_game(game: JsonObject, letters: str | None) -> _Header:
+def _read_game(game: JsonObject, letters: str | None) -> _OgsHeader:
     """Return the header of a game, whose moves are in an array unless they are given as letters."""
     get = game.get
     width, height = _size(get("width")), _size(get("height"))
@@ -430,7 +430,7 @@ def _read_game(game: JsonObject, letters: str | None) -> _Header:
         black, white_first = stars, True
     else:
         free = free or handicap > 0
-    return _Header(
+    return _OgsHeader(
         width=width,
         height=height,
         handicap=handicap,
@@ -470,8 +470,8 @@ def _fixed_stones(width: int, height: int, handicap: int, is_old: bool) -> str:
 
 
 def _with_uploaded(
-    played: _Played, uploaded: Sequence[int], records: Sequence[str], texts: list[Mapping[str, str]]
-) -> _Played:
+    played: _PlayedMoves, uploaded: Sequence[int], records: Sequence[str], texts: list[Mapping[str, str]]
+) -> _PlayedMoves:
     """Return the games with those at `uploaded` replaced by the first games of SGF records, and replace their texts."""
     as_utf8 = [_CHARSET.sub("CA[UTF-8]", record, count=1).encode("utf-8", "replace") for record in records]
     parsed = read_block(as_block(as_utf8))
@@ -492,7 +492,7 @@ def _with_uploaded(
         | {"setup": both.setup[setup], "setup_ply": both.setup_ply[setup], "setup_offset": setup_offset}
     )
     of_line = {name: getattr(played.games, name) for name in ("member", "block_index", "start", "stop")}
-    return _Played(replace(games, **of_line), seconds[move])
+    return _PlayedMoves(replace(games, **of_line), seconds[move])
 
 
 def _ragged(offset: _Offsets, order: npt.NDArray[np.int64]) -> tuple[_Offsets, npt.NDArray[np.int64]]:

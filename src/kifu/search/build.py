@@ -29,7 +29,7 @@ from kifu.folders import locked_folder, require_size
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.report import Report
-from kifu.search.index import MAX_PLIES, Checksums, Header, entry_shift, identify, index_path, open_index, padding
+from kifu.search.index import MAX_PLIES, Checksums, IndexHeader, entry_shift, identify, index_path, open_index, padding
 from kifu.search.info import INFO_COLUMNS, GameInfo, game_info
 from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions, sort_entries
 from kifu.search.traces import Traces, trace_games
@@ -212,7 +212,7 @@ def _write_index(parquet: Path, rows: int, plies: int, blocks: Iterable[_Indexed
                 spilled[name].write(columns[name])
             entries, captures = entries + len(positions.hashes), captures + len(traces.captures)
             words = max(words, traces.occupied.shape[2])
-        header = Header(
+        header = IndexHeader(
             parquet=identity, plies=plies, rows=rows, entries=entries, captures=captures, words=max(words, 6)
         )
         spilled["capture_offset"].write(np.array([captures]))
@@ -234,7 +234,7 @@ def _write_index(parquet: Path, rows: int, plies: int, blocks: Iterable[_Indexed
     return entries
 
 
-def _array_bytes(name: str, header: Header, pieces: Iterable[npt.NDArray[Any]]) -> Iterator[bytes | memoryview]:
+def _array_bytes(name: str, header: IndexHeader, pieces: Iterable[npt.NDArray[Any]]) -> Iterator[bytes | memoryview]:
     """Yield the bytes of an array, given in pieces, and its padding."""
     dtype, shape = header.arrays()[name]
     size = 0
@@ -247,7 +247,7 @@ def _array_bytes(name: str, header: Header, pieces: Iterable[npt.NDArray[Any]]) 
 
 
 def _sorted_entries(
-    sort: BucketSort, header: Header, buckets: SpillFile, executor: Executor
+    sort: BucketSort, header: IndexHeader, buckets: SpillFile, executor: Executor
 ) -> Iterator[npt.NDArray[np.uint64]]:
     """Yield all entries in the order of the file, and write the starts of the buckets."""
     bucket = position = 0
@@ -259,7 +259,7 @@ def _sorted_entries(
     buckets.write(np.full((1 << header.bucket_bits()) + 1 - bucket, position))
 
 
-def _sort_range(header: Header, rows: Columns) -> tuple[npt.NDArray[np.uint64], int, npt.NDArray[np.int64]]:
+def _sort_range(header: IndexHeader, rows: Columns) -> tuple[npt.NDArray[np.uint64], int, npt.NDArray[np.int64]]:
     """Sort the entries of a range of hashes."""
     top, low = entry_shift(header)
     hashes, fields = rows["hashes"], rows["entries"]

@@ -30,7 +30,7 @@ from kifu.search.index import SearchIndex
 from kifu.search.info import GameInfo
 from kifu.search.match import MatchArrays
 from kifu.search.position import Position
-from kifu.search.positions import CanonicalPosition, Layout, position_hash, unpack_entry
+from kifu.search.positions import CanonicalPosition, EntryLayout, position_hash, unpack_entry
 from kifu.search.traces import Traces
 from kifu.viz.boards import notebook_svg
 
@@ -148,7 +148,7 @@ class NextMoves:
 
 @kernel
 def _add_entries(
-    tally: Tally, entries: Any, layout: Layout, remaining: Any, table: Any, info: GameInfo, code: Any, first: Any
+    tally: Tally, entries: Any, layout: EntryLayout, remaining: Any, table: Any, info: GameInfo, code: Any, first: Any
 ) -> Any:
     """Count entries, see `NextMoves.add_entries`. table: [n + 1], the point for each next move.
 

@@ -267,7 +267,7 @@ class BoardHits(NamedTuple):
     unsure: npt.NDArray[np.bool_]
 
 
-class _Occurrences(NamedTuple):
+class _BoardOccurrences(NamedTuple):
     """All occurrences of an image.
 
     Attributes:
@@ -317,7 +317,9 @@ def find_board(index: SearchIndex, pattern: Pattern, position: Position) -> Boar
     return BoardHits(MatchArrays._make(column[chosen] for column in hits), colour[chosen], unsure)
 
 
-def _find_images(index: SearchIndex, pattern: Pattern, position: Position, exchanged: bool) -> Iterator[_Occurrences]:
+def _find_images(
+    index: SearchIndex, pattern: Pattern, position: Position, exchanged: bool
+) -> Iterator[_BoardOccurrences]:
     """Yield the occurrences of each image of a pattern, with or without colours exchanged."""
     points = len(position.stones)
     words = 6 if points < 384 else 10
@@ -337,7 +339,7 @@ def _find_images(index: SearchIndex, pattern: Pattern, position: Position, excha
             point = from_canonical[np.where(is_stone, move, 0)]
             next_x, next_y, next_colour = compiled.continuations[m, np.where(is_stone, 4 * point + colour, 0)].T
             size, none = len(chosen), np.zeros(len(chosen), np.uint8)
-            yield _Occurrences(
+            yield _BoardOccurrences(
                 MatchArrays(
                     game=entries.row[chosen],
                     ply=entries.ply[chosen],

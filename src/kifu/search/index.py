@@ -28,7 +28,7 @@ from kifu.files import open_regular
 from kifu.go.replay import GamesLike
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.info import GameInfo
-from kifu.search.positions import Layout, PositionEntries, entry_bits, entry_layout, unpack_entries
+from kifu.search.positions import EntryLayout, PositionEntries, entry_bits, entry_layout, unpack_entries
 from kifu.search.traces import Traces, bit_set_words
 
 MAX_PLIES = 1000
@@ -67,7 +67,7 @@ class ParquetIdentity(BaseModel):
     blake3: Hash
 
 
-class Header(BaseModel):
+class IndexHeader(BaseModel):
     """The header of an index file; the sizes of all arrays follow from it.
 
     Attributes:
@@ -152,7 +152,7 @@ def index_path(parquet: Path) -> Path:
     return parquet.with_name(parquet.name + SEARCH_SUFFIX)
 
 
-def entry_shift(header: Header) -> tuple[int, int]:
+def entry_shift(header: IndexHeader) -> tuple[int, int]:
     """Return the number of bits of a hash that an entry lacks at the top, and of the fields below the others."""
     return header.bucket_bits(), entry_bits(entry_layout(header.rows, header.plies, MAX_SIZE**2))
 
@@ -184,7 +184,7 @@ class SearchIndex:
     """
 
     path: Path
-    header: Header
+    header: IndexHeader
     _descriptor: int
     _checksums: npt.NDArray[np.uint32]
 
@@ -201,7 +201,7 @@ class SearchIndex:
         """Return the elements `first` to `stop` - 1 of an array, by default all, along its first axis.
 
         Args:
-            name: See `Header.arrays`.
+            name: See `IndexHeader.arrays`.
         """
         dtype, shape = self.header.arrays()[name]
         row = dtype.itemsize * prod(shape[1:])
@@ -237,7 +237,7 @@ class SearchIndex:
         return self.header.plies
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> EntryLayout:
         """The layout of the entries."""
         return entry_layout(self.header.rows, self.header.plies, MAX_SIZE**2)
 
@@ -346,7 +346,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _arrays_bytes(header: Header) -> int:
+def _arrays_bytes(header: IndexHeader) -> int:
     return sum(_padded_bytes(*each) for each in header.arrays().values())
 
 
@@ -355,7 +355,7 @@ def _padded_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return size + padding(size)
 
 
-def _parse_header(path: Path, data: bytes) -> Header:
+def _parse_header(path: Path, data: bytes) -> IndexHeader:
     """Return the header at the start of a file. Raises FormatError."""
     if not data.startswith(_MAGIC):
         raise FormatError(f"{path} is not a search index")
@@ -369,6 +369,6 @@ def _parse_header(path: Path, data: bytes) -> Header:
     if len(data) < _HEADER_BYTES or blake3(checked).digest() != data[_JSON_START - _DIGEST_BYTES : _JSON_START]:
         raise FormatError(f"{path} is truncated, or its header is damaged; remove it and run kifu index again")
     try:
-        return Header.model_validate_json(text)
+        return IndexHeader.model_validate_json(text)
     except ValidationError as error:
         raise FormatError(f"{path} has an invalid header: {error.errors()[0]['msg']}") from None

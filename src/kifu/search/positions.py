@@ -29,7 +29,7 @@ COLOUR_BITS = 1
 _POINT = LAST_STONE - 1
 
 
-class Layout(NamedTuple):
+class EntryLayout(NamedTuple):
     """The numbers of bits of the fields of an entry, from the highest: row, ply, next move, colour, symmetry.
 
     Attributes:
@@ -76,7 +76,7 @@ def _remove_captured(s: PositionTables, captures: Any, first: Any, stop: Any) ->
 @kernel
 def list_entries(  # noqa: PLR0913 - kernel
     s: PositionTables, games: ReplayArrays, plies: Any, capture_offset: Any, captures: Any, game_index: Any,
-    first_row: Any, layout: Layout, entry_offset: Any, hashes: Any, entries: Any,
+    first_row: Any, layout: EntryLayout, entry_offset: Any, hashes: Any, entries: Any,
 ) -> None:  # fmt: skip
     """Fill the hash and the entry of the first positions of games on boards of one size.
 
@@ -152,7 +152,7 @@ def count_late_stones(
 
 
 @inline_kernel
-def unpack_entry(entry: Any, layout: Layout) -> Any:
+def unpack_entry(entry: Any, layout: EntryLayout) -> Any:
     """Return row, ply, next move, its colour, and the symmetry, see `kifu.search.positions.PositionEntries`."""
     word = np.int64(entry & np.uint64(0x7FFFFFFFFFFFFFFF))
     symmetry = word & 7
@@ -169,7 +169,7 @@ def unpack_entry(entry: Any, layout: Layout) -> Any:
 
 
 @kernel
-def unpack_all(entries: Any, layout: Layout, row: Any, ply: Any, move: Any, colour: Any, symmetry: Any) -> None:
+def unpack_all(entries: Any, layout: EntryLayout, row: Any, ply: Any, move: Any, colour: Any, symmetry: Any) -> None:
     """Fill the fields of N entries, see `kifu.search.positions.PositionEntries`."""
     for i in range(entries.shape[0]):
         row[i], ply[i], move[i], colour[i], symmetry[i] = unpack_entry(entries[i], layout)
@@ -279,23 +279,23 @@ def position_hash(position: Position) -> CanonicalPosition:
     return CanonicalPosition(canonical, lowest[0], lowest)
 
 
-def entry_layout(rows: int, plies: int, points: int) -> Layout:
+def entry_layout(rows: int, plies: int, points: int) -> EntryLayout:
     """Return the layout of the entries of some games.
 
     Args:
         plies: The maximum number of positions of each game.
         points: The number of points of the largest board.
     """
-    return Layout(max(rows - 1, 0).bit_length(), max(plies - 1, 0).bit_length(), (points + 1).bit_length())
+    return EntryLayout(max(rows - 1, 0).bit_length(), max(plies - 1, 0).bit_length(), (points + 1).bit_length())
 
 
-def entry_bits(layout: Layout) -> int:
+def entry_bits(layout: EntryLayout) -> int:
     """Return the number of bits of an entry."""
     return sum(layout) + COLOUR_BITS + SYMMETRY_BITS
 
 
 def pack_positions(
-    games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, plies: int, layout: Layout, first_row: int = 0
+    games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, plies: int, layout: EntryLayout, first_row: int = 0
 ) -> PackedPositions:
     """List the positions of kept games before each of their first moves.
 
@@ -339,7 +339,7 @@ def late_stones(games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, p
     return fewest
 
 
-def unpack_entries(entries: npt.NDArray[np.uint64], layout: Layout) -> PositionEntries:
+def unpack_entries(entries: npt.NDArray[np.uint64], layout: EntryLayout) -> PositionEntries:
     """Return the fields of [N] packed entries; bits above them are ignored."""
     count = len(entries)
     row, colour, symmetry = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)

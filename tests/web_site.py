@@ -15,9 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from kifu.web.app import create_app
-from kifu.web.guard import Access
-from kifu.web.server import SiteServer, listen
+from kifu.web.server import Access, SiteServer, create_app, listen
 from kifu.web.site import Site
 
 CLIENT = Path(__file__).parents[1] / "client"

@@ -85,7 +85,7 @@ export interface Site {
   nets: Net[] | null;
 }
 
-/** Setup stones and moves, see kifu.web.lines. Words are point | 0x8000 for White; a pass is width * height. */
+/** Setup stones and moves, see kifu.web.positions. Words are point | 0x8000 for White; a pass is width * height. */
 export interface Line {
   width: number;
   height: number;

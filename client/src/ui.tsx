@@ -5,7 +5,7 @@ import type { Params } from "./api";
 import { number, t } from "./i18n";
 import { setQuery, useRoute } from "./router";
 
-/** The parameters of a choice of games, as `kifu.web.game_table.Filter` has them. */
+/** The parameters of a choice of games, as `kifu.web.site.Filter` has them. */
 export const FILTER = [
   "q", "player", "colour", "year_from", "year_to", "rating", "winner", "handicap", "board", "archive", "sql",
 ] as const;

@@ -13,7 +13,7 @@ from kifu.errors import IllegalMove
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK
-from kifu.web.lines import Line
+from kifu.web.positions import Line
 from lazy import lazy_import
 from web_site import ServedSite
 

@@ -139,8 +139,8 @@ def test_few_games_are_described_at_a_time(site_server: ServedSite) -> None:
 
 def test_an_explorer_request_takes_limited_time(web_catalogue: Path) -> None:
     from kifu.web.api import Deadline, TimeLimitError
-    from kifu.web.explore import PositionParams, explore
     from kifu.web.games import ListParams, list_games
+    from kifu.web.patterns import PositionParams, explore
     from kifu.web.site import Site
 
     site = Site([web_catalogue])

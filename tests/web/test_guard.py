@@ -13,8 +13,7 @@ import anyio
 import pytest
 
 import kifu
-from kifu.web.guard import MAX_HEADERS, Access
-from kifu.web.server import _Protocol
+from kifu.web.server import MAX_HEADERS, Access, _Protocol
 from kifu.web.site import Site
 from web_site import ServedSite, serving
 

@@ -42,8 +42,7 @@ def test_counts_and_hits_are_those_of_the_search(site_server: ServedSite, search
 def test_pages_of_equal_searches_are_cached(web_catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kifu.web import patterns
     from kifu.web.api import Deadline
-    from kifu.web.game_table import Filter
-    from kifu.web.site import Site
+    from kifu.web.site import Filter, Site
 
     monkeypatch.setattr(patterns, "_MAX_RESULTS", 2)
     site, results = Site([web_catalogue]), patterns.Results()

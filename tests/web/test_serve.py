@@ -28,8 +28,7 @@ from kifu import build_index
 from kifu.errors import FormatError
 from kifu.search.index import index_path
 from kifu.web.api import TimeLimitError
-from kifu.web.app import warm_up
-from kifu.web.server import SiteServer
+from kifu.web.server import SiteServer, warm_up
 from kifu.web.site import ServedNet, Site, _open_nets
 from lazy import lazy_import
 from web_site import problems, serving, watch
@@ -228,20 +227,20 @@ WARMED = """
 import sys
 from unittest import mock
 from kifu.kernel import _Kernel
-from kifu.web.analysis import PredictParams, predict
-from kifu.web.app import warm_up
-from kifu.web.explore import explore
-from kifu.web.lines import Line
+from kifu.web.nets import PredictParams, predict
+from kifu.web.server import warm_up
+from kifu.web.patterns import explore
+from kifu.web.positions import Line
 from kifu.web.patterns import Results, SearchParams, search
 from kifu.web.positions import PositionParams
 from kifu.web.site import Site
 
 site = Site([sys.argv[1]], ["small"])
-warm_up(site, site.unhurried)
+warm_up(site, site.startup)
 with mock.patch.object(_Kernel, "compile", autospec=True, side_effect=AssertionError):
     predict(site, PredictParams(line=Line(moves=[60, 300]), ply=2))
-    explore(site, PositionParams(moves="dd"), site.unhurried)
-    search(site, Results(), SearchParams(pattern="X . O"), site.unhurried)
+    explore(site, PositionParams(moves="dd"), site.startup)
+    search(site, Results(), SearchParams(pattern="X . O"), site.startup)
 site.close()
 """
 
@@ -256,7 +255,7 @@ def test_the_start_is_interrupted(web_catalogue: Path) -> None:
     with contextlib.closing(Site([web_catalogue])) as site:
         site.stop()
         with pytest.raises(TimeLimitError):
-            warm_up(site, site.unhurried)
+            warm_up(site, site.startup)
 
 
 @pytest.mark.slow

@@ -74,9 +74,7 @@ def serve(
     import secrets
     import webbrowser
 
-    from kifu.web.app import create_app
-    from kifu.web.guard import Access
-    from kifu.web.server import listen
+    from kifu.web.server import Access, create_app, listen
     from kifu.web.site import Site
 
     if token is not None and not re.fullmatch("[A-Za-z0-9_-]{16,200}", token):
@@ -111,8 +109,7 @@ def serve(
 
 def _run(site: Site, app: ASGIApp, listener: socket.socket) -> None:
     """Run the application of a site until a signal arrives or a net cannot be opened."""
-    from kifu.web.app import warm_up
-    from kifu.web.server import SiteServer
+    from kifu.web.server import SiteServer, warm_up
 
     def stop() -> None:
         site.stop()
@@ -120,7 +117,7 @@ def _run(site: Site, app: ASGIApp, listener: socket.socket) -> None:
             _end_soon(server.signal)
 
     server = SiteServer(app, stop)
-    site.background.submit(warm_up, site, site.unhurried)
+    site.background.submit(warm_up, site, site.startup)
     site.opening.add_done_callback(lambda done: server.end_if(done.exception() is not None))
     server.run(sockets=[listener])
     site.opening.result()

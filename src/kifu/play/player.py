@@ -8,7 +8,7 @@ are not judged alive or dead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ from kifu.go.board import EMPTY, Board
 from kifu.go.rules import Rules
 from kifu.go.state import WALL
 from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import check_ranks
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 from kifu.records.game import Game
+
+if TYPE_CHECKING:
+    from kifu.learn.predict import MovePredictor
 
 CHINESE = Rules.named("chinese")
 
@@ -223,6 +224,8 @@ class NetEvaluator:
         Raises:
             RecipeError: A rank is given for a net that does not take ranks.
         """
+        from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
+
         check_ranks(predictor, rank, opponent)
         self._predictor, self._rules, self._ranks = predictor, rules, (rank, opponent)
         self.name, self.has_value, self.has_ownership = predictor.name, predictor.has_value, predictor.has_ownership

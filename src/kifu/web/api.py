@@ -67,19 +67,19 @@ class Download:
 
 
 @dataclass
-class Lane:
-    """A bound on concurrency: requests of a kind that run, and that wait, at the same time.
+class WorkerPool:
+    """A pool of threads for requests of a kind, with bounds on those that run and that wait.
 
     Attributes:
         waiting: Maximum number that wait; further ones are answered with 503.
         seconds: Maximum time of one. Work that can be interrupted checks its `Deadline`.
-        filters: The lane that takes requests with a condition in SQL instead.
+        filters: The pool that takes requests with a condition in SQL instead.
     """
 
     running: int
     waiting: int = 64
     seconds: float = 10.0
-    filters: Lane | None = None
+    filters: WorkerPool | None = None
     _limiter: anyio.CapacityLimiter = field(init=False, repr=False)
     _deadlines: set[Deadline] = field(init=False, repr=False, default_factory=set)
     _stopped: bool = field(init=False, repr=False, default=False)
@@ -119,7 +119,7 @@ class Lane:
 
 
 _THREADS = anyio.CapacityLimiter(64)
-"""Lanes bound the number of threads; this never does."""
+"""Pools bound the number of threads; this never does."""
 
 
 class Deadline:
@@ -193,7 +193,7 @@ _STATUS = {NotFoundError: 404, BusyError: 503, TimeLimitError: 503, ChangedError
 
 
 def endpoint(
-    path: str, params: type[P], work: Callable[[P, Deadline], Any], lane: Lane, *, method: str = "GET"
+    path: str, params: type[P], work: Callable[[P, Deadline], Any], pool: WorkerPool, *, method: str = "GET"
 ) -> Route:
     """Return the route of an endpoint.
 
@@ -205,13 +205,13 @@ def endpoint(
 
     async def answer(request: Request) -> Any:
         given = params.model_validate(await _given(request, params))
-        filtered = lane.filters is not None and getattr(given, "sql", "").strip()
-        return await _run(request, lane.filters if filtered else lane, lambda deadline: _render(work(given, deadline)))
+        filtered = pool.filters is not None and getattr(given, "sql", "").strip()
+        return await _run(request, pool.filters if filtered else pool, lambda deadline: _render(work(given, deadline)))
 
     return plain_route(path, answer, method)
 
 
-def upload(path: str, work: Callable[[bytes, Deadline], Any], lane: Lane) -> Route:
+def upload(path: str, work: Callable[[bytes, Deadline], Any], pool: WorkerPool) -> Route:
     """Return the route of an endpoint that takes a file of at most `MAX_BODY` bytes as the body of a POST request.
 
     Args:
@@ -220,7 +220,7 @@ def upload(path: str, work: Callable[[bytes, Deadline], Any], lane: Lane) -> Rou
 
     async def answer(request: Request) -> Any:
         data = await read_body(request, MAX_BODY)
-        return await _run(request, lane, lambda deadline: _render(work(data, deadline)))
+        return await _run(request, pool, lambda deadline: _render(work(data, deadline)))
 
     return plain_route(path, answer, "POST")
 
@@ -241,12 +241,12 @@ def plain_route(path: str, answer: Callable[[Request], Awaitable[Response]], met
     return Route(path, respond, methods=[method])
 
 
-async def _run(request: Request, lane: Lane, work: Callable[[Deadline], Any]) -> Any:
-    """Run work in a lane; it is interrupted if the client closes the connection."""
+async def _run(request: Request, pool: WorkerPool, work: Callable[[Deadline], Any]) -> Any:
+    """Run work in a pool; it is interrupted if the client closes the connection."""
     deadline = Deadline()
     watcher = asyncio.create_task(_end_when_gone(request, deadline))
     try:
-        return await lane.run(work, deadline)
+        return await pool.run(work, deadline)
     finally:
         watcher.cancel()
 

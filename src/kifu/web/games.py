@@ -14,10 +14,8 @@ from kifu.records.game import Game, game_at
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.sgf import as_block, read_block
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint, upload
-from kifu.web.game_table import Filter
-from kifu.web.lines import Line
-from kifu.web.positions import Played, PlayedParams, find_played
-from kifu.web.site import Site
+from kifu.web.positions import Line, Played, PlayedParams, find_played
+from kifu.web.site import Filter, Site
 
 _MAX_TEXT = 1000
 """Characters of a record's text that are shown."""

@@ -1,22 +1,199 @@
-"""The HTTP server: uvicorn with limits on slow clients and on the number of connections."""
+"""The HTTP server: access control, limits on clients, and the application with its routes and assets."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
 from time import monotonic
 from types import FrameType
 from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode
 
+import anyio.to_thread
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from blake3 import blake3
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kifu.errors import RecipeError, first_line
-from kifu.web.api import error_response
-from kifu.web.guard import HEADERS, MAX_HEADERS
+from kifu.web.api import BusyError, Deadline, error_response, json_response, plain_route
+from kifu.web.games import games_routes
+from kifu.web.nets import PredictParams, nets_routes, predict
+from kifu.web.patterns import Results, SearchParams, explore, patterns_routes, search
+from kifu.web.positions import PositionParams
+from kifu.web.site import Site
+from kifu.web.statistics import statistics_routes
+
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": _CSP,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Headers of all responses."""
+
+MAX_HEADERS = 16_384
+"""Maximum number of bytes of the address and the headers of a request."""
+
+_METHODS = ("GET", "HEAD", "POST")
+
+_BODY_TYPES = ("application/json", "application/x-go-sgf", "application/octet-stream")
+"""Media types of bodies. Pages of other origins cannot send them without being asked first, which is refused."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The requests that a server accepts.
+
+    Attributes:
+        hosts: Accepted values of the header Host, lower case, such as "127.0.0.1:8361"; None for any with a token.
+        token: The secret that each request must have in a cookie or as a bearer; None if none is needed.
+        cookie: Name of the cookie. Servers on other ports of the same host see it, too, and need other names.
+    """
+
+    hosts: frozenset[str] | None
+    token: str | None = None
+    cookie: str = "kifu"
+
+    @classmethod
+    def local(cls, port: int, token: str | None = None) -> Access:
+        """Return the access of programs on the same machine."""
+        return cls(frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")), token, f"kifu-{port}")
+
+    @classmethod
+    def remote(cls, port: int, token: str) -> Access:
+        """Return the access of all who have a token."""
+        return cls(None, token, f"kifu-{port}")
+
+    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return status and message if a request is refused because of its origin, its form or a missing token."""
+        headers = Headers(scope=scope)
+        size = len(scope["raw_path"]) + len(scope["query_string"])
+        if size + sum(len(name) + len(value) for name, value in headers.raw) > MAX_HEADERS:
+            return 431, f"address and headers must have at most {MAX_HEADERS:,} bytes"
+        host = headers.get("host", "").lower()
+        if self.hosts is not None and host not in self.hosts:
+            return 403, "the header Host names another server"
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() != f"{scope['scheme']}://{host}":
+            return 403, "requests from other origins are refused"
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _follows_link(scope, headers):
+            return 403, "requests from other sites are refused"
+        if scope["method"] not in _METHODS:
+            return 405, f"the method must be {', '.join(_METHODS[:-1])} or {_METHODS[-1]}"
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] == "POST" and media_type not in _BODY_TYPES:
+            return 415, f"the header Content-Type must be {', '.join(_BODY_TYPES[:-1])} or {_BODY_TYPES[-1]}"
+        if self.token is not None and not self._has_token(headers):
+            return 401, "a token is required: open the address that kifu serve printed, which contains it"
+        return None
+
+    def _has_token(self, headers: Headers) -> bool:
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self.accepts(bearer.strip()):
+            return True
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
+        except CookieError:
+            return False
+        return cookie is not None and self.accepts(cookie.value)
+
+    def accepts(self, token: str) -> bool:
+        """Return True for the token; the time does not depend on how many characters are right."""
+        return self.token is not None and hmac.compare_digest(token.encode(), self.token.encode())
+
+    def sign_in(self, scope: Scope) -> Response | None:
+        """Return the response to an address with the token: a cookie, and the address without it."""
+        if self.token is None or scope["method"] != "GET":
+            return None
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        tokens = [value for key, value in query if key == "token"]
+        if not tokens or not self.accepts(tokens[0]):
+            return None
+        rest = urlencode([(key, value) for key, value in query if key != "token"])
+        # A path that begins with two slashes would name another host.
+        path = "/" + scope["raw_path"].decode("ascii", "replace").lstrip("/")
+        location = path + (f"?{rest}" if rest else "")
+        response = Response(status_code=303, headers={"location": location, "cache-control": "no-store"})
+        response.set_cookie(self.cookie, self.token, path="/", httponly=True, samesite="strict")
+        return response
+
+
+def _follows_link(scope: Scope, headers: Headers) -> bool:
+    """Return True if a person opens a page by a link on another site, which answers with a document only."""
+    return (
+        scope["method"] == "GET"
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+        and not scope["path"].startswith("/api/")
+    )
+
+
+def log_failure(request: str, error: Exception) -> None:
+    """Log an unexpected exception as one line."""
+    _LOG.error("%s failed: unexpected %s: %s", request, type(error).__name__, first_line(error))
+
+
+class Guard:
+    """ASGI middleware: refuses foreign requests, adds headers for the browser, and answers unexpected exceptions."""
+
+    def __init__(self, app: ASGIApp, access: Access, failed: Callable[[str, Exception], object] = log_failure) -> None:
+        """Wrap an application. failed: is called with method and path, and the exception."""
+        self._app, self._access, self._failed = app, access, failed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refusal = self._access.refusal(scope)
+        signed_in = self._access.sign_in(scope) if refusal and refusal[0] == 401 else None
+        if signed_in is not None:
+            await signed_in(scope, receive, send_guarded)
+        elif refusal is not None:
+            await error_response(*refusal)(scope, receive, send_guarded)
+        else:
+            try:
+                await self._app(scope, receive, send_guarded)
+            except Exception as error:
+                self._failed(f"{scope['method']} {scope['path'][:100]}", error)
+                if started:
+                    raise
+                await error_response(500, "an unexpected error; see the output of kifu serve")(
+                    scope, receive, send_guarded
+                )
+
 
 MAX_CONNECTIONS = 400
 """Maximum number of connections; further ones are closed at once. Systems allow 1,024 open files or more."""
@@ -150,3 +327,86 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _resolve(host: str, port: int) -> Any:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+
+
+PAGES = ("", "game", "explore", "search", "play", "planes", "corpus", "reports")
+"""First parts of the paths of pages. The client shows all of them from one document."""
+
+_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+}
+
+_FEW = '"row" < 100'
+"""The games that are searched when the server starts."""
+
+
+def create_app(site: Site, access: Access, failed: Callable[[str, Exception], object] = log_failure) -> Starlette:
+    """Return the ASGI application of a site.
+
+    Args:
+        access: Hosts and tokens that it accepts.
+        failed: Is called with method and path of a request, and the unexpected exception that it raised.
+    """
+    assets = {path.name: path.read_bytes() for path in files("kifu").joinpath("assets", "web").iterdir()}
+
+    async def about(request: Request) -> Response:
+        return json_response(await anyio.to_thread.run_sync(site.about))
+
+    async def nets(request: Request) -> Response:
+        try:
+            await asyncio.shield(asyncio.wrap_future(site.opening))
+        except asyncio.CancelledError:
+            raise BusyError("the server stops") from None
+        return json_response(site.about_nets())
+
+    async def page(request: Request) -> Response:
+        first = request.path_params.get("path", "").partition("/")[0]
+        if first not in PAGES:
+            return error_response(404, f"there is no page {request.url.path[:80]!r}")
+        return _asset(assets, "index.html", request)
+
+    async def asset(request: Request) -> Response:
+        return _asset(assets, request.path_params["name"], request)
+
+    routes = [plain_route("/api/site", about), plain_route("/api/nets", nets)]
+    routes += games_routes(site) + nets_routes(site) + patterns_routes(site) + statistics_routes(site)
+    routes += [Route("/assets/{name}", asset), Route("/{path:path}", page)]
+    middleware = [Middleware(Guard, access=access, failed=failed), Middleware(GZipMiddleware, minimum_size=1000)]
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _http_error})
+
+
+def warm_up(site: Site, deadline: Deadline) -> None:
+    """Answer the slow kinds of requests once, so that no visitor waits for libraries to start and kernels to compile.
+
+    Engines are not asked, since they take long or have started already.
+    """
+    explore(site, PositionParams.model_validate({"moves": "pd", "sql": _FEW}), deadline)
+    search(site, Results(), SearchParams.model_validate({"pattern": ". X .", "sql": _FEW}), deadline)
+    if site.nets:
+        from kifu.learn.predict import Predictor  # imports torch, which takes seconds
+    for number, net in enumerate(site.nets):
+        deadline.check()
+        if isinstance(net.predictor, Predictor):
+            width, height = net.predictor.board
+            line = {"width": width, "height": height}
+            predict(site, PredictParams.model_validate({"line": line, "net": number}))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Answer an error of the router, such as a method that a path does not have."""
+    assert isinstance(error, HTTPException)
+    return error_response(error.status_code, f"{request.method} {request.url.path[:80]!r}: {error.detail}")
+
+
+def _asset(assets: dict[str, bytes], name: str, request: Request) -> Response:
+    data = assets.get(name)
+    if data is None:
+        return error_response(404, f"there is no asset {name[:80]!r}")
+    headers = {"etag": f'"{blake3(data).hexdigest()[:32]}"', "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=_TYPES["." + name.rpartition(".")[2]], headers=headers)

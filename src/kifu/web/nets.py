@@ -1,0 +1,430 @@
+"""Endpoints of nets: lines, predictions, the analysis of games, play, plane sets."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import Field
+from starlette.routing import Route
+
+from kifu.errors import GameError, RecipeError
+from kifu.go.rules import Rules
+from kifu.katago.encoder import encode_katago
+from kifu.learn.positions import PredictPositions
+from kifu.planes.encoder import encode
+from kifu.planes.registry import PLANE_SETS, define
+from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player
+from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
+from kifu.records.game import Game, write_sgf
+from kifu.records.meta import Rank
+from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint
+from kifu.web.positions import MAX_MOVES, Line
+from kifu.web.site import Site
+
+if TYPE_CHECKING:
+    from kifu.learn.predict import MovePredictor
+
+
+_MAX_SHOWN, _MIN_SHOWN = 60, 0.001
+"""Largest number of moves of a prediction, and the smallest probability of one."""
+
+_MAX_ANALYSED, _BATCH = 400, 32
+"""Number of positions of a game that are analysed, and of those between two checks of the time."""
+
+_MAX_CACHED = 16
+"""Number of analyses that are kept."""
+
+ShortText = Annotated[str, Field(max_length=40)]
+Komi = Annotated[float | None, Field(ge=-1000, le=1000, allow_inf_nan=False)]
+
+
+class LineParams(Params):
+    """A line under rules of legal moves.
+
+    Attributes:
+        rules: A name of `Rules.named`.
+    """
+
+    line: Line
+    rules: ShortText = "records"
+
+
+class NetParams(Params):
+    """A net and the conditions that it is given.
+
+    Attributes:
+        net: Number of the net, from 0.
+        rank: Rank of the player to move, such as "3d"; "" if unknown.
+        komi: Points for White; None if unknown.
+        rules: The rules as in records; "" if unknown.
+        year: Year of the game; None if unknown.
+    """
+
+    line: Line
+    net: int = Field(0, ge=0, le=1000)
+    rank: ShortText = ""
+    opponent: ShortText = ""
+    komi: Komi = None
+    handicap: int | None = Field(None, ge=0, le=100)
+    rules: ShortText = ""
+    year: int | None = Field(None, ge=1, le=9999)
+
+    def game(self, ply: int | None = None) -> Game:
+        """Return the first `ply` moves, by default all, as a game with these conditions."""
+        return self.line.to_game(
+            ply,
+            self.handicap,
+            KM=None if self.komi is None else f"{self.komi:g}",
+            RU=self.rules or None,
+            DT=None if self.year is None else f"{self.year:04}",
+        )
+
+    @property
+    def ratings(self) -> tuple[float | None, float | None]:
+        """Ratings of the player to move and of the opponent."""
+        mover, opponent = (Rank.parse_rating(text) if text else None for text in (self.rank, self.opponent))
+        return mover, opponent
+
+
+class PredictParams(NetParams):
+    """A position of a line.
+
+    Attributes:
+        ply: Number of moves before the position.
+    """
+
+    ply: int = Field(0, ge=0, le=MAX_MOVES)
+
+
+def _positions(site: Site, params: NetParams, plies: list[int]) -> PredictPositions:
+    """Return the positions after some numbers of moves. Raises RecipeError if the net does not take the ranks."""
+    from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
+
+    check_ranks(site.net(params.net).predictor, *params.ratings)
+    games = [params.game(ply) for ply in plies]
+    moves = params.line.moves
+    known = all(ply < len(moves) for ply in plies)
+    to_play = [WHITE if moves[ply] & WHITE_BIT else BLACK for ply in plies] if known else None
+    return PredictPositions.from_games(games, plies, to_play=to_play).with_ranks(*params.ratings)
+
+
+def predict(site: Site, params: PredictParams) -> dict[str, Any]:
+    """Return a net's evaluation of one position.
+
+    Returns:
+        {"policy": [[point, probability]] in descending order, points only; "pass": probability, None if the net does
+        not predict passes; "value": expected result for the player to move, or None; "to_play": colour}.
+    """
+    positions, net = _positions(site, params, [params.ply]), site.net(params.net)
+    with net.lock:
+        predicted = net.predictor.predict(positions)
+    points = params.line.width * params.line.height
+    policy = predicted.policy[0]
+    best = np.argsort(-policy[:points], kind="stable")[:_MAX_SHOWN]
+    return {
+        "policy": [[int(point), float(policy[point])] for point in best if policy[point] > _MIN_SHOWN],
+        "pass": float(policy[points]) if len(policy) > points else None,
+        "value": None if predicted.value is None else float(predicted.value[0]),
+        "to_play": int(positions.to_play[0]),
+    }
+
+
+def analyse(site: Site, params: NetParams, deadline: Deadline) -> dict[str, Any]:
+    """Return a net's evaluation of each move of a line, up to `_MAX_ANALYSED`.
+
+    Returns:
+        {"log_prob", "rank", "value", "best", "best_probability"}: for each move its log-probability, its rank among the
+        legal moves, the expected result for the player to move, the most probable move and its probability. None where
+        the net predicts no such move or value.
+    """
+    moves = np.array(params.line.moves[:_MAX_ANALYSED], np.int64) & POINT_MASK
+    net = site.net(params.net)
+    found: dict[str, list[Any]] = {key: [] for key in ("log_prob", "rank", "value", "best", "best_probability")}
+    for start in range(0, len(moves), _BATCH):
+        deadline.check()
+        played = moves[start : start + _BATCH]
+        positions = _positions(site, params, list(range(start, start + len(played))))
+        with net.lock:
+            predicted = net.predictor.predict(positions)
+        best, probability = predicted.top(1)
+        for k, move in enumerate(played.tolist()):
+            policy = predicted.policy[k]
+            known = move < len(policy) and policy[move] > 0
+            found["log_prob"].append(float(np.log(policy[move])) if known else None)
+            found["rank"].append(1 + int((policy > policy[move]).sum()) if known else None)
+            found["value"].append(None if predicted.value is None else float(predicted.value[k]))
+            found["best"].append(int(best[k, 0]))
+            found["best_probability"].append(float(probability[k, 0]))
+    return found
+
+
+_SIZES = (9, 13, 19)
+"""Sides of the boards that are offered, besides that of a net."""
+
+_RESIGN = 0.05
+"""Winning probability below which a net resigns at its third move in a row."""
+
+
+class BoardsParams(Params):
+    """A net to play against.
+
+    Attributes:
+        net: Number of the net, from 0.
+    """
+
+    net: int = Field(0, ge=0, le=1000)
+
+
+class StartParams(BoardsParams):
+    """A new game.
+
+    Attributes:
+        handicap: Handicap stones on the fixed points, see `max_handicap`.
+    """
+
+    size: int = Field(19, ge=2, le=MAX_SIZE)
+    handicap: int = Field(0, ge=0, le=9)
+
+
+class PlayParams(NetParams):
+    """A request for a move.
+
+    Attributes:
+        temperature: As for `Player`.
+        seed: Seed of the sampling; None for a random one.
+    """
+
+    temperature: float = Field(0.0, ge=0, le=10, allow_inf_nan=False)
+    rules: ShortText = "chinese"
+    seed: int | None = Field(None, ge=0, le=2**53)
+
+
+class ScoreParams(Params):
+    """A finished game.
+
+    Attributes:
+        komi: Points for White.
+        rules: The rules of legal moves. Scoring is by area under all of them.
+    """
+
+    line: Line
+    komi: float = Field(DEFAULT_KOMI, ge=-1000, le=1000, allow_inf_nan=False)
+    rules: ShortText = "chinese"
+
+
+class RecordParams(ScoreParams):
+    """A game to save."""
+
+    handicap: int = Field(0, ge=0, le=100)
+    black: str = Field("", max_length=200)
+    white: str = Field("", max_length=200)
+    result: ShortText = ""
+
+
+def list_boards(site: Site, params: BoardsParams) -> list[dict[str, int]]:
+    """Return the boards for play against a net: [{"size": side, "handicap": largest}], the smallest first.
+
+    Raises:
+        RecipeError: If the net supports no square board.
+    """
+    predictor = site.net(params.net).predictor
+    sizes = [size for size in sorted({*_SIZES, *predictor.board}) if _is_supported(predictor, size)]
+    if not sizes:
+        predictor.check_board(_SIZES[-1], _SIZES[-1])
+    return [{"size": size, "handicap": max_handicap(size, size)} for size in sizes]
+
+
+def _is_supported(predictor: MovePredictor, size: int) -> bool:
+    try:
+        predictor.check_board(size, size)
+    except (GameError, RecipeError):
+        return False
+    return True
+
+
+def start(site: Site, params: StartParams) -> dict[str, Any]:
+    """Return the `Line.to_json` of a new game.
+
+    Raises:
+        RecipeError: If the net does not support the board, or the board not the handicap.
+    """
+    size, stones = params.size, params.handicap
+    site.net(params.net).predictor.check_board(size, size)
+    if stones > max_handicap(size, size):
+        raise RecipeError(f"handicap must be 0 to {max_handicap(size, size)} on {size} x {size}, got {stones}")
+    setup = fixed_handicap(stones, size, size) if stones > 1 else []
+    line = Line(
+        width=size, height=size, setup=list(setup), setup_ply=[0] * len(setup),
+        moves=[], to_play=WHITE if setup else 0,
+    )  # fmt: skip
+    return line.to_json()
+
+
+def reply(site: Site, params: PlayParams) -> dict[str, Any]:
+    """Return {"move": a point, a pass or None for a resignation; "value": of the player to move, or None}.
+
+    A player resigns at its third hopeless move in a row, so its two moves before are evaluated again.
+    """
+    net, rules = site.net(params.net), Rules.named(params.rules)
+    mover, opponent = params.ratings
+    evaluator = NetEvaluator(net.predictor, rules=params.rules, rank=mover, opponent=opponent)
+    resign = _RESIGN if evaluator.has_value else None
+    player = Player(evaluator, temperature=params.temperature, resign=resign, seed=params.seed)
+    game, plies = params.game(), len(params.line.moves)
+    net.predictor.check_board(game.width, game.height)
+    with net.lock:
+        for ply in range(plies % 2 if plies < 4 else plies - 4, plies + 1, 2):
+            session = GameSession.from_game(game, ply, rules=rules)
+            colour = session.board.to_play
+            evaluation = evaluator.evaluate(session, colour)
+            move = player.choose(session, colour, evaluation)
+    return {"move": None if move == RESIGN else move, "value": evaluation.value}
+
+
+def score(params: ScoreParams) -> dict[str, Any]:
+    """Return the area score of the final position, all stones being alive.
+
+    Returns:
+        {"area": for each point its owner, 0 for neither; "black", "white": points of each, komi included; "result"}.
+    """
+    session = GameSession.from_game(
+        params.line.to_game(), len(params.line.moves), rules=Rules.named(params.rules), default_komi=params.komi
+    )
+    board = session.board
+    area = board.stones.ravel()
+    for region, owners in board.empty_regions():
+        if len(owners) == 1:
+            area[region] = next(iter(owners))
+    black, white = np.bincount(area, minlength=3)[1:].tolist()
+    margin = board.area_score() - params.komi
+    result = "0" if margin == 0 else f"{'B' if margin > 0 else 'W'}+{abs(margin):g}"
+    return {"area": area.tolist(), "black": black, "white": white + params.komi, "result": result}
+
+
+def save_record(params: RecordParams) -> Download:
+    """Return a game as an SGF record."""
+    game = params.line.to_game(
+        None, params.handicap, AP="kifu", PB=params.black or None, PW=params.white or None, KM=f"{params.komi:g}",
+        RU=params.rules.capitalize(), RE=params.result or None,
+    )  # fmt: skip
+    return Download(write_sgf(game), "application/x-go-sgf", "game.sgf")
+
+
+class PlanesParams(Params):
+    """A position and a plane set.
+
+    Attributes:
+        ply: Number of moves before the position.
+        planes: Full name of a published plane set; others would have to be compiled on request.
+        black_rank: Rank of Black, such as "3d"; "" if unknown.
+        rules: The rules as in records; "" if unknown.
+        komi: Points for White; None if unknown.
+    """
+
+    line: Line
+    ply: int = Field(0, ge=0, le=MAX_MOVES)
+    planes: ShortText
+    black_rank: ShortText = ""
+    white_rank: ShortText = ""
+    rules: ShortText = ""
+    komi: Komi = None
+
+
+class NoParams(Params):
+    """No parameters."""
+
+
+def plane_sets() -> list[dict[str, Any]]:
+    """Return the published plane sets: [{"name", "title", "planes": their number}]."""
+    return [{"name": each.name, "title": each.title, "planes": each.planes} for each in PLANE_SETS.values()]
+
+
+def encode_position(params: PlanesParams) -> dict[str, Any]:
+    """Return the planes of a position as `kifu.encode` makes them.
+
+    Returns:
+        {"name", "title", "first_row", "padding"} of the plane set, see `PlaneSet`; "features": [{"name", "definition",
+        "planes": their number}]; "planes": [{"name": description, "values": [H, W]}]; "inputs": [{"name", "value"}],
+        the numbers beside.
+
+    Raises:
+        NotFoundError: If there is no such plane set.
+        GameError: If the position has no legal move, or the plane set does not support it.
+    """
+    plane_set = PLANE_SETS.get(params.planes)
+    if plane_set is None:
+        raise NotFoundError(f"there is no plane set {params.planes!r}")
+    line = params.line
+    board = line.board(params.ply)
+    if params.ply < len(line.moves):
+        board.to_play = WHITE if line.moves[params.ply] & WHITE_BIT else 3 - WHITE
+    elif not params.ply and line.to_play:
+        board.to_play = line.to_play
+    legal = np.flatnonzero(board.legal()[: board.pass_move])
+    if not len(legal):
+        raise GameError("the player to move has no legal move, so the position has no example")
+    # A position is encoded before a move; any legal one serves.
+    word = int(legal[0]) | (WHITE_BIT if board.to_play == WHITE else 0)
+    moves = [*line.moves[: params.ply], word]
+    game = line.model_copy(update={"moves": moves}).to_game(
+        None,
+        None,
+        BR=params.black_rank or None,
+        WR=params.white_rank or None,
+        RU=params.rules or None,
+        KM=None if params.komi is None else f"{params.komi:g}",
+    )
+    inputs: list[dict[str, Any]] = []
+    if plane_set.inputs:
+        planes, numbers, _ = encode_katago(game)
+        inputs = [{"name": name, "value": float(value)} for name, value in zip(plane_set.inputs, numbers[-1])]
+    else:
+        planes, _ = encode(game, params.planes)
+    if not len(planes):
+        raise GameError(f"plane set {plane_set.name} omits this position")
+    return {
+        "name": plane_set.name,
+        "title": plane_set.title,
+        "first_row": plane_set.first_row,
+        "padding": plane_set.padding,
+        "features": [
+            {"name": each.name, "definition": define(each), "planes": len(each.planes)} for each in plane_set.features
+        ],
+        "planes": [
+            {"name": name, "values": values} for name, values in zip(plane_set.plane_names, planes[-1].tolist())
+        ],
+        "inputs": inputs,
+    }
+
+
+def nets_routes(site: Site) -> list[Route]:
+    """Return the routes of this module."""
+    cache: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def analyse_cached(params: NetParams, deadline: Deadline) -> dict[str, Any]:
+        """Return a kept analysis or a new one; the pool runs one at a time."""
+        key = params.model_dump_json()
+        answer = cache.pop(key, None) or analyse(site, params, deadline)
+        cache[key] = answer
+        while len(cache) > _MAX_CACHED:
+            cache.popitem(last=False)
+        return answer
+
+    def show_line(params: LineParams, deadline: Deadline) -> dict[str, Any]:
+        """Return `Line.to_json`."""
+        return params.line.to_json(Rules.named(params.rules))
+
+    return [
+        endpoint("/api/line", LineParams, show_line, site.quick, method="POST"),
+        endpoint("/api/predict", PredictParams, lambda params, _: predict(site, params), site.predict, method="POST"),
+        endpoint("/api/analyse", NetParams, analyse_cached, site.predict, method="POST"),
+        endpoint("/api/boards", BoardsParams, lambda params, _: list_boards(site, params), site.quick),
+        endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),
+        endpoint("/api/play", PlayParams, lambda params, _: reply(site, params), site.predict, method="POST"),
+        endpoint("/api/score", ScoreParams, lambda params, _: score(params), site.quick, method="POST"),
+        endpoint("/api/record", RecordParams, lambda params, _: save_record(params), site.quick, method="POST"),
+        endpoint("/api/plane-sets", NoParams, lambda params, _: plane_sets(), site.quick),
+        endpoint("/api/planes", PlanesParams, lambda params, _: encode_position(params), site.search, method="POST"),
+    ]

@@ -209,7 +209,7 @@ class SearchIndex:
         start, end = (self._start[name] + at * row for at in (first, max(first, stop)))
         blocks = range(start // _BLOCK_BYTES, -(-end // _BLOCK_BYTES))
         data = np.empty(min(blocks.stop * _BLOCK_BYTES, self._size) - blocks.start * _BLOCK_BYTES, np.uint8)
-        self._read_blocks(blocks, memoryview(data))
+        self._read_blocks(blocks, data.data)
         return np.frombuffer(data, dtype, (end - start) // dtype.itemsize, start % _BLOCK_BYTES).reshape(-1, *shape[1:])
 
     def _read_blocks(self, blocks: range, out: memoryview) -> None:
@@ -308,7 +308,8 @@ class SearchIndex:
 
     def info(self, first: int = 0, stop: int | None = None) -> GameInfo:
         """Return results, years and ratings of the games of rows `first` to `stop` - 1, by default of all."""
-        return GameInfo(*(values[first:stop] for values in self._info))
+        winner, year, rating = self._info
+        return GameInfo(winner[first:stop], year[first:stop], rating[first:stop])
 
     def damaged(self, what: str) -> FormatError:
         """Return the error for a part of the index with impossible values."""

@@ -205,8 +205,8 @@ def endpoint(
 
     async def answer(request: Request) -> Any:
         given = params.model_validate(await _given(request, params))
-        filtered = pool.filters is not None and getattr(given, "sql", "").strip()
-        return await _run(request, pool.filters if filtered else pool, lambda deadline: _render(work(given, deadline)))
+        filters = pool.filters if getattr(given, "sql", "").strip() else None
+        return await _run(request, filters or pool, lambda deadline: _render(work(given, deadline)))
 
     return plain_route(path, answer, method)
 

@@ -38,8 +38,8 @@ HEAVY = {
 PACKAGES = [
     "errors", "text", "point", "registry", "report", "progress", "retry", "process", "assets", "files", "config",
     "folders", "atomic_io", "kernel", "execution", "go", "records",
-    "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "estimate",
-    "fetch", "describe", "tables", "learn", "play", "web", "demo", "cli",
+    "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
+    "describe", "tables", "learn", "play", "web", "demo", "cli",
 ]  # fmt: skip
 
 # Imports inside functions that go against this order: (file, package).

@@ -1,4 +1,4 @@
-"""Tables of `kifu stats`, `kifu query` and `kifu draws`: fitted to a terminal's width, unlimited elsewhere."""
+"""Tables of statistics, queries and draws: fitted to a terminal's width, unlimited elsewhere."""
 
 from __future__ import annotations
 

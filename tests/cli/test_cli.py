@@ -60,7 +60,7 @@ def is_error(done: Done, *words: str) -> None:
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
         ["query", "select 1", "a.parquet", "-o"],
         ["search", "X", "a.parquet", "-o"], ["search", "X", "a.parquet", "--hits"], ["explore", "a.parquet", "-o"],
-        ["show", "a.sgf", "-o"], ["estimate", "a.zip", "--json"],
+        ["show", "a.sgf", "-o"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a", "a.zip", "--html"], ["evaluate", "a", "a.zip", "--json"],
         ["train", "quick-cpu", "a.zip", "--output"], ["benchmark", "a", "a.zip", "-o"],

@@ -67,7 +67,6 @@ def test_a_removed_working_directory_of_a_process(line: str, tmp_path: Path) -> 
         ("query SELECT GAMES", 2),
         ("query SELECT GAMES -o new.csv", 2),
         ("audit GAMES GAMES", 2),
-        ("estimate GAMES", 2),
     ],
 )
 def test_no_folder_for_temporary_files(

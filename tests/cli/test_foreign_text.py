@@ -419,13 +419,6 @@ def inspect(world: Path, out: Path) -> Iterator[Arguments]:
         yield from ([path] for path in sets.iterdir())
 
 
-@case
-def estimate(world: Path, out: Path) -> Iterator[Arguments]:
-    yield [world / f"{PATH}.zip"]
-    yield [world, "--recipe", recipe(out / f"{EVIL}.toml")]
-    yield [world / "a.parquet", "--recipe", EVIL]
-
-
 def tiny_recipe(folder: Path) -> Path:
     path = folder / "tiny.toml"
     path.write_text(
@@ -433,16 +426,6 @@ def tiny_recipe(folder: Path) -> Path:
         'validation = 0.5\nsteps = 2\n[optimiser]\nkind = "adamw"\nlr = 0.01\n'
     )
     return path
-
-
-@case
-def draws(world: Path, out: Path) -> Iterator[Arguments]:
-    tiny = tiny_recipe(out)
-    yield [tiny, world / f"{PATH}.parquet"]
-    yield [tiny, world / f"{PATH}.zip", "--validate", world / "b.parquet"]
-    yield [tiny, world / f"{PATH}.parquet", "--set", f'positions.where="{EVIL}"']
-    yield [tiny, world / EVIL]
-    yield [EVIL, world / f"{PATH}.parquet"]
 
 
 @case
@@ -460,6 +443,8 @@ def train(world: Path, out: Path) -> Iterator[Arguments]:
     tiny = tiny_recipe(out)
     yield [tiny, world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
     yield [tiny, world / f"{PATH}.zip", "-o", out / EVIL, "--dry-run"]
+    yield [tiny, world / f"{PATH}.zip", "--validate", world / "b.parquet", "-o", out / EVIL, "--dry-run"]
+    yield [tiny, world / f"{PATH}.parquet", "--set", f'positions.where="{EVIL}"', "-o", out / EVIL, "--dry-run"]
     done = run("train", tiny, world / f"{PATH}.parquet", "-o", out / EVIL)
     assert done.code == 0, done.err
     yield [tiny, world / "b.parquet", "-o", out / EVIL, "--resume"]

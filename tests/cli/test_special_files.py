@@ -29,7 +29,7 @@ COMMANDS = [
     "build agz17 {any} -o {out}/data",
     "build {toml} {games} -o {out}/data",
     "build kgsgo-v2 {games} -o {out}/data --index {any}",
-    "estimate {any}",
+    "ingest {any} -o {out}/games.parquet --dry-run",
     "train quick-cpu {parquet} -o {out}/run",
     "train {toml} {games} -o {out}/run",
     "evaluate small {any}",

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kifu.cli.app import Outcome, note_for_interrupt, progress
-from kifu.cli.plan import Plan, TransferSize, count_files
+from kifu.cli.dry_run import Plan, TransferSize
 from kifu.errors import printable
 from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
 from kifu.fetch import fetch as fetch_files
-from kifu.text import format_bytes
+from kifu.text import counted, format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,7 +78,7 @@ def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, 
 
 def _total(files: list[ListedFile]) -> str:
     size = TransferSize(sum(file.size or 0 for file in files), sum(file.size is None for file in files))
-    return size.text() if size.unknown == len(files) else f"{count_files(len(files))}, {size.text()}"
+    return size.text() if size.unknown == len(files) else f"{counted(len(files), 'file')}, {size.text()}"
 
 
 def _print(table: Table, *lines: str) -> None:

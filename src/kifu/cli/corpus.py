@@ -38,16 +38,16 @@ def ingest(
 
     A catalogue is a Parquet file, or a folder of them, with one row per game: kept, or dropped with a reason.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
+    from kifu.cli.estimate import estimate_ingest
     from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.corpus.ingest import ingest as ingest_games
     from kifu.corpus.update import append
-    from kifu.estimate import estimate
 
     write = ingest_games if output.suffix == ".parquet" else append
     rules = load_cleaning_rules(clean, set_ or ())
     if dry_run:
-        return Plan.of_sources(sources, [output], estimate(sources, clean=rules, jobs=jobs)).outcome()
+        return Plan.of_sources(sources, [output], estimate_ingest(sources, rules, jobs)).outcome()
     report = write(sources, output, clean=rules, jobs=jobs, engine=engine, progress=progress)
     return Outcome.of_output(output, report)
 
@@ -122,7 +122,7 @@ def split(
 
     Duplicates stay in one set, also rotated, mirrored and truncated ones.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.corpus.splits import load_split, set_files
     from kifu.corpus.splits import split as split_catalogues
 
@@ -165,7 +165,7 @@ def compact(
 
     Duplicates are found anew among all games.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.corpus.update import check_partitioned
     from kifu.corpus.update import compact as compact_partitions
 

@@ -1,16 +1,14 @@
-"""Commands for data sets: build, inspect, publish, estimate."""
+"""Commands for data sets: build, inspect, publish."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from time import process_time
 from typing import Annotated
 
 import typer
 
 from kifu.cli.app import Outcome, command, progress
-from kifu.cli.options import Clean, DryRun, Engine, Jobs, Output, Picture, Recipe, Sources, overrides
+from kifu.cli.options import DryRun, Engine, Jobs, Output, Picture, Recipe, Sources, overrides
 from kifu.errors import printable
 
 _PANEL = "Data sets"
@@ -45,14 +43,18 @@ def build(  # noqa: PLR0913 - command-line options
 
     Each gets a manifest. Data sets that are up to date are kept.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
+    from kifu.cli.estimate import estimate_build
     from kifu.recipes.pipeline import build as build_sets
+    from kifu.recipes.pipeline import output_names, select_sets
     from kifu.recipes.schema import load_recipe
 
     found = load_recipe(recipe, [*(set_ or ()), *([] if format is None else [f"format={format}"])])
     names = None if sets is None else [name.strip() for name in sets.split(",")]
     if dry_run:
-        return Plan.of_build(found, sources, output, names, jobs).outcome()
+        selected = select_sets(found, names)
+        writes = [output / name for name in output_names(selected)]
+        return Plan.of_sources(sources, writes, estimate_build(selected, sources, index, jobs)).outcome()
     reports = build_sets(found, sources, output, sets=names, index=index, jobs=jobs, engine=engine, progress=progress)
     return Outcome("\n".join(map(str, reports)), reports, summary=True)
 
@@ -138,32 +140,3 @@ def publish(
     options = {"title": title, "licence": licence, "version": version}
     report = publish_sets(sets, output, **options, previous=previous, jobs=jobs, progress=progress)
     return Outcome.of_output(output, report)
-
-
-@command(_PANEL, "kifu estimate sample", "kifu estimate sample --recipe katago", kernels=True)
-def estimate(
-    sources: Sources,
-    recipe: Annotated[
-        str | None,
-        typer.Option(metavar="RECIPE", help="Estimate a build of this recipe.", show_default="estimate kifu ingest"),
-    ] = None,
-    clean: Annotated[str | None, Clean(show_default="legal")] = None,
-    set_: Annotated[list[str] | None, overrides("the recipe, or of the rules", "min_rating=36")] = None,
-    jobs: Jobs = None,
-) -> Outcome:
-    """Estimate time, memory and disk of an ingest or a build.
-
-    A sample of the sources is read, and its counts are extrapolated.
-    """
-    from kifu.corpus.cleaning import load_cleaning_rules
-    from kifu.estimate import estimate as estimate_run
-    from kifu.recipes.schema import load_recipe
-
-    found = None if recipe is None else load_recipe(recipe, set_ or ())
-    rules = None
-    if recipe is None or clean is not None:
-        rules = load_cleaning_rules(clean or "legal", () if recipe else set_ or ())
-    startup = process_time()  # the run will have to load Python and the libraries, too
-    result = estimate_run(sources, found, clean=rules, jobs=jobs)
-    result = replace(result, startup=result.startup + startup)
-    return Outcome(str(result), result)

@@ -71,48 +71,25 @@ def train(  # noqa: PLR0913 - command-line options
 
     Ctrl-C stops after a step; --resume continues bit-exactly.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
+    from kifu.learn.data import count_training_draws
     from kifu.learn.train import TrainOptions, check_run, is_first_process
     from kifu.learn.train import train as train_net
     from kifu.recipes.schema import load_training
+    from kifu.tables import print_draws
 
     loaded = load_training(recipe, [*(set_ or ()), *([] if time is None else [f"max_minutes={time / 60!r}"])])
     options = TrainOptions(devices, nodes, strategy, accelerator, jobs)
     if dry_run:
         check_run(loaded, output, resume, options)
-        return Plan.of_sources([*sources, *(validate or ())], [output]).outcome()
+        drawn = count_training_draws(loaded, sources, validate or (), 0, jobs)
+        return Plan.of_sources([*sources, *(validate or ())], [output], drawn).outcome(lambda: print_draws(drawn))
     note_for_interrupt("--resume continues a run that has begun")
     run = train_net(loaded, sources, output, validate=validate or (), resume=resume, options=options, progress=progress)
     if not is_first_process():
         return None
     code = 130 if run.state == "stopped" else 0
     return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), code)
-
-
-@command(
-    _PANEL,
-    "kifu draws small sample",
-    "kifu draws small sample --epoch 3 --set positions.per_game=8 --json -",
-    kernels=True,
-)
-def draws(
-    recipe: Recipe,
-    sources: Sources,
-    validate: Validate = None,
-    epoch: Annotated[int, typer.Option(min=0, metavar="N", help="Number of the epoch, from 0.")] = 0,
-    set_: Annotated[list[str] | None, overrides("the recipe", "positions.per_game=8")] = None,
-    jobs: Jobs = None,
-) -> Outcome:
-    """Count the positions that `kifu train` would train on in an epoch.
-
-    They are counted by rank, ply, year, colour and result, with repeated and duplicate positions.
-    """
-    from kifu.learn.data import count_training_draws
-    from kifu.recipes.schema import load_training
-    from kifu.tables import print_draws
-
-    counts = count_training_draws(load_training(recipe, set_ or ()), sources, validate or (), epoch, jobs)
-    return Outcome(lambda: print_draws(counts), counts)
 
 
 @command(
@@ -187,7 +164,7 @@ def annotate(  # noqa: PLR0913 - command-line options
 
     Each row has the probability and rank of a move, the entropy, the most likely move, and the value.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.learn.annotate import AnnotateOptions, prepare
     from kifu.learn.annotate import annotate as annotate_games
 
@@ -251,7 +228,7 @@ def export(
     dry_run: DryRun = False,
 ) -> Outcome:
     """Export a net to ONNX and verify it."""
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.learn.export import export_onnx
     from kifu.learn.net import open_net
 

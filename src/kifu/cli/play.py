@@ -99,7 +99,7 @@ def match(  # noqa: PLR0913 - command-line options
 
     A match that was interrupted, or shall have more games, is resumed.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.config import parse_board
     from kifu.errors import RecipeError
     from kifu.play.match import MatchOptions, play_match

@@ -35,7 +35,7 @@ def rank(
     """
     from typing import get_args
 
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.learn import Precision
     from kifu.learn.predictors import open_predictor
     from kifu.learn.rank import describe_estimates, estimate_ranks, open_calibration

@@ -87,7 +87,7 @@ def convert(
 
     Board, setup, moves and root properties are written, but no comments and variations.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.convert import check_suffix
     from kifu.convert import convert as convert_games
 

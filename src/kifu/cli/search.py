@@ -41,7 +41,7 @@ def index(
 
     The index of each Parquet file is written beside it, 650 bytes a game. Files that are indexed already are skipped.
     """
-    from kifu.cli.plan import Plan
+    from kifu.cli.dry_run import Plan
     from kifu.search.build import build_index, files_to_index
     from kifu.search.index import index_path
 

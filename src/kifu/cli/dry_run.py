@@ -1,21 +1,22 @@
-"""The result of --dry-run: the inputs and outputs of a command, which were checked, and an estimate."""
+"""The result of --dry-run: the inputs and outputs of a command, which were checked, and an estimate of its work."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kifu.cli.app import Outcome
+from kifu.cli.app import Outcome, echo
 from kifu.errors import OutputError, join_lines
 from kifu.report import Report
-from kifu.text import format_bytes
+from kifu.text import counted, format_bytes
 
 if TYPE_CHECKING:
-    from kifu.estimate import Estimate
+    from kifu.cli.estimate import Estimate
+    from kifu.datasets.draws import Draws
 
 _SHOWN = 10
 """Number of inputs or outputs that are listed as text."""
@@ -37,13 +38,13 @@ class TransferSize:
 
     def __str__(self) -> str:
         """Return the line of a dry run."""
-        there = f"; there already: {count_files(self.present)}" if self.present else ""
+        there = f"; there already: {counted(self.present, 'file')}" if self.present else ""
         return f"to download: {self.text()}{there}"
 
     def text(self) -> str:
         """Return the bytes, and the files of unknown size."""
         parts = [format_bytes(self.known)] if self.known or not self.unknown else []
-        parts += [f"{count_files(self.unknown)} of unknown size"] if self.unknown else []
+        parts += [f"{counted(self.unknown, 'file')} of unknown size"] if self.unknown else []
         return " and ".join(parts)
 
 
@@ -52,22 +53,24 @@ class Plan(Report):
     """The inputs and outputs of a command.
 
     Attributes:
-        estimate: The cost, if it can be estimated.
+        estimate: The size of the outputs, or the examples of the first epoch, if they are known.
     """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    estimate: Estimate | TransferSize | None = None
+    estimate: Estimate | TransferSize | Draws | None = None
 
     @classmethod
-    def of(cls, reads: Sequence[object], writes: Sequence[Path], cost: Estimate | TransferSize | None = None) -> Plan:
+    def of(
+        cls, reads: Sequence[object], writes: Sequence[Path], cost: Estimate | TransferSize | Draws | None = None
+    ) -> Plan:
         """Return a plan. Raises OutputError if an output cannot be written."""
         for path in writes:
             _check_writable(path)
         return cls(tuple(map(str, reads)), tuple(map(str, writes)), cost)
 
     @classmethod
-    def of_sources(cls, sources: Sequence[str], writes: Sequence[Path], cost: Estimate | None = None) -> Plan:
+    def of_sources(cls, sources: Sequence[str], writes: Sequence[Path], cost: Estimate | Draws | None = None) -> Plan:
         """Return a plan that reads sources. Raises SourceError, FormatError, OutputError."""
         from kifu.corpus.sources import count_left_out, find_sources
 
@@ -83,31 +86,18 @@ class Plan(Report):
         opened = [open_catalogue(path) for path in catalogues]
         return cls.of([f"{each.path}: {each.rows:,} games" for each in opened], writes)
 
-    @classmethod
-    def of_build(
-        cls, recipe: Any, sources: Sequence[str], folder: Path, sets: Sequence[str] | None, jobs: int | None
-    ) -> Plan:
-        """Return the plan of a build. Raises RecipeError, SourceError, FormatError, OutputError."""
-        from kifu.estimate import estimate
-        from kifu.recipes.pipeline import output_names, select_sets
+    def outcome(self, show: Callable[[], object] | None = None) -> Outcome:
+        """Return the outcome of a command that was given --dry-run; `show` prints the estimate, by default as text."""
 
-        selected = select_sets(recipe, sets)
-        writes = [folder / name for name in output_names(selected)]
-        return cls.of_sources(sources, writes, estimate(sources, selected, jobs=jobs))
+        def show_all() -> None:
+            echo(join_lines([*_list_paths("reads", self.reads), *_list_paths("writes", self.writes)]))
+            if show is not None:
+                show()
+            elif self.estimate is not None:
+                echo(str(self.estimate))
+            echo("dry run: nothing was written")
 
-    def __str__(self) -> str:
-        lines = [*_list_paths("reads", self.reads), *_list_paths("writes", self.writes)]
-        lines += [] if self.estimate is None else str(self.estimate).splitlines()
-        return join_lines([*lines, "dry run: nothing was written"])
-
-    def outcome(self) -> Outcome:
-        """Return the outcome of a command that was given --dry-run."""
-        return Outcome(str(self), self)
-
-
-def count_files(files: int) -> str:
-    """Return a number of files as text: "1 file"."""
-    return f"{files:,} file{'' if files == 1 else 's'}"
+        return Outcome(show_all, self)
 
 
 def _list_paths(verb: str, paths: Sequence[str]) -> list[str]:

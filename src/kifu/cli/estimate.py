@@ -1,0 +1,207 @@
+"""Estimates of an ingest or a build: counts, sizes and the time of a sample, extrapolated linearly."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kifu.corpus.catalogue import CatalogueWriter, RowShard, open_catalogue
+from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
+from kifu.corpus.sources import Shard, ShardReader, Source, find_sources, source_shards
+from kifu.datasets.dat import find_dat_layout
+from kifu.execution.executor import ThreadExecutor, count_jobs
+from kifu.recipes.kgs_index import find_archives, read_index
+from kifu.recipes.pipeline import build
+from kifu.recipes.sampling import Sampler
+from kifu.recipes.schema import KgsgoRecipe
+from kifu.records._volumes import volume_paths
+from kifu.records.directory import LooseRecords
+from kifu.records.tygem import load_index
+from kifu.text import format_bytes, format_seconds
+
+_SHARDS, _BLOCKS, _RECORDS = 8, 2, 4000
+"""Shards that are sampled; blocks of each of an archive; records or rows of each of a folder or catalogue."""
+
+_BUILD_GAMES = 300
+"""Games of the sample from which data sets are built."""
+
+_ROW_BYTES, _RECORD_BYTES = 400, 1024
+"""Typical sizes of a row of a catalogue and of a loose record, to compare them with archives."""
+
+
+@dataclass(frozen=True)
+class SetSize:
+    """Number of examples and size in bytes of a data set."""
+
+    examples: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Counts of a sample of the sources, extrapolated linearly to all of them.
+
+    Attributes:
+        positions: Moves of the kept games, with passes.
+        bytes: Size of the outputs.
+        seconds: At the rate of the sample, without start-up.
+        sampled: Number of games that were read.
+        sets: By file name.
+    """
+
+    games: int
+    kept: int
+    positions: int
+    bytes: int
+    seconds: float
+    sampled: int
+    sets: dict[str, SetSize]
+
+    def __str__(self) -> str:
+        def about(count: int) -> str:
+            return f"{count:,}" if self.sampled == self.games else f"{float(f'{count:.3g}'):,.0f}"
+
+        counts = f"{about(self.games)} games, {about(self.kept)} kept, {about(self.positions)} positions"
+        cost = f"{format_bytes(self.bytes)}, {format_seconds(self.seconds)}"
+        sets = [f"  {name}: {about(s.examples)} examples, {format_bytes(s.bytes)}" for name, s in self.sets.items()]
+        if self.sampled < self.games:
+            counts, cost = f"about {counts}", f"{cost} (from a sample of {self.sampled:,} games)"
+        return "\n".join([f"{counts}; {cost}", *sets])
+
+
+def estimate_ingest(sources: Sequence[str], rules: CleaningRules, jobs: int | None) -> Estimate:
+    """Return the estimate of an ingest; duplicates count as kept."""
+    with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
+        return _ingest_sample(sources, rules, jobs, Path(folder, "sample.parquet"))
+
+
+def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs: int | None) -> Estimate:
+    """Return the estimate of the build of a recipe's default sets.
+
+    Raises:
+        RecipeError: The recipe trains a network.
+        SourceError: A source cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
+        sample = Path(folder, "sample.parquet")
+        if isinstance(recipe, KgsgoRecipe):
+            return _estimate_kgsgo(recipe, sources, index, jobs, sample)
+        clean = getattr(recipe, "clean", None) or load_cleaning_rules("legal")
+        ingested = _ingest_sample(sources, clean, jobs, sample)
+        some = Path(folder, "some.parquet")
+        scale = ingested.games / max(_thin_out(sample, some), 1)
+        build(recipe, [some], Path(folder, "first"), jobs=jobs)  # loads or compiles kernels
+        began, built = perf_counter(), Path(folder, "built")
+        reports = build(recipe, [some], built, jobs=jobs)
+        seconds = ingested.seconds + (perf_counter() - began) * scale
+        sets = {}
+        for report in reports:
+            count = getattr(report.manifest, "examples", 0) or report.manifest.kept
+            size = sum(file.bytes for file in report.manifest.files)
+            name = recipe.name if report.path == built else report.path.name
+            sets[name] = SetSize(round(count * scale), round(size * scale))
+        return replace(ingested, seconds=seconds, bytes=sum(each.bytes for each in sets.values()), sets=sets)
+
+
+def _estimate_kgsgo(
+    recipe: Any, sources: Sequence[str], index: Path | None, jobs: int | None, sample: Path
+) -> Estimate:
+    """Return the estimate of a build that selects games by number from the archives of KGS, which their names tell."""
+    paths = find_archives(sources)
+    sampler, record = Sampler(recipe, read_index(index, paths)), find_dat_layout(recipe.format).record_bytes
+    ingested = _ingest_sample([str(path) for path in paths.values()], load_cleaning_rules("legal"), jobs, sample)
+    sets = {}
+    for name in recipe.default_sets():
+        games = sum(len(each.games) for each in sampler.select(name))
+        examples = round(games * ingested.positions / max(ingested.games, 1))
+        sets[recipe.sets[name].file] = SetSize(examples, examples * record)
+    return replace(ingested, bytes=sum(each.bytes for each in sets.values()), sets=sets)
+
+
+def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | None, path: Path) -> Estimate:
+    """Write the sample as a catalogue, and return the estimate of the whole."""
+    found = find_sources(sources)
+    items, share = _sample(found)
+    job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
+    report = IngestReport()
+    first = list(islice(items, 1))
+    for item in first:
+        job.process(item)  # loads or compiles kernels
+    began = perf_counter()
+    with ThreadExecutor(count_jobs(jobs)) as executor, CatalogueWriter(path) as writer:
+        for ingested in executor.map(job.process, chain(first, items)):
+            for rows in ingested.rows:
+                batch = rows.batch(rows.drop)
+                writer.write(batch)
+                report.add(batch)
+        writer.commit({"clean": rules.model_dump(mode="json")})
+    seconds = perf_counter() - began
+    counts = (report.read, report.kept, report.moves, writer.size)
+    return Estimate(*(round(count / share) for count in counts), seconds / share, report.read, {})
+
+
+def _sample(sources: Sequence[Source]) -> tuple[Iterator[IngestItem], float]:
+    """Return the games of some shards at even distances in the sources, and their share of all games."""
+    shards = [each for source in sources for each in _sized_shards(source)]
+    ends = np.cumsum([0.0, *(size for *_, size in shards)])
+    chosen = set(range(len(shards)))
+    if len(shards) > _SHARDS:
+        middles = (np.arange(_SHARDS) + 0.5) / _SHARDS * ends[-1]
+        chosen = set((np.searchsorted(ends, middles) - 1).tolist())
+    heads = [(shards[k][0], *_head(shards[k][1]), shards[k][2]) for k in sorted(chosen)]
+    share = sum(part * size for _, _, part, size in heads) / ends[-1] if shards else 1.0
+    reader = ShardReader()
+    return (IngestItem(name, content) for name, head, *_ in heads for content in reader.read(head)), share
+
+
+def _sized_shards(source: Source) -> Iterator[tuple[str, Shard, float]]:
+    """Yield name, shard and size of the shards of a source, without the last part of a divided archive.
+
+    That part takes the rest of the archive, so its size is unknown.
+    """
+    parts = list(source_shards([source]))
+    for name, shard in ((part.name, part.shard) for part in parts):
+        if isinstance(shard, RowShard):
+            yield name, shard, shard.rows * _ROW_BYTES
+        elif isinstance(shard, LooseRecords):
+            yield name, shard, len(shard) * _RECORD_BYTES
+        elif shard.blocks is not None or len(parts) == 1:
+            size = sum(volume.stat().st_size for volume in volume_paths(shard.path))
+            yield name, shard, size / max(len(parts) - 1, 1)
+
+
+def _head(shard: Shard) -> tuple[Shard, float]:
+    """Return the beginning of a shard, and its share of it."""
+    if isinstance(shard, RowShard):
+        rows = min(shard.rows, _RECORDS)
+        return replace(shard, rows=rows), rows / max(shard.rows, 1)
+    if isinstance(shard, LooseRecords):
+        records = min(len(shard), _RECORDS)
+        return shard.part(0, records), records / max(len(shard), 1)
+    if shard.blocks is None:
+        return shard, 1.0
+    blocks = min(shard.blocks, _BLOCKS)
+    return replace(shard, blocks=blocks), blocks / shard.blocks
+
+
+def _thin_out(catalogue: Path, path: Path) -> int:
+    """Write at most 300 rows at even distances as a catalogue, and return their number."""
+    opened = open_catalogue(catalogue)
+    count = min(opened.rows, _BUILD_GAMES)
+    with CatalogueWriter(path) as writer:
+        if count:
+            rows = pa.Table.from_batches(opened.batches())
+            taken = rows.take(pa.array(np.arange(count) * opened.rows // count))
+            for batch in taken.combine_chunks().to_batches():
+                writer.write(batch)
+        writer.commit(dict(opened.metadata))
+    return count

@@ -257,7 +257,7 @@ def echo(text: str) -> None:
 
 
 def _print_resources() -> None:
-    from kifu.progress import format_bytes, format_seconds
+    from kifu.text import format_bytes, format_seconds
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     memory = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

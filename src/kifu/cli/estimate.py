@@ -23,7 +23,7 @@ from kifu.recipes.kgs_index import find_archives, read_index
 from kifu.recipes.pipeline import build
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
-from kifu.records._volumes import volume_paths
+from kifu.records.containers import volume_paths
 from kifu.records.directory import LooseRecords
 from kifu.records.tygem import load_index
 from kifu.text import format_bytes, format_seconds
@@ -145,8 +145,8 @@ def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | Non
                 report.add(batch)
         writer.commit({"clean": rules.model_dump(mode="json")})
     seconds = perf_counter() - began
-    counts = (report.read, report.kept, report.moves, writer.size)
-    return Estimate(*(round(count / share) for count in counts), seconds / share, report.read, {})
+    games, kept, moves = (round(count / share) for count in (report.read, report.kept, report.moves))
+    return Estimate(games, kept, moves, round(writer.size / share), seconds / share, report.read, {})
 
 
 def _sample(sources: Sequence[Source]) -> tuple[Iterator[IngestItem], float]:

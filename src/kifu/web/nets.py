@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 from starlette.routing import Route
 
+from kifu.datasets.global_inputs import Conditions
 from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
 from kifu.katago.encoder import encode_katago
@@ -71,10 +72,10 @@ class NetParams(Params):
     rules: ShortText = ""
     year: int | None = Field(None, ge=1, le=9999)
 
-    def game(self, ply: int | None = None) -> Game:
-        """Return the first `ply` moves, by default all, as a game with these conditions."""
+    def game(self) -> Game:
+        """Return the line as a game with these conditions."""
         return self.line.to_game(
-            ply,
+            None,
             self.handicap,
             KM=None if self.komi is None else f"{self.komi:g}",
             RU=self.rules or None,
@@ -103,11 +104,30 @@ def _positions(site: Site, params: NetParams, plies: list[int]) -> PredictPositi
     from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
 
     check_ranks(site.net(params.net).predictor, *params.ratings)
-    games = [params.game(ply) for ply in plies]
-    moves = params.line.moves
-    known = all(ply < len(moves) for ply in plies)
-    to_play = [WHITE if moves[ply] & WHITE_BIT else BLACK for ply in plies] if known else None
-    return PredictPositions.from_games(games, plies, to_play=to_play).with_ranks(*params.ratings)
+    line = params.line
+    if max(plies) > len(line.moves):
+        raise GameError(f"ply must be 0 to {len(line.moves)}, got {max(plies)}")
+    moves, setup, setup_ply = line.arrays()
+    conditions = Conditions.of_game(komi=params.komi, handicap=params.handicap, rules=params.rules)
+    conditions.year[0] = np.nan if params.year is None else params.year
+    return PredictPositions.from_moves(
+        [moves[:ply] for ply in plies],
+        line.width,
+        line.height,
+        setup=setup,
+        setup_ply=setup_ply,
+        to_play=[_side_to_play(params, ply) for ply in plies],
+        conditions=conditions.take(np.zeros(len(plies), np.int64)),
+    ).with_ranks(*params.ratings)
+
+
+def _side_to_play(params: NetParams, ply: int) -> int:
+    line = params.line
+    if ply < len(line.moves):
+        return WHITE if line.moves[ply] & WHITE_BIT else BLACK
+    if ply:
+        return BLACK if line.moves[-1] & WHITE_BIT else WHITE
+    return line.to_play or (WHITE if (params.handicap or 0) > 1 else BLACK)
 
 
 def predict(site: Site, params: PredictParams) -> dict[str, Any]:

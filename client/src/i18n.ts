@@ -13,7 +13,6 @@ import { ui } from "./texts/ui";
 
 export const LANGUAGES = { en: "English", ja: "日本語", zh: "中文", ko: "한국어" } as const;
 export type Language = keyof typeof LANGUAGES;
-export type Texts = Record<string, readonly [string, string, string, string]>;
 
 const TEXTS = { ...common, ...corpus, ...explorer, ...game, ...games, ...patterns, ...planes, ...play, ...reports, ...ui };
 export type Key = keyof typeof TEXTS;

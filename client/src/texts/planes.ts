@@ -1,4 +1,4 @@
-import type { Texts } from "../i18n";
+import type { Texts } from "./type";
 
 /** Texts of the page of planes. */
 export const planes = {

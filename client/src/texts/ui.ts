@@ -1,4 +1,4 @@
-import type { Texts } from "../i18n";
+import type { Texts } from "./type";
 
 /** Texts of the filter, of tables and of charts. */
 export const ui = {

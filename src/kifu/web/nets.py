@@ -75,7 +75,6 @@ class NetParams(Params):
     def game(self) -> Game:
         """Return the line as a game with these conditions."""
         return self.line.to_game(
-            None,
             self.handicap,
             KM=None if self.komi is None else f"{self.komi:g}",
             RU=self.rules or None,
@@ -326,7 +325,7 @@ def score(params: ScoreParams) -> dict[str, Any]:
 def save_record(params: RecordParams) -> Download:
     """Return a game as an SGF record."""
     game = params.line.to_game(
-        None, params.handicap, AP="kifu", PB=params.black or None, PW=params.white or None, KM=f"{params.komi:g}",
+        params.handicap, AP="kifu", PB=params.black or None, PW=params.white or None, KM=f"{params.komi:g}",
         RU=params.rules.capitalize(), RE=params.result or None,
     )  # fmt: skip
     return Download(write_sgf(game), "application/x-go-sgf", "game.sgf")
@@ -389,7 +388,6 @@ def encode_position(params: PlanesParams) -> dict[str, Any]:
     word = int(legal[0]) | (WHITE_BIT if board.to_play == WHITE else 0)
     moves = [*line.moves[: params.ply], word]
     game = line.model_copy(update={"moves": moves}).to_game(
-        None,
         None,
         BR=params.black_rank or None,
         WR=params.white_rank or None,

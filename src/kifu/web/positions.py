@@ -79,13 +79,9 @@ class Line(Params):
         Raises:
             GameError: If there are fewer moves, or a move or setup stone is impossible.
         """
-        return Board.after(self.width, self.height, *self.arrays(), self._checked(ply))
-
-    def _checked(self, ply: int | None) -> int:
-        """Return a number of moves, by default of all. Raises GameError if there are fewer."""
         if ply is not None and ply > len(self.moves):
             raise GameError(f"ply must be 0 to {len(self.moves)}, got {ply}")
-        return len(self.moves) if ply is None else ply
+        return Board.after(self.width, self.height, *self.arrays(), len(self.moves) if ply is None else ply)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return moves, setup and setup_ply as uint16 arrays. Raises GameError if a setup stone lacks its ply."""
@@ -97,21 +93,20 @@ class Line(Params):
                 raise GameError(f"setup stones must be on points below {points}, got {word & POINT_MASK}")
         return tuple(np.array(each, np.uint16) for each in (self.moves, self.setup, self.setup_ply))  # type: ignore[return-value]
 
-    def to_game(self, ply: int | None = None, handicap: int | None = None, **properties: str | None) -> Game:
-        """Return the first `ply` moves, by default all, as a game.
+    def to_game(self, handicap: int | None = None, **properties: str | None) -> Game:
+        """Return the line as a game.
 
         Args:
             handicap: HA; None if unknown.
             properties: Root properties of the record, such as KM; None for unknown ones.
 
         Raises:
-            GameError: If there are fewer moves, or setup does not match.
+            GameError: If setup does not match.
         """
         moves, setup, setup_ply = self.arrays()
-        ply = self._checked(ply)
-        placed = setup_ply <= ply
+        placed = setup_ply <= len(moves)
         return Game(
-            width=self.width, height=self.height, moves=moves[:ply], setup=setup[placed], setup_ply=setup_ply[placed],
+            width=self.width, height=self.height, moves=moves, setup=setup[placed], setup_ply=setup_ply[placed],
             root_setup=int((setup_ply == 0).sum()), to_play=self.to_play, handicap=handicap,
             record=make_record(self.width, self.height, handicap, properties), warnings=ParseWarning(0),
             drop=DropReason.KEPT, source="", name="",

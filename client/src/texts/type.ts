@@ -1,0 +1,2 @@
+/** Texts of a page: key -> [English, Japanese, Chinese, Korean]. */
+export type Texts = Record<string, readonly [string, string, string, string]>;

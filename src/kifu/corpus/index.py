@@ -16,7 +16,7 @@ from blake3 import blake3
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from kifu.atomic_io import write_file
-from kifu.config import STRICT
+from kifu.config import STRICT, first_invalid
 from kifu.errors import FormatError, first_line
 from kifu.files import read_small
 
@@ -143,9 +143,7 @@ def read_index(folder: Path) -> Index:
         index = Index.model_validate_json(read_small(index_path))
         _check_partitions(folder, index)
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))[:80]} {first_line(ValueError(first['msg']))[:200]}"
-        raise FormatError(f"{index_path} is not the index of a catalogue: {reason.strip()}") from None
+        raise FormatError(f"{index_path} is not the index of a catalogue: {first_invalid(error)}") from None
     except FormatError:
         raise
     except (OSError, ValueError) as error:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from kifu.config import one_line
+from kifu.config import first_invalid, one_line
 from kifu.errors import FormatError, printable
 from kifu.planes.packing import unpack
 from kifu.point import MAX_SIZE
@@ -152,8 +152,7 @@ def parse_layout(text: str | bytes) -> Layout:
     try:
         return _LAYOUT.validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise FormatError(f"invalid layout: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}") from None
+        raise FormatError(f"invalid layout: {first_invalid(error)}") from None
 
 
 class GameRuns(NamedTuple):

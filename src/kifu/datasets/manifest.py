@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.atomic_io import write_file
+from kifu.config import first_invalid
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, printable
 from kifu.files import read_small
@@ -179,8 +180,7 @@ def read_manifest(path: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        first = error.errors()[0]
-        raise FormatError(f"{path} is not a manifest: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}") from None
+        raise FormatError(f"{path} is not a manifest: {first_invalid(error)}") from None
     except (OSError, ValueError) as error:
         raise FormatError(f"{path} is not a manifest: {error}") from None
     if not manifest.adds_up():

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.atomic_io import AtomicDirectory, AtomicFile
+from kifu.config import first_invalid
 from kifu.datasets.examples import Batch, Dataset, Layout, pack_planes
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
@@ -55,9 +56,7 @@ def read_index(path: Path) -> FolderIndex:
     except OSError as error:
         raise SourceError(f"{index} cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))[:80]} {first['msg']}"
-        raise FormatError(f"{index} is not an index of examples: {reason}") from None
+        raise FormatError(f"{index} is not an index of examples: {first_invalid(error)}") from None
 
 
 def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> FileIO:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.assets import OTHER_FORMATS
 from kifu.atomic_io import AtomicDirectory
+from kifu.config import first_invalid
 from kifu.datasets.formats import TOKENS_INDEX
 from kifu.datasets.inspect import manifest_lines
 from kifu.datasets.npy import ArrayFile, open_array
@@ -236,9 +237,7 @@ def _read_index(folder: Path) -> tuple[TokenIndex, Tokenizer]:
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))[:80]} {first['msg']}"
-        raise FormatError(f"{path} is not an index of tokens: {reason}") from None
+        raise FormatError(f"{path} is not an index of tokens: {first_invalid(error)}") from None
     except (GameError, RecipeError) as error:
         raise FormatError(f"{path} is not an index of tokens: {error}") from None
     if index.format != FORMAT:

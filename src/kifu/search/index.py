@@ -21,7 +21,7 @@ from blake3 import blake3
 from isal.isal_zlib import crc32
 from pydantic import BaseModel, Field, ValidationError
 
-from kifu.config import STRICT
+from kifu.config import STRICT, first_invalid
 from kifu.corpus.index import SEARCH_SUFFIX, Count, Hash
 from kifu.errors import FormatError
 from kifu.files import open_regular
@@ -372,4 +372,4 @@ def _parse_header(path: Path, data: bytes) -> IndexHeader:
     try:
         return IndexHeader.model_validate_json(text)
     except ValidationError as error:
-        raise FormatError(f"{path} has an invalid header: {error.errors()[0]['msg']}") from None
+        raise FormatError(f"{path} has an invalid header: {first_invalid(error)}") from None

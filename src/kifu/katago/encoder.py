@@ -54,7 +54,7 @@ class KataEncoder(FrameEncoder):
         (22, (22, 19, 19), 46)
     """
 
-    LEAST: ClassVar[int] = MIN_SIZE
+    MIN_SIDE: ClassVar[int] = MIN_SIZE
     RECORD_RULES: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

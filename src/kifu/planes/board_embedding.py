@@ -155,7 +155,7 @@ class FrameEncoder(ABC):
     height: int
     pad: bool
 
-    LEAST: ClassVar[int] = 1
+    MIN_SIDE: ClassVar[int] = 1
     """The smallest side of a board."""
 
     RECORD_RULES: ClassVar[bool] = True
@@ -273,7 +273,7 @@ class FrameEncoder(ABC):
         """Return whether boards that have this size after their symmetry is applied are accepted."""
         if (width, height) == (self.width, self.height):
             return True
-        return self.pad and self.LEAST <= width <= self.width and self.LEAST <= height <= self.height
+        return self.pad and self.MIN_SIDE <= width <= self.width and self.MIN_SIDE <= height <= self.height
 
     def _check(self, request: PositionRequest, moves: int, out: npt.NDArray[Any], label: npt.NDArray[np.int16]) -> None:
         slot_of_move, games = request.slot_of_move, len(request.game_index)

@@ -41,8 +41,8 @@ _ZERO, _LOWER, _E, _U, _A, _F, _T, _N = 48, 0x20, ord("e"), ord("u"), ord("a"), 
 _ESCAPED = tuple(b'"\\/bfnrt')
 _TRUE, _FALSE, _NULL = tuple(b"true"), tuple(b"false"), tuple(b"null")
 
-_MOST_MANTISSA = 10**17  # another digit still fits into an int64
-_MOST_POWER = 400  # of ten: beyond the range of floating-point numbers
+_MAX_MANTISSA = 10**17  # another digit still fits into an int64
+_MAX_POWER = 400  # of ten: beyond the range of floating-point numbers
 
 PLAIN = np.ones(256, np.uint8)  # bytes that are neither brackets nor quotes
 PLAIN[[LEFT, RIGHT, OPEN_BRACE, CLOSE_BRACE, QUOTE]] = 0
@@ -89,7 +89,7 @@ def _read_digits(data: Bytes, i: Int, stop: Int, mantissa: Int) -> tuple[Int, In
     """Read one or more digits: (position after them, mantissa with them behind it, number of digits left out)."""
     begin, left_out = i, 0
     while i < stop and is_digit(data[i]):
-        if mantissa < _MOST_MANTISSA:
+        if mantissa < _MAX_MANTISSA:
             mantissa = mantissa * 10 + np.int64(data[i]) - _ZERO
         else:
             left_out += 1
@@ -116,12 +116,12 @@ def read_json_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, float]:
             sign = -1 if data[i] == HYPHEN else 1
             i += 1
         i, exponent, left_out = _read_digits(data, i, stop, 0)
-        power += sign * (exponent if left_out == 0 else _MOST_MANTISSA)
+        power += sign * (exponent if left_out == 0 else _MAX_MANTISSA)
     value = float(mantissa)
     if mantissa > 0 and power > 0:
-        value = value * 10.0 ** min(power, _MOST_POWER)
+        value = value * 10.0 ** min(power, _MAX_POWER)
     elif mantissa > 0 and power < 0:
-        value = value / 10.0 ** min(-power, _MOST_POWER)
+        value = value / 10.0 ** min(-power, _MAX_POWER)
     return i, -value if negative else value
 
 

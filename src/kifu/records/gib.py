@@ -66,7 +66,7 @@ MAX_STONES = 9
 _E, _G, _H, _S = ord("E"), ord("G"), ord("H"), ord("S")
 _NO_MARK, _HS, _HE, _GS, _GE, _VALUE, _OTHER_MARK = range(7)
 
-_MOST_DIGITS = 6
+_MAX_DIGITS = 6
 
 _TRUNCATED, _JUNK_BEFORE, _OPENING_MISSING, _LATER_GAME = (
     int(ParseWarning[name]) for name in ("TRUNCATED", "JUNK_BEFORE", "OPENING_MISSING", "LATER_GAME")
@@ -191,7 +191,7 @@ def _next_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
     begin = i
     value: Int = np.int64(0)
     while i < stop and data[i] > SPACE:
-        value = value * 10 + byte(data, i) - 48 if is_digit(data[i]) and value >= 0 and i - begin < _MOST_DIGITS else -1
+        value = value * 10 + byte(data, i) - 48 if is_digit(data[i]) and value >= 0 and i - begin < _MAX_DIGITS else -1
         i += 1
     return i, value if i > begin else -1
 

@@ -290,7 +290,7 @@ def normalize(text: str) -> str:
 
 
 _LARGEST_FILE = 1 << 20
-_MOST_NAMES = 1 << 16
+_MAX_NAMES = 1 << 16
 
 
 def _bare(name: str) -> str:
@@ -317,7 +317,7 @@ class Programs:
                 )
         either = "|".join(fnmatch.translate(_bare(pattern)) for pattern in self.patterns)
         match = re.compile(either or "(?!)").match
-        self._is = functools.lru_cache(_MOST_NAMES)(lambda name: match(_bare(name)) is not None)
+        self._is = functools.lru_cache(_MAX_NAMES)(lambda name: match(_bare(name)) is not None)
 
     def is_program(self, name: str) -> bool:
         """Return whether a player's name matches a pattern. The last 65,536 names are cached."""

@@ -64,7 +64,7 @@ _HEADER, _DATA, _OTHER, _NO_SECTION = range(4)
 _COLOUR, _SHORTEST_MOVE = 3, 4
 """Within a line of a move, such as QP,B1,1,12."""
 
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 
 @inline_kernel
@@ -112,7 +112,7 @@ def _read_number(data: Bytes, i: Int, end: Int) -> tuple[Int, float]:
         i += 1
     i = skip_space(data, i + 1, end)
     value, scale, digits = 0.0, 0.0, 0
-    while i < end and (is_digit(data[i]) or (data[i] == _DOT and scale == 0)) and digits <= _MOST_DIGITS:
+    while i < end and (is_digit(data[i]) or (data[i] == _DOT and scale == 0)) and digits <= _MAX_DIGITS:
         if data[i] == _DOT:
             scale = 1.0
         else:
@@ -120,7 +120,7 @@ def _read_number(data: Bytes, i: Int, end: Int) -> tuple[Int, float]:
             scale *= 10
             digits += 1
         i += 1
-    is_number = 0 < digits <= _MOST_DIGITS and (i >= end or data[i] == _COMMA or data[i] <= 32)
+    is_number = 0 < digits <= _MAX_DIGITS and (i >= end or data[i] == _COMMA or data[i] <= 32)
     return min(i, end), value / max(scale, 1.0) if is_number else np.nan
 
 

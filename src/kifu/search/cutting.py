@@ -138,7 +138,7 @@ def _corner_around(points: Sequence[int], width: int, height: int, least: int) -
 
 _MARKUP = re.compile(rb"(?:VW|TR|SQ|CR|MA|SL|LB)\s*\[")
 _MARKS = ("TR", "SQ", "CR", "MA", "SL", "LB")
-_MOST_VALUES = 1000
+_MAX_VALUES = 1000
 
 _Properties = Mapping[str, Sequence[bytes]]
 
@@ -185,8 +185,8 @@ def _find_markup(game: Game) -> tuple[Game, _Properties]:
 def _points(name: str, properties: _Properties, width: int, height: int) -> Iterator[int]:
     """Yield the points of a property; of a rectangle of points, all of them."""
     values = properties.get(name, ())
-    if len(values) > _MOST_VALUES:
-        raise RecipeError(f"{name} has at most {_MOST_VALUES:,} values in a pattern, got {len(values):,}")
+    if len(values) > _MAX_VALUES:
+        raise RecipeError(f"{name} has at most {_MAX_VALUES:,} values in a pattern, got {len(values):,}")
     for value in values:
         text = value.decode("latin-1").strip()
         if name == "VW" and values == (b"",):

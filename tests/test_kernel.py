@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -103,3 +104,30 @@ def test_progress_and_pruning(bars: Bars, tmp_path: Path, monkeypatch: pytest.Mo
     assert cube(3) == 27
     assert not index.exists()
     assert len(list((tmp_path / "kifu").glob("*.nbi"))) == 1
+
+
+PAIR = "from typing import Any, NamedTuple\nclass Pair(NamedTuple):\n    a: Any\n    b: Any\n"
+
+
+@pytest.mark.parametrize("attribute", [True, False])
+def test_an_entry_that_refers_to_a_missing_class_is_compiled_again(
+    bars: Bars, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attribute: bool
+) -> None:
+    """Another version of the package had the class in a module that is gone, or in one that lacks it now."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("old_pairs", "new_pairs"):
+        (tmp_path / f"{name}.py").write_text(PAIR)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    old, new = importlib.import_module("old_pairs"), importlib.import_module("new_pairs")
+
+    def add(pair):
+        return pair.a + pair.b
+
+    assert kernel(add)(old.Pair(1, 2)) == 3
+    if attribute:
+        del old.Pair
+    else:
+        monkeypatch.setitem(sys.modules, "old_pairs", None)
+    for _ in range(2):
+        assert kernel(add)(new.Pair(3, 4)) == 7
+    assert [label for label, *_ in bars.shown] == ["compiling kernel add"] * 2

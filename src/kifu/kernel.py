@@ -182,7 +182,11 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
             yield
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        loaded = super().load_overload(sig, target_context)
+        try:
+            loaded = super().load_overload(sig, target_context)
+        except (ImportError, AttributeError):  # it refers to a module or a class that another version had
+            self.flush()
+            return None
         if loaded is not None:
             with contextlib.suppress(OSError):  # a cache that others own
                 os.utime(Path(self.cache_path, f"{self._impl.filename_base}.nbi"))

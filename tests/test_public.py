@@ -36,7 +36,7 @@ HEAVY = {
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
-    "errors", "text", "point", "registry", "report", "progress", "retry", "process", "assets", "files", "config",
+    "errors", "text", "point", "registry", "progress", "retry", "process", "assets", "files", "config",
     "folders", "atomic_io", "kernel", "execution", "go", "records",
     "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
     "describe", "tables", "learn", "play", "web", "demo", "cli",

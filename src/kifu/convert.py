@@ -38,8 +38,7 @@ from kifu.records.paths import AnyPath, Paths, as_list, as_path
 from kifu.records.sgf import as_block
 from kifu.records.text import known_programs
 from kifu.records.tygem import load_index
-from kifu.report import Report
-from kifu.text import format_bytes, format_drops
+from kifu.text import Report, format_bytes, format_drops
 
 _SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip")
 

@@ -36,8 +36,7 @@ from kifu.records.game import Game
 from kifu.records.games import describe_left_out
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
-from kifu.report import json_text
-from kifu.text import counted, format_games, shorten
+from kifu.text import counted, format_games, json_text, shorten
 from kifu.viz.boards import draw_board, save
 
 _SIGNED = "own stones 1, opponent's stones -1"

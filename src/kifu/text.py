@@ -1,9 +1,12 @@
-"""Numbers, counts and foreign text as parts of messages, and the interval that is shown beside a share."""
+"""Numbers, counts and foreign text as parts of messages, 95 % intervals of shares, and reports as JSON."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from kifu.errors import printable
 
@@ -83,3 +86,26 @@ def wilson(points: float, games: int, z: float = Z95) -> tuple[float, float]:
     lower, upper = ((middle + sign * spread) / (1 + z * z / games) for sign in (-1, 1))
     # Without rounding errors, the bounds of 0 % and 100 % are exact.
     return (0.0 if points == 0 else lower), (1.0 if points == games else upper)
+
+
+class Report:
+    """Base of the reports of operations: dataclasses, which convert to JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; paths are strings, and numbers that are not finite are null."""
+        from pydantic_core import to_jsonable_python
+
+        values: dict[str, Any] = to_jsonable_python(self, inf_nan_mode="null")
+        return values
+
+    def to_json(self) -> str:
+        """Return the fields as one JSON object."""
+        return json_text(self.to_dict())
+
+
+def json_text(values: Any) -> str:
+    """Return JSON values, and objects with a method `to_dict`, as readable JSON without unprintable characters."""
+    text = json.dumps(values, ensure_ascii=False, indent=1, default=lambda each: each.to_dict())
+    return re.sub(r"[^\n -~]", lambda c: c[0] if c[0].isprintable() else json.dumps(c[0])[1:-1], text) + "\n"

@@ -240,7 +240,7 @@ def _deliver(outcome: Outcome, json: Path | None) -> None:
         outcome.write()
     if json is None:
         return
-    from kifu.report import json_text
+    from kifu.text import json_text
 
     text = outcome.data.to_json() if hasattr(outcome.data, "to_json") else json_text(outcome.data)
     if json == Path("-"):

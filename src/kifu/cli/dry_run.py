@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from kifu.cli.app import Outcome, echo
 from kifu.errors import OutputError, join_lines
-from kifu.report import Report
-from kifu.text import counted, format_bytes
+from kifu.text import Report, counted, format_bytes
 
 if TYPE_CHECKING:
     from kifu.cli.estimate import Estimate

@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kifu.cli.search_input import find_continuations
-from kifu.report import Report
 from kifu.search.continuations import Continuation, YearCount, wilson_interval
 from kifu.search.drawing import LETTERS, Drawing
 from kifu.search.explore import Exploration
@@ -24,7 +23,7 @@ from kifu.search.pattern import Pattern
 from kifu.search.searcher import GameSummary, Rows, Searcher
 from kifu.search.traces import trace_games
 from kifu.tables import cell, make_console, make_table, print_lines
-from kifu.text import counted, format_share
+from kifu.text import Report, counted, format_share
 from kifu.viz.boards import save
 from kifu.viz.curves import draw_groups
 

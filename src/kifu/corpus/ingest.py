@@ -43,8 +43,7 @@ from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
 from kifu.records.text import known_programs
 from kifu.records.tygem import TygemIndex, load_index
-from kifu.report import Report
-from kifu.text import format_bytes, format_games
+from kifu.text import Report, format_bytes, format_games
 
 _MAX_UNPARSED = 1_000
 """Distinct unparsed texts per column that are counted separately."""

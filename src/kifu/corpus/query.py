@@ -25,7 +25,7 @@ from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
 from kifu.files import hash_file, utf8_name
 from kifu.records.paths import Paths, as_list
-from kifu.report import Report
+from kifu.text import Report
 
 _CSV_TYPES = NUMBERS | {"varchar", "boolean", "date", "timestamp"}
 """Types that Arrow writes to CSV in the usual way; others are written as DuckDB's text."""

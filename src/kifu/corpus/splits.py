@@ -41,7 +41,7 @@ from kifu.files import read_small, utf8_name
 from kifu.folders import require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
-from kifu.report import Report
+from kifu.text import Report
 
 _FOLDER, _KIND = "splits", "split"
 

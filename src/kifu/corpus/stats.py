@@ -23,7 +23,7 @@ from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.parse import RECORD_FORMATS
 from kifu.records.paths import Paths, as_list
-from kifu.report import json_text
+from kifu.text import json_text
 
 Counts: TypeAlias = dict[str, int]
 """Number of games by some value."""

@@ -46,7 +46,7 @@ from kifu.records.directory import LooseRecords
 from kifu.records.games import LeftOut
 from kifu.records.paths import Paths
 from kifu.records.tygem import load_index
-from kifu.report import Report
+from kifu.text import Report
 
 MAX_PARTITION_ROWS = 1 << 20
 """Maximum number of rows of a compacted partition: about 300 MB."""

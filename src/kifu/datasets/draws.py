@@ -23,7 +23,7 @@ from kifu.datasets.sources import CatalogueSource, LoaderSource
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
 from kifu.point import WHITE_BIT
-from kifu.report import Report
+from kifu.text import Report
 
 Bits = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]

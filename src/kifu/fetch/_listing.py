@@ -18,7 +18,7 @@ from kifu.errors import SourceError
 from kifu.fetch._http import DownloadError, absolute_url
 from kifu.fetch.collections import Collection
 from kifu.recipes.kgs_index import find_links
-from kifu.report import Report
+from kifu.text import Report
 
 LISTING_LIMIT = 8 << 20
 """Largest size of an index in bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kifu.report import Report
+from kifu.text import Report
 
 _GIB = 1 << 30
 _FOX = "https://api.github.com/repos/featurecat/go-dataset/git/trees/HEAD?recursive=1"

@@ -19,9 +19,8 @@ from kifu.fetch.collections import COLLECTIONS, Collection
 from kifu.files import read_small
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.registry import unknown
-from kifu.report import Report
 from kifu.retry import RetryPolicy
-from kifu.text import counted, format_bytes
+from kifu.text import Report, counted, format_bytes
 
 _PAUSE_S = 1.0
 """Seconds between two files, so that the publisher's server is not kept busy."""

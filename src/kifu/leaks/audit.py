@@ -27,7 +27,7 @@ from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.leaks.positions import PositionHashes
 from kifu.leaks.sets import AuditSet, CatalogueSet, GameLocation, open_set
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.report import json_text
+from kifu.text import json_text
 
 Numbers = npt.NDArray[np.int64]
 

@@ -43,8 +43,7 @@ from kifu.point import WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
 from kifu.registry import check_choice
-from kifu.report import Report
-from kifu.text import format_bytes
+from kifu.text import Report, format_bytes
 
 _COLOURS = ("black", "white")
 

@@ -21,8 +21,7 @@ from kifu.atomic_io import write_file
 from kifu.errors import OutputError, first_line, missing_extras, printable
 from kifu.learn.net import Net
 from kifu.learn.nets import Network, NetworkOutput
-from kifu.report import Report
-from kifu.text import format_bytes
+from kifu.text import Report, format_bytes
 
 TOLERANCE = 1e-4
 """Allowed difference of the exported net's outputs, absolute and relative."""

@@ -44,8 +44,7 @@ from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.records.meta import Rank
 from kifu.records.paths import Paths, as_list
-from kifu.report import Report
-from kifu.text import counted
+from kifu.text import Report, counted
 
 NAMES = ("black", "white")
 

@@ -16,8 +16,7 @@ from kifu.errors import RecipeError, printable
 from kifu.learn import Precision
 from kifu.learn.scores import Calibration, Drift, Interval, Score, ValueScore, pool_sets
 from kifu.registry import check_choice
-from kifu.report import json_text
-from kifu.text import counted
+from kifu.text import counted, json_text
 
 OnOverlap = Literal["refuse", "drop", "keep"]
 

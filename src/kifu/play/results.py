@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field
 from kifu.config import STRICT, read_model
 from kifu.errors import FormatError, RecipeError, join_lines
 from kifu.play.referee import Ending, ScoredBy
-from kifu.report import Report
-from kifu.text import counted, wilson
+from kifu.text import Report, counted, wilson
 
 RESULTS = "match.json"
 

@@ -13,7 +13,7 @@ from kifu.config import first_invalid
 from kifu.errors import FormatError, RecipeError, first_line
 from kifu.files import read_small
 from kifu.publication.changes import Changes
-from kifu.report import Report
+from kifu.text import Report
 
 MANIFEST = "kifu.json"
 

@@ -57,7 +57,7 @@ from kifu.recipes.schema import (
     require_sets,
 )
 from kifu.records.paths import Paths
-from kifu.report import Report
+from kifu.text import Report
 
 _log = logging.getLogger(__name__)
 

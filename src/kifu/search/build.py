@@ -28,12 +28,11 @@ from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.folders import locked_folder, require_size
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.report import Report
 from kifu.search.index import MAX_PLIES, Checksums, IndexHeader, entry_shift, identify, index_path, open_index, padding
 from kifu.search.info import INFO_COLUMNS, GameInfo, game_info
 from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions, sort_entries
 from kifu.search.traces import Traces, trace_games
-from kifu.text import format_bytes
+from kifu.text import Report, format_bytes
 
 DEFAULT_PLIES = 60
 

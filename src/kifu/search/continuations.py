@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import BLACK, WHITE
-from kifu.report import Report
 from kifu.search.info import UNKNOWN_YEAR, GameInfo
+from kifu.text import Report
 
 COLOURS = (None, "black", "white")
 """Names of the colours by their numbers; None for 0."""

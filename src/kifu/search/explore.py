@@ -13,7 +13,6 @@ from kifu.files import utf8_name
 from kifu.go.replay import GamesLike
 from kifu.kernel import kernel, writable_view
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
-from kifu.report import Report
 from kifu.search.continuations import (
     Continuation,
     Occurrences,
@@ -32,6 +31,7 @@ from kifu.search.match import MatchArrays
 from kifu.search.position import Position
 from kifu.search.positions import CanonicalPosition, EntryLayout, position_hash, unpack_entry
 from kifu.search.traces import Traces
+from kifu.text import Report
 from kifu.viz.boards import notebook_svg
 
 

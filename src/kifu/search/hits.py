@@ -22,7 +22,6 @@ from kifu.errors import OutputError, first_line
 from kifu.files import utf8_name
 from kifu.go.replay import GamesLike
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT, inverse_symmetry, symmetries
-from kifu.report import Report
 from kifu.search._match import ACCEPTS
 from kifu.search.continuations import Continuation, Occurrences, Tally, YearCount, latest_rows, tabulate, year_counts
 from kifu.search.drawing import Drawing
@@ -33,6 +32,7 @@ from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern
 from kifu.search.position import Position
 from kifu.search.positions import position_hash
 from kifu.search.store import row_groups, take_rows
+from kifu.text import Report
 from kifu.viz.boards import notebook_svg
 
 HITS = pa.schema(

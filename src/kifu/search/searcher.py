@@ -19,7 +19,6 @@ from kifu.errors import GameError, RecipeError
 from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import MoveArrays
-from kifu.report import Report
 from kifu.search.continuations import Occurrences, add_occurrences, distinct_years, new_tally, tabulate
 from kifu.search.explore import Exploration, NextMoves
 from kifu.search.hits import (
@@ -39,6 +38,7 @@ from kifu.search.match import MatchArrays, match_games
 from kifu.search.pattern import Pattern
 from kifu.search.position import GamePly, Position, game_position
 from kifu.search.store import GameBatch, GameStore, RowGroup, take_game, take_rows
+from kifu.text import Report
 
 Rows = npt.NDArray[np.bool_]
 """[rows] bool: rows of the catalogue."""

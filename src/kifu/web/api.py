@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from kifu.errors import KifuError, first_line
 from kifu.progress import Progress, Silence
-from kifu.report import Report
+from kifu.text import Report
 
 MAX_BODY = 1 << 20
 """Largest body of a request, in bytes."""

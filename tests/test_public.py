@@ -37,13 +37,10 @@ HEAVY = {
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
     "errors", "text", "point", "registry", "progress", "retry", "process", "assets", "files", "config",
-    "folders", "atomic_io", "kernel", "execution", "go", "records",
-    "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
+    "folders", "atomic_io", "viz", "kernel", "execution", "go", "records",
+    "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
     "describe", "tables", "learn", "play", "web", "demo", "cli",
 ]  # fmt: skip
-
-# Imports inside functions that go against this order: (file, package).
-LAZY = {("records/game.py", "viz"), ("go/board.py", "viz"), ("corpus/stats.py", "viz")}
 
 NETWORK_LIBRARIES = {"urllib", "urllib3", "http", "socket", "ssl", "requests", "fsspec", "aiohttp"}
 
@@ -244,14 +241,9 @@ def test_packages_import_only_earlier_packages() -> None:
                 other = name.split(".")[1]
                 if other not in PACKAGES:
                     wrong.append(f"{where}: {other} is in no package of the list")
-                elif PACKAGES.index(other) > PACKAGES.index(package) and (where, other) not in LAZY:
+                elif PACKAGES.index(other) > PACKAGES.index(package):
                     wrong.append(f"{where} imports {name}")
     assert wrong == []
-
-
-def test_lazy_imports_are_still_needed() -> None:
-    for where, package in LAZY:
-        assert any(name.startswith(f"kifu.{package}.") for name in IMPORTS[SOURCE / where]), (where, package)
 
 
 def test_circles_are_found() -> None:
@@ -261,10 +253,8 @@ def test_circles_are_found() -> None:
 
 
 def test_modules_have_no_import_cycles() -> None:
-    """Imports inside functions count, except those in LAZY."""
+    """Imports inside functions count."""
     graph = size.import_graph({module: TREES[path] for module, path in MODULES.items()})
-    for where, package in LAZY:
-        graph[size.module_name(SOURCE / where, SOURCE)] -= {m for m in graph if m.startswith(f"kifu.{package}.")}
     assert size.circles(graph) == []
 
 

@@ -24,7 +24,7 @@ from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import read
 from kifu.corpus.splits import split
-from kifu.corpus.stats import stats
+from kifu.corpus.stats import draw_charts, stats
 from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
 from kifu.datasets.row_origins import find_origin
@@ -43,7 +43,6 @@ from kifu.records.parse import summarize
 from kifu.search.build import build_index
 from kifu.text import format_bytes, format_seconds
 from kifu.viz.boards import draw_planes, save
-from kifu.viz.charts import draw_charts
 
 if TYPE_CHECKING:
     from kifu.learn.heatmap import MovePrediction

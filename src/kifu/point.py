@@ -158,3 +158,24 @@ def symmetries(width: int, height: int) -> npt.NDArray[np.int16]:
 def inverse_symmetry(k: int) -> int:
     """Return the inverse of symmetry k: the two quarter turns are inverse to each other, the others to themselves."""
     return {5: 6, 6: 5}.get(k, k)
+
+
+def star_points(width: int, height: int) -> tuple[int, ...]:
+    """Return the star points of a board: corners (from 7 lines on), centre, and sides (from 15 lines on).
+
+    Examples:
+        >>> [to_gtp(point, 9) for point in star_points(9, 9)]
+        ['C7', 'G7', 'E5', 'C3', 'G3']
+    """
+
+    def lines(size: int) -> tuple[list[int], list[int]]:
+        edge = 2 if size < 13 else 3
+        return [edge, size - 1 - edge] if size >= 7 else [], [size // 2] if size % 2 and size >= 5 else []
+
+    (corner_x, middle_x), (corner_y, middle_y) = lines(width), lines(height)
+    stars = {(x, y) for x in corner_x for y in corner_y} | {(x, y) for x in middle_x for y in middle_y}
+    if width >= 15:
+        stars |= {(x, y) for x in middle_x for y in corner_y}
+    if height >= 15:
+        stars |= {(x, y) for x in corner_x for y in middle_y}
+    return tuple(sorted(y * width + x for x, y in stars))

@@ -17,11 +17,10 @@ import pytest
 from catalogues import rows, write_catalogue
 from commands import on_terminal, run
 from kifu.corpus.ingest import ingest
-from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, stats
+from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, draw_charts, short_count, stats
 from kifu.errors import FormatError
 from kifu.tables import print_stats
 from kifu.viz.boards import to_svg
-from kifu.viz.charts import draw_charts, short_count
 from marks import slow
 from serializing import ENGINE, SerializingExecutor, install
 

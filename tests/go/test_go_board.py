@@ -8,9 +8,9 @@ import pytest
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go import board as board_module
 from kifu.go import rules as rules_module
-from kifu.go.board import Board, star_points
+from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.point import BLACK, WHITE, to_gtp
+from kifu.point import BLACK, WHITE, star_points, to_gtp
 
 
 @pytest.mark.parametrize("module", [board_module, rules_module], ids=lambda module: module.__name__)

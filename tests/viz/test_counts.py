@@ -11,8 +11,7 @@ from test_boards import Picture
 
 from kifu.errors import GameError
 from kifu.viz import painter
-from kifu.viz.boards import to_svg
-from kifu.viz.counts import CountedMove, draw_counts
+from kifu.viz.boards import CountedMove, draw_counts, to_svg
 
 EMPTY = np.ones((9, 9), int)
 PATH = "{http://www.w3.org/2000/svg}path"

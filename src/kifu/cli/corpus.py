@@ -60,8 +60,8 @@ def stats(catalogues: Catalogues, output: Picture = None, jobs: Jobs = None, eng
 
     counts = count_games(catalogues, jobs=jobs, engine=engine)
     if output is not None:
+        from kifu.corpus.stats import draw_charts
         from kifu.viz.boards import save
-        from kifu.viz.charts import draw_charts
 
         save(draw_charts(counts), output)
     return Outcome(lambda: print_stats(counts), counts)

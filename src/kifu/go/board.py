@@ -15,7 +15,8 @@ from kifu.go.replay import GameMoves, replay_to
 from kifu.go.rules import RECORD_RULES, History, Rules, legal_mask, new_history
 from kifu.go.state import EMPTY, KO_POINT, LAST_POINT, State, new_state, rebuild_chains
 from kifu.kernel import kernel
-from kifu.point import BLACK, WHITE, parse_gtp, to_gtp
+from kifu.point import BLACK, WHITE, parse_gtp, star_points, to_gtp
+from kifu.viz.boards import draw_board, notebook_svg
 
 Move: TypeAlias = "int | str"
 """A point or pass as in `kifu.point`, or its GTP name such as "D4"."""
@@ -35,27 +36,6 @@ def _move(s: State, history: History, p: int, c: int, ko: int, suicide: int, cap
 @kernel
 def _clear_history(history: History) -> None:
     rl.clear_history(history)
-
-
-def star_points(width: int, height: int) -> tuple[int, ...]:
-    """Return the star points of a board: corners (from 7 lines on), centre, and sides (from 15 lines on).
-
-    Examples:
-        >>> [to_gtp(point, 9) for point in star_points(9, 9)]
-        ['C7', 'G7', 'E5', 'C3', 'G3']
-    """
-
-    def lines(size: int) -> tuple[list[int], list[int]]:
-        edge = 2 if size < 13 else 3
-        return [edge, size - 1 - edge] if size >= 7 else [], [size // 2] if size % 2 and size >= 5 else []
-
-    (corner_x, middle_x), (corner_y, middle_y) = lines(width), lines(height)
-    stars = {(x, y) for x in corner_x for y in corner_y} | {(x, y) for x in middle_x for y in middle_y}
-    if width >= 15:
-        stars |= {(x, y) for x in middle_x for y in corner_y}
-    if height >= 15:
-        stars |= {(x, y) for x in corner_x for y in middle_y}
-    return tuple(sorted(y * width + x for x, y in stars))
 
 
 class Board:
@@ -376,8 +356,6 @@ class Board:
 
     def _repr_svg_(self) -> str | None:
         """Return the position as an SVG picture, for notebooks; None without matplotlib."""
-        from kifu.viz.boards import draw_board, notebook_svg  # a higher layer, used by notebooks only
-
         last = self._last if self._last >= 0 else None
         return notebook_svg(lambda: draw_board(self.stones, last=last))
 
@@ -395,4 +373,4 @@ class Board:
         return int(move)
 
 
-__all__ = ["BLACK", "EMPTY", "WHITE", "Board", "Move", "star_points"]
+__all__ = ["BLACK", "EMPTY", "WHITE", "Board", "Move"]

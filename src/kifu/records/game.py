@@ -32,6 +32,7 @@ from kifu.records.sgf import (
 )
 from kifu.records.text import detect_codec, unescape
 from kifu.records.tygem import load_index
+from kifu.viz.boards import draw_board, notebook_svg
 
 _UINT16 = np.dtype(np.uint16)
 _MAX_HANDICAP, _MAX_ROOT_SETUP = 0x7FFF, 0xFFFF
@@ -211,8 +212,6 @@ class Game:
 
     def _repr_svg_(self) -> str | None:
         """Return the final position as an SVG picture, for notebooks; None without matplotlib, or if it has errors."""
-        from kifu.viz.boards import draw_board, notebook_svg  # a higher layer, used by notebooks only
-
         if self.errors:
             return None
         last = int(self.moves[-1] & POINT_MASK) if len(self) else None

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kifu.go.board import star_points
-from kifu.point import BLACK, WHITE, to_gtp
+from kifu.point import BLACK, WHITE, star_points, to_gtp
 from kifu.search.continuations import Continuation
 from kifu.search.notation import CELLS
 from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove, Window
 from kifu.search.position import Position
-from kifu.viz.counts import CountedMove, draw_counts
+from kifu.viz.boards import CountedMove, draw_counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

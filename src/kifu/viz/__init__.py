@@ -1,1 +1,1 @@
-"""Boards, planes and charts as SVG and PNG pictures."""
+"""Pictures of plain values: boards, planes, continuations and curves, as SVG and PNG."""

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import printable
-from kifu.go.board import star_points
-from kifu.point import BLACK, WHITE, to_gtp
+from kifu.point import BLACK, WHITE, star_points, to_gtp
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -111,6 +110,15 @@ def matplotlib_style() -> Iterator[None]:
             yield
     finally:
         log.disabled = disabled
+
+
+def style_chart(axes: Axes, title: str) -> None:
+    """Style empty axes and set their title."""
+    axes.set_title(title, loc="left", fontsize=11, color=INK, weight="bold")
+    axes.set_facecolor("white")
+    axes.tick_params(colors=INK, labelsize=8, length=0)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)
 
 
 def paint(panels: Sequence[Panel], columns: int, cell: float) -> Figure:

@@ -10,8 +10,8 @@ import pytest
 from flat import OneGame
 from kifu.point import BLACK, WHITE_BIT
 from kifu.search.build import build_index
-from kifu.search.hits import find_board, pattern_position
 from kifu.search.index import open_index
+from kifu.search.match import find_board, pattern_position
 from kifu.search.pattern import Pattern, PatternMove
 from kifu.search.searcher import Searcher
 from kifu.search.store import GameStore
@@ -38,8 +38,8 @@ def path(tmp_path: Path) -> Path:
 def test_games_that_an_index_does_not_decide_are_named(path: Path) -> None:
     position = pattern_position(STONE)
     assert position is not None
-    hits, colours, unsure = find_board(open_index(path), STONE, position)
-    columns = [column.tolist() for column in (hits.game, hits.ply, hits.exchanged, hits.next_ply, colours)]
+    hits, unsure = find_board(open_index(path), STONE, position)
+    columns = [column.tolist() for column in (hits.game, hits.ply, hits.exchanged, hits.next_ply, hits.board_colour)]
     assert [*zip(*columns)] == [(0, 1, False, 1, 2), (4, 1, False, -1, 0)]
     assert unsure.tolist() == [False, True, True, False, False]  # after two plies, games 1 and 2 have one stone
 

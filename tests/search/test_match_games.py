@@ -21,10 +21,12 @@ from naive_search import find, stones_before
 
 
 def search(games, pattern, within=None):
-    """The hits as rows of Python numbers."""
+    """The hits as rows of Python numbers, without the colours on the board, which are those of the moves."""
     arrays = flat(games)
-    hits = match_games(arrays, trace_games(arrays), pattern, within)
-    return list(zip(*(column.tolist() for column in hits)))
+    *hits, board_colour = (column.tolist() for column in match_games(arrays, trace_games(arrays), pattern, within))
+    plies = zip(hits[0], hits[6])
+    assert board_colour == [0 if t < 0 else WHITE if games[g].moves[t] & WHITE_BIT else BLACK for g, t in plies]
+    return list(zip(*hits))
 
 
 def twin(games, pattern):
@@ -92,7 +94,7 @@ def test_only_wanted_games_are_searched_in_any_number_of_calls(data) -> None:
     within = np.array(data.draw(st.lists(st.booleans(), min_size=3, max_size=3)) * 50)[: len(games)]
     expected = [hit for hit in search(games, pattern) if within[hit[0]]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(match, "_ROOM", 1)
+        patch.setattr(match, "_MAX_HITS", 1)
         assert search(games, pattern, within) == expected
 
 

@@ -4,9 +4,13 @@ For blocks of games, the sets of points ever occupied give the places where all 
 have stood (`_filter_places`). Games with such places are searched in one of two ways.
 
 Images with one place each, as those of corners and whole boards, are followed through the moves of the game until each
-of them matches or has a stone that it does not allow (`scan_game`). For all others, and for images that touch
-captured stones, tables of when stones came and left (`kifu.search._intervals`) give the first ply at which all cells
-match (`_first_match`).
+of them matches or has a stone that it does not allow (`scan`). For all others, and for images that touch
+captured stones, tables of when stones came and left (`fill`) give the first ply at which all cells match
+(`_first_match`).
+
+The tables hold the first stone on each point. The few points whose stone was removed have a chain of intervals besides,
+which `fill_intervals` makes when a search needs them. Points of moves are not checked: tables by point have a slot for
+every value.
 """
 
 from __future__ import annotations
@@ -20,61 +24,203 @@ from kifu.go.replay import GameMoves, ReplayArrays, game_moves
 from kifu.go.state import bit, last_point, popcount
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK
-from kifu.search._intervals import (
-    COLOUR_BITS,
-    FILLED_INTERVALS,
-    FILLED_MOVES,
+from kifu.search.pattern import (
+    ACCEPTS,
+    CELLS,
+    CELLS_END,
+    CONSECUTIVE,
+    EMPTY_CELLS,
+    EMPTY_CELLS_END,
+    FORBIDS,
+    HEIGHT,
+    LAST_PLY,
+    MOVES,
+    N_MOVES,
+    N_PLACES,
+    N_POINTS,
     NEVER,
-    REMOVED,
-    Tables,
-    TraceArrays,
-    fill,
-    fill_intervals,
-    next_allowed,
-    next_is_point,
+    PLACE,
+    SCANS,
+    STONES,
+    STONES_END,
+    WIDTH,
+    MatchPlan,
 )
+from kifu.search.traces import LAST_STONE, ONE, ZERO, Traces
 
-# Columns of MatchPlan.images
-STONES, STONES_END, CELLS, EMPTY_CELLS, EMPTY_CELLS_END, CELLS_END, WIDTH, HEIGHT, PLACE = range(9)
-ACCEPTS = 9  # to 11: whether the image may be continued by no stone, by Black, by White
-MOVES = 12
-N_IMAGE = 13
+REMOVED = 1 << 31
+"""The highest bit of `Tables.first`: a stone left the point, or setup changed it after the start."""
 
-# Indices of MatchPlan.limits
-N_POINTS, N_PLACES, N_MOVES, CONSECUTIVE, LAST_PLY, SCANS = range(6)
+COLOUR_BITS = 2
+"""The lowest bits of `Tables.first`, below the ply."""
 
-FORBIDS = 16
-"""The lower 16 bits of `MatchPlan.touch` are images that need a stone, the upper ones images that forbid it."""
+NO_STONE = NEVER << COLOUR_BITS
+
+# Indices of Tables.filled
+FILLED_MOVES, FILLED_INTERVALS, N_LATER = range(3)
+
+# Columns of Tables.intervals
+COME, GONE, COLOUR, NEXT = range(4)
 
 
-class MatchPlan(NamedTuple):
-    """The images of a pattern on boards of one size.
+class Tables(NamedTuple):
+    """Scratch memory: when stones came to the points of the current game.
 
     Attributes:
-        images: [I, N_IMAGE] int64.
-        words: [Q, 2] int64: the image and the index of each word of a window that is not 0.
-        windows: [Q] uint64, these words: where the upper left cell may lie.
-        stones: [S, 2] int64, the cells that must have a stone: 0 Black, 1 White or 2 either; and the distance of its
-            point to that of the upper left cell.
-        cells: [C, 2] int64, all cells but wildcards: distance and allowed contents. Those that must have a stone come
-            first, then those that must be empty.
-        moves: [J, 3] int64: column, row and colour of the moves of each image.
-        touch: [2, SLOTS] uint32, the images that need a black or white stone on a point, and those that forbid it.
-        x, y: [SLOTS] uint8, the column and the row of each point; 255 if it is off the board.
-        limits: [6] int64: points of the board, places of all images, moves of the pattern, 1 if they are consecutive,
-            the last ply at which the cells may match, 1 if `touch` is filled since each image has one place.
+        first: [SLOTS] uint32: REMOVED | ply of the first stone << COLOUR_BITS | its colour; NO_STONE if none.
+        later: [K] int64, the moves to points that had a stone before.
+        head: [SLOTS] int64, the first interval of each REMOVED point, or -1.
+        tail: [SLOTS] int64, the last one.
+        intervals: [K, 4] int64, the stones on these points: ply of coming, of leaving, colour, next interval or -1.
+        filled: [3] int64: whether `first` and the intervals are those of the current game; the length of `later`.
     """
 
-    images: npt.NDArray[np.int64]
-    words: npt.NDArray[np.int64]
-    windows: npt.NDArray[np.uint64]
-    stones: npt.NDArray[np.int64]
-    cells: npt.NDArray[np.int64]
-    moves: npt.NDArray[np.int64]
-    touch: npt.NDArray[np.uint32]
-    x: npt.NDArray[np.uint8]
-    y: npt.NDArray[np.uint8]
-    limits: npt.NDArray[np.int64]
+    first: npt.NDArray[np.uint32]
+    later: npt.NDArray[np.int64]
+    head: npt.NDArray[np.int64]
+    tail: npt.NDArray[np.int64]
+    intervals: npt.NDArray[np.int64]
+    filled: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def fill(tables: Tables, traces: Traces, game: GameMoves, g: Any, n_points: Any) -> None:
+    """Fill `first` and `later`."""
+    first = tables.first
+    for q in range(n_points + 1):
+        first[q] = NO_STONE
+    for i in range(game.setup.shape[0]):
+        word: Any = np.int64(game.setup[i])
+        p: Any = word & POINT_MASK
+        if p >= n_points:  # it ended the game
+            break
+        if game.setup_ply[i] == 0 and word & ERASE_BIT == 0 and first[p] == NO_STONE:
+            first[p] = 1 + (word >> 15)
+        else:
+            _mark_removed(tables, p)
+    n = 0
+    for t in range(np.int64(traces.plies[g])):
+        word = np.int64(game.moves[t])
+        p = word & POINT_MASK
+        old = np.int64(first[p])
+        if old & ~REMOVED == NO_STONE:
+            first[p] = (old & REMOVED) | (t + 1) << COLOUR_BITS | 1 + (word >> 15)
+        elif p < n_points:
+            tables.later[n] = t
+            n += 1
+    tables.filled[N_LATER] = n
+    is_point = 0  # without branches, which would be hard to predict
+    for i in range(traces.capture_offset[g], traces.capture_offset[g + 1]):
+        word = np.int64(traces.captures[i])
+        first[word & POINT_MASK] |= REMOVED * is_point
+        tables.head[word & POINT_MASK] = -1
+        is_point = next_is_point(word, is_point)
+    tables.filled[FILLED_MOVES] = 1
+    tables.filled[FILLED_INTERVALS] = 0
+
+
+@inline_kernel
+def next_is_point(word: Any, is_point: Any) -> Any:
+    """Return 1 if a point follows a word of `Traces.captures`, 0 if a move number does; likewise `is_point` of it."""
+    return 1 - (is_point & word >> 15)
+
+
+@inline_kernel
+def _mark_removed(tables: Tables, p: Any) -> None:
+    tables.first[p] |= REMOVED
+    tables.head[p] = -1
+
+
+@inline_kernel
+def _add_interval(tables: Tables, n: Any, p: Any, ply: Any, colour: Any) -> Any:
+    tables.intervals[n, COME] = ply
+    tables.intervals[n, GONE] = NEVER
+    tables.intervals[n, COLOUR] = colour
+    tables.intervals[n, NEXT] = -1
+    if tables.head[p] < 0:
+        tables.head[p] = n
+    else:
+        tables.intervals[tables.tail[p], NEXT] = n
+    tables.tail[p] = n
+    return n + 1
+
+
+@inline_kernel
+def _add_first(tables: Tables, n: Any, p: Any, ply: Any) -> Any:
+    """Add the interval of the first stone on p if it came by `ply` and was not added before."""
+    word = np.int64(tables.first[p]) & ~REMOVED
+    if word >> COLOUR_BITS <= ply:
+        n = _add_interval(tables, n, p, word >> COLOUR_BITS, word & 3)
+        tables.first[p] = REMOVED | NO_STONE
+    return n
+
+
+@inline_kernel
+def _remove(tables: Tables, p: Any, ply: Any) -> None:
+    if tables.head[p] >= 0 and tables.intervals[tables.tail[p], GONE] == NEVER:
+        tables.intervals[tables.tail[p], GONE] = ply
+
+
+@kernel
+def fill_intervals(tables: Tables, traces: Traces, game: GameMoves, g: Any, n_points: Any) -> None:
+    """Fill the intervals of the REMOVED points: first stones, later stones, captures and setup in order of time."""
+    n, later, entry = np.int64(0), 0, 0
+    at, end = traces.capture_offset[g], traces.capture_offset[g + 1]
+    n_entries = game.setup.shape[0]
+    while True:
+        stone = tables.later[later] + 1 if later < tables.filled[N_LATER] else NEVER
+        capture = np.int64(traces.captures[at]) + 1 if at + 1 < end else NEVER
+        setup = np.int64(game.setup_ply[entry]) if entry < n_entries else NEVER
+        if stone <= min(capture, setup):
+            if stone == NEVER:
+                break
+            word: Any = np.int64(game.moves[stone - 1])
+            n = _add_interval(tables, n, word & POINT_MASK, stone, 1 + (word >> 15))
+            later += 1
+        elif capture <= setup:
+            last = False
+            while not last and at + 1 < end:
+                at += 1
+                last = traces.captures[at] >= LAST_STONE
+                p: Any = np.int64(traces.captures[at]) & POINT_MASK
+                n = _add_first(tables, n, p, capture)
+                _remove(tables, p, capture)
+            at += 1
+        else:
+            word = np.int64(game.setup[entry])
+            p = word & POINT_MASK
+            entry += 1
+            if p >= n_points or setup > np.int64(traces.plies[g]):  # it ended the game, or comes after its end
+                n_entries = entry
+            elif tables.first[p] & REMOVED:
+                n = _add_first(tables, n, p, setup)
+                _remove(tables, p, setup)
+                if word & ERASE_BIT == 0:
+                    n = _add_interval(tables, n, p, setup, 1 + (word >> 15))
+    for i in range(game.setup.shape[0]):
+        p = np.int64(game.setup[i]) & POINT_MASK
+        if p >= n_points:
+            break
+        if tables.first[p] & REMOVED:
+            n = _add_first(tables, n, p, NEVER - 1)
+    tables.filled[FILLED_INTERVALS] = 1
+
+
+@inline_kernel
+def next_allowed(tables: Tables, p: Any, t: Any, allowed: Any) -> Any:
+    """Return the first ply from t on at which the REMOVED point p has allowed contents, or NEVER."""
+    i = tables.head[p]
+    while i >= 0:
+        come, gone = tables.intervals[i, COME], tables.intervals[i, GONE]
+        if t < come and allowed & 1:
+            return t
+        if t < gone:
+            t = max(t, come)
+            if t < gone and allowed >> tables.intervals[i, COLOUR] & 1:
+                return t
+            t = max(t, gone)
+        i = tables.intervals[i, NEXT]
+    return t if allowed & 1 else NEVER
 
 
 class HitArrays(NamedTuple):
@@ -188,7 +334,7 @@ def _has_unusual_setup(ws: ScanArrays, plan: MatchPlan, game: GameMoves) -> Any:
 
 
 @inline_kernel
-def _load_captured(ws: ScanArrays, traces: TraceArrays, g: Any) -> None:
+def _load_captured(ws: ScanArrays, traces: Traces, g: Any) -> None:
     """Fill `captured`."""
     for i in range(traces.occupied.shape[2]):
         ws.captured[i] = ZERO
@@ -207,7 +353,7 @@ def _first_image(images: Any) -> Any:
 
 @inline_kernel
 def scan(
-    ws: ScanArrays, plan: MatchPlan, traces: TraceArrays, game: GameMoves, g: Any, images: Any, out: HitArrays,
+    ws: ScanArrays, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, images: Any, out: HitArrays,
     n: Any,
 ) -> Any:  # fmt: skip
     """Follow images through a game and add their hits to `out`.
@@ -271,9 +417,6 @@ LOADED = 32
 UNBRANCHED = 8
 """Cells that are tested without branches."""
 
-ZERO = np.uint64(0)
-ONE = np.uint64(1)
-
 
 class BlockArrays(NamedTuple):
     """Scratch memory for a block of games.
@@ -292,7 +435,7 @@ class BlockArrays(NamedTuple):
 
 
 @kernel
-def _filter_places(block: BlockArrays, plan: MatchPlan, traces: TraceArrays, game_index: Any) -> None:
+def _filter_places(block: BlockArrays, plan: MatchPlan, traces: Traces, game_index: Any) -> None:
     """Fill `places` and `any` for games `game_index`: places where each stone's point was once of its colour."""
     for j in range(game_index.shape[0]):
         g = game_index[j]
@@ -319,7 +462,7 @@ def _filter_places(block: BlockArrays, plan: MatchPlan, traces: TraceArrays, gam
 
 
 @inline_kernel
-def _load_games(block: BlockArrays, games: ReplayArrays, traces: TraceArrays, game_index: Any) -> None:
+def _load_games(block: BlockArrays, games: ReplayArrays, traces: Traces, game_index: Any) -> None:
     """Read the first moves and captures of the games that are left, so that waits for memory overlap."""
     total = 0
     for j in range(game_index.shape[0]):
@@ -332,9 +475,7 @@ def _load_games(block: BlockArrays, games: ReplayArrays, traces: TraceArrays, ga
 
 
 @inline_kernel
-def _first_match(
-    tables: Tables, plan: MatchPlan, traces: TraceArrays, game: GameMoves, g: Any, m: Any, place: Any
-) -> Any:
+def _first_match(tables: Tables, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, m: Any, place: Any) -> Any:
     """Return the first ply at which all cells of image m match at a place, or NEVER."""
     t = np.int64(0)
     for k in range(plan.images[m, CELLS], plan.images[m, EMPTY_CELLS]):
@@ -362,7 +503,7 @@ def _first_match(
 
 @kernel
 def _first_match_after(
-    tables: Tables, plan: MatchPlan, traces: TraceArrays, game: GameMoves, g: Any, m: Any, place: Any, t: Any
+    tables: Tables, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, m: Any, place: Any, t: Any
 ) -> Any:
     """Return the first ply from t on at which all cells of image m match at a place with REMOVED points, or NEVER.
 
@@ -387,7 +528,7 @@ def _first_match_after(
 
 @inline_kernel
 def _match_game(  # noqa: PLR0913 - kernel
-    games: ReplayArrays, traces: TraceArrays, plan: MatchPlan, tables: Tables, block: BlockArrays, ws: ScanArrays,
+    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, block: BlockArrays, ws: ScanArrays,
     g: Any, j: Any, out: HitArrays, n: Any,
 ) -> Any:  # fmt: skip
     """Add the hits in game g, which is number j of the block, to `out`. Returns the number of hits."""
@@ -417,7 +558,7 @@ def _match_game(  # noqa: PLR0913 - kernel
 
 @kernel
 def match_all(  # noqa: PLR0913 - kernel
-    games: ReplayArrays, traces: TraceArrays, plan: MatchPlan, tables: Tables, block: BlockArrays, ws: ScanArrays,
+    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, block: BlockArrays, ws: ScanArrays,
     game_index: Any, start: Any, out: HitArrays,
 ) -> Any:  # fmt: skip
     """Find the pattern in games of one size, from game_index[start] on, until `out` may not hold another game's hits.

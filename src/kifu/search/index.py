@@ -253,11 +253,12 @@ class SearchIndex:
         Raises:
             FormatError: If the index is damaged.
         """
-        found = unpack_entries(self.packed_entries(position_hash), self.layout)
-        beyond = (found.move > points) & (found.move != NO_POINT)
-        if found.row.max(initial=-1) >= self.header.rows or beyond.any():
+        packed = self.packed_entries(position_hash)
+        entries = unpack_entries(packed, self.layout)
+        beyond = (entries.move > points) & (entries.move != NO_POINT)
+        if entries.row.max(initial=-1) >= self.header.rows or beyond.any():
             raise self.damaged("its positions")
-        return found
+        return entries
 
     def packed_entries(self, position_hash: int) -> npt.NDArray[np.uint64]:
         """Return the entries of a position like `lookup`, but packed, and not checked."""

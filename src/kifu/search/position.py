@@ -25,7 +25,7 @@ FILE_LIMIT = 1 << 20
 """Largest file of a position or pattern, in bytes."""
 
 _CELLS = np.array([EMPTY_CELL, BLACK_CELL, WHITE_CELL])
-_STONES = {EMPTY_CELL: 0, BLACK_CELL: BLACK, WHITE_CELL: WHITE}
+STONES = {EMPTY_CELL: 0, BLACK_CELL: BLACK, WHITE_CELL: WHITE}
 _MOVE = re.compile("(?i:pass|[a-z][0-9]+|b|w|black|white)|[a-z]{2}")
 
 
@@ -203,9 +203,9 @@ def _diagram_position(text: str) -> Position:
         raise RecipeError("the diagram of a position shows a whole board, so it has all four edges or none")
     cells = [cell for row in diagram.cells for cell in row]
     for cell in cells:
-        if CELL_OF.get(cell) not in _STONES:
+        if CELL_OF.get(cell) not in STONES:
             raise RecipeError(f"a position has . X and O only, got {printable(cell)!r}")
-    stones = np.array([_STONES[CELL_OF[cell]] for cell in cells], np.uint8)
+    stones = np.array([STONES[CELL_OF[cell]] for cell in cells], np.uint8)
     board = Board(len(diagram.cells[0]), len(diagram.cells))
     try:
         board.setup(*(np.flatnonzero(stones == colour).tolist() for colour in (BLACK, WHITE)))

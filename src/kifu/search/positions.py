@@ -344,5 +344,5 @@ def unpack_entries(entries: npt.NDArray[np.uint64], layout: EntryLayout) -> Posi
     count = len(entries)
     row, colour, symmetry = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
     fields = PositionEntries(row, np.empty(count, np.uint16), np.empty(count, np.uint16), colour, symmetry)
-    unpack_all(writable_view(entries), layout, *fields)
+    unpack_all(entries, layout, *fields)
     return fields

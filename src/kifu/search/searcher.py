@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,20 +21,10 @@ from kifu.progress import ProgressFactory, silent
 from kifu.records.games import MoveArrays
 from kifu.search.continuations import Occurrences, add_occurrences, distinct_years, new_tally, tabulate
 from kifu.search.explore import Exploration, NextMoves
-from kifu.search.hits import (
-    HitCollector,
-    Hits,
-    board_colours,
-    find_board,
-    hit_occurrences,
-    hit_table,
-    late_rows,
-    pattern_position,
-    sort_hits,
-)
-from kifu.search.index import index_path, open_index
+from kifu.search.hits import HitCollector, Hits, hit_table, sort_hits
+from kifu.search.index import SearchIndex, index_path, open_index
 from kifu.search.info import INFO_COLUMNS, UNKNOWN_YEAR, GameInfo, choose_games, game_info, similar_players
-from kifu.search.match import MatchArrays, match_games
+from kifu.search.match import MatchArrays, find_board, hit_occurrences, late_rows, match_games, pattern_position
 from kifu.search.pattern import Pattern
 from kifu.search.position import GamePly, Position, game_position
 from kifu.search.store import GameBatch, GameStore, RowGroup, take_game, take_rows
@@ -43,20 +33,26 @@ from kifu.text import Report
 Rows = npt.NDArray[np.bool_]
 """[rows] bool: rows of the catalogue."""
 
+_Result = TypeVar("_Result")
+
+_FoundHits = tuple[MatchArrays, GameInfo, int]
+"""Hits in consecutive games, results and years of these, and the row of the first one in the catalogue."""
+
 _MAX_SUMMARIES = 1000
 """Number of games that `Searcher.games` describes at most."""
 
-_SUMMARY_COLUMNS = (
-    "black",
-    "black_rank",
-    "white",
-    "white_rank",
-    "date_text",
-    "year",
-    "event",
-    "result_text",
-    "n_moves",
-)
+_SUMMARY_COLUMNS = {
+    "black": "black",
+    "black_rank": "black_rank",
+    "white": "white",
+    "white_rank": "white_rank",
+    "date_text": "date",
+    "year": "year",
+    "event": "event",
+    "result_text": "result",
+    "n_moves": "moves",
+}
+"""Columns of a catalogue and the fields of `GameSummary` that hold them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +69,6 @@ class GameSummary(Report):
     event: str | None
     result: str | None
     moves: int
-
-
-class _Found(NamedTuple):
-    """The occurrences in a batch of games.
-
-    Attributes:
-        occurrences: Their rows count from row `first` on.
-        first: The row of the first game in the catalogue.
-        table: In the columns of HITS; None for positions.
-    """
-
-    occurrences: Occurrences
-    info: GameInfo
-    first: int
-    table: pa.RecordBatch | None = None
 
 
 class Searcher:
@@ -133,36 +114,30 @@ class Searcher:
             FormatError: If a file is damaged.
             OutputError: If there are more than 64 MB of hits, and the temporary directory is full.
         """
-        rows, indexed = self._find_indexed(pattern, self._checked(games))
-        found = self._search(lambda batch, chosen: _find_pattern(batch, pattern, chosen), rows, jobs, progress)
+        rows = self._checked(games)
+        position, indexed = pattern_position(pattern), []
+        if position is not None:
+            remaining = np.ones(self.catalogue.rows, np.bool_) if rows is None else rows.copy()
+            for index, first, stop in self._indexed():
+                hits, unsure = find_board(index, pattern, position)
+                if rows is not None:
+                    hits = hits.take(rows[first:stop][hits.game])
+                remaining[first:stop] &= unsure
+                indexed.append((hits, index.info(), first))
+            rows = remaining
+
+        def find_in(batch: GameBatch, within: Rows | None) -> _FoundHits:
+            return match_games(batch.games, batch.traces, pattern, within), batch.info, batch.first
+
         tally = new_tally(pattern.width * pattern.height, self._years)
         with_hits = 0
-        with HitCollector() as hits:
-            for each in chain(indexed, found):
-                add_occurrences(tally, each.occurrences, each.info, each.first)
-                with_hits += int(np.count_nonzero(np.diff(each.occurrences.row, prepend=-1)))
-                hits.add(each.table)
-            table = sort_hits(hits.table()) if indexed else hits.table()
+        with HitCollector() as collector:
+            for hits, info, first in chain(indexed, self._search(find_in, rows, jobs, progress)):
+                add_occurrences(tally, hit_occurrences(hits, pattern), info, first)
+                with_hits += int(np.count_nonzero(np.diff(hits.game, prepend=-1)))
+                collector.add(hit_table(hits, first))
+            table = sort_hits(collector.table()) if indexed else collector.table()
         return Hits(pattern, self.catalogue.path, table, with_hits, tally)
-
-    def _find_indexed(self, pattern: Pattern, rows: Rows | None) -> tuple[Rows | None, list[_Found]]:
-        """Find a pattern of the whole board in the indices."""
-        position = pattern_position(pattern)
-        found: list[_Found] = []
-        if position is None:
-            return rows, found
-        remaining = np.ones(self.catalogue.rows, np.bool_) if rows is None else rows.copy()
-        for part, index in enumerate(self._indices):
-            if index is not None:
-                first, stop = self._starts[part : part + 2]
-                hits, colours, unsure = find_board(index, pattern, position)
-                if rows is not None:
-                    chosen = rows[first:stop][hits.game]
-                    hits, colours = MatchArrays._make(column[chosen] for column in hits), colours[chosen]
-                remaining[first:stop] &= unsure
-                occurrences = hit_occurrences(hits, colours, pattern)
-                found.append(_Found(occurrences, index.info(), first, hit_table(hits, first)))
-        return remaining, found
 
     def explore(
         self,
@@ -189,17 +164,18 @@ class Searcher:
         rows, moves = self._checked(games), NextMoves(position)
         tally = new_tally(position.width * position.height, self._years)
         remaining, with_position = np.ones(self.catalogue.rows, np.bool_) if rows is None else rows.copy(), 0
-        for part, index in enumerate(self._indices):
-            if index is not None:
-                view = remaining[self._starts[part] : self._starts[part + 1]]
-                with_position += moves.add_entries(tally, index, view, self._starts[part])
-                view &= late_rows(index, position)
+        for index, first, stop in self._indexed():
+            with_position += moves.add_entries(tally, index, remaining[first:stop], first)
+            remaining[first:stop] &= late_rows(index, position)
         pattern = position.to_pattern(both_colours=False)
-        for each in self._search(
-            lambda batch, chosen: _find_position(batch, pattern, moves, chosen), remaining, jobs, progress
-        ):
-            add_occurrences(tally, each.occurrences, each.info, each.first)
-            with_position += len(each.occurrences.row)
+
+        def find_in(batch: GameBatch, within: Rows | None) -> tuple[Occurrences, GameInfo, int]:
+            hits = match_games(batch.games, batch.traces, pattern, within)
+            return moves.of_hits(hits, batch.games, batch.traces), batch.info, batch.first
+
+        for occurrences, info, first in self._search(find_in, remaining, jobs, progress):
+            add_occurrences(tally, occurrences, info, first)
+            with_position += len(occurrences.row)
         continuations = tabulate(tally, position.width, tenuki=False)
         return Exploration(position, self.catalogue.path, with_position, continuations, tally)
 
@@ -267,9 +243,12 @@ class Searcher:
         if len(rows) > _MAX_SUMMARIES:
             raise RecipeError(f"at most {_MAX_SUMMARIES:,} games can be described, got {len(rows):,}")
         distinct = np.unique(np.array(rows, np.int64))
-        batches = self._read_rows(distinct, _SUMMARY_COLUMNS)
+        batches = self._read_rows(distinct, [*_SUMMARY_COLUMNS])
         values = [value for batch in batches for value in batch.to_pylist()]
-        by_row = {row: _summary(row, value) for row, value in zip(distinct.tolist(), values)}
+        by_row = {
+            row: GameSummary(row, **{_SUMMARY_COLUMNS[name]: value for name, value in columns.items()})
+            for row, columns in zip(distinct.tolist(), values)
+        }
         return [by_row[row] for row in rows]
 
     @cached_property
@@ -277,13 +256,18 @@ class Searcher:
         """The years of all games, ascending."""
         parts = [np.array([UNKNOWN_YEAR], np.int16)]
         for part, (path, rows) in enumerate(self.catalogue.partitions.items()):
-            index = self._indices[part]
-            if index is not None:
+            if (index := self._indices[part]) is not None:
                 parts.append(distinct_years(index.info().year))
             else:
                 for batch in read_shard(RowShard(str(path), 0, rows), INFO_COLUMNS):
                     parts.append(distinct_years(game_info(batch).year))
         return np.unique(np.concatenate(parts))
+
+    def _indexed(self) -> Iterator[tuple[SearchIndex, int, int]]:
+        """Yield the indices, and the first row of each and that after its last one in the catalogue."""
+        for index, first, stop in zip(self._indices, self._starts, self._starts[1:]):
+            if index is not None:
+                yield index, first, stop
 
     def _checked(self, games: Rows | None) -> Rows | None:
         if games is not None and (games.dtype != np.bool_ or games.shape != (self.catalogue.rows,)):
@@ -292,28 +276,28 @@ class Searcher:
 
     def _search(
         self,
-        function: Callable[[GameBatch, npt.NDArray[np.bool_] | None], _Found],
+        function: Callable[[GameBatch, Rows | None], _Result],
         rows: Rows | None,
         jobs: int,
         progress: ProgressFactory,
-    ) -> Iterator[_Found]:
-        """Yield function(batch, chosen games) for all batches with chosen games, in order."""
+    ) -> Iterator[_Result]:
+        """Yield function(batch, games to search) for all batches with such games, in order; None stands for all."""
 
-        def search(group: RowGroup) -> list[_Found]:
-            found = []
+        def search(group: RowGroup) -> list[_Result]:
+            results = []
             for batch in self._store.batches(group):
-                chosen = batch.kept if rows is None else batch.kept & rows[batch.first :][: len(batch.kept)]
-                if chosen.any():
-                    found.append(function(batch, None if chosen.all() else chosen))
-            return found
+                within = batch.kept if rows is None else batch.kept & rows[batch.first :][: len(batch.kept)]
+                if within.any():
+                    results.append(function(batch, None if within.all() else within))
+            return results
 
         groups = [group for group in self._store.groups if rows is None or rows[group.start : group.stop].any()]
         if not groups:
             return  # without a report of progress
         total = sum(group.shard.rows for group in groups)
         with ThreadExecutor(jobs) as executor, progress("searching", total, "games") as bar:
-            for group, found in zip(groups, executor.map(search, groups)):
-                yield from found
+            for group, results in zip(groups, executor.map(search, groups)):
+                yield from results
                 bar.advance(group.shard.rows)
 
     def _read_rows(self, rows: npt.NDArray[np.int64], columns: Sequence[str]) -> list[pa.RecordBatch]:
@@ -322,29 +306,3 @@ class Searcher:
             bad = rows[0] if rows[0] < 0 else rows[-1]
             raise RecipeError(f"the catalogue has rows 0 to {self.catalogue.rows - 1:,}, got {bad}")
         return list(take_rows(self._store.groups, rows, columns))
-
-
-def _find_pattern(batch: GameBatch, pattern: Pattern, chosen: Rows | None) -> _Found:
-    hits = match_games(batch.games, batch.traces, pattern, chosen)
-    occurrences = hit_occurrences(hits, board_colours(hits, batch.games), pattern)
-    return _Found(occurrences, batch.info, batch.first, hit_table(hits, batch.first))
-
-
-def _find_position(batch: GameBatch, pattern: Pattern, moves: NextMoves, chosen: Rows | None) -> _Found:
-    hits = match_games(batch.games, batch.traces, pattern, chosen)
-    return _Found(moves.of_hits(hits, batch.games, batch.traces), batch.info, batch.first)
-
-
-def _summary(row: int, values: dict[str, Any]) -> GameSummary:
-    return GameSummary(
-        row=row,
-        black=values["black"],
-        black_rank=values["black_rank"],
-        white=values["white"],
-        white_rank=values["white_rank"],
-        date=values["date_text"],
-        year=values["year"],
-        event=values["event"],
-        result=values["result_text"],
-        moves=values["n_moves"],
-    )

@@ -9,15 +9,15 @@ from unittest import mock
 
 from lazy import lazy_import
 
-hardware = lazy_import("kifu.learn.hardware")
+predict = lazy_import("kifu.learn.predict")
 
 
 @contextlib.contextmanager
 def processor(**capabilities: Any) -> Iterator[None]:
     """Let torch report these capabilities of the processor instead of its own."""
-    hardware.has_bfloat16.cache_clear()
+    predict.has_bfloat16.cache_clear()
     try:
         with mock.patch("torch.cpu.get_capabilities", return_value=capabilities):
             yield
     finally:
-        hardware.has_bfloat16.cache_clear()
+        predict.has_bfloat16.cache_clear()

@@ -249,7 +249,7 @@ def test_other_nets_are_not_equivariant(name):
 
 @pytest.mark.parametrize(("size", "classes"), [(1, 1), (3, 3), (5, 6), (7, 10)])
 def test_symmetric_filters_equal_their_images(size, classes):
-    layer = learn.nets.convolutional.SymmetricConv(2, 3, size, size // 2)
+    layer = learn.nets.architectures.SymmetricConv(2, 3, size, size // 2)
     assert layer.weight.shape == (3, 2, classes)
     impulse = torch.zeros(1, 2, 2 * size + 1, 2 * size + 1)
     impulse[0, 1, size, size] = 1
@@ -264,7 +264,7 @@ def test_tied_linear_layers_match_burnsides_lemma():
     for width, height in ((5, 5), (6, 6), (7, 4), (19, 19)):
         turns = symmetries(width, height)[: 8 if width == height else 4, :-1]
         stay = (turns == np.arange(width * height)).sum(1)
-        layer = learn.nets.convolutional.SymmetricLinear(3, width, height)
+        layer = learn.nets.architectures.SymmetricLinear(3, width, height)
         assert layer.weight.shape == (3, (stay**2).sum() // len(turns))
         assert layer.bias.shape == (stay.sum() // len(turns),)
 
@@ -340,27 +340,27 @@ BY_HAND: list[tuple[str, str, Callable[[int], int]]] = [
 def test_parameters_are_those_counted_by_hand(name, planes, expected, size):
     net = net_for(name, planes, size, size)
     assert sum(weight.numel() for weight in net.parameters()) == expected(size**2)
-    assert learn.nets.summary.count_net(name, planes, size, size).parameters == expected(size**2)
+    assert learn.nets.registry.count_net(name, planes, size, size).parameters == expected(size**2)
 
 
 def test_flops_are_those_counted_by_hand():
-    blog = learn.nets.summary.count_net("blog", "one-plane")
+    blog = learn.nets.registry.count_net("blog", "one-plane")
     convolutions = 361 * (81 * 32 + 49 * 32 * 32 + 25 * 32 * 32)
     assert blog.flops == 2 * (convolutions + 32 * 361 * 361 + 361 * 361)
-    assert learn.nets.summary.count_net("maddison", "maddison36").flops == 2 * 361 * (
+    assert learn.nets.registry.count_net("maddison", "maddison36").flops == 2 * 361 * (
         36 * 25 * 128 + 11 * 9 * 128 * 128 + 2 * 9 * 128
     )
     # A layer whose weights are tied multiplies as often as one whose are not.
     clark, book = (
-        learn.nets.summary.count_net("clark-storkey", "seven"),
-        learn.nets.summary.count_net("book-large", "seven"),
+        learn.nets.registry.count_net("clark-storkey", "seven"),
+        learn.nets.registry.count_net("book-large", "seven"),
     )
     assert clark.flops - 2 * 32 * 361**2 == book.flops - 2 * (1024 * 32 * 361 + 1024 * 361)
 
 
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_layers_add_up(name):
-    count = learn.nets.summary.count_net(name, "clark8", 9, 7)
+    count = learn.nets.registry.count_net(name, "clark8", 9, 7)
     assert sum(layer.parameters for layer in count.layers) == count.parameters
     assert sum(layer.flops for layer in count.layers) == count.flops
     assert count.layers[0].shape[1:] == (7, 9)
@@ -372,7 +372,7 @@ def test_the_documented_sizes_are_right():
     assert [row[0] for row in rows] == [*learn.nets.registry.NETS, learn.nets.registry.RESIDUAL]
     for name, planes, parameters, flops in rows:
         assert learn.nets.registry.find_net(name).planes == find_plane_set(planes).name
-        count = learn.nets.summary.count_net(name, planes)
+        count = learn.nets.registry.count_net(name, planes)
         assert (parameters, flops) == (f"{count.parameters:,}", f"{count.flops:,}")
 
 
@@ -517,8 +517,8 @@ def test_initializations_have_the_right_spread():
     for layer, inputs, outputs in (
         (nn.Conv2d(16, 32, 5), 16 * 25, 32 * 25),
         (nn.Linear(200, 100), 200, 100),
-        (learn.nets.convolutional.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
-        (learn.nets.convolutional.SymmetricLinear(16, 9, 9), 16 * 81, 81),
+        (learn.nets.architectures.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
+        (learn.nets.architectures.SymmetricLinear(16, 9, 9), 16 * 81, 81),
     ):
         check_spread(layer, inputs, outputs)
 
@@ -538,8 +538,8 @@ def test_tied_layers_are_initialized_as_torchs_own():
     """The fan-in of a filter does not depend on how many of its weights are tied."""
     torch.manual_seed(0)
     for tied, free in (
-        (learn.nets.convolutional.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
-        (learn.nets.convolutional.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
+        (learn.nets.architectures.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
+        (learn.nets.architectures.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
     ):
         assert tied.weight.std().item() == pytest.approx(free.weight.std().item(), rel=0.05)
 
@@ -601,7 +601,7 @@ def test_the_command_shows_layers(name):
     done = run("nets", name, "--planes", "eleven", "--board", "9x7")
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(f"# {name}\n")
-    assert f"| total | | | {learn.nets.summary.count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
+    assert f"| total | | | {learn.nets.registry.count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
     assert max(map(len, done.out.splitlines())) < 250
 
 
@@ -632,4 +632,4 @@ def test_help_does_not_load_torch():
 
 def test_a_board_that_the_planes_do_not_support():
     with pytest.raises(GameError, match="within 1 to"):
-        learn.nets.summary.count_net("blog", "clark8", 25, 25)
+        learn.nets.registry.count_net("blog", "clark8", 25, 25)

@@ -140,7 +140,7 @@ def test_the_layers_of_a_class_are_listed(folder: Path) -> None:
         )
     )
     learn.nets.registry.import_net(NAME)
-    count = learn.nets.summary.count_net(NAME, "seven", 9, 9)
+    count = learn.nets.registry.count_net(NAME, "seven", 9, 9)
     assert sum(layer.flops for layer in count.layers) == count.flops
     assert {layer.kind: layer.parameters for layer in count.layers} == {
         "Conv2d": 33, "MultiheadAttention": 3 * 32 * 33, "MyNet": 1,

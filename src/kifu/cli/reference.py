@@ -94,8 +94,7 @@ def nets(
 ) -> Outcome:
     """List the networks with their sizes, or show the layers of one."""
     from kifu.config import parse_board
-    from kifu.learn.nets.registry import NETS, RESIDUAL
-    from kifu.learn.nets.summary import net_card, net_line
+    from kifu.learn.nets.registry import NETS, RESIDUAL, net_card, net_line
 
     width, height = parse_board(board)
     if name is not None:

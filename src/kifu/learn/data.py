@@ -33,9 +33,9 @@ from kifu.execution.executor import count_cores, prefetch
 from kifu.files import hash_file, utf8_name
 from kifu.learn import is_command
 from kifu.learn.benchmark import is_reserved
-from kifu.learn.hardware import supported_precision
 from kifu.learn.net import Net, net_file, open_net
 from kifu.learn.positions import PredictPositions
+from kifu.learn.predict import supported_precision
 from kifu.process import split_command
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path

@@ -25,10 +25,9 @@ from kifu.execution.executor import count_jobs
 from kifu.files import utf8_name
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
-from kifu.learn.hardware import default_device, supported_precision
 from kifu.learn.net import Net
 from kifu.learn.positions import EvalPositions, Indices
-from kifu.learn.predict import MovePredictor
+from kifu.learn.predict import MovePredictor, default_device, supported_precision
 from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, score_moves, unique_names
 from kifu.learn.results import (
     EvalOptions,

@@ -23,10 +23,10 @@ from kifu.execution.executor import count_cores
 from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
 from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
-from kifu.learn.hardware import supported_precision
 from kifu.learn.loss import SUMS, Teachers, make_policy_module
 from kifu.learn.net import NetMetadata, save_net
 from kifu.learn.optim import EMA, make_optimizer, restore_optimizer
+from kifu.learn.predict import supported_precision
 from kifu.learn.run_dir import (
     CURVES,
     FINAL,

@@ -12,12 +12,11 @@ from torch.nn import functional
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
 from kifu.learn.data import SoftTargets, TeacherInputs, TeacherPositions, TrainingBatch, TrainingGames, open_teachers
-from kifu.learn.hardware import supported_precision
 from kifu.learn.net import Net, copy_weights, open_net
 from kifu.learn.nets import Network, NetworkOutput, make_net
 from kifu.learn.nets.base import drop_inputs
 from kifu.learn.nets.registry import import_net, initialize
-from kifu.learn.predict import BatchEvaluator, BatchOutput
+from kifu.learn.predict import BatchEvaluator, BatchOutput, supported_precision
 from kifu.learn.predictors import EnginePredictor
 from kifu.recipes.training import TrainingRecipe
 

@@ -5,12 +5,15 @@
 
 A `Predictor` evaluates any positions, in batches or one at a time: a batch of one takes little longer than the network
 itself, with `b6c64` about 6 ms on one core. `Predictor.stream` evaluates many positions of catalogue games.
-`MovePredictor` is the interface that other sources of move probabilities share with it.
+`MovePredictor` is the interface that other sources of move probabilities share with it. Networks compute in bfloat16
+where it is requested and the device has instructions for it.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
+import logging
 import math
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -32,7 +35,6 @@ from kifu.errors import RecipeError
 from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn import Precision
-from kifu.learn.hardware import default_device, supported_precision
 from kifu.learn.net import AnyNet, Net, as_net
 from kifu.learn.nets import NetworkOutput
 from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
@@ -41,6 +43,41 @@ from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import Encoder, EncoderScratch
 from kifu.point import symmetries as symmetry_maps
 from kifu.text import counted
+
+_log = logging.getLogger(__name__)
+
+_CPU_CAPABILITIES = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+"""Names of `torch.cpu.get_capabilities` for products in bfloat16, of x86 and of ARM."""
+
+
+def default_device() -> torch.device:
+    """Return a GPU if there is one, or else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def supported_precision(precision: Precision, device: torch.device) -> Precision:
+    """Return the precision in which networks compute on a device where `precision` was asked for.
+
+    Without instructions for bfloat16 torch emulates it, which takes several times as long as float32. A note is logged
+    then.
+    """
+    if precision == "bfloat16" and not has_bfloat16(device.type):
+        processor = "GPU" if device.type == "cuda" else "processor"
+        _log.info("this %s has no instructions for bfloat16; networks compute in float32", processor)
+        return "float32"
+    return precision
+
+
+@functools.cache
+def has_bfloat16(device_type: str) -> bool:
+    """Return True if products in bfloat16 are fast on devices of this type, such as "cpu" or "cuda"."""
+    if device_type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device_type == "cpu":
+        # Only oneDNN has convolutions that use these instructions.
+        present = torch.cpu.get_capabilities()
+        return torch.backends.mkldnn.is_available() and any(present.get(name, False) for name in _CPU_CAPABILITIES)
+    return True
 
 
 class BatchOutput(NamedTuple):

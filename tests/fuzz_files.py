@@ -41,10 +41,10 @@ from kifu.corpus.schema import EVALUATION, EVALUATIONS, MOVE_COLUMNS, SCHEMA
 from kifu.corpus.splits import load_split
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.formats import open_writer
-from kifu.describe import describe
 from kifu.katago.npz import KataWriter
 from kifu.recipes.kgs_index import parse_index
 from kifu.recipes.schema import load_recipe, load_training, recipe_names
+from kifu.report.describe import describe
 from naive_dat import random_file
 from nets import tiny_net
 from record_samples import OLF_LINE, SGF, TAIL, TYGEM_LINE, one_member_zip, small_archives, tar_entry

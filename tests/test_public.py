@@ -39,7 +39,7 @@ PACKAGES = [
     "errors", "text", "point", "registry", "progress", "retry", "process", "assets", "files", "config",
     "folders", "atomic_io", "viz", "kernel", "execution", "go", "records",
     "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
-    "describe", "tables", "learn", "play", "web", "demo", "cli",
+    "learn", "play", "report", "web", "demo", "cli",
 ]  # fmt: skip
 
 NETWORK_LIBRARIES = {"urllib", "urllib3", "http", "socket", "ssl", "requests", "fsspec", "aiohttp"}

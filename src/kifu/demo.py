@@ -28,7 +28,6 @@ from kifu.corpus.stats import draw_charts, stats
 from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
 from kifu.datasets.row_origins import find_origin
-from kifu.describe import SelectedGame, draw_row
 from kifu.errors import DropReason, FormatError, printable
 from kifu.files import hash_file
 from kifu.planes.encoder import encode
@@ -40,13 +39,14 @@ from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.parse import summarize
+from kifu.report.describe import SelectedGame, draw_row
 from kifu.search.build import build_index
 from kifu.text import format_bytes, format_seconds
 from kifu.viz.boards import draw_planes, save
 
 if TYPE_CHECKING:
-    from kifu.learn.heatmap import MovePrediction
     from kifu.learn.predict import Predictor
+    from kifu.report.predictions import MovePrediction
 
 # The sample is younger and smaller than what the recipes are made for.
 _OVERRIDES = ("until=2025", "sets.test.games=20", "sets.train10k.games=200")
@@ -287,11 +287,11 @@ def _draw(path: Path, row: int, into: Path) -> None:
 
 def _learn(report: _Report, test: Path, jobs: int | None, seconds: float) -> str:
     """Train a net, and compare it with the packaged one. Return a command that shows the last position."""
-    from kifu.learn.heatmap import draw, predict_move
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
     from kifu.learn.run_dir import CURVES, read_run
     from kifu.learn.train import TrainOptions, train
+    from kifu.report.predictions import draw, predict_move
 
     folder, into = report.folder / "run", report.folder
     recipe = load_training("quick-cpu", [*_TRAINING, f"max_minutes={seconds / 60}"])

@@ -20,8 +20,8 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.query import query
 from kifu.corpus.schema import EVALUATION, EVALUATIONS, SCHEMA, SECONDS
 from kifu.corpus.stats import stats
-from kifu.describe import describe_catalogue, describe_position, find_game
 from kifu.errors import FormatError, KifuError
+from kifu.report.describe import describe_catalogue, describe_position, find_game
 from marks import slow
 
 GAMES = rows(

@@ -30,12 +30,12 @@ from kifu.corpus.splits import load_split, split
 from kifu.corpus.stats import stats
 from kifu.corpus.update import append
 from kifu.datasets.mmap_games import read_games
-from kifu.describe import describe_catalogue, find_game
 from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
 from kifu.leaks.sets import open_set
 from kifu.play.match import catalogue_openings
 from kifu.records.containers import blocks
+from kifu.report.describe import describe_catalogue, find_game
 from partition_sources import bag, dated, make_sources, rules, table, tree
 from serializing import SerializingExecutor
 

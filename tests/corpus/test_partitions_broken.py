@@ -21,8 +21,8 @@ from kifu.corpus.database import open_database
 from kifu.corpus.index import INDEX, Index
 from kifu.corpus.partitions import CatalogueTransaction
 from kifu.corpus.update import append, compact
-from kifu.describe import describe_catalogue
 from kifu.errors import FormatError, OutputError, RecipeError
+from kifu.report.describe import describe_catalogue
 from partition_sources import bag, make_sources, rules, tree
 from serializing import ENGINE, SerializingExecutor
 

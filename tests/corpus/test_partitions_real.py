@@ -10,7 +10,7 @@ import pytest
 from commands import run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.update import append
-from kifu.describe import describe_catalogue
+from kifu.report.describe import describe_catalogue
 from partition_sources import bag, rules
 
 

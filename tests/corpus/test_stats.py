@@ -19,7 +19,7 @@ from commands import on_terminal, run
 from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, draw_charts, short_count, stats
 from kifu.errors import FormatError
-from kifu.tables import print_stats
+from kifu.report.tables import print_stats
 from kifu.viz.boards import to_svg
 from marks import slow
 from serializing import ENGINE, SerializingExecutor, install

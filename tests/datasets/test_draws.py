@@ -16,7 +16,7 @@ from kifu.datasets.draws import Draws, count_drawn, mark_drawn
 from kifu.datasets.formats import open_writer
 from kifu.errors import RecipeError
 from kifu.point import WHITE_BIT
-from kifu.tables import print_draws
+from kifu.report.tables import print_draws
 from loader_games import kept_games, load, make, naive_games, one_batch
 
 BAND = {34: "3d", 38: "7d", None: "unknown", 27: "5-1k", 32: "1d"}

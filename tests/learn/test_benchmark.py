@@ -23,6 +23,7 @@ from lazy import lazy_import
 from nets import tiny_net
 
 learn = lazy_import("kifu.learn")
+report = lazy_import("kifu.report")
 make_benchmarks = lazy_import("make_benchmarks")
 
 
@@ -174,7 +175,7 @@ def test_missing_and_seen_games(
         for symmetries in (False, True)
     ]
     assert all(each.score and each.score.games == result.used for each in result.nets)
-    page = learn.benchmark_page.compare([learn.benchmark.benchmark([net, other], some)])
+    page = report.evaluation.compare([learn.benchmark.benchmark([net, other], some)])
     assert page.count(f"| INCOMPLETE: {result.used} of 24 |") == 2
     first, second = result.nets[0], result.nets[2]
     assert second.to_first is not None
@@ -192,7 +193,7 @@ def test_nothing_is_left(source: Path, tiny_set: learn.benchmark.BenchmarkSet, t
     result = only(found)
     assert (result.present, result.used, result.positions, result.nets[0].seen) == (24, 0, 0, 24)
     assert result.nets[0].score is None
-    assert "| all | none left |" in learn.benchmark_page.compare([found])
+    assert "| all | none left |" in report.evaluation.compare([found])
     with pytest.raises(SourceError, match=r"holds no game of tiny@1"):
         learn.benchmark.benchmark([learned], benchmarks.games(tmp_path / "others", seed=1))
 
@@ -349,4 +350,4 @@ def test_results_of_other_lists_are_not_compared(
     found = learn.benchmark.benchmark([net], source)
     other = only(found).model_copy(update={"digest": "0" * 64})
     with pytest.raises(FormatError, match="different lists of games"):
-        learn.benchmark_page.compare([found, found.model_copy(update={"sets": (other,)})])
+        report.evaluation.compare([found, found.model_copy(update={"sets": (other,)})])

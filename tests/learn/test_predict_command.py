@@ -16,6 +16,7 @@ from lazy import lazy_import
 from nets import tiny_net
 
 learn = lazy_import("kifu.learn")
+report = lazy_import("kifu.report")
 
 
 GAME = b"(;SZ[9]PB[Ada]PW[Bob]HA[2]AB[gc][cg];W[ee];B[ef];W[];B[de])"
@@ -138,9 +139,9 @@ def test_symmetries(folder: Path) -> None:
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_the_heat_map(folder: Path, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = {}
-    board = learn.heatmap.draw_board
+    board = report.predictions.draw_board
     monkeypatch.setattr(
-        learn.heatmap, "draw_board", lambda stones, **options: drawn.update(options) or board(stones, **options)
+        report.predictions, "draw_board", lambda stones, **options: drawn.update(options) or board(stones, **options)
     )
     out = tmp_path / f"heat{suffix}"
     lines_of(run("predict", folder / "all.safetensors", folder / "game.sgf", "--move", 1, "-o", out))
@@ -155,13 +156,13 @@ def test_the_heat_map(folder: Path, tmp_path: Path, suffix: str, monkeypatch: py
     assert (drawn["ring"], drawn["last"]) == (49, 40)
     assert all(f"{k}: {name} {p:.1%}" in drawn["title"] for k, (name, p) in enumerate(zip(names, probabilities), 1))
     assert "Ada - Bob, after 1 of 4 moves" in drawn["title"]
-    assert (drawn["heat"].ravel() == learn.heatmap.color_strength(policy[:81])).all()
+    assert (drawn["heat"].ravel() == report.predictions.color_strength(policy[:81])).all()
 
 
 def test_color_strength() -> None:
-    found = learn.heatmap.color_strength(np.array([0.64, 0.16, 0.2, 0], np.float32))
+    found = report.predictions.color_strength(np.array([0.64, 0.16, 0.2, 0], np.float32))
     np.testing.assert_allclose(found, [0.8, 0, 0, 0], atol=1e-6)  # a quarter each would be uniform
-    assert learn.heatmap.color_strength(np.array([0.3, 0.3, 0.4], np.float32))[:2].tolist() == [0, 0]
+    assert report.predictions.color_strength(np.array([0.3, 0.3, 0.4], np.float32))[:2].tolist() == [0, 0]
 
 
 def test_choice_of_the_game(folder: Path) -> None:

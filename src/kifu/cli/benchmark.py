@@ -50,9 +50,9 @@ def benchmark(
     from kifu.errors import RecipeError
     from kifu.learn.benchmark import benchmark as benchmark_nets
     from kifu.learn.benchmark import load_set, set_names
-    from kifu.learn.benchmark_page import compare as compare_results
-    from kifu.learn.benchmark_page import print_results, print_sets
     from kifu.learn.results import read_results
+    from kifu.report.evaluation import compare as compare_results
+    from kifu.report.evaluation import print_results, print_sets
 
     given = arguments or []
     if compare:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def list_all() -> Outcome:
     """Return the outcome of `kifu fetch`: the table of collections."""
-    from kifu.tables import cell, make_table
+    from kifu.report.tables import cell, make_table
 
     def show() -> None:
         table = make_table(*((name, "left") for name in ("name", "contents", "size", "format", "publisher")))
@@ -41,7 +41,7 @@ def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
     files = list_files(collection, choice, index=index, progress=progress)
 
     def show() -> None:
-        from kifu.tables import cell, make_table
+        from kifu.report.tables import cell, make_table
 
         dated = any(file.date for file in files)
         foldered = len({file.folder for file in files}) > 1
@@ -82,6 +82,6 @@ def _total(files: list[ListedFile]) -> str:
 
 
 def _print(table: Table, *lines: str) -> None:
-    from kifu.tables import make_console, print_lines
+    from kifu.report.tables import make_console, print_lines
 
     print_lines(make_console(), table, *lines)

@@ -56,7 +56,7 @@ def ingest(
 def stats(catalogues: Catalogues, output: Picture = None, jobs: Jobs = None, engine: Engine = "threads") -> Outcome:
     """Count games by rank, year, result and more; draw charts."""
     from kifu.corpus.stats import stats as count_games
-    from kifu.tables import print_stats
+    from kifu.report.tables import print_stats
 
     counts = count_games(catalogues, jobs=jobs, engine=engine)
     if output is not None:
@@ -89,7 +89,7 @@ def query(
     """
     from kifu.corpus.query import check_suffix
     from kifu.corpus.query import query as run_query
-    from kifu.tables import print_head
+    from kifu.report.tables import print_head
 
     to_screen = output == Path("-")
     if output is not None and not to_screen:

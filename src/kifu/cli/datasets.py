@@ -74,10 +74,10 @@ def inspect(
     output: Picture = None,
 ) -> Outcome:
     """Show the contents and checks of a file; one example as a board."""
-    from kifu.describe import Description, describe, describe_row, draw_row, is_data_set, row_to_dict
     from kifu.errors import FormatError, RecipeError
     from kifu.learn import BEST, PACKAGED, SUFFIX
     from kifu.records.paths import as_path
+    from kifu.report.describe import Description, describe, describe_row, draw_row, is_data_set, row_to_dict
 
     path = as_path(file)
     if row is None:

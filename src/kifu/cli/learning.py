@@ -76,7 +76,7 @@ def train(  # noqa: PLR0913 - command-line options
     from kifu.learn.train import TrainOptions, check_run, is_first_process
     from kifu.learn.train import train as train_net
     from kifu.recipes.schema import load_training
-    from kifu.tables import print_draws
+    from kifu.report.tables import print_draws
 
     loaded = load_training(recipe, [*(set_ or ()), *([] if time is None else [f"max_minutes={time / 60!r}"])])
     options = TrainOptions(devices, nodes, strategy, accelerator, jobs)
@@ -129,8 +129,8 @@ def evaluate(  # noqa: PLR0913 - command-line options
     Top-1, 3 and 5, likelihood and calibration are reported with 95 % intervals.
     """
     from kifu.learn.evaluate import evaluate as evaluate_nets
-    from kifu.learn.report import print_evaluation, write_page
     from kifu.learn.results import EvalOptions
+    from kifu.report.evaluation import print_evaluation, write_page
 
     options = EvalOptions(board, legal, symmetries, passes, per_game, positions, seed, precision, overlap)  # type: ignore[arg-type]
     evaluation = evaluate_nets([checkpoint, *(others or [])], sources, options, jobs=jobs, progress=progress)
@@ -202,12 +202,12 @@ def predict(
     output: Picture = None,
 ) -> Outcome:
     """Predict the next move of a position; draw a heat map."""
-    from kifu.describe import find_game
     from kifu.errors import RecipeError
     from kifu.learn import SUFFIX
-    from kifu.learn.heatmap import describe, draw, predict_move
     from kifu.learn.predictors import open_predictor
     from kifu.records.paths import as_path
+    from kifu.report.describe import find_game
+    from kifu.report.predictions import describe, draw, predict_move
 
     if len(files) > 2:
         raise RecipeError(f"predict takes a net and a game, got {len(files)} files")

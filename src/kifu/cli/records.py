@@ -63,8 +63,8 @@ def fetch(
 @command(_PANEL, "kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", kernels=True)
 def show(game: Container, number: GameNumber = 1, move: Move = None, output: Picture = None) -> Outcome:
     """Show a position of a game as text or as a picture."""
-    from kifu.describe import describe_position, draw_position, find_game, position_to_dict
     from kifu.records.paths import as_path
+    from kifu.report.describe import describe_position, draw_position, find_game, position_to_dict
 
     selected = find_game(as_path(game), number)
     data = position_to_dict(selected, move)

@@ -107,8 +107,8 @@ def search(  # noqa: PLR0913 - command-line options
     the board anchor it.
     """
     from kifu.cli.search_input import apply_options, read_pattern, require_fit, select_games
-    from kifu.cli.search_tables import view_hits
     from kifu.execution.executor import count_jobs
+    from kifu.report.search import view_hits
     from kifu.search.searcher import Searcher
 
     _check_suffix(output, ".parquet", ".svg", ".png")
@@ -164,8 +164,8 @@ def explore(  # noqa: PLR0913 - command-line options
     `kifu serve` shows the same on a board in the browser.
     """
     from kifu.cli.search_input import read_position, require_fit, select_games
-    from kifu.cli.search_tables import view_exploration
     from kifu.execution.executor import count_jobs
+    from kifu.report.search import view_exploration
     from kifu.search.searcher import Searcher
 
     _check_suffix(output, ".svg", ".png")

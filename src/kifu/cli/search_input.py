@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,8 @@ from kifu.config import parse_board
 from kifu.corpus.catalogue import is_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.errors import RecipeError, SourceError, printable
-from kifu.registry import check_choice, suggestion
-from kifu.search.continuations import Continuation
+from kifu.registry import check_choice
 from kifu.search.cutting import pattern_from_sgf, sequence_pattern
-from kifu.search.drawing import Drawing
 from kifu.search.notation import check_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, Pattern
 from kifu.search.position import FILE_LIMIT, Position, parse_position, read_input
@@ -135,37 +132,6 @@ def select_games(searcher: Searcher, where: str | None, player: str | None, colo
         hint = f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
         raise RecipeError(f"no games of player {player!r}{hint}")
     return searcher.select(where, player, colour)
-
-
-def find_continuations(
-    drawing: Drawing, pattern: Pattern, continuations: Sequence[Continuation], move: str
-) -> list[Continuation]:
-    """Return the continuations by a letter or name of a move.
-
-    Args:
-        move: A letter of the drawing, the name of a point, or "pass" or "none". Both colours match, and points that a
-            symmetry of the pattern maps to each other.
-
-    Raises:
-        RecipeError: There is no such continuation.
-    """
-    wanted = {point for point, letter in drawing.letters(continuations).items() if letter == move.upper()}
-    if not wanted:
-        size = (pattern.width, pattern.height) if pattern.anchor == "board" else (25, 25)
-        for y in range(drawing.height):
-            for x in range(drawing.width):
-                if drawing.point_name(x, y).lower() == move.lower():
-                    wanted = {pattern.image_point(x, y, k) for k, _ in pattern.stabilizer(*size)}
-    names = [drawing.move_name(each) for each in continuations]
-    found = [
-        each
-        for each, name in zip(continuations, names)
-        if (each.x, each.y) in wanted or (each.x is None and name == move.lower())
-    ]
-    if not found:
-        hint = suggestion(move, names) or ";"
-        raise RecipeError(f"no continuation {move!r}{hint} the first are {', '.join(dict.fromkeys(names[:8]))}")
-    return found
 
 
 def require_fit(searcher: Searcher, pattern: Pattern) -> None:

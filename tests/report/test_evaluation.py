@@ -20,6 +20,7 @@ from lazy import lazy_import
 from nets import tiny_net
 
 learn = lazy_import("kifu.learn")
+report = lazy_import("kifu.report")
 
 
 HOSTILE = "<script>alert('x')</script>"
@@ -84,7 +85,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.results.Evaluatio
 
 @pytest.fixture(scope="module")
 def text(hostile: learn.results.Evaluation) -> str:
-    return learn.report.page(hostile)
+    return report.evaluation.page(hostile)
 
 
 def test_names_are_escaped(hostile: learn.results.Evaluation, text: str) -> None:
@@ -123,7 +124,7 @@ def test_the_page_has_the_figures(hostile: learn.results.Evaluation, text: str) 
 
 @pytest.mark.slow
 def test_the_page_is_reproducible(hostile: learn.results.Evaluation, text: str) -> None:
-    assert learn.report.page(hostile) == text
+    assert report.evaluation.page(hostile) == text
 
 
 def test_json_of_hostile_names(hostile: learn.results.Evaluation) -> None:

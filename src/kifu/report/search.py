@@ -13,7 +13,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from kifu.cli.search_input import find_continuations
+from kifu.errors import RecipeError
+from kifu.registry import suggestion
+from kifu.report.tables import cell, make_console, make_table, print_lines
 from kifu.search.continuations import Continuation, YearCount, wilson_interval
 from kifu.search.drawing import LETTERS, Drawing
 from kifu.search.explore import Exploration
@@ -22,13 +24,13 @@ from kifu.search.match import match_games
 from kifu.search.pattern import Pattern
 from kifu.search.searcher import GameSummary, Rows, Searcher
 from kifu.search.traces import trace_games
-from kifu.tables import cell, make_console, make_table, print_lines
 from kifu.text import Report, counted, format_share
 from kifu.viz.boards import save
 from kifu.viz.curves import draw_groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 _MAX_ROWS = 15
 """Continuations that are listed."""
@@ -239,3 +241,34 @@ def _find_ladder(
     counts = [found.by_year(each) for each in chosen]
     summed = [YearCount(same[0].year, same[0].total, sum(each.count for each in same)) for same in zip(*counts)]
     return drawing.move_name(chosen[0]), summed
+
+
+def find_continuations(
+    drawing: Drawing, pattern: Pattern, continuations: Sequence[Continuation], move: str
+) -> list[Continuation]:
+    """Return the continuations by a letter or name of a move.
+
+    Args:
+        move: A letter of the drawing, the name of a point, or "pass" or "none". Both colours match, and points that a
+            symmetry of the pattern maps to each other.
+
+    Raises:
+        RecipeError: There is no such continuation.
+    """
+    wanted = {point for point, letter in drawing.letters(continuations).items() if letter == move.upper()}
+    if not wanted:
+        size = (pattern.width, pattern.height) if pattern.anchor == "board" else (25, 25)
+        for y in range(drawing.height):
+            for x in range(drawing.width):
+                if drawing.point_name(x, y).lower() == move.lower():
+                    wanted = {pattern.image_point(x, y, k) for k, _ in pattern.stabilizer(*size)}
+    names = [drawing.move_name(each) for each in continuations]
+    found = [
+        each
+        for each, name in zip(continuations, names)
+        if (each.x, each.y) in wanted or (each.x is None and name == move.lower())
+    ]
+    if not found:
+        hint = suggestion(move, names) or ";"
+        raise RecipeError(f"no continuation {move!r}{hint} the first are {', '.join(dict.fromkeys(names[:8]))}")
+    return found

@@ -1,9 +1,10 @@
-"""Reports of an evaluation: tables for the terminal, and one HTML page with plots and boards."""
+"""Reports of evaluations and benchmarks: tables for the terminal, an HTML page of one, a Markdown page of the other."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,21 +17,20 @@ from rich.text import Text
 
 from kifu.assets import asset
 from kifu.atomic_io import write_output
-from kifu.errors import printable
+from kifu.errors import FormatError, RecipeError, printable
+from kifu.learn.benchmark import load_set, set_names
 from kifu.learn.evaluate import BREAKDOWNS
-from kifu.learn.results import Evaluation, Example, ExampleKind, NetResult
-from kifu.learn.scores import MEASURES, Interval
-from kifu.tables import cell, make_console, make_table, print_lines
+from kifu.learn.results import BenchmarkResults, Evaluation, Example, ExampleKind, NetResult, NetScores, SetResults
+from kifu.learn.scores import MEASURES, Drift, Interval, Score
+from kifu.report.tables import cell, make_console, make_table, print_lines
 from kifu.viz.boards import draw_board, to_svg
 from kifu.viz.curves import draw_calibration, draw_groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NETS_PER_TABLE = 3
 
-_NAME_LENGTH = 17
-"""Letters of a net's name in a table."""
+_NETS_PER_TABLE = 3
 
 _MIN_GAMES = 5
 """Games of a group that is plotted; smaller groups are in the tables only."""
@@ -95,8 +95,9 @@ def print_evaluation(evaluation: Evaluation) -> None:
     print_lines(make_console(), *lines)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 1]}…"
+def _cut(text: str, length: int = 17) -> str:
+    """Return a net's name for the head of a column."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _score_table(nets: tuple[NetResult, ...]) -> Table:
@@ -197,3 +198,132 @@ def _board_of(example: Example) -> tuple[Example, str]:
 def _data_url(figure: Figure) -> str:
     """Return an image as a data URL."""
     return "data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode()
+
+
+_HEADER = ("net", "games", "top-1", "in another window", "top-3", "top-5", "nll, nats")
+
+
+def print_sets() -> None:
+    """Print the benchmark sets."""
+    table = make_table(("set", "left"), ("games", "right"), ("games of", "left"), ("digest", "left"))
+    for name in set_names():
+        each = load_set(name)
+        table.add_row(cell(name), f"{each.games:,}", cell(each.title), f"{each.digest[:12]}")
+    print_lines(make_console(), table)
+
+
+def print_results(results: BenchmarkResults) -> None:
+    """Print all figures as tables of at most 80 columns."""
+    lines: list[RenderableType] = []
+    for each in results.sets:
+        lines += [Text(printable(_headline(each)), style="bold")]
+        lines += [Text(f"! {printable(remark)}", style="bold red") for remark in each.remarks()]
+        for first in range(0, len(each.nets), _NETS_PER_TABLE):
+            nets = each.nets[first : first + _NETS_PER_TABLE]
+            if nets[0].score is not None:
+                lines += ["", *_tables(each, nets)]
+        lines += [""]
+    for label, pooled in results.pooled().items():
+        top1 = pooled["top1"]
+        lines += [
+            cell(f"{label}, mean of the complete sets: top-1 {percent(top1.interval)}, nll"),
+            cell(f"{formatter('nll')(pooled['nll'].interval)}; another set is expected in the brackets."),
+            "",
+        ]
+    lines += [
+        "In brackets: 95 % intervals by the bootstrap over games; for another day, week",
+        "or month of the same source they include the drift between these.",
+    ]
+    print_lines(make_console(), *lines)
+
+
+def _headline(each: SetResults) -> str:
+    return f"{each.name} ({each.title}): {each.positions:,} positions of {each.used:,} of {each.games:,} games"
+
+
+def _tables(each: SetResults, nets: Sequence[NetScores]) -> Iterator[RenderableType]:
+    """Yield the table of all measures, and those of top-1 by rank and by window."""
+    names = [_cut(net.label, 21) for net in nets]
+    table = make_table(("", "left"), *((name, "right") for name in names))
+    for measure in MEASURES:
+        form = formatter(measure)
+        table.add_row(TITLES[measure], *(form(_score(net).measure(measure)) for net in nets))
+        if any(net.drift for net in nets):
+            cells = (form(net.drift[measure].interval) if net.drift else "" for net in nets)
+            table.add_row(f"  in another {each.window}", *cells)
+    if any(net.to_first for net in nets):
+        table.add_row("against the first")
+        for measure in MEASURES:
+            cells = (signed(measure, net.to_first[measure]) if net.to_first else "" for net in nets)
+            table.add_row(f"  {TITLES[measure]}", *cells)
+    yield table
+    for breakdown, title in (("rank", "rank"), ("window", each.window)):
+        table = make_table((f"{title}: top-1", "left"), ("n", "right"), *((name, "right") for name in names))
+        for group, score in nets[0].by[breakdown].items():
+            table.add_row(
+                cell(group), f"{score.positions:,}", *(percent(net.by[breakdown][group].top1) for net in nets)
+            )
+        yield from ("", table)
+
+
+def _score(net: NetScores) -> Score:
+    assert net.score is not None
+    return net.score
+
+
+def compare(results: Sequence[BenchmarkResults]) -> str:
+    """Return a Markdown page with one table for each set: all nets, the best likelihood first, incomplete results last.
+
+    Raises:
+        RecipeError: There are no results.
+        FormatError: Results refer to different lists of games by one name.
+    """
+    if not results:
+        raise RecipeError("no results to compare")
+    by_set: dict[str, list[SetResults]] = {}
+    for each in (found for result in results for found in result.sets):
+        by_set.setdefault(each.name, []).append(each)
+    pooled = [each for result in results for each in result.pooled().items()]
+    sections = [_section(by_set[name]) for name in sorted(by_set)] + ([_pooled_section(pooled)] if pooled else [])
+    return "# Benchmark\n\n" + "\n".join(sections)
+
+
+def _pooled_section(pooled: Sequence[tuple[str, dict[str, Drift]]]) -> str:
+    """Return the section of the means over all complete sets."""
+    lines = ["## Mean of the complete sets", "", "In brackets: the interval for another set.", ""]
+    lines += ["| net | top-1 | spread | nll, nats | spread |", "|---|---|---|---|---|"]
+    for label, found in sorted(pooled, key=lambda each: each[1]["nll"].interval.value):
+        top1, nll = found["top1"], found["nll"]
+        cells = [_escape(label), percent(top1.interval), f"{top1.spread:.1%}"]
+        lines += [f"| {' | '.join([*cells, formatter('nll')(nll.interval), f'{nll.spread:.3f}'])} |"]
+    return "\n".join(lines) + "\n"
+
+
+def _section(found: Sequence[SetResults]) -> str:
+    """Return the section of one set."""
+    first = found[0]
+    if any(each.digest != first.digest for each in found):
+        raise FormatError(f"results of {first.name} refer to different lists of games")
+    rows = [(each, net) for each in found for net in each.nets if net.score is not None]
+    rows.sort(key=lambda row: (row[0].used < row[0].games, _score(row[1]).nll.value))
+    lines = [f"## {_escape(first.name)}", "", f"{_escape(first.title)}; {first.games:,} games, `{first.digest}`", ""]
+    lines += ["| " + " | ".join(_HEADER) + " |", "|---" * len(_HEADER) + "|"]
+    lines += ["| " + " | ".join(_row(each, net)) + " |" for each, net in rows]
+    lines += [f"| {_escape(net.label)} | none left |" for each in found for net in each.nets if net.score is None]
+    return "\n".join(lines) + "\n"
+
+
+def _row(each: SetResults, net: NetScores) -> Iterator[str]:
+    score = _score(net)
+    yield _escape(net.label)
+    yield f"{each.used:,}" if each.used == each.games else f"INCOMPLETE: {each.used:,} of {each.games:,}"
+    yield percent(score.top1)
+    yield percent(net.drift["top1"].interval) if "top1" in net.drift else ""
+    yield f"{score.top3.value:.1%}"
+    yield f"{score.top5.value:.1%}"
+    yield formatter("nll")(score.nll)
+
+
+def _escape(text: str) -> str:
+    """Return text without a meaning in Markdown or HTML."""
+    return re.sub(r"([\\`*_{}\[\]<>()#|&!~])", r"\\\1", printable(text))

@@ -18,8 +18,8 @@ from kgs_archives import BROKEN, archive, record, records
 from kifu.assets import OTHER_FORMATS, asset
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import manifest_path, origins_path
-from kifu.describe import is_data_set
 from kifu.files import hash_file
+from kifu.report.describe import is_data_set
 
 # In the upper left corner the last black stone takes a ko; then White plays elsewhere.
 KO = b"(;SZ[19]PB[Ada]BR[3d]PW[Bob]RE[B+R]KM[6.5];B[ba];W[ca];B[ab];W[db];B[bc];W[cc];B[qq];W[bb];B[cb];W[pd])"

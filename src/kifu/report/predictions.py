@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.describe import SelectedGame
 from kifu.errors import join_lines, printable
 from kifu.go.board import Board
 from kifu.learn.positions import PredictPositions
@@ -18,10 +17,12 @@ from kifu.learn.predict import MovePredictor, Predictions
 from kifu.learn.predictors import check_ranks
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
+from kifu.report.describe import SelectedGame
 from kifu.viz.boards import draw_board, notebook_svg, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 _DIGITS = 6
 """Decimal places of probabilities in JSON."""

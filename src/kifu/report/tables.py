@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # it imports duckdb, an extra
     from kifu.corpus.query import QueryHead
     from kifu.datasets.draws import Draws
 
+
 _MAX_CELL = 40
 """Characters of a value that are shown."""
 

@@ -1,0 +1,1 @@
+"""Text, tables, charts and pages that show results."""

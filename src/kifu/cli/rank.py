@@ -11,7 +11,12 @@ from kifu.cli.app import Outcome, command, progress
 from kifu.cli.options import DryRun, Jobs, Precision, Sources
 
 
-@command("Networks", "kifu rank sample --net run --calibration ranks.json --dry-run", kernels=True)
+@command(
+    "Networks",
+    "kifu rank sample --net run --calibration ranks.json --dry-run",
+    "kifu rank sample --net run --player gnugo3 --dry-run",
+    kernels=True,
+)
 def rank(
     sources: Sources,
     player: Annotated[

@@ -98,9 +98,9 @@ def test_the_table_of_a_pattern(catalogue: Path) -> None:
 def test_json_is_the_result_of_the_searcher(catalogue: Path) -> None:
     values = found("search", "+---/|.../|.../|..X", catalogue, "--years", "all")
     hits = Searcher(catalogue).find(parse_pattern("+---/|.../|.../|..X"))
-    ladder, examples = values.pop("ladder"), values.pop("examples")
+    by_year, examples = values.pop("by_year"), values.pop("examples")
     assert values == json.loads(hits.to_json())
-    assert ladder == {"move": "times", "years": values["years"]}
+    assert by_year == {"move": "times", "years": values["years"]}
     assert [(each["row"], each["ply"]) for each in examples] == [(2, 1), (1, 1), (0, 1), (3, 1)]
 
 
@@ -282,16 +282,16 @@ def test_a_position_can_be_given_in_many_ways(catalogue: Path, tmp_path: Path) -
 
 
 def test_a_continuation_by_letter_point_or_symmetric_point(catalogue: Path) -> None:
-    ladders = [
-        found("explore", catalogue, "--board", "9x9", "--years", move)["ladder"]
+    counts = [
+        found("explore", catalogue, "--board", "9x9", "--years", move)["by_year"]
         for move in ("A", "g7", "C3", "G3", "C7")
     ]
-    assert ladders == [ladders[0]] * 5
-    assert ladders[0]["move"] == "G7"
-    assert [(each["year"], each["count"], each["total"]) for each in ladders[0]["years"]] == [
+    assert counts == [counts[0]] * 5
+    assert counts[0]["move"] == "G7"
+    assert [(each["year"], each["count"], each["total"]) for each in counts[0]["years"]] == [
         (2001, 1, 1), (2016, 1, 1), (2017, 1, 1), (None, 1, 2),
     ]  # fmt: skip
-    ended = found("explore", catalogue, "--board", "9x9", "--years", "none")["ladder"]["years"]
+    ended = found("explore", catalogue, "--board", "9x9", "--years", "none")["by_year"]["years"]
     assert [each["count"] for each in ended] == [0, 0, 0, 1]
 
 

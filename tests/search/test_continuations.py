@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.search.continuations import (
+    UNKNOWN_YEAR,
     Continuation,
+    GameInfo,
     Occurrences,
     YearCount,
     add_occurrences,
@@ -20,10 +22,8 @@ from kifu.search.continuations import (
     latest_rows,
     new_tally,
     tabulate,
-    wilson_interval,
     year_counts,
 )
-from kifu.search.info import UNKNOWN_YEAR, GameInfo
 
 WIDTH, HEIGHT = 3, 2
 PASS, NONE = 6, 7
@@ -147,15 +147,6 @@ def test_tenuki_is_left_out_of_whole_boards() -> None:
     add_occurrences(tally, make_found([(0, 4, 1, False, True)]), info)
     assert [each.tenuki for each in tabulate(tally, WIDTH)] == [1]
     assert [each.tenuki for each in tabulate(tally, WIDTH, tenuki=False)] == [None]
-
-
-@pytest.mark.parametrize(
-    ("wins", "games", "low", "high"), [(5, 10, 0.2366, 0.7634), (0, 4, 0.0, 0.4899), (4, 4, 0.5101, 1.0)]
-)
-def test_wilson_intervals(wins: int, games: int, low: float, high: float) -> None:
-    """From Wilson's formula by hand, to four digits."""
-    assert wilson_interval(wins, games) == pytest.approx((low, high), abs=5e-5)
-    assert wilson_interval(0, 0) == (None, None)
 
 
 def test_the_latest_games_of_all_continuations() -> None:

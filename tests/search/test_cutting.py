@@ -69,9 +69,9 @@ def test_cut_rectangles_are_found_where_they_were(data: st.DataObject) -> None:
 
 
 def test_sequences() -> None:
-    pattern = sequence_pattern("R17 pass R15", least=4)
+    pattern = sequence_pattern("R17 pass R15", min_size=4)
     assert format_pattern(pattern) == "moves: black black\n+----\n|....\n|....\n|..1.\n|....\n|..2.\n"
-    assert sequence_pattern("D3 D5", least=3) == parse_pattern("+----/|..../|..../|...1/|..../|...2")
+    assert sequence_pattern("D3 D5", min_size=3) == parse_pattern("+----/|..../|..../|...1/|..../|...2")
     assert sequence_pattern("D3 D5", "C2:E6") == parse_pattern(".../.2./.../.1./...")
     assert sequence_pattern("E5", width=9, height=9).width == 8
     assert sequence_pattern("B2", width=5, height=5).anchor == "board"

@@ -23,8 +23,8 @@ from kifu.errors import FormatError
 from kifu.point import MAX_SIZE, WHITE_BIT
 from kifu.search import build
 from kifu.search.build import build_index
+from kifu.search.continuations import INFO_COLUMNS, game_info
 from kifu.search.index import Checksums, SearchIndex, index_path, open_index
-from kifu.search.info import INFO_COLUMNS, game_info
 from kifu.search.positions import entry_layout, pack_positions, unpack_entries
 from kifu.search.traces import trace_games
 

@@ -13,7 +13,7 @@ from drawn_games import games, one_game
 from flat import OneGame, flat
 from kifu.go.state import zobrist_keys
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries
-from kifu.search.info import game_info
+from kifu.search.continuations import game_info
 from kifu.search.position import Position
 from kifu.search.positions import (
     NO_STONES,

@@ -11,7 +11,7 @@ from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import Catalogue, open_catalogue
 from kifu.corpus.update import append
 from kifu.errors import RecipeError
-from kifu.search.info import choose_games, similar_players
+from kifu.search.store import choose_games, similar_players
 from partition_sources import make_sources, rules
 
 NAMES = ["Shusaku", "Gennan", None, "SHUSAKU", "gennan inseki", "O'Meien"]

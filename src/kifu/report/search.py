@@ -16,7 +16,7 @@ from rich.text import Text
 from kifu.errors import RecipeError
 from kifu.registry import suggestion
 from kifu.report.tables import cell, make_console, make_table, print_lines
-from kifu.search.continuations import Continuation, YearCount, wilson_interval
+from kifu.search.continuations import Continuation, YearCount
 from kifu.search.drawing import LETTERS, Drawing
 from kifu.search.explore import Exploration
 from kifu.search.hits import Hits
@@ -24,7 +24,7 @@ from kifu.search.match import match_games
 from kifu.search.pattern import Pattern
 from kifu.search.searcher import GameSummary, Rows, Searcher
 from kifu.search.traces import trace_games
-from kifu.text import Report, counted, format_share
+from kifu.text import Report, counted, format_share, wilson
 from kifu.viz.boards import save
 from kifu.viz.curves import draw_groups
 
@@ -42,7 +42,7 @@ _GAP = 3
 """Columns between the drawing and the table."""
 
 _ALL = "times"
-"""Name of the ladder of all hits."""
+"""Name of the counts by year of all hits."""
 
 
 class Example(NamedTuple):
@@ -58,21 +58,21 @@ class View:
 
     Attributes:
         totals: Lines about all hits or games.
-        ladder: Name of a continuation and its counts by year, if wanted.
+        by_year: Name of a continuation and its counts by year, if wanted.
     """
 
     drawing: Drawing
     totals: Sequence[str]
     continuations: Sequence[Continuation]
     found: Report
-    ladder: tuple[str, Sequence[YearCount]] | None
+    by_year: tuple[str, Sequence[YearCount]] | None
     examples: Sequence[Example]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result, the ladder and the examples as JSON values."""
+        """Return the result, the counts by year and the examples as JSON values."""
         values = self.found.to_dict()
-        if self.ladder is not None:
-            values["ladder"] = {"move": self.ladder[0], "years": [year.to_dict() for year in self.ladder[1]]}
+        if self.by_year is not None:
+            values["by_year"] = {"move": self.by_year[0], "years": [year.to_dict() for year in self.by_year[1]]}
         values["examples"] = [{**each.game.to_dict(), "ply": each.ply} for each in self.examples]
         return values
 
@@ -90,8 +90,8 @@ class View:
             grid.add_row(*main)
             main = [grid]
         parts: list[RenderableType] = [*map(cell, self.totals)]
-        if self.ladder is not None:
-            main.append(_ladder(*self.ladder))
+        if self.by_year is not None:
+            main.append(_years_table(*self.by_year))
         if self.examples:
             main.append(_examples(self.examples))
         for part in main:
@@ -99,11 +99,11 @@ class View:
         print_lines(console, *parts)
 
     def draw(self, path: Path) -> None:
-        """Draw the counts, or the shares of the ladder, into a .svg or .png file."""
-        if self.ladder is None or self.ladder[0] == _ALL:
+        """Draw the counts, or the shares by year, into a .svg or .png file."""
+        if self.by_year is None or self.by_year[0] == _ALL:
             save(self.drawing.to_figure(self.continuations, "\n".join(self.totals)), path)
         else:
-            save(_ladder_chart(*self.ladder), path)
+            save(_years_chart(*self.by_year), path)
 
 
 def _picture(drawing: Drawing, letters: dict[tuple[int, int], str]) -> Text:
@@ -151,20 +151,20 @@ def year_range(continuation: Continuation) -> str:
     return "" if first is None else f"{first}" if first == last else f"{first}-{last}"
 
 
-def _ladder(move: str, years: Sequence[YearCount]) -> Table:
+def _years_table(move: str, years: Sequence[YearCount]) -> Table:
     """Return the counts of a move by year, with bars of its shares."""
     table = make_table(("year", "left"), ("all", "right"), (move, "right"), ("share", "right"), ("", "left"))
-    most = max((each.count / each.total for each in years), default=0) or 1.0
+    largest = max((each.count / each.total for each in years), default=0) or 1.0
     for each in years:
-        bar = "#" * round(_BAR * each.count / each.total / most)
+        bar = "#" * round(_BAR * each.count / each.total / largest)
         row = (f"{each.total:,}", f"{each.count:,}", format_share(each.count, each.total), bar)
         table.add_row(str(each.year or "unknown"), *row)
     return table
 
 
-def _ladder_chart(move: str, years: Sequence[YearCount]) -> Figure:
+def _years_chart(move: str, years: Sequence[YearCount]) -> Figure:
     """Return a chart of the shares of a move by year, with their 95 % intervals."""
-    shares = [(each.count / each.total, *wilson_interval(each.count, each.total)) for each in years]
+    shares = [(each.count / each.total, *wilson(each.count, each.total)) for each in years]
     names = [str(each.year or "unknown") for each in years]
     return draw_groups(f"{move}, share of all (%)", names, {"": 100 * np.array(shares)}, connect=True)
 
@@ -195,8 +195,8 @@ def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | N
     colours = " (colours as in the pattern)" if pattern.both_colours else ""
     totals = [f"{counted(len(hits), 'hit')} in {hits.games:,} of {_count_games(searcher, games)}"]
     totals += [_wins(*hits.wins) + colours] if any(hits.wins) else []
-    ladder = _find_ladder(hits, drawing, pattern, continuations, years)
-    return View(drawing, totals, continuations, hits, ladder, _find_examples(searcher, hits, pattern))
+    by_year = _find_years(hits, drawing, pattern, continuations, years)
+    return View(drawing, totals, continuations, hits, by_year, _find_examples(searcher, hits, pattern))
 
 
 def view_exploration(searcher: Searcher, found: Exploration, games: Rows | None, years: str | None) -> View:
@@ -204,8 +204,8 @@ def view_exploration(searcher: Searcher, found: Exploration, games: Rows | None,
     drawing, pattern = Drawing.of_position(found.position), found.position.to_pattern(both_colours=False)
     totals = [f"{found.games:,} of {_count_games(searcher, games)}"]
     totals += [_wins(*found.wins)] if any(found.wins) else []
-    ladder = _find_ladder(found, drawing, pattern, found.continuations, years)
-    return View(drawing, totals, found.continuations, found, ladder, _find_examples(searcher, found, pattern))
+    by_year = _find_years(found, drawing, pattern, found.continuations, years)
+    return View(drawing, totals, found.continuations, found, by_year, _find_examples(searcher, found, pattern))
 
 
 def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Pattern) -> list[Example]:
@@ -226,7 +226,7 @@ def _wins(black: int, white: int) -> str:
     return f"Black won {black:,} ({black / (black + white):.1%}), White {white:,} ({white / (black + white):.1%})"
 
 
-def _find_ladder(
+def _find_years(
     found: Hits | Exploration,
     drawing: Drawing,
     pattern: Pattern,

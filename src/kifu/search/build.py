@@ -28,11 +28,11 @@ from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.folders import locked_folder, require_size
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
+from kifu.search.continuations import INFO_COLUMNS, GameInfo, game_info
 from kifu.search.index import MAX_PLIES, Checksums, IndexHeader, entry_shift, identify, index_path, open_index, padding
-from kifu.search.info import INFO_COLUMNS, GameInfo, game_info
 from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions, sort_entries
 from kifu.search.traces import Traces, trace_games
-from kifu.text import Report, format_bytes
+from kifu.text import Report, counted, format_bytes
 
 DEFAULT_PLIES = 60
 
@@ -68,8 +68,7 @@ class IndexReport(Report):
 
     def __str__(self) -> str:
         """Format the report for a terminal."""
-        files = "file" if self.indexed == 1 else "files"
-        counts = f"{self.indexed:,} {files} indexed: {self.games:,} games, {self.positions:,} positions"
+        counts = f"{counted(self.indexed, 'file')} indexed: {self.games:,} games, {self.positions:,} positions"
         unchanged = f"{self.unchanged:,} indexed before"
         parts = [counts] * (self.indexed > 0 or not self.unchanged) + [unchanged] * (self.unchanged > 0)
         return f"{'; '.join(parts)}; {format_bytes(self.bytes)}"

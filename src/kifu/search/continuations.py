@@ -1,27 +1,28 @@
-"""Statistics of the moves that continue a position or a pattern."""
+"""Statistics of the moves that continue a position or a pattern, from the results, ratings and years of the games."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import BLACK, WHITE
-from kifu.search.info import UNKNOWN_YEAR, GameInfo
-from kifu.text import Report
+from kifu.text import Report, wilson
+
+UNKNOWN_YEAR = -1
 
 COLOURS = (None, "black", "white")
 """Names of the colours by their numbers; None for 0."""
 
-_LISTED = 5
+_WINNERS = {"black": BLACK, "white": WHITE}
+_MAX_LISTED = 5
 """Number of the latest and of the strongest games that are listed."""
-
-_Z = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,35 @@ class Continuation(Report):
     tenuki: int | None
     recent: list[int]
     strongest: list[int]
+
+
+class GameInfo(NamedTuple):
+    """Results, ratings and years of G games.
+
+    Attributes:
+        winner: [G] uint8: BLACK or WHITE, else 0.
+        year: [G] int16, UNKNOWN_YEAR if not recorded.
+        rating: [G, 2] float32, of Black and of White; NaN if unknown.
+    """
+
+    winner: npt.NDArray[np.uint8]
+    year: npt.NDArray[np.int16]
+    rating: npt.NDArray[np.float32]
+
+
+INFO_COLUMNS = ("winner", "year", "black_rating", "white_rating")
+"""The columns of a catalogue that `game_info` needs."""
+
+
+def game_info(batch: pa.RecordBatch) -> GameInfo:
+    """Return results, ratings and years of rows with at least INFO_COLUMNS, as `Catalogue.batches` yields them."""
+    year = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR))
+    ratings = [to_numpy(batch.column(f"{colour}_rating").fill_null(float("nan"))) for colour in ("black", "white")]
+    return GameInfo(
+        winner=map_distinct(batch.column("winner"), lambda text: _WINNERS.get(text or "", 0), np.uint8),
+        year=np.maximum(year, UNKNOWN_YEAR),
+        rating=np.stack(ratings, axis=1),
+    )
 
 
 class Occurrences(NamedTuple):
@@ -151,10 +181,10 @@ def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:
         won=np.zeros(3, np.int64),
         years=years,
         by_year=np.zeros((keys, len(years)), np.int64),
-        recent=np.full((keys, _LISTED), -1, np.int64),
-        recent_year=np.full((keys, _LISTED), np.iinfo(np.int16).min, np.int16),
-        strongest=np.full((keys, _LISTED), -1, np.int64),
-        strength=np.full((keys, _LISTED), -np.inf, np.float32),
+        recent=np.full((keys, _MAX_LISTED), -1, np.int64),
+        recent_year=np.full((keys, _MAX_LISTED), np.iinfo(np.int16).min, np.int16),
+        strongest=np.full((keys, _MAX_LISTED), -1, np.int64),
+        strength=np.full((keys, _MAX_LISTED), -np.inf, np.float32),
         last_row=np.full(keys, -1, np.int64),
     )
 
@@ -165,15 +195,15 @@ def distinct_years(year: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
     return (np.flatnonzero(np.bincount(year.astype(np.int64) - low)) + low).astype(np.int16)
 
 
-def add_occurrences(tally: Tally, found: Occurrences, info: GameInfo, first: int = 0) -> None:
+def add_occurrences(tally: Tally, occurrences: Occurrences, info: GameInfo, first: int = 0) -> None:
     """Count occurrences.
 
     Args:
-        found: The occurrences, in other games than those already counted; `row` counts from row `first` on.
+        occurrences: In other games than those already counted; `row` counts from row `first` on.
         info: The games from row `first` on.
         first: The row in the catalogue of the first of these games.
     """
-    _add(tally, found, kernel_info(info), year_codes(tally), np.int64(first))
+    _add(tally, occurrences, kernel_info(info), year_codes(tally), np.int64(first))
 
 
 def kernel_info(info: GameInfo) -> GameInfo:
@@ -189,10 +219,11 @@ def year_codes(tally: Tally) -> npt.NDArray[np.uint16]:
 
 
 @kernel
-def _add(tally: Tally, found: Occurrences, info: GameInfo, code: Any, first: Any) -> None:
-    for i in range(found.row.shape[0]):
-        point, c = np.int64(found.point[i]), np.int64(found.colour[i])
-        add_occurrence(tally, found.row[i], point, c, found.exchanged[i], found.tenuki[i], info, code, first)
+def _add(tally: Tally, occurrences: Occurrences, info: GameInfo, code: Any, first: Any) -> None:
+    for i in range(occurrences.row.shape[0]):
+        point, c = np.int64(occurrences.point[i]), np.int64(occurrences.colour[i])
+        exchanged, tenuki = occurrences.exchanged[i], occurrences.tenuki[i]
+        add_occurrence(tally, occurrences.row[i], point, c, exchanged, tenuki, info, code, first)
 
 
 @inline_kernel
@@ -218,22 +249,22 @@ def add_occurrence(  # noqa: PLR0913 - kernel
         tally.tenuki[k] += tenuki
     if tally.last_row[k] != first + g:
         tally.last_row[k] = first + g
-        if year >= tally.recent_year[k, _LISTED - 1]:
+        if year >= tally.recent_year[k, _MAX_LISTED - 1]:
             _insert(tally.recent[k], tally.recent_year[k], first + g, year)
         strength = info.rating[g, 0] + info.rating[g, 1]
-        if strength >= tally.strength[k, _LISTED - 1]:  # not if it is NaN
+        if strength >= tally.strength[k, _MAX_LISTED - 1]:  # not if it is NaN
             _insert(tally.strongest[k], tally.strength[k], first + g, strength)
 
 
 @kernel
 def _insert(rows: Any, values: Any, row: Any, value: Any) -> None:
     """Insert a row by its value and its number, descending."""
-    at = _LISTED
+    at = _MAX_LISTED
     while at > 0 and (value > values[at - 1] or (value == values[at - 1] and row > rows[at - 1])):
         at -= 1
-    for j in range(_LISTED - 1, at, -1):
+    for j in range(_MAX_LISTED - 1, at, -1):
         rows[j], values[j] = rows[j - 1], values[j - 1]
-    if at < _LISTED:
+    if at < _MAX_LISTED:
         rows[at], values[at] = row, value
 
 
@@ -254,7 +285,8 @@ def tabulate(tally: Tally, width: int, *, tenuki: bool = True) -> list[Continuat
 def _continuation(tally: Tally, key: int, points: int, width: int, total: int, tenuki: bool) -> Continuation:
     point, colour = divmod(key, 3)
     count, wins, losses = (int(column[key]) for column in (tally.times, tally.wins, tally.losses))
-    low, high = wilson_interval(wins, wins + losses)
+    decided = wins + losses
+    low, high = wilson(wins, decided) if decided else (None, None)
     years = tally.years[(tally.by_year[key] > 0) & (tally.years != UNKNOWN_YEAR)]
     return Continuation(
         x=point % width if point < points else None,
@@ -265,7 +297,7 @@ def _continuation(tally: Tally, key: int, points: int, width: int, total: int, t
         share=count / total,
         wins=wins,
         losses=losses,
-        win_rate=wins / (wins + losses) if wins + losses else None,
+        win_rate=wins / decided if decided else None,
         win_low=low,
         win_high=high,
         rating=float(tally.rating[key] / tally.rated[key]) if tally.rated[key] else None,
@@ -277,21 +309,11 @@ def _continuation(tally: Tally, key: int, points: int, width: int, total: int, t
     )
 
 
-def wilson_interval(wins: int, games: int) -> tuple[float, float] | tuple[None, None]:
-    """Return the 95 % Wilson score interval of a win rate; None, None without games."""
-    if games == 0:
-        return None, None
-    rate, z2 = wins / games, _Z * _Z
-    centre = (rate + z2 / (2 * games)) / (1 + z2 / games)
-    half = _Z * math.sqrt(rate * (1 - rate) / games + z2 / (4 * games * games)) / (1 + z2 / games)
-    return max(centre - half, 0.0), min(centre + half, 1.0)
-
-
 def latest_rows(tally: Tally) -> list[int]:
     """Return the rows of the latest games with an occurrence, the latest first, at most 5."""
     order = np.argsort(-tally.recent_year.astype(np.int64), axis=None, kind="stable")
     rows = tally.recent.ravel()[order]
-    return list(dict.fromkeys(rows[rows >= 0].tolist()))[:_LISTED]
+    return list(dict.fromkeys(rows[rows >= 0].tolist()))[:_MAX_LISTED]
 
 
 def year_counts(tally: Tally, width: int, continuation: Continuation | None = None) -> list[YearCount]:
@@ -304,9 +326,9 @@ def year_counts(tally: Tally, width: int, continuation: Continuation | None = No
     total = tally.by_year.sum(axis=0)
     count = total if continuation is None else tally.by_year[_key(tally, width, continuation)]
     rows = [
-        YearCount(None if year == UNKNOWN_YEAR else year, every, each)
-        for year, every, each in zip(tally.years.tolist(), total.tolist(), count.tolist())
-        if every
+        YearCount(None if year == UNKNOWN_YEAR else year, in_year, counted)
+        for year, in_year, counted in zip(tally.years.tolist(), total.tolist(), count.tolist())
+        if in_year
     ]
     return sorted(rows, key=lambda row: (row.year is None, row.year or 0))
 

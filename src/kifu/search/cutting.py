@@ -100,7 +100,7 @@ def pattern_from_position(position: Position, rectangle: str | Rectangle) -> Pat
 
 
 def sequence_pattern(
-    moves: str, rectangle: str | Rectangle | None = None, width: int = 19, height: int | None = None, least: int = 8
+    moves: str, rectangle: str | Rectangle | None = None, width: int = 19, height: int | None = None, min_size: int = 8
 ) -> Pattern:
     """Return the pattern of moves played in order in a part of the board that is empty before.
 
@@ -109,7 +109,7 @@ def sequence_pattern(
             plays elsewhere.
         rectangle: As for `pattern_from_position`; by default the smallest in a corner that contains all moves.
         height: Rows; as many as columns by default.
-        least: Columns and rows that the default rectangle has at least.
+        min_size: Columns and rows that the default rectangle has at least.
 
     Raises:
         RecipeError: A move is not one, is illegal, or lies outside the rectangle; or as for `pattern_from_position`.
@@ -119,16 +119,16 @@ def sequence_pattern(
     if not played:
         raise RecipeError("a sequence needs at least one move on the board")
     if rectangle is None:
-        rectangle = _corner_around([point for point, _ in played], width, height, least)
+        rectangle = _corner_around([point for point, _ in played], width, height, min_size)
     elif isinstance(rectangle, str):
         rectangle = parse_rectangle(rectangle, width, height)
     return cut(width, height, [EMPTY_CELL] * (width * height), rectangle, played)
 
 
-def _corner_around(points: Sequence[int], width: int, height: int, least: int) -> Rectangle:
+def _corner_around(points: Sequence[int], width: int, height: int, min_size: int) -> Rectangle:
     """Return the smallest rectangle in a corner of the board that contains points."""
     box = bounding_box(points, width)
-    across, down = min(least, width), min(least, height)
+    across, down = min(min_size, width), min(min_size, height)
     left, right = max(box.right + 1, across), max(width - box.left, across)
     upper, lower = max(box.bottom + 1, down), max(height - box.top, down)
     columns = (0, left - 1) if left <= right else (width - right, width - 1)

@@ -10,7 +10,7 @@ import numpy as np
 from kifu.point import BLACK, WHITE, star_points, to_gtp
 from kifu.search.continuations import Continuation
 from kifu.search.notation import CELLS
-from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove, Window
+from kifu.search.pattern import Pattern, PatternMove, Window
 from kifu.search.position import Position
 from kifu.viz.boards import CountedMove, draw_counts
 
@@ -42,8 +42,7 @@ class Drawing(NamedTuple):
     @classmethod
     def of_position(cls, position: Position) -> Drawing:
         """Return the drawing of a position."""
-        cells = np.array([EMPTY_CELL, BLACK_CELL, WHITE_CELL])[position.stones]
-        return cls(position.width, position.height, tuple(cells.tolist()), (True,) * 4)
+        return cls(position.width, position.height, position.cells(), (True,) * 4)
 
     @classmethod
     def of_pattern(cls, pattern: Pattern) -> Drawing:

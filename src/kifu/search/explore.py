@@ -15,6 +15,7 @@ from kifu.kernel import kernel, writable_view
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.search.continuations import (
     Continuation,
+    GameInfo,
     Occurrences,
     Tally,
     YearCount,
@@ -26,7 +27,6 @@ from kifu.search.continuations import (
 )
 from kifu.search.drawing import Drawing
 from kifu.search.index import SearchIndex
-from kifu.search.info import GameInfo
 from kifu.search.match import MatchArrays
 from kifu.search.position import Position
 from kifu.search.positions import CanonicalPosition, EntryLayout, position_hash, unpack_entry

@@ -27,7 +27,7 @@ from kifu.errors import FormatError
 from kifu.files import open_regular
 from kifu.go.replay import GamesLike
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
-from kifu.search.info import GameInfo
+from kifu.search.continuations import GameInfo
 from kifu.search.positions import EntryLayout, PositionEntries, entry_bits, entry_layout, unpack_entries
 from kifu.search.traces import Traces, bit_set_words
 

@@ -19,15 +19,24 @@ from kifu.errors import GameError, RecipeError
 from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import MoveArrays
-from kifu.search.continuations import Occurrences, add_occurrences, distinct_years, new_tally, tabulate
+from kifu.search.continuations import (
+    INFO_COLUMNS,
+    UNKNOWN_YEAR,
+    GameInfo,
+    Occurrences,
+    add_occurrences,
+    distinct_years,
+    game_info,
+    new_tally,
+    tabulate,
+)
 from kifu.search.explore import Exploration, NextMoves
 from kifu.search.hits import HitCollector, Hits, hit_table, sort_hits
 from kifu.search.index import SearchIndex, index_path, open_index
-from kifu.search.info import INFO_COLUMNS, UNKNOWN_YEAR, GameInfo, choose_games, game_info, similar_players
 from kifu.search.match import MatchArrays, find_board, hit_occurrences, late_rows, match_games, pattern_position
 from kifu.search.pattern import Pattern
 from kifu.search.position import GamePly, Position, game_position
-from kifu.search.store import GameBatch, GameStore, RowGroup, take_game, take_rows
+from kifu.search.store import GameBatch, GameStore, RowGroup, choose_games, similar_players, take_game, take_rows
 from kifu.text import Report
 
 Rows = npt.NDArray[np.bool_]
@@ -94,11 +103,11 @@ class Searcher:
         self._store = GameStore(self.catalogue, self._indices)
 
     def select(self, where: str | None = None, player: str | None = None, colour: str | None = None) -> Rows | None:
-        """Choose games to search, see `kifu.search.info.choose_games`."""
+        """Choose games to search, see `kifu.search.store.choose_games`."""
         return choose_games(self.catalogue, where, player, colour)
 
     def similar_players(self, player: str) -> list[str]:
-        """Return names of players that resemble an unknown one, see `kifu.search.info.similar_players`."""
+        """Return names of players that resemble an unknown one, see `kifu.search.store.similar_players`."""
         return similar_players(self.catalogue, player)
 
     def find(

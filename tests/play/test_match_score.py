@@ -22,7 +22,7 @@ from kifu.text import wilson
         (5, 10, 0.2366, 0.7634),
         (0, 4, 0.0, 0.4899),
         (4, 4, 0.5101, 1.0),
-    ],  # fmt: skip
+    ],
 )
 def test_wilson(points: int, games: int, lower: float, upper: float) -> None:
     assert wilson(points, games) == pytest.approx((lower, upper), abs=0.00005)

@@ -53,14 +53,20 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Return counts by name: "9x9: 2, 19x19: 1,000"; "none" without any."""
+    return ", ".join(f"{name}: {count:,}" for name, count in counts.items()) or "none"
+
+
 def format_drops(drops: Mapping[str, int]) -> str:
     """Return counts of dropped games by reason for a sum: {"TOO_SHORT": 3} -> " + 3 too short"."""
     return "".join(f" + {count:,} {reason.lower().replace('_', ' ')}" for reason, count in drops.items())
 
 
-def format_games(read: int, kept: int, drops: Mapping[str, int]) -> str:
-    """Return counts of games: "10 games = 7 kept + 3 too short"."""
-    return f"{read:,} games = {kept:,} kept{format_drops(drops)}"
+def format_games(read: int, kept: int, drops: Mapping[str, int], elsewhere: int = 0) -> str:
+    """Return counts of games: "10 games = 6 kept + 1 elsewhere + 3 too short"."""
+    others = f" + {elsewhere:,} elsewhere" if elsewhere else ""
+    return f"{read:,} games = {kept:,} kept{others}{format_drops(drops)}"
 
 
 def shorten(text: str, length: int = 80) -> str:

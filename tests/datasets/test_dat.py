@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-import kifu.datasets.inspect as inspection
+import kifu.report.inspect as inspection
 from kifu.datasets import formats
 from kifu.datasets.dat import DAT_LAYOUTS, MAX_SEGMENTS, Dat, check_segments, find_dat_layout
 from kifu.datasets.formats import FORMATS, find_format
-from kifu.datasets.inspect import inspect_dat
 from kifu.datasets.manifest import ArchiveRows
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, KifuError, RecipeError, SourceError
 from kifu.planes.packing import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row
+from kifu.report.inspect import inspect_dat
 from naive_dat import random_examples, random_file, write_naive
 
 DAT1_1, DAT2_1 = DAT_LAYOUTS["dat1@1"], DAT_LAYOUTS["dat2@1"]

@@ -19,9 +19,9 @@ from kifu.datasets.augment import augment_planes
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes, parse_layout
 from kifu.datasets.formats import find_format, formats_of, open_writer
-from kifu.datasets.inspect import inspect_examples
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
+from kifu.report.inspect import inspect_examples
 
 ROWS = 2500
 """More than two groups, or chunks, of each format at these sizes."""

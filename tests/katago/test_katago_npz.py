@@ -21,12 +21,12 @@ from commands import run
 from example_sets import bytes_of
 from kata_rows import as_arrays, random_rows, same_rows
 from kifu.datasets.formats import FORMATS, detect_format
-from kifu.datasets.inspect import inspect_examples
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.katago.npz import ARRAYS, KataNpz, KataRows, KataWriter, PieceBuffer, compress_rows, join_rows
 from kifu.leaks import sets
 from kifu.leaks.audit import audit
-from kifu.report.describe import describe_data_set, describe_row
+from kifu.report.describe import describe_row
+from kifu.report.inspect import describe_data_set, inspect_examples
 
 ROWS = random_rows(57)
 REQUIRED = {

@@ -423,7 +423,7 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     shown = run("inspect", str(made))
     assert shown.code == 0
     assert "planes      own+opp+last3: 5 of 19 x 19, row 0 is the top" in shown.out
-    assert "its hashes are right" in shown.out
+    assert "its hashes match" in shown.out
     row = run("inspect", str(made), "--row", "5")
     assert "row 5: X is to move and plays " in row.out
     assert "from games.parquet, row " in row.out

@@ -125,7 +125,7 @@ def test_commands(games: Path, tmp_path: Path) -> None:
     assert (built.code, built.out.count("\n")) == (0, 1)
     shown = run("inspect", tmp_path / "train").out
     assert "manifest    recipe tokens, set train" in shown
-    assert "its hashes are right" in shown
+    assert "its hashes match" in shown
     planned = run("build", "tokens", games, "-o", tmp_path, "--set", "clean=legal", "--dry-run")
     assert (planned.code, "  train: " in planned.out) == (0, True)
 

@@ -90,7 +90,7 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
         "blake3": json.loads(manifest_path(path).read_bytes())["files"][0]["blake3"],
         "marks": "all valid",
         "manifest": f"recipe kgsgo-v{layout[3]}, set archives, kifu {kifu.__version__}; 3 games = 3 kept; "
-        "its hash matches",
+        "its hashes match",
     }
 
 

@@ -30,8 +30,6 @@ class Format:
             chunks, which kifu only reads (`kifu.datasets.chunks`).
         reader: The `Dataset` class, as "module:class"; imported when it is used.
         writer: The `Writer` class likewise; "" for formats that only their own kind of recipe writes.
-        inspect: A function "module:name" that returns the lines of `kifu inspect` for an open data set;
-            "" for the usual lines.
         plane_set: The only plane set that the format holds; "" if it holds any.
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
@@ -46,7 +44,6 @@ class Format:
     recipe_kind: str
     reader: str
     writer: str = ""
-    inspect: str = ""
     plane_set: str = ""
     suffix: str = ""
     has_provenance: bool = False
@@ -128,7 +125,6 @@ _FORMATS = (
         title="KataGo's training rows, planes and targets, in a folder of .npz files",
         recipe_kind="katago",
         reader="kifu.katago.npz:KataNpz",
-        inspect="kifu.katago.inspect:inspect_katago",
         plane_set="katago22@1",
         has_provenance=True,
         passes=True,
@@ -140,7 +136,6 @@ _FORMATS = (
         title="Leela Zero's training chunks, versions 1 and 2; read only",
         recipe_kind="",
         reader="kifu.datasets.lz_chunks:LzChunks",
-        inspect="kifu.datasets.chunk_inspect:inspect_chunks",
         plane_set="lz18@1",
         passes=True,
         labels=True,
@@ -151,7 +146,6 @@ _FORMATS = (
         title="minigo's training examples, TFRecord compressed by zlib; read only",
         recipe_kind="",
         reader="kifu.datasets.minigo:Minigo",
-        inspect="kifu.datasets.chunk_inspect:inspect_chunks",
         plane_set="agz17-minigo@1",
         passes=True,
         labels=True,

@@ -17,7 +17,7 @@ from kifu.config import first_invalid
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, printable
 from kifu.files import read_small
-from kifu.text import format_bytes, format_drops
+from kifu.text import format_bytes, format_games
 
 SUFFIX = ".manifest.json"
 
@@ -133,8 +133,7 @@ class Manifest:
 
     def summary(self) -> str:
         """Return counts and size as one line."""
-        elsewhere = f" + {self.elsewhere:,} elsewhere" if self.elsewhere else ""
-        games = f"{self.read:,} games = {self.kept:,} kept{elsewhere}{format_drops(self.drops)}"
+        games = format_games(self.read, self.kept, self.drops, self.elsewhere)
         return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}"
 
     def __repr__(self) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kifu.assets import OTHER_FORMATS
 from kifu.atomic_io import AtomicDirectory
 from kifu.config import first_invalid
 from kifu.datasets.formats import TOKENS_INDEX
-from kifu.datasets.inspect import manifest_lines
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
-from kifu.datasets.tokenizer import METADATA, Tokenizer, Tokens
+from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
 from kifu.files import read_small
@@ -33,13 +30,7 @@ FORMAT = "tokens@1"
 _COLUMNS: dict[str, np.dtype[Any]] = {
     "tokens.npy": np.dtype("<u2"), "offsets.npy": np.dtype("<i8"), "games.npy": np.dtype("<u8"),
 }  # fmt: skip
-_BLOCK = 8192
-"""Games that are checked at a time."""
-
 Numbers = npt.NDArray[np.integer[Any]]
-
-_TOKENS_SHOWN, _VALUES_SHOWN = 32, 5
-"""Tokens of a game, and values of a field, that `inspect_tokens` shows."""
 
 
 class TokenIndex(BaseModel):
@@ -250,46 +241,3 @@ def _read_index(folder: Path) -> tuple[TokenIndex, Tokenizer]:
 def _map(path: Path, dtype: np.dtype[Any], rows: int) -> npt.NDArray[Any]:
     with open_array(path, dtype, (rows,)) as file:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, offset=HEADER_BYTES)
-
-
-def inspect_tokens(path: Path) -> list[str]:
-    """Read all games of a tokens@1 directory, and return counts, checks and the beginning of a game as lines of text.
-
-    Raises:
-        SourceError: It cannot be read.
-        FormatError: It is damaged, or its files differ from those that its manifest lists.
-    """
-    data = open_tokens(path)
-    tokenizer, names = data.tokenizer, data.tokenizer.names
-    counts = np.zeros(len(names), np.int64)
-    for first in range(0, len(data), _BLOCK):
-        part = data.part(first, min(first + _BLOCK, len(data)))
-        found = np.bincount(part.tokens, minlength=len(names))
-        if len(found) > len(names):
-            raise FormatError(f"{path / 'tokens.npy'}: tokens must be below {len(names)}, got {len(found) - 1}")
-        part.decode()
-        counts += found
-    padded = ", and smaller square boards in its upper left corner" if tokenizer.pad else ""
-    return [
-        f"{path}: {FORMAT}, {OTHER_FORMATS[FORMAT]}",
-        f"  games       {len(data):,}",
-        f"  tokens      {len(data.tokens):,}; {counts[: tokenizer.points + 1].sum():,} of them points and passes",
-        f"  board       {tokenizer.width}x{tokenizer.height}{padded}",
-        f"  vocabulary  {len(names)}",
-        *_metadata_lines(tokenizer, counts),
-        *(f"  game 0      {_beginning(names, data[game])}" for game in range(min(len(data), 1))),
-        *manifest_lines(path, FORMAT, len(data)),
-    ]
-
-
-def _metadata_lines(tokenizer: Tokenizer, counts: npt.NDArray[np.int64]) -> Iterator[str]:
-    """Yield the most common values of each field, with their numbers of games; counts: [V], by token."""
-    for name in tokenizer.fields:
-        first, values = tokenizer.first_tokens[name], METADATA[name].values
-        found = Counter(dict(zip(values, counts[first : first + len(values)].tolist())))
-        yield f"  {name:<11} " + ", ".join(f"{value}: {n:,}" for value, n in found.most_common(_VALUES_SHOWN) if n)
-
-
-def _beginning(names: Sequence[str], tokens: Tokens) -> str:
-    shown = ", ".join(names[token] for token in tokens[:_TOKENS_SHOWN].tolist())
-    return shown + (" ..." if len(tokens) > _TOKENS_SHOWN else "")

@@ -22,21 +22,20 @@ from kifu.corpus.sources import read
 from kifu.datasets.examples import Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.datasets.row_origins import find_origin
-from kifu.datasets.tokens import inspect_tokens, is_tokens
+from kifu.datasets.tokens import is_tokens
 from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
 from kifu.go.board import Board
-from kifu.katago.inspect import describe_kata_row
 from kifu.katago.npz import KataNpz
-from kifu.planes.registry import KATAGO22, find_plane_set
+from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game
 from kifu.records.games import describe_left_out
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
-from kifu.text import counted, format_games, json_text, shorten
+from kifu.report.inspect import describe_data_set, describe_kata_row, inspect_tokens
+from kifu.text import counted, format_counts, format_games, json_text, shorten
 from kifu.viz.boards import draw_board, save
 
 _SIGNED = "own stones 1, opponent's stones -1"
@@ -93,45 +92,6 @@ def is_data_set(path: Path) -> bool:
         return detect_format(path) is not None
     except OSError:
         return False
-
-
-def describe_data_set(path: Path) -> str:
-    """Return header, counts and checks of a data set as text.
-
-    Raises:
-        FormatError: A check failed.
-    """
-    detected = detect_format(path)
-    if detected is not None and not detected.is_dat:
-        return join_lines(inspect_examples(path))
-    inspection = inspect_dat(path)
-    plane_set = find_plane_set(inspection.format.plane_set)
-    lines = [
-        f"{path}: {inspection.format.name}, {inspection.format.title}",
-        f"  examples    {inspection.examples:,}"
-        + (f" in {inspection.segments} joined files" if inspection.segments > 1 else ""),
-        f"  bytes       {inspection.bytes:,}",
-        f"  planes      {plane_set.name}, row 0 is the {plane_set.first_row} of the board",
-        f"  stones      {inspection.mean_stones:.1f} on average; {inspection.ko_share:.2%} of the examples have a ko",
-        f"  labels      {inspection.distinct_labels} of 361 points",
-        f"  md5         {inspection.md5}",
-        f"  blake3      {inspection.blake3}",
-        "  marks       all valid",
-        f"  manifest    {_manifest_line(inspection)}",
-    ]
-    if inspection.problems:
-        raise FormatError(f"{path}: " + "; ".join(inspection.problems))
-    return join_lines(lines)
-
-
-def _manifest_line(inspection: DatInspection) -> str:
-    manifest = inspection.manifest
-    if manifest is None:
-        return "none"
-    return (
-        f"recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "
-        f"{format_games(manifest.read, manifest.kept, manifest.drops)}; its hash matches"
-    )
 
 
 def describe_catalogue(path: Path) -> str:
@@ -191,8 +151,7 @@ def _value_counts(column: pa.Array) -> dict[str, int]:
 
 def _most_common(counts: Counter[str]) -> str:
     """Return the five most common names with their counts."""
-    shown = ", ".join(f"{name}: {n:,}" for name, n in counts.most_common(5))
-    return (shown or "none") + (f", and {len(counts) - 5:,} more" if len(counts) > 5 else "")
+    return format_counts(dict(counts.most_common(5))) + (f", and {len(counts) - 5:,} more" if len(counts) > 5 else "")
 
 
 def _origin(metadata: Mapping[str, Any]) -> list[str]:
@@ -214,8 +173,7 @@ def describe_records(path: AnyPath) -> str:
     lines = [f"{path}: {format_games(summary.read, summary.kept, summary.drops)}"]
     lines.append(f"  moves       {summary.moves:,} in the kept games")
     lines.append(f"  boards      {_most_common(summary.sizes)}")
-    warnings = [f"{name}: {n:,}" for name, n in summary.warnings.items() if n]
-    lines.append("  warnings    " + (", ".join(warnings) or "none"))
+    lines.append(f"  warnings    {format_counts({name: n for name, n in summary.warnings.items() if n})}")
     lines += [
         f"  dropped     {name or container}: {why.reason}{f' (after {plies} moves)' if plies else ''}"
         for container, name, why, plies in summary.dropped

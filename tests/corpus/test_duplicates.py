@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import naive_hashes as naive
 from catalogues import rows, write_catalogue
 from flat import OneGame, flat
-from kifu.corpus.duplicates import MIN_PLIES, Clusters, cluster_games, find_clusters
+from kifu.corpus import duplicates
+from kifu.corpus.duplicates import MIN_PLIES, Clusters, find_clusters
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
 from kifu.corpus.splits import split_keys
 from kifu.errors import DropReason, FormatError
@@ -28,10 +29,28 @@ from serializing import SerializingExecutor
 KINDS = {DropReason.KEPT: "kept", DropReason.SAME_GAME: "same", DropReason.CUT_OFF: "cut"}
 
 
+class InMemory:
+    """Games to compare, without a catalogue."""
+
+    def __init__(self, games):
+        canonical, opening = hash_games(games)
+        self.all_games = games
+        self.all_keys = duplicates._Keys(np.arange(len(opening)), opening, canonical, np.diff(games.move_offset))
+
+    def keys(self, within):
+        yield self.all_keys.select(within.contains(self.all_keys.opening))
+
+    def games(self, rows):
+        yield 0, self.all_games
+
+
+def cluster_games(games) -> Clusters:
+    found = duplicates._find(InMemory(games), duplicates._HashRange(0, 1))
+    return duplicates._join([found], np.array([0, len(games.width)]))
+
+
 def clusters(games) -> Clusters:
-    arrays = flat(games)
-    canonical, opening = hash_games(arrays)
-    return cluster_games(opening, canonical, arrays)
+    return cluster_games(flat(games))
 
 
 def relations_of(found: Clusters):
@@ -126,8 +145,8 @@ def test_exactly_the_planted_duplicates_are_found():
 
 def test_no_cluster_is_in_two_sets():
     games, _ = planted(random.Random(4), 2000)
-    canonical, opening = hash_games(flat(games))
-    found = cluster_games(opening, canonical, flat(games))
+    _, opening = hash_games(flat(games))
+    found = clusters(games)
     codes = split_keys(opening, {"a": 1, "b": 1, "c": 1})[found.row]
     assert set(codes.tolist()) == {0, 1, 2}
     assert len(set(zip(found.cluster.tolist(), codes.tolist()))) == found.cluster.max() + 1 > 100
@@ -260,6 +279,6 @@ def test_kgs_duplicates(shared):
     games = concat([scan(block) for path in containers(shared / "data/kgs") for block in blocks(path)])
     canonical, opening = hash_games(games)
     assert [len(games), len(np.unique(canonical)), len(np.unique(opening))] == [64_842, 64_672, 63_680]
-    found = cluster_games(opening, canonical, games)
+    found = cluster_games(games)
     counts = np.bincount(found.relation)
     assert {name: counts[drop] for drop, name in KINDS.items()} == {"kept": 9, "same": 4, "cut": 5}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from blake3 import blake3
 
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import OPENING_PLIES, Hashes, find_beginnings, find_new, make_hash_state, mix_words
-from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy, with_drop
+from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy, with_drop
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor, Job, ThreadExecutor
 from kifu.go.replay import GamesLike
@@ -95,18 +95,6 @@ def find_clusters(
     return _join((executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)]), bounds)
 
 
-def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
-    """Find the clusters among G games in memory; `Clusters.source` is 0.
-
-    Args:
-        opening: [G] uint64, as `kifu.corpus.hashes.hash_games` returns it.
-        canonical: [G] uint64, likewise.
-    """
-    rows = len(opening)
-    keys = _Keys(np.arange(rows), opening, canonical, np.diff(games.move_offset))
-    return _join([_find(_InMemory(keys, games), _HashRange(0, 1))], np.array([0, rows]))
-
-
 class _HashRange(NamedTuple):
     """Range `number` (from 0) of `ranges` equal ranges of all hashes."""
 
@@ -132,43 +120,25 @@ class _Keys(NamedTuple):
         return _Keys(self.row[mask], self.opening[mask], self.canonical[mask], self.n_moves[mask])
 
 
-class _HashedGames(Protocol):
-    """Games to compare; rows are counted in the whole corpus."""
-
-    def keys(self, within: _HashRange) -> Iterator[_Keys]:
-        """Yield the keys of all kept games whose opening is in the range, in order."""
-
-    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
-        """Yield batches that contain any of the ascending rows, each with the number of its first row."""
-
-
-@dataclass(frozen=True, slots=True)
-class _InMemory:
-    all_keys: _Keys
-    all_games: GamesLike
-
-    def keys(self, within: _HashRange) -> Iterator[_Keys]:
-        yield self.all_keys.select(within.contains(self.all_keys.opening))
-
-    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
-        yield 0, self.all_games
-
-
 @dataclass(frozen=True, slots=True)
 class _Catalogues:
+    """Games to compare; rows are counted in the whole corpus."""
+
     paths: tuple[str, ...]
 
     def keys(self, within: _HashRange) -> Iterator[_Keys]:
+        """Yield the keys of all kept games whose opening is in the range, in order."""
         start = 0
         for path in self.paths:
             for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
                 row = np.arange(start, start + len(batch))
                 keys = _Keys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
-                kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                kept = drop_codes(batch) == DropReason.KEPT
                 yield keys.select(kept & within.contains(keys.opening))
                 start += len(batch)
 
     def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
+        """Yield batches that contain any of the ascending rows, each with the number of its first row."""
         start = 0
         for path in self.paths:
             for batch in open_catalogue(path).batches(GAME_COLUMNS):
@@ -222,7 +192,7 @@ def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
     )
 
 
-def _find(corpus: _HashedGames, within: _HashRange) -> _RangeClusters:
+def _find(corpus: _Catalogues, within: _HashRange) -> _RangeClusters:
     """Find the clusters of a range, see `find_clusters`."""
     found = _candidates(corpus, within)
     # Games with equal hashes form a class, which is represented by the one with most moves, of these the first.
@@ -242,7 +212,7 @@ def _find(corpus: _HashedGames, within: _HashRange) -> _RangeClusters:
     return _RangeClusters(row, row[first][cluster], relation, representative)
 
 
-def _candidates(corpus: _HashedGames, within: _HashRange) -> _Keys:
+def _candidates(corpus: _Catalogues, within: _HashRange) -> _Keys:
     """Return the games of the range that share their opening with another."""
     none = np.empty(0, np.uint64)
     opening = np.concatenate([none, *(keys.opening for keys in corpus.keys(within))])
@@ -258,7 +228,7 @@ def _candidates(corpus: _HashedGames, within: _HashRange) -> _Keys:
     return _Keys(*columns)
 
 
-def _compare(keys: Hashes, rows: RowNumbers, corpus: _HashedGames) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
     """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
     Returns plies and longer as `find_beginnings` fills them, and parent, equal for all games of a cluster.
@@ -388,7 +358,7 @@ class _EqualIdsJob(Job[_HashRange, _HashRange, RowNumbers]):
         for path in self.paths:
             for batch in open_catalogue(path).batches(("id", "drop")):
                 ids = to_numpy(batch["id"])
-                kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                kept = drop_codes(batch) == DropReason.KEPT
                 rows = np.flatnonzero(kept & item.contains(mix_words(ids ^ salt)))
                 found.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)
@@ -422,7 +392,7 @@ class DuplicateFlags(NamedTuple):
         flags = self.select(first, first + len(batch))
         if not len(flags.row):
             return batch
-        drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
+        drop = drop_codes(batch)
         drop[flags.row] = flags.drop
         detail = batch.column("drop_detail").to_pylist()
         described = flags.drop != DropReason.DUPLICATE

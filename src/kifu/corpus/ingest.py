@@ -21,7 +21,7 @@ from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
 from kifu.corpus.fields import UnparsedTexts
 from kifu.corpus.rows import Rows, rows_from_catalogue, rows_from_parsed
-from kifu.corpus.schema import drop_code, map_distinct, to_numpy, with_drop
+from kifu.corpus.schema import drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     Content,
     HashedSources,
@@ -86,7 +86,7 @@ class IngestReport(Report):
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count rows of the catalogue."""
-        drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
+        drop = drop_codes(batch)
         kept = drop == DropReason.KEPT
         self.read += len(drop)
         self.kept += int(kept.sum())
@@ -281,7 +281,7 @@ def _mark_equal_rows(rows: Iterator[Rows], hidden: Path, executor: Executor) -> 
         del seen
         duplicates, start = exact_duplicates([hidden], executor, max_ids=MAX_IDS), 0
         for batch in open_catalogue(hidden).batches():
-            drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
+            drop = drop_codes(batch)
             within = slice(*np.searchsorted(duplicates, [start, start + len(batch)]))
             drop[duplicates[within] - start] = DropReason.DUPLICATE
             yield with_drop(batch, drop, batch.column("drop_detail"))

@@ -215,7 +215,7 @@ def game_arrays(batch: pa.RecordBatch) -> GameArrays:
         to_play=to_numpy(batch.column("to_play")),
         handicap=to_numpy(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
         warnings=map_distinct(batch.column("repairs"), warnings_from_text, np.uint32),
-        drop=map_distinct(batch.column("drop"), drop_code, np.uint8),
+        drop=drop_codes(batch),
         member=to_numpy(batch.column("entry")),
         block_index=np.arange(rows, dtype=np.int32),
         start=np.zeros(rows, np.int64),
@@ -317,6 +317,11 @@ def drop_code(name: str | None) -> int:
         return int(DropReason[name.upper()]) if name is not None else int(DropReason.KEPT)
     except KeyError:
         raise FormatError(f"unknown drop reason {name!r}") from None
+
+
+def drop_codes(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
+    """Return column `drop` as [G] `DropReason` values. Raises as `drop_code`."""
+    return map_distinct(batch.column("drop"), drop_code, np.uint8)
 
 
 def drop_name(code: int) -> str | None:

@@ -35,7 +35,7 @@ from kifu.atomic_io import remove_file
 from kifu.config import STRICT, Line, NamedConfig, check_config, config_names, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, mix_words, text_hashes
-from kifu.corpus.schema import drop_code, map_distinct, to_numpy
+from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
 from kifu.files import read_small, utf8_name
 from kifu.folders import require_size
@@ -407,7 +407,7 @@ def split(
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]
         for catalogue in opened:
             for batch in catalogue.batches():
-                kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                kept = drop_codes(batch) == DropReason.KEPT
                 codes = np.where(kept, config.split.codes(batch), NO_SET)
                 dropped += int(np.count_nonzero(~kept))
                 unset += int(np.count_nonzero(kept & (codes == NO_SET)))

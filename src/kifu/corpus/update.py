@@ -27,7 +27,7 @@ from kifu.corpus.fields import UnparsedTexts
 from kifu.corpus.index import INDEX, Index, Partition, SourceInfo, has_index
 from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
 from kifu.corpus.partitions import CatalogueTransaction, StagedRows, unique_name, write_partitions
-from kifu.corpus.schema import drop_code, map_distinct, with_drop
+from kifu.corpus.schema import drop_codes, with_drop
 from kifu.corpus.sources import (
     ShardReader,
     Source,
@@ -383,7 +383,7 @@ class _MergeJob(Job[_MergeShard, _MergeShard, str]):
 
 
 def _keep_duplicates(batch: pa.RecordBatch) -> pa.RecordBatch:
-    drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
+    drop = drop_codes(batch)
     duplicate = np.isin(drop, DUPLICATE_REASONS)
     detail = pc.if_else(pa.array(duplicate), pa.scalar(None, pa.string()), batch.column("drop_detail"))
     return with_drop(batch, np.where(duplicate, np.uint8(DropReason.KEPT), drop), detail)

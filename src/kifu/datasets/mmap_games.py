@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_code, map_distinct, to_numpy
+from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_codes, to_numpy
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError
@@ -126,7 +126,7 @@ def _kept_games(
     names = dict.fromkeys((*(name for name in columns if name != WEIGHT_COLUMN), *_FILTER_COLUMNS))
     for batch in catalogue.batches(tuple(names), size=_ROWS):
         width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
-        kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+        kept = drop_codes(batch) == DropReason.KEPT
         kept &= to_numpy(batch["n_legal"]) > 0
         if pad:
             kept &= (width <= board[0]) & (height <= board[1])

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from kifu.config import Line, parse_board
-from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
+from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
 from kifu.datasets.npz import Compression
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason
@@ -334,7 +334,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         """Select the rows of the set, as far as is possible before the games are played."""
         ours = self.in_set(batch)
         rules, unresolved = self._resolver.rules(batch)
-        drop = map_distinct(batch["drop"], drop_code, np.uint8)
+        drop = drop_codes(batch)
         dropped_before = drop != DropReason.KEPT
         for reason, applies in self._faults(batch, games, unresolved):
             drop[(drop == DropReason.KEPT) & applies] = reason

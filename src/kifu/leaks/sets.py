@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.hashes import Hashes
-from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
+from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
 from kifu.datasets.chunks import Chunks
 from kifu.datasets.dat import Dat, read_records
 from kifu.datasets.examples import Batch, Layout
@@ -100,7 +100,7 @@ class CatalogueSet:
         self.path = path
         self.games = self.estimated_positions = 0
         for batch in open_catalogue(path).batches(("drop", "n_moves")):
-            kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+            kept = drop_codes(batch) == DropReason.KEPT
             self.games += int(np.count_nonzero(kept))
             self.estimated_positions += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _MAX_PLIES).sum())
         self.records: RecordIndex = {}

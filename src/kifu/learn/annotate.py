@@ -24,7 +24,7 @@ import torch
 from kifu.atomic_io import staging_dir
 from kifu.corpus.annotation import SCHEMA, AnnotationWriter
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.schema import drop_code, map_distinct, to_numpy
+from kifu.corpus.schema import drop_codes, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.mmap_games import COLUMNS
@@ -204,7 +204,7 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
 
     def _select(self, item: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[str]]:
         """Return the kept games on the board, and counts of the others."""
-        kept = map_distinct(item["drop"], drop_code, np.uint8) == DropReason.KEPT
+        kept = drop_codes(item) == DropReason.KEPT
         fits = (to_numpy(item["width"]) == self.board[0]) & (to_numpy(item["height"]) == self.board[1])
         skipped = Counter(dropped=int((~kept).sum()), board=int((kept & ~fits).sum()))
         return item.filter(pa.array(kept & fits)), skipped

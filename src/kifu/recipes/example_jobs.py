@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.hashes import Hashes, mix_words
-from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
+from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.formats import find_writer
 from kifu.datasets.labels import LabelPositions, label_columns, label_values
@@ -135,7 +135,7 @@ class _ExampleJob(CatalogueRowsJob[R]):
         recipe, batch = self.recipe, item.batch
         games = game_arrays(batch)
         in_set = self.in_set(batch)
-        drop = map_distinct(batch["drop"], drop_code, np.uint8)
+        drop = drop_codes(batch)
         width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
         if recipe.pad:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from kifu.config import BoardSize, Line, parse_board
-from kifu.corpus.schema import drop_code, map_distinct, to_numpy
+from kifu.corpus.schema import drop_codes, to_numpy
 from kifu.datasets.manifest import Manifest
 from kifu.datasets.tokenizer import DEFAULT_METADATA, Tokenizer, Tokens
 from kifu.datasets.tokens import FORMAT, TokenWriter
@@ -148,7 +148,7 @@ class WriteTokens(CatalogueRowsJob[TokenChunk]):
     def process(self, item: RowSlice) -> TokenChunk:
         """Return the tokens of a slice."""
         batch, in_set = item.batch, self.in_set(item.batch)
-        drop = map_distinct(batch["drop"], drop_code, np.uint8)
+        drop = drop_codes(batch)
         for unfit, reason in (
             (~self.tokenizer.fits(batch), DropReason.WRONG_SIZE),
             (to_numpy(batch["n_legal"]) == 0, DropReason.NO_MOVES),

@@ -24,8 +24,7 @@ from kifu.corpus.splits import split
 from kifu.corpus.update import append
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.publication.card import _text
-from kifu.publication.changes import Changes
-from kifu.publication.manifest import read_publication
+from kifu.publication.manifest import Changes, read_publication
 from kifu.publication.publish import publish
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe

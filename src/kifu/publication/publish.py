@@ -6,28 +6,35 @@ import hashlib
 import importlib.metadata
 import os
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kifu.atomic_io import AtomicDirectory
-from kifu.errors import OutputError, RecipeError, SourceError, first_line
+import pyarrow as pa
+
+from kifu.atomic_io import AtomicDirectory, AtomicFile
+from kifu.corpus.parquet import TableWriter
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line
 from kifu.files import open_regular, utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.publication.card import render_card
-from kifu.publication.changes import CHANGES_FILE, Changes, VersionFiles, write_changes
+from kifu.publication.card import SetCounts, audit_splits, count_by_source, find_duplicates, find_origin, render_card
 from kifu.publication.croissant import render_croissant
-from kifu.publication.facts import SetCounts, audit_splits, count_by_source, find_duplicates, find_origin
 from kifu.publication.manifest import (
+    CHANGES_FILE,
+    EXAMPLES,
     MANIFEST,
+    Changes,
+    InputSet,
     Publication,
     PublishedFile,
     PublishedSplit,
+    describe_columns,
     next_version,
+    open_sets,
     parse_version,
     read_publication,
 )
-from kifu.publication.sets import EXAMPLES, InputSet, describe_columns, open_sets
 from kifu.records.paths import Paths, Remote, as_list, as_path
 
 CHECKSUMS = "SHA256SUMS"
@@ -35,6 +42,49 @@ CHECKSUMS = "SHA256SUMS"
 _FIRST_VERSION = "1.0.0"
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}", re.ASCII)
 _COPY_BYTES = 1 << 20
+_Splits = Mapping[str, Sequence[Path]]
+
+_CHANGES = pa.schema(
+    [
+        pa.field("change", pa.string(), False),  # added, removed, changed, moved
+        pa.field("id", pa.uint64()),  # null if removed
+        pa.field("previous_id", pa.uint64()),  # null if added
+        pa.field("split", pa.string()),
+        pa.field("previous_split", pa.string()),
+    ]
+)
+"""The columns of CHANGES_FILE."""
+
+_CREATE = """
+CREATE TABLE previous (split VARCHAR, id UBIGINT, canonical UBIGINT, content HUGEINT);
+CREATE TABLE new AS FROM previous;
+CREATE TABLE changes (change VARCHAR, id UBIGINT, previous_id UBIGINT, split VARCHAR, previous_split VARCHAR);
+"""
+
+# JSON distinguishes null, an empty list and zeros, which DuckDB's hash of a list does not.
+_GAMES = "SELECT $split, id, canonical, hash(to_json(t)) FROM read_parquet($files) t"
+_ROWS = "SELECT $split, game, game, sum(hash(t)::HUGEINT) FROM read_parquet($files) t GROUP BY game"
+
+_PAIRS = (
+    ("same", "content, split"), ("moved", "content"), ("changed", "id"), ("changed", "canonical"),
+)  # fmt: skip
+"""The changes in the order in which games are paired, and the columns in which the two games of a pair are equal."""
+
+_PAIR = """
+CREATE OR REPLACE TEMP TABLE pairs AS
+WITH p AS (SELECT *, rowid AS number, row_number() OVER (PARTITION BY {keys} ORDER BY id, split) AS k FROM previous),
+    n AS (SELECT *, rowid AS number, row_number() OVER (PARTITION BY {keys} ORDER BY id, split) AS k FROM new)
+SELECT n.number, n.id, n.split, p.number AS previous_number, p.id AS previous_id, p.split AS previous_split
+FROM p JOIN n USING ({keys}, k);
+INSERT INTO changes SELECT '{change}', id, previous_id, split, previous_split FROM pairs;
+DELETE FROM previous WHERE rowid IN (SELECT previous_number FROM pairs);
+DELETE FROM new WHERE rowid IN (SELECT number FROM pairs);
+"""
+_REST = """
+INSERT INTO changes SELECT 'removed', NULL, id, NULL, split FROM previous;
+INSERT INTO changes SELECT 'added', id, NULL, split, NULL FROM new;
+"""
+_LISTED = "SELECT * FROM changes WHERE change <> 'same' ORDER BY ALL"
 
 
 def publish(
@@ -165,15 +215,51 @@ def _compare(
     folder: AtomicDirectory, previous: Path, earlier: Publication, inputs: Sequence[InputSet], progress: ProgressFactory
 ) -> tuple[Changes, str]:
     """Write changes.parquet and return its SHA-256, too."""
-    examples = earlier.kind == EXAMPLES
     old = {split.name: [previous / file.path for file in split.files] for split in earlier.splits}
     new = {each.name: list(each.files) for each in inputs}
-    rows = earlier.rows + sum(sum(each.files.values()) for each in inputs)
-    with progress("comparing versions", rows, "rows") as bar, folder.file(CHANGES_FILE) as output:
-        versions = (VersionFiles(old, examples), VersionFiles(new, examples))
-        changes = write_changes(earlier.version, versions, output, bar)
+    with progress("comparing versions", len(old) + len(new), "splits") as bar, folder.file(CHANGES_FILE) as output:
+        changes = write_changes(earlier.version, old, new, earlier.kind, output, bar)
         with output.path.open("rb") as file:
             return changes, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_changes(previous: str, old: _Splits, new: _Splits, kind: str, output: AtomicFile, bar: Progress) -> Changes:
+    """Compare the files of two versions by DuckDB, in bounded memory, and write changes.parquet.
+
+    Args:
+        previous: The number of the previous version.
+        old: The files of each split of the previous version.
+
+    Raises:
+        FormatError: If a file is damaged.
+        MissingExtra: If DuckDB is not installed.
+    """
+    import duckdb
+
+    with (
+        TableWriter(output, _CHANGES) as writer,
+        tempfile.TemporaryDirectory() as spill,
+        duckdb.connect(config={"memory_limit": "1GB", "temp_directory": spill}) as database,
+    ):
+        try:
+            database.execute(_CREATE)
+            for version, splits in (("previous", old), ("new", new)):
+                for split, files in splits.items():
+                    values = {"split": split, "files": list(map(str, files))}
+                    database.execute(f"INSERT INTO {version} {_ROWS if kind == EXAMPLES else _GAMES}", values)
+                    bar.advance()
+            for change, keys in _PAIRS:
+                database.execute(_PAIR.format(change=change, keys=keys))
+            database.execute(_REST)
+            counts = dict(database.execute("SELECT change, count(*) FROM changes GROUP BY change").fetchall())
+            for batch in database.sql(_LISTED).to_arrow_reader():
+                writer.write(batch.cast(_CHANGES))
+        except duckdb.Error as error:
+            raise FormatError(f"the versions cannot be compared: {first_line(error)}") from None
+        names = ("added", "removed", "changed", "moved", "same")
+        changes = Changes(previous, **{name: counts.get(name, 0) for name in names})
+        writer.commit({"kifu.changes": changes.to_dict()})
+    return changes
 
 
 def _write(folder: AtomicDirectory, name: str, text: str) -> str:

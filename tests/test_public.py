@@ -264,4 +264,4 @@ def test_only_these_modules_use_the_network() -> None:
     users.remove(SOURCE / "corpus" / "database.py")  # only derives a local file system from fsspec's class
     assert {path.relative_to(SOURCE).parent.name for path in users} == {"fetch", "records", "execution", "web", "cli"}
     others = {path.name for path in users if path.parent.name != "fetch"}
-    assert others <= {"paths.py", "_remote.py", "_store.py", "ray_cluster.py", "guard.py", "server.py", "serve.py"}
+    assert others <= {"paths.py", "_remote.py", "_store.py", "ray_executor.py", "guard.py", "server.py", "serve.py"}

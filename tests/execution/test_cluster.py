@@ -25,8 +25,7 @@ def setup_module() -> None:  # Ray is imported when the tests run, not when they
     from ray import cloudpickle
 
     from kifu.execution import ray_executor
-    from kifu.execution.ray_executor import RayExecutor
-    from kifu.execution.ray_worker import run
+    from kifu.execution.ray_executor import RayExecutor, run
 
     cloudpickle.register_pickle_by_value(clustered)  # the processes of Ray do not know this folder
 

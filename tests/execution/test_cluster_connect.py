@@ -22,7 +22,7 @@ def setup_module() -> None:  # Ray is imported when the tests run, not when they
     import ray
     from ray import cloudpickle
 
-    from kifu.execution.ray_cluster import connected
+    from kifu.execution.ray_executor import connected
 
     cloudpickle.register_pickle_by_value(clustered)
 
@@ -50,7 +50,7 @@ def test_addresses_without_a_server(tmp_path):
 
 
 def test_another_service_at_the_address(tmp_path, monkeypatch):
-    monkeypatch.setattr("kifu.execution.ray_cluster._GREETING_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("kifu.execution.ray_executor._GREETING_TIMEOUT_S", 1.0)
     with site() as here:
         address = here.url.removeprefix("http://")
         with pytest.raises(ClusterError, match=f"^no cluster at {address}: what answers there is not Ray"):
@@ -61,8 +61,8 @@ def test_another_service_at_the_address(tmp_path, monkeypatch):
 def test_a_client_server_that_fails_to_start(monkeypatch, failures, reached):
     answers = [ConnectionAbortedError("Initialization failure from server:\nno server")] * failures + [None] * 2
     init = Mock(side_effect=answers)
-    monkeypatch.setattr("kifu.execution.ray_cluster.ray.init", init)
-    monkeypatch.setattr("kifu.execution.ray_cluster.probe", lambda *_: None)
+    monkeypatch.setattr("kifu.execution.ray_executor.ray.init", init)
+    monkeypatch.setattr("kifu.execution.ray_executor.probe", lambda *_: None)
     failure = pytest.raises(ClusterError, match=r"^no cluster at ray://head:1: Init.* no server$")
     with nullcontext() if reached else failure, connected("ray://head:1", 1):
         pass

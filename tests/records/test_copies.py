@@ -21,8 +21,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append
 from kifu.errors import OutputError, SourceError
-from kifu.execution.executor import ThreadExecutor
-from kifu.execution.staging import StagingDir
+from kifu.execution.executor import StagingDir, ThreadExecutor
 from kifu.files import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe

@@ -1,1 +1,1 @@
-"""Executors for sharded work (threads, Ray), serialization of results, out-of-core sorts."""
+"""Executors for sharded work (threads, Ray), serialization of results, one out-of-core sort."""

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
+from uuid import uuid4
 
 from blake3 import blake3
 
+from kifu.atomic_io import remove_file
 from kifu.errors import OutputError, RecipeError
+from kifu.folders import cannot_write, locked_folder
 from kifu.registry import unknown
 
 T = TypeVar("T")
@@ -35,8 +39,15 @@ Item = TypeVar("Item")
 THREADS = "threads"
 
 _RAY_EXECUTOR = "kifu.execution.ray_executor:RayExecutor"
-_RESUMABLE_EXECUTOR = "kifu.execution.resumable_executor:ResumableExecutor"
-"""Imported when they are used: they build on this module, and the former needs ray."""
+"""Imported when it is used: it builds on this module, and needs ray."""
+
+
+SPILL_SUFFIX = ".spill"
+"""Suffix of files that results refer to, after 32 hexadecimal digits; see `Executor.spill_dir`."""
+
+_COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
+_OURS = re.compile(r".*\.(results|copy)(\.part)?|lease-[0-9a-f]{32}|[0-9a-f]{32}\.spill")
+_COPY = re.compile(r"[0-9a-f]{32}\.copy")
 
 
 def count_jobs(jobs: int | None) -> int:
@@ -123,7 +134,7 @@ class Executor(ABC):
         """Return a directory that all workers share, for files that jobs write and name in their results.
 
         It is the staging directory: the executor removes it at the end, and keeps it if complete results remain there.
-        Names are 32 hexadecimal digits and `kifu.execution.staging.SPILL_SUFFIX`.
+        Names are 32 hexadecimal digits and `kifu.execution.executor.SPILL_SUFFIX`.
 
         Raises:
             OutputError: It cannot be used.
@@ -136,6 +147,83 @@ class Executor(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def copy_name(key: str) -> str:
+    """Return the file name for the copy of a source. key: 32 hexadecimal digits, a hash of its address and version."""
+    return f"{key}.copy"
+
+
+class StagingDir:
+    """A staging directory, locked by one caller at a time.
+
+    A context manager: leaving it removes the directory, unless an error is the reason and it holds complete results,
+    with which the next run resumes. Files of others in it are left alone.
+
+    Attributes:
+        lease: A file that exists while the directory is locked; nodes check that they see it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Lock the directory, creating it if necessary.
+
+        Raises:
+            OutputError: The directory is not writable, or another process holds it.
+        """
+        self.path = path
+        self.lease = path / f"lease-{uuid4().hex}"
+        with ExitStack() as stack:
+            stack.enter_context(locked_folder(path, path))
+            try:
+                files = list(self._files())
+                self._complete = {match[1]: file for file in files if (match := _COMPLETE.fullmatch(file.name))}
+                for file in files:
+                    if _COMPLETE.fullmatch(file.name) or _COPY.fullmatch(file.name):
+                        continue
+                    if not (self._complete and file.suffix == SPILL_SUFFIX):  # complete results may refer to them
+                        remove_file(file)
+                self.lease.touch(exist_ok=False)
+            except OutputError:
+                raise
+            except OSError as error:
+                raise cannot_write(path, error) from None
+            self._stack = stack.pop_all()
+
+    def _files(self) -> Iterator[Path]:
+        return (file for file in list(self.path.iterdir()) if _OURS.fullmatch(file.name))
+
+    def file(self, run: int, number: int, key: str) -> tuple[Path, bool]:
+        """Return the file for the results of a shard, and whether an earlier run has completed it.
+
+        Args:
+            run: The number of the run, and.
+            number: Of the shard in it. They only serve people who look: an earlier caller may have had other runs.
+            key: 32 hexadecimal digits, a hash of all that the results depend on. Files whose key is never asked for
+                are removed at the end.
+
+        Raises:
+            OutputError: The file cannot be renamed.
+        """
+        path = self.path / f"{run}-{number:06}-{key}.results"
+        complete = self._complete.pop(key, None)
+        if complete is not None:
+            try:
+                complete.replace(path)
+            except OSError as error:
+                raise cannot_write(path, error) from None
+        return path, complete is not None
+
+    def __enter__(self) -> StagingDir:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._stack, suppress(OSError):  # the directory may be what went wrong; what stays is for the next run
+            if kind is not None and any(_COMPLETE.fullmatch(file.name) for file in self._files()):
+                self.lease.unlink(missing_ok=True)
+                return
+            for file in self._files():
+                file.unlink()
+            self.path.rmdir()
 
 
 class ThreadExecutor(Executor):
@@ -190,8 +278,6 @@ class ThreadExecutor(Executor):
     def spill_dir(self) -> Path:
         """Return the directory; see `Executor.spill_dir`."""
         if self._spill_dir is None:
-            from kifu.execution.staging import StagingDir
-
             path = self._stale or Path(self._spill.enter_context(TemporaryDirectory()), "work")
             self._spill_dir = self._spill.enter_context(StagingDir(path)).path
         return self._spill_dir
@@ -203,10 +289,83 @@ class ThreadExecutor(Executor):
             self._pool.shutdown(cancel_futures=True)
         self._spill.__exit__(kind, error, trace)
         if kind is None and self._stale is not None and self._stale.is_dir():
-            from kifu.execution.staging import StagingDir
-
             with suppress(OutputError), StagingDir(self._stale):  # unless another process holds it
                 pass
+
+
+class _ShardFile(NamedTuple):
+    """Precedes the items of a shard. path: of its results. complete: they exist, and there are no items."""
+
+    path: Path
+    complete: bool
+
+
+_END = object()
+"""Follows the items of a shard."""
+
+
+class ResumableExecutor(Executor):
+    """Runs jobs on threads of this process, and keeps the results of complete shards until the context ends."""
+
+    def __init__(self, jobs: int | None, staging: Path) -> None:
+        """Start the threads.
+
+        Args:
+            jobs: Number of threads, by default one per core.
+            staging: See `kifu.execution.executor.make_executor`.
+
+        Raises:
+            OutputError: The staging directory cannot be used.
+            RecipeError: Jobs is below 1.
+        """
+        self._runs = 0
+        with ExitStack() as stack:
+            self._staging = stack.enter_context(StagingDir(staging))
+            self._threads = stack.enter_context(ThreadExecutor(jobs))
+            self.jobs = self._threads.jobs
+            self._stack = stack.pop_all()
+
+    def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
+        """Map on the threads."""
+        return self._threads.map(function, items, prefetch)
+
+    def run(self, job: Job[Shard, Item, R], shards: Iterable[Shard], prefetch: int | None = None) -> Generator[R]:
+        """Run a job on the threads. Raises OutputError if the staging directory cannot be written."""
+        from kifu.execution.serialization import read_results, write_results  # loads pyarrow
+
+        run, self._runs = self._runs, self._runs + 1
+
+        def items() -> Iterator[Any]:
+            for number, (shard, key) in enumerate(job.keys(shards)):
+                file = _ShardFile(*self._staging.file(run, number, key))
+                yield file
+                yield from () if file.complete else job.read(shard)
+                yield _END
+
+        def process(item: Any) -> Any:
+            return item if item is _END or isinstance(item, _ShardFile) else job.process(item)
+
+        def made() -> Iterator[Any]:
+            for result in takewhile(lambda each: each is not _END, results):
+                yield result
+                job.recycle(result)
+
+        results = self.map(process, items(), prefetch)
+        for path, complete in results:
+            if complete:
+                next(results)  # the end
+            else:
+                write_results(path, made())
+            yield from read_results(path)
+
+    def spill_dir(self) -> Path:
+        """Return the staging directory."""
+        return self._staging.path
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
 
 def make_executor(
@@ -229,10 +388,9 @@ def make_executor(
     """
     executor: Executor
     if engine == THREADS:
-        if not resumable:
+        if staging is None or not resumable:
             return ThreadExecutor(jobs, staging)
-        executor = resolve_name(_RESUMABLE_EXECUTOR)(jobs, staging)
-        return executor
+        return ResumableExecutor(jobs, staging)
     name, _, address = engine.partition("=")
     if name != "ray":
         raise unknown("engine", engine, (THREADS, "ray", "ray=ADDRESS"))

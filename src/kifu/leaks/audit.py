@@ -22,8 +22,8 @@ from kifu.config import STRICT, read_model
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import Hashes, mix_words
 from kifu.errors import RecipeError, join_lines
-from kifu.execution.bucket_sort import BucketSort, Columns
 from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.execution.range_sort import Columns, RangeSort
 from kifu.leaks.positions import PositionHashes
 from kifu.leaks.sets import AuditSet, CatalogueSet, GameLocation, open_set
 from kifu.progress import Progress, ProgressFactory, silent
@@ -346,7 +346,7 @@ def find_overlaps(
     totals = [0] * len(sets)
     overlaps = {pair: Overlap() for pair in combinations(range(len(sets)), 2)}
     estimate = sum(each.estimated_positions for each in sets)
-    with BucketSort(_HASHES, rows, Path(tempfile.gettempdir()), estimate) as buckets:
+    with RangeSort(_HASHES, rows, Path(tempfile.gettempdir()), estimate) as buckets:
         for number, each in enumerate(sets):
             for block in each.positions(executor):
                 buckets.add(_columns(block, number))

@@ -23,9 +23,8 @@ from kifu.datasets.labels import LabelPositions, label_columns, label_values
 from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
 from kifu.datasets.writer import Writer
 from kifu.errors import DropReason
-from kifu.execution.bucket_sort import Columns, concat_columns
 from kifu.execution.executor import R
-from kifu.execution.range_sort import KeyRange, RangeFile, load_range, write_ranges
+from kifu.execution.range_sort import Columns, KeyRange, RangeFile, concat_columns, load_range, write_ranges
 from kifu.kernel import kernel
 from kifu.point import POINT_MASK
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice, SetJob

@@ -138,7 +138,7 @@ class _SetWriter:
 
     def _sort_in_memory(self, writer: Writer, expected: int) -> Iterator[Any]:
         """Return all examples in their order, prepared for the writer."""
-        from kifu.execution.bucket_sort import concat_columns
+        from kifu.execution.range_sort import concat_columns
         from kifu.recipes.example_jobs import GroupEncoder, SortExamples, sort_columns
 
         columns = []

@@ -33,7 +33,7 @@ from blake3 import blake3
 
 from kifu.atomic_io import AtomicFile
 from kifu.errors import DropReason, OutputError, SourceError
-from kifu.execution.staging import copy_name
+from kifu.execution.executor import copy_name
 from kifu.files import hash_bytes
 from kifu.folders import cannot_write
 from kifu.records._remote import FullCopy, RemoteFile, StoreError

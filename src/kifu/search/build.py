@@ -23,8 +23,8 @@ from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.index import has_index
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.execution.bucket_sort import BucketSort, Columns, SpillFile
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.execution.range_sort import Columns, RangeSort, SpillFile
 from kifu.folders import locked_folder, require_size
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
@@ -198,7 +198,7 @@ def _write_index(parquet: Path, rows: int, plies: int, blocks: Iterable[_Indexed
     identity, target = identify(parquet), index_path(parquet)
     with ExitStack() as stack:
         output = stack.enter_context(AtomicFile(target))
-        sort = stack.enter_context(BucketSort("hashes", _RANGE_ENTRIES, target.parent, rows * plies))
+        sort = stack.enter_context(RangeSort("hashes", _RANGE_ENTRIES, target.parent, rows * plies))
         spilled = {name: stack.enter_context(SpillFile(target.parent)) for name in (*_GAME_ARRAYS, "buckets")}
         entries = captures = words = 0
         for positions, traces, info, late in blocks:
@@ -245,7 +245,7 @@ def _array_bytes(name: str, header: IndexHeader, pieces: Iterable[npt.NDArray[An
 
 
 def _sorted_entries(
-    sort: BucketSort, header: IndexHeader, buckets: SpillFile, executor: Executor
+    sort: RangeSort, header: IndexHeader, buckets: SpillFile, executor: Executor
 ) -> Iterator[npt.NDArray[np.uint64]]:
     """Yield all entries in the order of the file, and write the starts of the buckets."""
     bucket = position = 0

@@ -25,7 +25,8 @@ def setup_module() -> None:  # Ray is imported when the tests run, not when they
     from ray import cloudpickle
 
     from kifu.execution import ray_executor
-    from kifu.execution.ray_executor import RayExecutor, run
+    from kifu.execution.ray_executor import RayExecutor
+    from kifu.execution.ray_worker import run
 
     cloudpickle.register_pickle_by_value(clustered)  # the processes of Ray do not know this folder
 
@@ -116,11 +117,11 @@ def test_a_shard_is_repeated_if_its_process_dies(here, job, work):
 def test_a_run_ends_if_no_node_is_left(here, job, work, monkeypatch, seconds, there):
     """Ray would wait forever; a node that returns in time is accepted."""
     nodes = cycle([[], [], ray.nodes()] if there == "now and then" else [[]])
-    monkeypatch.setattr(ray_executor, "working_nodes", lambda: next(nodes))
     monkeypatch.setattr(ray_executor, "_POLL_TIMEOUT_S", 0.2)
     monkeypatch.setattr(ray_executor, "_NO_NODES_TIMEOUT_S", seconds)
     slow = replace(job, seconds=4.0)
     with RayExecutor(None, None, work) as executor:
+        monkeypatch.setattr(ray_executor, "working_nodes", lambda: next(nodes))
         if there == "now and then":
             assert given(executor, slow, [Span(10)]) == expected(slow, [Span(10)])
         else:

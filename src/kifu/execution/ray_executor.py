@@ -13,13 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache
 from itertools import islice, repeat
 from pathlib import Path
 from textwrap import shorten
 from types import TracebackType
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import grpc
 import ray
@@ -33,8 +31,7 @@ from kifu.atomic_io import remove_file
 from kifu.errors import ClusterError, FormatError, KifuError, OutputError, first_line
 from kifu.execution import ray_task
 from kifu.execution.executor import Executor, Item, Job, R, Shard, StagingDir, T, ThreadExecutor
-from kifu.execution.serialization import dump_results, load_results, read_results, write_results
-from kifu.folders import cannot_write
+from kifu.execution.serialization import load_results, read_results
 
 cloudpickle.register_pickle_by_value(ray_task)
 
@@ -230,58 +227,6 @@ class ClusterHead:
 
     def _lost(self, reason: str) -> ClusterError:
         return ClusterError(f"lost the cluster{f' at {self._address}' if self._address else ''}: {reason}")
-
-
-def run(job: bytes, call: bytes) -> tuple[str, Any]:
-    """Process a shard.
-
-    Args:
-        job: A pickled `Job`.
-        call: Pickled: the directory that relative paths start from, the shard, and the file for its results or None.
-
-    Returns:
-        ("done", the results as bytes, empty if they are in the file), or ("failed", (class, message)) for an error of
-        kifu. All other errors are raised.
-    """
-    directory, shard, path = cloudpickle.loads(call)
-    if path is not None and path.exists():  # written by a node that died before it could answer
-        return "done", b""
-    with suppress(OSError):  # without that directory, relative paths are not found
-        os.chdir(directory)
-    try:
-        results = _results(_load_job(job), shard)
-        if path is None:
-            return "done", dump_results(results)
-        _write(path, results)
-    except KifuError as error:
-        return "failed", (type(error), str(error))
-    return "done", b""
-
-
-@lru_cache(1)
-def _load_job(data: bytes) -> Job[Any, Any, Any]:
-    """Return the job, which is kept from shard to shard, as it is on threads."""
-    job: Job[Any, Any, Any] = cloudpickle.loads(data)
-    return job
-
-
-def _results(job: Job[Any, Any, Any], shard: Any) -> Iterator[Any]:
-    for item in job.read(shard):
-        result = job.process(item)
-        yield result
-        job.recycle(result)
-
-
-def _write(path: Path, results: Iterator[Any]) -> None:
-    # Every attempt writes to a unique name: after a network failure, two may run at the same time.
-    attempt = path.with_name(f"{uuid4().hex}.{path.name}")
-    if not path.parent.is_dir():  # the caller has gone, and would not remove a new directory
-        raise OutputError(f"cannot write {path}: its folder is gone")
-    write_results(attempt, results)
-    try:
-        attempt.replace(path)
-    except OSError as error:
-        raise cannot_write(path, error) from None
 
 
 _PREFETCH = 4

@@ -22,7 +22,7 @@ def worker_error(version: str, lease: str | None) -> str | None:
 
         if kifu.__version__ != version:
             return f"has kifu {kifu.__version__}, and the caller {version}"
-        import kifu.execution.ray_executor
+        import kifu.execution.ray_worker
     except Exception as error:  # whatever is wrong with the installation there
         reason = str(error).partition("\n")[0]
         return f"cannot load kifu: {type(error).__name__}: {reason}"
@@ -35,7 +35,7 @@ def run_shard(version: str, lease: str | None, job: bytes, call: bytes) -> tuple
     """Process a shard.
 
     Returns:
-        ("done", result bytes), ("failed", (error class, message)) as from `kifu.execution.ray_executor.run`, or
+        ("done", result bytes), ("failed", (error class, message)) as from `kifu.execution.ray_worker.run`, or
         ("unable", reason); in each case followed by the address of the node.
     """
     from ray.util import get_node_ip_address
@@ -44,6 +44,6 @@ def run_shard(version: str, lease: str | None, job: bytes, call: bytes) -> tuple
     reason = worker_error(version, lease)
     if reason is not None:
         return "unable", reason, node
-    from kifu.execution.ray_executor import run
+    from kifu.execution.ray_worker import run
 
     return (*run(job, call), node)

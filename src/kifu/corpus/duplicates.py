@@ -194,16 +194,16 @@ def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
 
 def _find(corpus: _Catalogues, within: _HashRange) -> _RangeClusters:
     """Find the clusters of a range, see `find_clusters`."""
-    found = _candidates(corpus, within)
+    candidates = _candidates(corpus, within)
     # Games with equal hashes form a class, which is represented by the one with most moves, of these the first.
-    keys, class_of = np.unique(found.canonical, return_inverse=True)
-    order = np.lexsort((-found.n_moves.astype(np.int64), class_of))
-    class_row = found.row[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
+    keys, class_of = np.unique(candidates.canonical, return_inverse=True)
+    order = np.lexsort((-candidates.n_moves.astype(np.int64), class_of))
+    class_row = candidates.row[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
     plies, longer, parent = _compare(keys, class_row, corpus)
 
     size = np.bincount(parent[class_of], minlength=len(keys))
     together = (plies[class_of] >= MIN_PLIES) & (size[parent[class_of]] > 1)
-    row, class_of = found.row[together], class_of[together]
+    row, class_of = candidates.row[together], class_of[together]
     longest = _resolve_links(np.where(longer < 0, np.arange(len(longer)), longer))
     representative = class_row[longest[class_of]]
     relation = np.where(longer[class_of] < 0, DropReason.SAME_GAME, DropReason.CUT_OFF)
@@ -332,8 +332,8 @@ def exact_duplicates(
     ranges = max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1)
     digests = tuple(open_catalogue(path).digest() for path in paths)
     job = _EqualIdsJob(tuple(os.fspath(path) for path in paths), digests)
-    found = (executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)])
-    return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+    parts = (executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)])
+    return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
 @dataclass(frozen=True)
@@ -354,15 +354,15 @@ class _EqualIdsJob(Job[_HashRange, _HashRange, RowNumbers]):
 
     def process(self, item: _HashRange) -> RowNumbers:
         salt = np.frombuffer(blake3("".join(self.digests).encode()).digest(8), np.uint64)
-        seen, start, found = IdSet(), 0, [np.empty(0, np.int64)]
+        seen, start, parts = IdSet(), 0, [np.empty(0, np.int64)]
         for path in self.paths:
             for batch in open_catalogue(path).batches(("id", "drop")):
                 ids = to_numpy(batch["id"])
                 kept = drop_codes(batch) == DropReason.KEPT
                 rows = np.flatnonzero(kept & item.contains(mix_words(ids ^ salt)))
-                found.append(start + rows[~seen.add(ids[rows])])
+                parts.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)
-        return np.concatenate(found)
+        return np.concatenate(parts)
 
 
 class DuplicateFlags(NamedTuple):
@@ -422,11 +422,11 @@ def flag_duplicates(
     row, drop, ids = equal, np.full(len(equal), DropReason.DUPLICATE, np.uint8), np.zeros(len(equal), np.uint64)
     if rule == "games":
         bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)])
-        found = find_clusters(paths, executor)
-        rows = found.row + bounds[found.source]
-        flagged = (found.relation != DropReason.KEPT) & (rows >= first) & ~np.isin(rows, equal)
-        row, drop = np.append(row, rows[flagged]), np.append(drop, found.relation[flagged])
-        ids = np.append(ids, read_ids(paths, rows[found.representative[flagged]]))
+        clusters = find_clusters(paths, executor)
+        rows = clusters.row + bounds[clusters.source]
+        flagged = (clusters.relation != DropReason.KEPT) & (rows >= first) & ~np.isin(rows, equal)
+        row, drop = np.append(row, rows[flagged]), np.append(drop, clusters.relation[flagged])
+        ids = np.append(ids, read_ids(paths, rows[clusters.representative[flagged]]))
     order = np.argsort(row)
     return DuplicateFlags(row[order], drop[order], ids[order]).select(first, np.iinfo(np.int64).max)
 

@@ -29,7 +29,7 @@ from kifu.search.drawing import Drawing
 from kifu.search.index import SearchIndex
 from kifu.search.match import MatchArrays
 from kifu.search.position import Position
-from kifu.search.positions import CanonicalPosition, EntryLayout, position_hash, unpack_entry
+from kifu.search.positions import EntryLayout, position_hash, unpack_entry
 from kifu.search.traces import Traces
 from kifu.text import Report
 from kifu.viz.boards import notebook_svg
@@ -96,7 +96,7 @@ class NextMoves:
         """Prepare the tables of a position."""
         self._size = position.width, position.height
         self._points = position.width * position.height
-        self.canonical: CanonicalPosition = position_hash(position)
+        self.canonical = position_hash(position)
         images = symmetries(*self._size)
         self._merged = _representatives(position, images[list(self.canonical.symmetries)])
         self._from_canonical = self._merged[np.argsort(images[self.canonical.symmetry])]
@@ -138,11 +138,9 @@ class NextMoves:
         for k in range(8):
             tables[k] = np.argsort(symmetries(*self._size)[k])
         point = self._merged[tables[symmetry, move & POINT_MASK]]
-        colour = np.where(move & WHITE_BIT, WHITE, BLACK)
-        return self._occurrences(row, np.where(has_next, point, self._points + 1), np.where(has_next, colour, 0))
-
-    def _occurrences(self, row: Any, point: Any, colour: Any) -> Occurrences:
+        colour = np.where(has_next, np.where(move & WHITE_BIT, WHITE, BLACK), 0)
         never = np.zeros(len(row), np.bool_)
+        point = np.where(has_next, point, self._points + 1)
         return Occurrences(row, point.astype(np.uint16), colour.astype(np.uint8), never, never)
 
 

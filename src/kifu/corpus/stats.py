@@ -482,7 +482,7 @@ def _lengths(axes: Axes, stats: Stats) -> None:
     style_chart(axes, "moves")
     classes = [name.partition("-")[0] for name in stats.lengths]
     base = np.zeros(len(classes))
-    for ending in _endings(stats):
+    for ending in known_endings(stats.results):
         counts = np.array([counts.get(ending, 0) for counts in stats.lengths.values()])
         axes.bar(np.arange(len(classes)) + 0.5, counts, bottom=base, width=0.92, color=_colour(ending), label=ending)
         base += counts
@@ -494,15 +494,16 @@ def _lengths(axes: Axes, stats: Stats) -> None:
 def _results(axes: Axes, stats: Stats) -> None:
     style_chart(axes, "winner")
     base = np.zeros(len(stats.results))
-    for ending in _endings(stats):
+    for ending in known_endings(stats.results):
         counts = np.array([counts.get(ending, 0) for counts in stats.results.values()])
         axes.barh(range(len(counts)), counts, left=base, height=0.75, color=_colour(ending))
         base += counts
     _label_bars(axes, list(stats.results), [sum(counts.values()) for counts in stats.results.values()])
 
 
-def _endings(stats: Stats) -> list[str]:
-    known = {ending for counts in stats.results.values() for ending in counts}
+def known_endings(rows: Mapping[str, Counts]) -> list[str]:
+    """Return the endings that occur in counts by ending, in the order of ENDINGS, then alphabetically."""
+    known = {ending for counts in rows.values() for ending in counts}
     return [ending for ending in ENDINGS if ending in known] + sorted(known - {*ENDINGS})
 
 

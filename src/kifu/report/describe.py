@@ -197,7 +197,7 @@ def _left_out_of_sources(metadata: Mapping[str, Any]) -> Counter[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Example:
+class _ExampleRow:
     """One row of a data set as a board whose row 0 is the top.
 
     Attributes:
@@ -215,7 +215,7 @@ class _Example:
     others: list[str]
 
 
-def _example(data: Dataset, row: int) -> _Example:
+def _example(data: Dataset, row: int) -> _ExampleRow:
     """Return a row as an example; raise FormatError if it does not exist or its planes do not show stones."""
     if not 0 <= row < len(data):
         raise FormatError(f"{data.path}: row must be within 0 to {len(data) - 1}, got {row}")
@@ -247,7 +247,7 @@ def _example(data: Dataset, row: int) -> _Example:
     if batch.ply[0] >= 0:
         others.append(f"game {batch.game[0]}, move {batch.ply[0] + 1}")
     mover_is_x = not any(side in ("black", "white") for _, side in layout.stone_planes())
-    return _Example(colours, mover_is_x, label, ko, others)
+    return _ExampleRow(colours, mover_is_x, label, ko, others)
 
 
 def _crop_to_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -> tuple[npt.NDArray[Any], int | None]:
@@ -392,7 +392,7 @@ def _find_row(path: Path, number: int) -> SelectedGame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Position:
+class _ShownPosition:
     """The board after `plies` moves of a game, with the points of the last and the next move, if any."""
 
     board: Board
@@ -401,7 +401,7 @@ class _Position:
     next: int | None
 
 
-def _position(game: Game, plies: int) -> _Position:
+def _position(game: Game, plies: int) -> _ShownPosition:
     """Return the position after `plies` moves; raise GameError if there are fewer."""
     if not 0 <= plies <= len(game):
         raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
@@ -411,7 +411,7 @@ def _position(game: Game, plies: int) -> _Position:
         at = int(game.moves[ply] & POINT_MASK) if 0 <= ply < len(game) else NO_POINT
         return at if at < game.width * game.height else None
 
-    return _Position(board, plies, point(plies - 1), point(plies))
+    return _ShownPosition(board, plies, point(plies - 1), point(plies))
 
 
 def describe_position(selected: SelectedGame, move: int | None) -> str:

@@ -45,7 +45,7 @@ _ALL = "times"
 """Name of the counts by year of all hits."""
 
 
-class Example(NamedTuple):
+class ExampleGame(NamedTuple):
     """A game in which a position or pattern occurs; ply: moves before it."""
 
     game: GameSummary
@@ -66,7 +66,7 @@ class View:
     continuations: Sequence[Continuation]
     found: Report
     by_year: tuple[str, Sequence[YearCount]] | None
-    examples: Sequence[Example]
+    examples: Sequence[ExampleGame]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result, the counts by year and the examples as JSON values."""
@@ -169,7 +169,7 @@ def _years_chart(move: str, years: Sequence[YearCount]) -> Figure:
     return draw_groups(f"{move}, share of all (%)", names, {"": 100 * np.array(shares)}, connect=True)
 
 
-def _examples(examples: Sequence[Example]) -> Table:
+def _examples(examples: Sequence[ExampleGame]) -> Table:
     """Return the games with their numbers, from 1, as for `kifu show --game`."""
     columns = ("date", "left"), ("Black", "left"), ("White", "left"), ("result", "left")
     table = make_table(("game", "right"), ("move", "right"), *columns)
@@ -208,12 +208,12 @@ def view_exploration(searcher: Searcher, found: Exploration, games: Rows | None,
     return View(drawing, totals, found.continuations, found, by_year, _find_examples(searcher, found, pattern))
 
 
-def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Pattern) -> list[Example]:
+def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Pattern) -> list[ExampleGame]:
     """Return the latest games, each with the moves before its first hit."""
     examples = []
     for game in searcher.games(found.latest()):
         moves = searcher.moves(game.row)
-        examples.append(Example(game, int(match_games(moves, trace_games(moves), pattern).ply.min())))
+        examples.append(ExampleGame(game, int(match_games(moves, trace_games(moves), pattern).ply.min())))
     return examples
 
 

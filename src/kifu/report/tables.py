@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kifu.corpus.stats import BANDS, ENDINGS, Counts, Stats
+from kifu.corpus.stats import BANDS, Counts, Stats, known_endings
 from kifu.errors import DropReason, printable
 from kifu.text import counted, format_games, format_share, short_count
 
@@ -153,8 +153,7 @@ def _ranks(stats: Stats, width: int) -> tuple[str, Table]:
 
 
 def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
-    known = {ending for counts in rows.values() for ending in counts}
-    endings = [ending for ending in ENDINGS if ending in known] + sorted(known - {*ENDINGS})
+    endings = known_endings(rows)
     table = make_table((name, "left"), *((ending, "right") for ending in (*endings, "all", "")))
     for value, counts in rows.items():
         total = sum(counts.values())

@@ -1,4 +1,4 @@
-"""Training in several processes: together they take the steps of one process, also if their number changes."""
+"""Training in several processes: together they take the steps of one process."""
 
 from __future__ import annotations
 
@@ -55,43 +55,40 @@ def batches(data: learn.data.TrainingData) -> Iterator[tuple[set[tuple[int, int]
                 return
 
 
-def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> None:
+@pytest.mark.parametrize("world", [2, 6])
+def test_processes_share_the_batches_of_one_process_also_after_a_resumption(world: int, games: Path) -> None:
     """Together they yield the batches of one process, and each position once."""
     recipe = tiny(batch_size=12, window=150)
     found = learn.data.read_training_games(recipe, [games], [], 1)
     alone = [rows for rows, _ in batches(learn.data.TrainingData(recipe, found))]
     steps: list[set[tuple[int, int]]] = [set() for _ in alone]
-    whole = learn.data.TrainingData(recipe, found).epoch_batches
     seen: Counter[tuple[int, int]] = Counter()
-    state, done = None, 0
-    for world, count in ((2, 7), (4, 0), (3, 11), (1, 5), (6, None)):
-        states, lengths = [], set()
-        for rank in range(world):
+    states = []
+    for rank in range(world):
+        done = 0
+        for count in (7, None):
             data = learn.data.TrainingData(recipe, found, rank, world)
-            if state is not None:
-                data.load_state_dict(state)
-            assert data.epoch_batches == whole
-            assert data.epochs_done == pytest.approx(done / whole)
-            length = 0
-            for rows, position in batches(data) if count != 0 else ():
+            assert data.epoch_batches == len(alone)
+            if done:
+                data.load_state_dict(states[-1])
+                assert data.epochs_done == pytest.approx(7 / len(alone))
+            for rows, position in batches(data):
                 assert len(rows) == 12 // world
                 seen.update(rows)
-                steps[done + length] |= rows
-                data.position, length = position, length + 1
-                if length == count:
+                steps[done] |= rows
+                data.position, done = position, done + 1
+                if done == count:
                     break
-            lengths.add(length)
             states.append(data.state_dict())
-        assert all(each == states[0] for each in states)
-        assert len(lengths) == 1
-        state, done = states[0], done + lengths.pop()
-    assert done == whole
+        assert done == len(alone)
+    assert states == states[:2] * world
+    assert data.position == (1, 0)
     assert steps == alone
-    assert state["epoch"] == 1
-    assert state["stages"] == [[6, 2, 0]]
     assert set(seen.values()) == {1}
-    assert seen.total() == whole * 12
+    assert seen.total() == len(alone) * 12
     assert set(seen) <= positions(recipe, games)
+    with pytest.raises(RecipeError, match=rf"same number of processes, {world}, got 3|world_size"):
+        learn.data.TrainingData(recipe, found, 0, 3).load_state_dict(states[0])
 
 
 @pytest.mark.parametrize("world", [2, 3, 7])
@@ -145,8 +142,8 @@ def rows(log: Path) -> list[tuple[int, int, int, int]]:
 
 
 @pytest.mark.thorough
-def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_path: Path) -> None:
-    """Two that Lightning starts, one alone, two machines, and two that torchrun starts."""
+def test_a_run_of_two_processes_uses_each_position_once(games: Path, tmp_path: Path) -> None:
+    """Two that Lightning starts, two machines, and two that torchrun starts."""
     recipe = tiny(**ddp_run.RECIPE)
     into, log = tmp_path / "run", tmp_path / "log"
     log.mkdir()
@@ -159,9 +156,6 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
     files = (log / "files").read_text().split()
     assert files.count("last.ckpt") == files.count("best.safetensors") == 1
     assert_validated_by_all(recipe, games, into)
-
-    end(begin(games, into, log, 1, 1, 33))
-    assert checkpoint(into)["kifu"]["loader"]["stages"] == [[2, 8, 20], [1, 16, 13]]
 
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     end(*(begin(games, into, log, 1, 2, 55, NODE_RANK=str(rank), **where) for rank in range(2)))
@@ -259,4 +253,4 @@ def test_figures_between_two_rows_are_kept_when_a_run_stops(games: Path, tmp_pat
         learn.train.train(tiny(steps=20), [games], tmp_path)
     saved = checkpoint(tmp_path)["kifu"]
     assert saved["sums"][0] == 7 * 64
-    assert saved["loader"]["stages"] == [[1, 64, 7]]
+    assert saved["steps"] == 7

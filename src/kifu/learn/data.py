@@ -167,28 +167,20 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     for other in others:
         if other.fingerprint() != own.fingerprint():
             raise RecipeError(f"a teacher's planes {other.layout.plane_set} cannot be drawn of the same positions")
-    seen = [open_net(path).games for path in _net_paths(recipe)]
+    nets = [name for name in recipe.nets if not is_command(name)]
+    inputs = {"train": _hash_sources(sources), "validation": _hash_sources(validate)}
+    if nets:
+        inputs["nets"] = _hash_sources([net_file(path) for path in nets])
     return TrainingGames(
         own,
         None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
-        np.concatenate([*(to_numpy(rows["canonical"]) for rows in used), *seen]),
-        {"train": _hash_sources(sources), "validation": _hash_sources(validate)} | _hash_nets(recipe),
+        np.concatenate([*(to_numpy(rows["canonical"]) for rows in used), *(open_net(path).games for path in nets)]),
+        inputs,
         excluded,
         teachers,
         {other.layout.plane_set: other for other in others},
         Conditions.from_rows(train) if None in teachers else None,
     )
-
-
-def _net_paths(recipe: TrainingRecipe) -> list[str]:
-    """Return the paths of the nets that a recipe depends on."""
-    return [name for name in recipe.nets if not is_command(name)]
-
-
-def _hash_nets(recipe: TrainingRecipe) -> dict[str, list[dict[str, str]]]:
-    """Return names and hashes of the nets of a recipe as an entry of `TrainingGames.inputs`, if there are any."""
-    paths = _net_paths(recipe)
-    return {"nets": _hash_sources([net_file(path) for path in paths])} if paths else {}
 
 
 def _read_rows(
@@ -205,8 +197,8 @@ def _read_rows(
 
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
-    terms = CONDITION_COLUMNS if any(map(is_command, recipe.nets)) else ()
-    columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *terms))
+    conditions = CONDITION_COLUMNS if any(map(is_command, recipe.nets)) else ()
+    columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *conditions))
     return read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions), excluded
 
 
@@ -249,12 +241,7 @@ def _hash_sources(paths: Paths) -> list[dict[str, str]]:
 
 
 class TeacherInputs(NamedTuple):
-    """The inputs of a teacher for a batch.
-
-    Attributes:
-        planes: In the format of the loader, as in `TrainingBatch`.
-        globals: [B, G] float32, its global inputs, if it has any.
-    """
+    """The inputs of a teacher for a batch, as in `TrainingBatch`."""
 
     planes: Tensor
     globals: Tensor | None
@@ -321,10 +308,10 @@ def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int) -> Batch:
             -random_komi to random_komi with equal probability.
         epoch: Number of the epoch. The seed of the recipe, epoch, game and ply determine the shift of a position.
     """
-    inputs, most = inputs_label(recipe.inputs), recipe.random_komi
+    inputs, largest = inputs_label(recipe.inputs), recipe.random_komi
     start = mix_words(mix_words(np.array([recipe.seed], np.uint64)) + np.uint64(epoch))
     words = mix_words(mix_words(batch.game ^ start) + batch.ply.astype(np.uint64))
-    points = (words % np.uint64(2 * most + 1)).astype(np.float32) - np.float32(most)
+    points = (words % np.uint64(2 * largest + 1)).astype(np.float32) - np.float32(largest)
     values, given = shift_komi(recipe.inputs, batch.labels[inputs], points)
     margin = batch.labels["margin"] + given
     result = np.where(np.isnan(margin), batch.labels["result"], np.sign(np.nan_to_num(margin))).astype(np.int8)
@@ -360,8 +347,7 @@ class TrainingData:
     """The batches of one process.
 
     Attributes:
-        position: Epoch and batch to deliver next. In an epoch that was started with another number of processes,
-            batches are counted from the change.
+        position: Epoch and batch to deliver next.
     """
 
     def __init__(
@@ -389,36 +375,32 @@ class TrainingData:
         return self._start.epoch(*self.position).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at the position of a run with the same recipe and games and any number of processes.
+        """Continue at the position of a run with the same recipe, games and number of processes.
 
         Raises:
-            RecipeError: The state does not fit the recipe and games.
+            RecipeError: The state does not fit them.
         """
         for loader in (self._start, *self._others.values()):
             loader.load_state_dict(state)
+        if before := self._start.position.before:
+            raise RecipeError(
+                f"a run resumes with the same number of processes, {before[-1].world_size}, got {self._world_size}"
+            )
         self.position = self._start.position[:2]
 
     @property
     def epochs_done(self) -> float:
         """Number of epochs delivered so far."""
         epoch, batch = self.position
-        earlier = self._start.position.before if epoch == self._start.epoch_number else ()
-        return epoch + (batch + sum(stage.batches for stage in earlier)) / self.epoch_batches
-
-    @property
-    def output(self) -> Output:
-        """The format of the planes: packed for a GPU, which unpacks them; otherwise as the network takes them."""
-        return self._output(self.games.train)
-
-    def _output(self, source: CatalogueSource) -> Output:
-        if source.layout.real:
-            return "float32"
-        return "packed" if self._on_gpu else supported_precision(self.recipe.precision, torch.device("cpu"))
+        return epoch + batch / self.epoch_batches
 
     def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
+        """Return a loader whose planes are packed for a GPU, which unpacks them, and else as the network takes them."""
+        output: Output = "packed" if self._on_gpu else supported_precision(self.recipe.precision, torch.device("cpu"))
         # If the cores run the network, more loader threads would only compete with it.
         jobs = max(count_cores() // self._local_world_size, 1) if self._on_gpu else 1
-        return Loader(source, replace(config, output=self._output(source), jobs=jobs), batch_size)
+        config = replace(config, output="float32" if source.layout.real else output, jobs=jobs)
+        return Loader(source, config, batch_size)
 
     def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
@@ -427,7 +409,7 @@ class TrainingData:
 
     @cached_property
     def _start(self) -> Loader:
-        """The same loader where the present processes started or resumed."""
+        """The loader where the run started or resumed."""
         return self._train_loader(self.games.train)
 
     @cached_property
@@ -437,10 +419,7 @@ class TrainingData:
 
     @cached_property
     def epoch_batches(self) -> int:
-        """Number of batches of the first epoch, which does not depend on the number of processes.
-
-        Later epochs differ if positions are sampled.
-        """
+        """Number of batches of the first epoch; later epochs differ if positions are sampled."""
         return len(self._train_loader(self.games.train))
 
     def batches(self) -> Generator[TrainingBatch]:

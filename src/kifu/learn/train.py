@@ -82,8 +82,8 @@ def train(
         sources: Catalogues, whose kept games are used as they are, and archives, folders and records, which are cleaned
             by the rules "legal".
         validate: Sources to validate with. By default a share of the games is held out as the recipe specifies.
-        resume: Continue the run in `output` from its last checkpoint. It must have the same recipe and games; the
-            number of processes may differ.
+        resume: Continue the run in `output` from its last checkpoint. It must have the same recipe and games, and as
+            many processes.
         progress: Reports how far the run is.
 
     Raises:

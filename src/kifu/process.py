@@ -29,14 +29,14 @@ the protocol.  refusal: the program reported an error."""
 LOG_LIMIT = 1 << 18
 """Bytes kept from the end of standard error."""
 
-READ_SIZE = 1 << 16
+_READ_SIZE = 1 << 16
 """Maximum bytes that are read at once."""
 
 POLL_S = 0.1
 """Interval at which a wait checks for cancellation."""
 
 _EXIT_TIMEOUT_S = 1.0
-"""Time to exit after the farewell."""
+"""Time to exit after the quit command."""
 
 _EXTRA_PATHS = ("/usr/games",)
 """Debian's directory of GNU Go and Pachi, which is not on every user's PATH."""
@@ -97,7 +97,7 @@ class PipedProcess:
         failed: True after `fail`.
     """
 
-    farewell = b""
+    quit_command = b""
     """Written before standard input is closed, unless the program has failed."""
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -161,13 +161,13 @@ class PipedProcess:
             if key.fd == self._in:
                 self._send()
             else:
-                self._take(key.fd)
+                self._read(key.fd)
         return bool(ready)
 
     def read_available(self) -> None:
         """Read from standard output without waiting, at most one buffer."""
         if self.output_open:
-            self._take(self._out)
+            self._read(self._out)
 
     def clean(self, data: bytes) -> bytes:
         """Return standard output as it is stored in `received`."""
@@ -188,12 +188,12 @@ class PipedProcess:
             how = f"it exited with code {code}" if code >= 0 else f"it was killed: {signal.strsignal(-code)}"
         self._kill()
         if self._err in self._open:
-            self._take(self._err)
+            self._read(self._err)
         last = bytes(self._log).strip().rpartition(b"\n")[2]
         self.fail("crash", f"{how}: {excerpt(last, quote=False)}" if last else how)
 
     def close(self) -> None:
-        """Say farewell and close standard input unless the program has failed, then kill it and its children."""
+        """Send the quit command unless the program has failed, then kill it and its children."""
         if self._closed:
             return
         self._closed = True
@@ -203,7 +203,7 @@ class PipedProcess:
         finally:
             self._kill()
             if self._err in self._open:
-                self._take(self._err)
+                self._read(self._err)
             self._selector.close()
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
                 with contextlib.suppress(OSError):
@@ -219,16 +219,16 @@ class PipedProcess:
         self.close()
 
     def _leave(self) -> None:
-        """Write the farewell, close standard input, and wait briefly for the program to close its output."""
+        """Write the quit command, close standard input, and wait briefly for the program to close its output."""
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
         self.unsend()
         with contextlib.suppress(OSError):
-            os.write(self._in, self.farewell)
+            os.write(self._in, self.quit_command)
             assert self._process.stdin is not None
             self._process.stdin.close()
         while self.output_open and time.monotonic() < deadline:
             for key, _ in self._selector.select(POLL_S):
-                self._take(key.fd)
+                self._read(key.fd)
             self.received.clear()
 
     def _kill(self) -> None:
@@ -249,10 +249,10 @@ class PipedProcess:
         if not self._unsent:
             self._selector.unregister(self._in)
 
-    def _take(self, pipe: int) -> None:
+    def _read(self, pipe: int) -> None:
         """Read at most one buffer of what is available."""
         try:
-            data = os.read(pipe, READ_SIZE)
+            data = os.read(pipe, _READ_SIZE)
         except BlockingIOError:
             return
         except OSError:

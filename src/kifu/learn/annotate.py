@@ -136,7 +136,7 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         return [self.nets, self.hashes, asdict(self.options)]
 
     def shard_fingerprint(self, shard: SourceShard) -> Any:
-        """Return `SourceShard.fingerprint`."""
+        """Return the fingerprint of the shard."""
         return shard.fingerprint()
 
     def describe(self) -> dict[str, Any]:
@@ -221,9 +221,9 @@ def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequ
     def same(values: npt.NDArray[Any]) -> pa.Array:
         return column(np.tile(values, len(scores)))
 
-    found = MoveScores(*(np.concatenate([getattr(each, f.name) for each in scores]) for f in fields(MoveScores)))
+    joined = MoveScores(*(np.concatenate([getattr(each, f.name) for each in scores]) for f in fields(MoveScores)))
     white = positions.words & WHITE_BIT
-    unpredicted, undecided = np.isnan(found.nll), found.confidence == 0
+    unpredicted, undecided = np.isnan(joined.nll), joined.confidence == 0
     net = np.repeat(np.arange(len(scores), dtype=np.int8), count)
     columns = [
         same(to_numpy(positions.rows["id"])[positions.game]),
@@ -231,13 +231,13 @@ def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequ
         same(positions.words),
         pa.DictionaryArray.from_arrays(same((white != 0).astype(np.int8)), pa.array(_COLOURS)),
         pa.DictionaryArray.from_arrays(column(net), pa.array(names)),
-        column(np.exp(-found.nll), unpredicted),
-        column(-found.nll, unpredicted),
-        column(found.preferred + np.uint16(1), unpredicted),
-        column(found.entropy, undecided),
-        column(found.best | np.tile(white, len(scores)), undecided),
-        column(found.confidence, undecided),
-        column(found.value, np.isnan(found.value)),
+        column(np.exp(-joined.nll), unpredicted),
+        column(-joined.nll, unpredicted),
+        column(joined.preferred + np.uint16(1), unpredicted),
+        column(joined.entropy, undecided),
+        column(joined.best | np.tile(white, len(scores)), undecided),
+        column(joined.confidence, undecided),
+        column(joined.value, np.isnan(joined.value)),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -262,9 +262,7 @@ def annotate(
         nets: One or several nets or engines as for `kifu.learn.predictors.open_predictor`.
         catalogues: Catalogues, whose kept games are annotated.
         output: The new Parquet file, see docs/annotation.md.
-        options: Selection of games, and settings of the nets.
-        jobs: See `kifu.execution.executor.make_executor`.
-        engine: See `kifu.execution.executor.make_executor`.
+        jobs, engine: See `kifu.execution.executor.make_executor`.
 
     Raises:
         RecipeError: An option does not fit the nets.
@@ -274,17 +272,17 @@ def annotate(
         ClusterError: The cluster fails.
     """
     path, threads = Path(output), torch.get_num_threads()
-    job, found = prepare(nets, catalogues, options)
-    report, games = AnnotateReport(), sum(source.catalogue.rows for source in found if source.catalogue)
+    job, opened = prepare(nets, catalogues, options)
+    report, games = AnnotateReport(), sum(source.catalogue.rows for source in opened if source.catalogue)
     try:
         with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
-            infos = hash_sources(found, executor)
+            infos = hash_sources(opened, executor)
             with AnnotationWriter(path) as writer, progress("annotating", games, "games") as bar:
-                for part in executor.run(job, make_shards(found, infos)):
+                for part in executor.run(job, make_shards(opened, infos)):
                     writer.write(part.rows)
                     report.add(part)
                     bar.advance(part.read)
-                require_unchanged(found)
+                require_unchanged(opened)
                 counts = {"games": report.annotated, "skipped": dict(report.skipped), "rows": report.rows}
                 writer.commit({"kifu.about": job.describe() | {"sources": infos} | counts})
     finally:
@@ -304,13 +302,10 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     common_board(job.predictors, options.board)
     for predictor in job.predictors:
         check_ranks(predictor, options.rank, options.opponent)
-        if (options.rank, options.opponent) != (None, None) and _has_rank_planes(predictor):
+        replaces_ranks = (options.rank, options.opponent) != (None, None)
+        if replaces_ranks and isinstance(predictor, Predictor) and predictor.net.encoder.plane_set.needs_ranks:
             raise RecipeError(f"net {predictor.name} has planes of ranks, which are those recorded and not replaced")
     return job, find_sources(catalogues)
-
-
-def _has_rank_planes(predictor: MovePredictor) -> bool:
-    return isinstance(predictor, Predictor) and predictor.net.encoder.plane_set.needs_ranks
 
 
 def make_shards(sources: Iterable[Source], infos: Iterable[dict[str, Any]]) -> Iterator[SourceShard]:

@@ -72,9 +72,9 @@ class BenchmarkSet(NamedConfig):
 
     @model_validator(mode="after")
     def _check_hashes(self) -> BenchmarkSet:
-        found = blake3(self.listing().encode()).hexdigest()
-        if len(self.keys()) != self.games or found != self.digest:
-            raise ValueError(f"hashes: {len(self.keys())} games with the digest {found}")
+        digest = blake3(self.listing().encode()).hexdigest()
+        if len(self.keys()) != self.games or digest != self.digest:
+            raise ValueError(f"hashes: {len(self.keys())} games with the digest {digest}")
         return self
 
     def keys(self) -> Hashes:
@@ -144,19 +144,19 @@ def benchmark(
         SourceError: The sources hold no game of the sets.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
-    chosen = list({each.name: each for each in map(load_set, sets or set_names())}.values())
+    benchmark_sets = list({each.name: each for each in map(load_set, sets or set_names())}.values())
     entrants = _open(nets, symmetries)
     paths = as_list(sources)
-    rows = _read_rows(paths, chosen, jobs)
-    parts = [(each, _rows_of(rows, each)) for each in chosen]
+    rows = _read_rows(paths, benchmark_sets, jobs)
+    parts = [(benchmark_set, _rows_of(rows, benchmark_set)) for benchmark_set in benchmark_sets]
     if not any(len(part) for _, part in parts):
         names = ", ".join(str(as_path(path)) for path in paths)[:200]
-        raise SourceError(f"{names} holds no game of {', '.join(each.name for each in chosen)}")
+        raise SourceError(f"{names} holds no game of {', '.join(each.name for each in benchmark_sets)}")
     return BenchmarkResults(
         kifu=version("kifu"),
         sets=tuple(
-            _benchmark_set(each, part, entrants, count_jobs(jobs), progress)
-            for each, part in parts
+            _run_set(benchmark_set, part, entrants, count_jobs(jobs), progress)
+            for benchmark_set, part in parts
             if sets or len(part)
         ),
     )
@@ -182,7 +182,7 @@ def _open(nets: Sequence[str | os.PathLike[str]], symmetries: bool) -> list[_Ent
 
 
 def _read_rows(
-    paths: Sequence[str | os.PathLike[str]], chosen: Sequence[BenchmarkSet], jobs: int | None
+    paths: Sequence[str | os.PathLike[str]], benchmark_sets: Sequence[BenchmarkSet], jobs: int | None
 ) -> pa.RecordBatch:
     """Return the rows of the games of the sets, each once and in ascending order of their canonical hashes.
 
@@ -190,16 +190,16 @@ def _read_rows(
     """
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; a benchmark requires games: catalogues, archives, records")
-    wanted = np.unique(np.concatenate([each.keys()[:, 0] for each in chosen]))
-    rows = read_games(paths, BOARD, False, jobs, _COLUMNS, lambda batch: np.isin(to_numpy(batch["canonical"]), wanted))
+    keys = np.unique(np.concatenate([each.keys()[:, 0] for each in benchmark_sets]))
+    rows = read_games(paths, BOARD, False, jobs, _COLUMNS, lambda batch: np.isin(to_numpy(batch["canonical"]), keys))
     canonical = to_numpy(rows["canonical"])
     order = np.lexsort((to_numpy(rows["id"]), canonical))
     _, first = np.unique(canonical[order], return_index=True)
     return rows.take(pa.array(order[first]))
 
 
-def _rows_of(rows: pa.RecordBatch, each: BenchmarkSet) -> pa.RecordBatch:
-    return rows.filter(pa.array(np.isin(to_numpy(rows["canonical"]), each.keys()[:, 0])))
+def _rows_of(rows: pa.RecordBatch, benchmark_set: BenchmarkSet) -> pa.RecordBatch:
+    return rows.filter(pa.array(np.isin(to_numpy(rows["canonical"]), benchmark_set.keys()[:, 0])))
 
 
 def fixed_positions(rows: pa.RecordBatch) -> EvalPositions:
@@ -219,29 +219,33 @@ def fixed_positions(rows: pa.RecordBatch) -> EvalPositions:
     key = mix_words(to_numpy(rows["canonical"])[game] ^ mix_words(ply.astype(np.uint64)))
     order = np.lexsort((key, ~eligible, game))
     # The order keeps each game's moves together, so that ply is also the rank among them.
-    chosen = np.sort(order[(ply < PER_GAME) & eligible[order]])
-    return EvalPositions(rows, games, *BOARD, chosen, game[chosen], Conditions.from_rows(rows))
+    move_index = np.sort(order[(ply < PER_GAME) & eligible[order]])
+    return EvalPositions(rows, games, *BOARD, move_index, game[move_index], Conditions.from_rows(rows))
 
 
-def _benchmark_set(
-    each: BenchmarkSet, rows: pa.RecordBatch, entrants: Sequence[_Entrant], jobs: int, progress: ProgressFactory
+def _run_set(
+    benchmark_set: BenchmarkSet,
+    rows: pa.RecordBatch,
+    entrants: Sequence[_Entrant],
+    jobs: int,
+    progress: ProgressFactory,
 ) -> SetResults:
     seen = [np.isin(to_numpy(rows["canonical"]), entrant.predictor.games) for entrant in entrants]
     used = rows.filter(pa.array(~np.any(seen, axis=0)))
     positions = fixed_positions(used)
-    with progress(each.name, len(positions) * len(entrants), "positions") as bar:
+    with progress(benchmark_set.name, len(positions) * len(entrants), "positions") as bar:
         scores = [
             score_moves(entrant.predictor, positions, legal=False, jobs=jobs, bar=bar)
             for entrant in entrants
             if len(positions)
         ]
-    window = _windows(used, each)
+    window = _windows(used, benchmark_set.windows)
     return SetResults(
-        name=each.name,
-        title=each.title,
-        digest=each.digest,
-        window=each.windows,
-        games=each.games,
+        name=benchmark_set.name,
+        title=benchmark_set.title,
+        digest=benchmark_set.digest,
+        window=benchmark_set.windows,
+        games=benchmark_set.games,
         present=len(rows),
         used=len(used),
         positions=len(positions),
@@ -259,13 +263,13 @@ def _benchmark_set(
     )
 
 
-def _windows(rows: pa.RecordBatch, each: BenchmarkSet) -> Groups:
+def _windows(rows: pa.RecordBatch, length: Literal["day", "week", "month"]) -> Groups:
     """Return the window of each game: a month, a week by its Monday, or a day; "unknown" without a date."""
     known = rows["date"].is_valid().to_numpy(zero_copy_only=False)
     days = pc.fill_null(rows["date"], date(1970, 1, 1)).to_numpy(zero_copy_only=False).astype("M8[D]")
-    if each.windows == "month":
+    if length == "month":
         days = days.astype("M8[M]")
-    elif each.windows == "week":
+    elif length == "week":
         days -= (days.astype(np.int64) + 3) % 7  # day 0 was a Thursday
     names, group = np.unique(np.where(known, days.astype(str), "unknown"), return_inverse=True)
     return Groups(names.tolist(), group.astype(np.int64))

@@ -89,14 +89,10 @@ def _edge_lines(positions: EvalPositions) -> tuple[Indices, Indices]:
     return np.minimum(x, positions.width - 1 - x) + 1, np.minimum(y, positions.height - 1 - y) + 1
 
 
-def _region_depth(size: int) -> int:
-    """Return the number of lines of corners and sides: 5 on 19 x 19, 4 on 13 x 13, 3 on 9 x 9."""
-    return size // 4 + 1
-
-
 def _by_region(positions: EvalPositions) -> Groups:
+    """Corners and sides have 5 lines on 19 x 19, 4 on 13 x 13, 3 on 9 x 9."""
     x, y = _edge_lines(positions)
-    near_edges = (x <= _region_depth(positions.width)).astype(np.int64) + (y <= _region_depth(positions.height))
+    near_edges = (x <= positions.width // 4 + 1).astype(np.int64) + (y <= positions.height // 4 + 1)
     is_pass = positions.move == positions.points
     return Groups(("corner", "side", "centre", "pass"), np.where(is_pass, 3, 2 - near_edges))
 
@@ -159,9 +155,9 @@ def select_examples(
         seed: Seed of the selection among confident hits.
     """
     kinds = get_args(ExampleKind)
-    selected = {kind: _best_of(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
+    selected = {kind: _most_suitable(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
     which = np.concatenate(list(selected.values()))
-    kind_of = [kind for kind, some in selected.items() for _ in some]
+    kind_of = [kind for kind, indices in selected.items() for _ in indices]
     batch = positions.select(which)
     names, policies = unique_names(nets), [net.predict(batch, legal).policy for net in nets]
     return tuple(
@@ -184,7 +180,7 @@ def _suitability(kind: ExampleKind, scores: MoveScores, seed: int) -> npt.NDArra
             return np.where(preferred == 0, np.where(confidence >= _CONFIDENT, 1 + noise, confidence), np.nan)
 
 
-def _best_of(suitability: npt.NDArray[np.float32], game: Indices, count: int) -> Indices:
+def _most_suitable(suitability: npt.NDArray[np.float32], game: Indices, count: int) -> Indices:
     """Return the indices of the most suitable positions of different games, in descending order."""
     candidates = np.flatnonzero(~np.isnan(suitability))
     order = candidates[np.lexsort((candidates, -suitability[candidates]))]

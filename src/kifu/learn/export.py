@@ -73,7 +73,9 @@ def export_onnx(net: Net, path: Path) -> ExportReport:
         RecipeError: Onnx is not installed.
         OutputError: The net cannot be exported, its outputs differ, or the file cannot be written.
     """
-    _require_onnx()
+    with missing_extras():
+        for name in ("onnx", "onnxscript", "onnxruntime"):
+            importlib.import_module(name)
     outputs, model = _convert(net)
     data: bytes = model.SerializeToString()
     difference = _check_outputs(net, data, outputs)
@@ -84,12 +86,6 @@ def export_onnx(net: Net, path: Path) -> ExportReport:
 
 def _board(net: Net) -> str:
     return f"{net.about.width}x{net.about.height}"
-
-
-def _require_onnx() -> None:
-    with missing_extras():
-        for name in ("onnx", "onnxscript", "onnxruntime"):
-            importlib.import_module(name)
 
 
 def _convert(net: Net) -> tuple[tuple[str, ...], Any]:

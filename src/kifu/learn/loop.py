@@ -109,7 +109,6 @@ class TrainingState:
     stale_validations: int = 0
 
 
-@dataclass
 class Timers:
     """Times of past events, in seconds since the start of the run.
 
@@ -120,19 +119,11 @@ class Timers:
         shown: Progress reported to the user so far, in steps or seconds.
     """
 
-    start: float
-    validation: float
-    checkpoint: float
-    curves: float
-    rate: float
-    rate_positions: int
-    shown: int = 0
-
-    @classmethod
-    def resume(cls, state: TrainingState) -> Timers:
+    def __init__(self, state: TrainingState) -> None:
         """Start the clock at the state's time."""
-        seconds = state.seconds
-        return cls(time.monotonic() - seconds, seconds, seconds, seconds, seconds, state.positions)
+        self.start = time.monotonic() - state.seconds
+        self.validation = self.checkpoint = self.curves = self.rate = state.seconds
+        self.rate_positions, self.shown = state.positions, 0
 
     def now(self) -> float:
         """Return the seconds since the start of the run."""
@@ -195,7 +186,7 @@ class TrainingLoop:
                 if self.ema is not None:
                     self.ema.load_state_dict(saved["average"])
         self.resumed = checkpoint is not None
-        self.timers = Timers.resume(self.state)
+        self.timers = Timers(self.state)
         self.rate = Rate()
         self.metrics: MetricsWriter | None = None
         self.bar: Progress | None = None
@@ -547,12 +538,7 @@ class TrainingLoop:
     def _update_manifest(self, **changes: Any) -> None:
         """Save the manifest with the present state and other changes."""
         state = self.state
-        present = {
-            "steps": state.steps,
-            "positions": state.positions,
-            "seconds": state.seconds,
-            "best": state.best,
-        }
+        present = {"steps": state.steps, "positions": state.positions, "seconds": state.seconds, "best": state.best}
         self.manifest = self.manifest.model_copy(update=present | changes)
         self.manifest.save(self.directory)
 
@@ -616,8 +602,8 @@ def _on_signals(request_stop: Callable[[str], None]) -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         request_stop(reasons[signal.Signals(number)])
-        for each in reasons:
-            signal.signal(each, signal.default_int_handler)
+        for caught in reasons:
+            signal.signal(caught, signal.default_int_handler)
 
     for number in reasons:
         signal.signal(number, handle)

@@ -128,9 +128,9 @@ def _count_preferred(policy: Tensor, move: Tensor) -> Tensor:
 
     Of equal logits, which are frequent in bfloat16, the first move is preferred, as argmax does.
     """
-    own = policy.gather(1, move[:, None])
+    played = policy.gather(1, move[:, None])
     earlier = torch.arange(policy.shape[1], device=policy.device) < move[:, None]
-    return ((policy > own) | ((policy == own) & earlier)).sum(1)
+    return ((policy > played) | ((policy == played) & earlier)).sum(1)
 
 
 class Teachers:
@@ -173,8 +173,8 @@ class Teachers:
         """
         points = self._size[0] * self._size[1]
         policies, values = [], []
-        for teacher, seen in zip(self._evaluators, batch.teachers, strict=True):
-            output = self._evaluate(teacher, seen)
+        for teacher, inputs in zip(self._evaluators, batch.teachers, strict=True):
+            output = self._evaluate(teacher, inputs)
             policies.append(output.log_probs[:, : points + self._passes])
             values += [] if output.value is None or not self._teach_value else [output.value]
         log_probs = torch.stack(policies).logsumexp(0)
@@ -183,16 +183,16 @@ class Teachers:
         return batch._replace(soft=soft, teachers=())
 
     def _evaluate(
-        self, teacher: BatchEvaluator | EnginePredictor, seen: TeacherInputs | TeacherPositions
+        self, teacher: BatchEvaluator | EnginePredictor, inputs: TeacherInputs | TeacherPositions
     ) -> BatchOutput:
         if isinstance(teacher, EnginePredictor):
-            assert isinstance(seen, TeacherPositions)
-            ids, ply = seen.game.cpu().numpy().view(np.uint64), seen.ply.cpu().numpy()
-            found = teacher.predict(self._games.positions(ids, ply), ownership=False)
-            policy, value = (torch.from_numpy(each).to(self._device) for each in (found.policy, found.value))
+            assert isinstance(inputs, TeacherPositions)
+            ids, ply = inputs.game.cpu().numpy().view(np.uint64), inputs.ply.cpu().numpy()
+            output = teacher.predict(self._games.positions(ids, ply), ownership=False)
+            policy, value = (torch.from_numpy(array).to(self._device) for array in (output.policy, output.value))
             return BatchOutput(policy.log(), value, None)
-        assert isinstance(seen, TeacherInputs)
-        planes = seen.planes
+        assert isinstance(inputs, TeacherInputs)
+        planes = inputs.planes
         if planes.ndim == 3:
             planes = unpack(planes, *teacher.net.encoder_for(*self._size).shape[1:])
-        return teacher.evaluate(planes, seen.globals, *self._size)
+        return teacher.evaluate(planes, inputs.globals, *self._size)

@@ -146,8 +146,8 @@ def _find_net(path: str | os.PathLike[str] | None) -> tuple[Path, str | None]:
 
 def net_file(path: str | os.PathLike[str] | None = None) -> Path:
     """Return the file that `open_net` opens."""
-    found, _ = _find_net(path)
-    return found / BEST if found.is_dir() else found
+    file, _ = _find_net(path)
+    return file / BEST if file.is_dir() else file
 
 
 def open_net(path: str | os.PathLike[str] | None = None) -> Net:

@@ -49,10 +49,10 @@ def assign_slots(games: GamesLike, game: Indices, ply: Indices) -> Slots:
     """
     rows, which = np.unique(game, return_inverse=True)
     first = _offsets(games.move_offset[rows + 1] - games.move_offset[rows])
-    wanted, slot = np.unique(first[which] + ply, return_inverse=True)
+    moves, slot = np.unique(first[which] + ply, return_inverse=True)
     take = np.full(first[-1], -1, np.int64)
-    take[wanted] = np.arange(len(wanted))
-    return Slots(rows, take, slot, len(wanted))
+    take[moves] = np.arange(len(moves))
+    return Slots(rows, take, slot, len(moves))
 
 
 def legal_masks(games: GamesLike, slots: Slots, points: int, rules: Rules = RECORD_RULES) -> npt.NDArray[np.bool_]:
@@ -88,8 +88,8 @@ class PredictPositions:
     def __post_init__(self) -> None:
         sizes = np.unique(np.stack([self.games.width, self.games.height], 1)[self.game], axis=0)
         if len(sizes) > 1:
-            found = " and ".join(f"{w} x {h}" for w, h in sizes[:2].tolist())
-            raise GameError(f"the boards of one batch must have one size, got {found}")
+            boards = " and ".join(f"{w} x {h}" for w, h in sizes[:2].tolist())
+            raise GameError(f"the boards of one batch must have one size, got {boards}")
         plies = self.games.move_offset[self.game + 1] - self.games.move_offset[self.game]
         for k in np.flatnonzero((self.ply < 0) | (self.ply >= plies))[:1].tolist():
             raise GameError(f"ply must be 0 to {plies[k] - 1} in game {self.game[k]}, got {self.ply[k]}")

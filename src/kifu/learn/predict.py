@@ -136,10 +136,10 @@ class BatchEvaluator:
         self._bfloat16 = supported_precision(precision, self.device) == "bfloat16"
         self._maps: dict[tuple[int, ...], _SymmetryMaps] = {}
 
-    def global_inputs(self, at: InputPositions) -> Tensor | None:
+    def global_inputs(self, positions: InputPositions) -> Tensor | None:
         """Return the global inputs of positions, [B, G] float32; None for a net without any."""
         inputs = self.net.about.inputs
-        return torch.from_numpy(encode_inputs(inputs, at)) if inputs else None
+        return torch.from_numpy(encode_inputs(inputs, positions)) if inputs else None
 
     def evaluate(
         self, planes: Tensor, globals: Tensor | None, width: int, height: int, legal: Tensor | None = None
@@ -214,14 +214,14 @@ class _PositionSource(CatalogueSource):
         board = (positions.width, positions.height)
         spec = ExampleSpec(planes, board, labels=("move",), filter=PositionFilter(passes=True))
         super().__init__(positions.rows, spec)
-        chosen = np.zeros(len(positions.games.moves), np.bool_)
-        chosen[positions.move_index] = True
-        self._chosen = np.packbits(chosen, bitorder="little")
+        selected = np.zeros(len(positions.games.moves), np.bool_)
+        selected[positions.move_index] = True
+        self._selected = np.packbits(selected, bitorder="little")
         self._counts = np.bincount(positions.game, minlength=len(positions.games))
 
     def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
         """Return the same positions for every epoch."""
-        return EpochSelection(self._counts, self._chosen, None)
+        return EpochSelection(self._counts, self._selected, None)
 
 
 @contextmanager
@@ -244,16 +244,13 @@ def stream_outputs(
                 planes = tensors(batch)["planes"].to(device)
                 planes = unpack(planes, *encoder.shape[1:]) if packed else planes
                 inputs = evaluator.global_inputs(part.input_positions)
-                mask = torch.from_numpy(_legal_moves(part)).to(device) if legal else None
+                mask = None
+                if legal:
+                    slots = assign_slots(part.games, part.game, part.ply)
+                    mask = torch.from_numpy(legal_masks(part.games, slots, part.points)).to(device)
                 yield evaluator.evaluate(planes, inputs, width, height, mask)
 
         yield outputs()
-
-
-def _legal_moves(positions: EvalPositions) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Return [N, points + 1] which moves are legal under the rules of records."""
-    games = positions.games
-    return legal_masks(games, assign_slots(games, positions.game, positions.ply), positions.points)
 
 
 _BATCH_SIZE = 256
@@ -453,8 +450,7 @@ class Predictor:
         return self.predict(positions).sample(rng, temperature, epsilon)
 
     def _predict_batch(self, positions: PredictPositions, legal: bool) -> Predictions:
-        metadata, games = self.net.about, positions.games
-        width, height = metadata.width, metadata.height
+        (width, height), games = self.board, positions.games
         if len(positions):
             first = positions.game[0]
             width, height = int(games.width[first]), int(games.height[first])
@@ -469,7 +465,7 @@ class Predictor:
         output = self._evaluator.evaluate(torch.from_numpy(planes), inputs, width, height, mask)
         return Predictions(
             output.log_probs.exp().cpu().numpy(),
-            allowed[:, : points + metadata.passes],
+            allowed[:, : points + self.passes],
             None if output.value is None else output.value.cpu().numpy(),
             None if output.ownership is None else output.ownership.cpu().numpy(),
         )

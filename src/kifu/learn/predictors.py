@@ -28,6 +28,7 @@ from kifu.learn.predict import BatchOutput, MovePredictor, Predictions, Predicto
 from kifu.learn.scores import MoveScores
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.progress import Progress
+from kifu.records.meta import Rank
 
 _BATCH_SIZE = 512
 """Number of positions whose outputs are yielded at once."""
@@ -43,7 +44,7 @@ _MAX_KOMI = 150
 _LAST_PREAZ_YEAR = 2017
 """The last year whose games are imitated with openings from before AlphaZero."""
 
-_LOWEST_RATING, _HIGHEST_RATING = 12, 40
+_MIN_RATING, _MAX_RATING = 12, 40
 """Ratings (`kifu.Rank.rating`) of 20 kyu and 9 dan, the range of KataGo's profiles."""
 
 
@@ -139,11 +140,11 @@ class EnginePredictor:
         owners = np.empty((count, points if ownership else 0), np.float32)
         planned = self._plan(positions, rules, ownership)
         targets = [target for _, target in planned]
-        for found in self._engine.analyze(query for query, _ in planned):
-            for k in targets[found.query][found.turn]:
-                policy[k], value[k] = found.policy, found.value
-                if found.ownership is not None:
-                    owners[k] = found.ownership
+        for answer in self._engine.analyze(query for query, _ in planned):
+            for k in targets[answer.query][answer.turn]:
+                policy[k], value[k] = answer.policy, answer.value
+                if answer.ownership is not None:
+                    owners[k] = answer.ownership
         policy = np.where(legal, np.maximum(policy, _MIN_PROBABILITY), 0)
         return policy / policy.sum(1, keepdims=True), legal, value, owners
 
@@ -154,8 +155,8 @@ class EnginePredictor:
 
         A query begins anew where stones are set up or a player moves twice: KataGo's moves alternate.
         """
-        at, ply = positions.input_positions, positions.ply
-        profiles, planned = self._profiles(at), []
+        inputs, ply = positions.input_positions, positions.ply
+        profiles, planned = self._profiles(inputs), []
         order = np.argsort(positions.game, kind="stable")
         for which in np.split(order, np.flatnonzero(np.diff(positions.game[order])) + 1):
             game, size = _game_at(positions.games, int(positions.game[which[0]]))
@@ -165,7 +166,7 @@ class EnginePredictor:
             for k, start in zip(which.tolist(), start_of):
                 groups.setdefault((start, profiles[k]), {}).setdefault(int(ply[k]) - start, []).append(k)
             for (start, profile), turns in groups.items():
-                kata_rules, komi = _terms(at, int(which[0]), rules)
+                kata_rules, komi = _rules_and_komi(inputs, int(which[0]), rules)
                 query = AnalysisQuery(
                     f"game {positions.game[which[0]] + 1}", *size, _stones_before(game, *size, start, rules),
                     game.moves[start : start + max(turns)], WHITE if game.moves[start] & WHITE_BIT else BLACK,
@@ -174,34 +175,32 @@ class EnginePredictor:
                 planned.append((query, turns))
         return planned
 
-    def _profiles(self, at: InputPositions) -> list[str | None]:
+    def _profiles(self, positions: InputPositions) -> list[str | None]:
         """Return the humanSLProfile of each position: the players' ranks, if known and if the engine imitates ranks."""
         if not self.takes_ranks:
-            return [None] * len(at.game)
-        rating, year = at.conditions.rating[at.game], at.conditions.year[at.game]
+            return [None] * len(positions.game)
+        conditions = positions.conditions.take(positions.game)
+        rating, year = conditions.rating, conditions.year
         rating = np.where(np.isnan(rating), rating[:, ::-1], rating)
         known = ~np.isnan(rating[:, 0])
-        rating = np.clip(np.nan_to_num(rating).round(), _LOWEST_RATING, _HIGHEST_RATING).astype(np.int64)
+        rating = np.clip(np.nan_to_num(rating).round(), _MIN_RATING, _MAX_RATING).astype(np.int64)
         style = np.where(year <= _LAST_PREAZ_YEAR, "preaz", "rank")
         return [
-            f"{each}_{_rank(black)}" + (f"_{_rank(white)}" if white != black else "") if rated else None
-            for each, (black, white), rated in zip(style.tolist(), rating.tolist(), known.tolist())
+            "_".join([prefix, *map(str, map(Rank.from_rating, dict.fromkeys(ratings)))]) if rated else None
+            for prefix, ratings, rated in zip(style.tolist(), rating.tolist(), known.tolist())
         ]
 
 
-def _rank(rating: int) -> str:
-    return f"{32 - rating}k" if rating < 32 else f"{rating - 31}d"
-
-
-def _terms(at: InputPositions, k: int, rules: Rules) -> tuple[KataRules, float]:
+def _rules_and_komi(positions: InputPositions, k: int, rules: Rules) -> tuple[KataRules, float]:
     """Return rules and komi of a position; unknown rules are area rules, an unknown komi is the usual one."""
-    territory, komi = bool(at.conditions.area[at.game[k]] == 0), float(at.conditions.komi[at.game[k]])
+    conditions, game = positions.conditions, positions.game[k]
+    territory, komi = bool(conditions.area[game] == 0), float(conditions.komi[game])
     ko = "simple" if rules.ko == "none" else rules.ko
     if territory:
-        terms, usual = KataRules(ko, "territory", "seki", rules.suicide), 6.5
+        kata_rules, usual = KataRules(ko, "territory", "seki", rules.suicide), 6.5
     else:
-        terms, usual = KataRules(ko, "area", suicide=rules.suicide, handicap_bonus="n"), 7.5
-    return terms, float(np.clip(round(2 * (usual if np.isnan(komi) else komi)) / 2, -_MAX_KOMI, _MAX_KOMI))
+        kata_rules, usual = KataRules(ko, "area", suicide=rules.suicide, handicap_bonus="n"), 7.5
+    return kata_rules, float(np.clip(round(2 * (usual if np.isnan(komi) else komi)) / 2, -_MAX_KOMI, _MAX_KOMI))
 
 
 def _game_at(games: GamesLike, g: int) -> tuple[GameMoves, tuple[int, int]]:

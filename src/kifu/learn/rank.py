@@ -166,9 +166,10 @@ class RankCalibration(BaseModel):
         temperature, spread, centres = (
             torch.tensor(value, dtype=torch.float64) for value in (self.temperature, self.spread, self.centres)
         )
-        found = log_posterior(torch.from_numpy(curves), self.ratings, temperature, spread, centres)
-        result: Floats = found.exp().numpy()
-        return result
+        posterior: Floats = (
+            log_posterior(torch.from_numpy(curves), self.ratings, temperature, spread, centres).exp().numpy()
+        )
+        return posterior
 
 
 class Summary(NamedTuple):
@@ -233,7 +234,10 @@ def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike
         SourceError: The file cannot be read.
         FormatError: The file is not a calibration, or is that of another net.
     """
-    path = _default_path(net) if path is None else Path(path)
+    if path is None:
+        file = net_file(net)
+        path = file.with_name(file.name.removesuffix(SUFFIX) + CALIBRATION_SUFFIX)
+    path = Path(path)
     if not path.exists():
         raise FormatError(f"there is no calibration {path}; no packaged net has one (docs/rank.md)")
     calibration = read_model(RankCalibration, path, "a calibration of ranks", 1 << 20)
@@ -242,18 +246,12 @@ def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike
     return calibration
 
 
-def _default_path(net: str | os.PathLike[str] | None) -> Path:
-    """Return the path of the calibration beside a net's file."""
-    path = net_file(net)
-    return path.with_name(path.name.removesuffix(SUFFIX) + CALIBRATION_SUFFIX)
-
-
 @dataclass(frozen=True, slots=True)
 class PlayerGames:
     """S pairs of a game and one of its players.
 
     Attributes:
-        rows: [S] rows of the catalogue; a game occurs twice if both players are wanted.
+        rows: [S] rows of the catalogue; a game occurs twice if both players are among them.
         white: [S] bool, the player's colour.
         player: [S] int64, number of the player.
         positions: The positions before the player's moves, without passes; `game` is the pair.
@@ -281,20 +279,20 @@ class PlayerGames:
             SourceError: No player has a move.
         """
         width, height = (int(to_numpy(rows[name][:1])[0]) for name in ("width", "height"))
-        chosen = rows.take(pa.array(game))
-        games = game_arrays(chosen)
+        rows_of_pairs = rows.take(pa.array(game))
+        games = game_arrays(rows_of_pairs)
         pair = np.repeat(np.arange(len(game)), np.diff(games.move_offset))
-        wanted = np.arange(len(pair)) - games.move_offset[pair] < to_numpy(chosen["n_legal"])[pair]
-        wanted &= ((games.moves & WHITE_BIT) != 0) == white[pair]
-        wanted &= (games.moves & POINT_MASK) < width * height
-        has_moves = np.bincount(pair[wanted], minlength=len(game)) > 0
+        selected = np.arange(len(pair)) - games.move_offset[pair] < to_numpy(rows_of_pairs["n_legal"])[pair]
+        selected &= ((games.moves & WHITE_BIT) != 0) == white[pair]
+        selected &= (games.moves & POINT_MASK) < width * height
+        has_moves = np.bincount(pair[selected], minlength=len(game)) > 0
         if not has_moves.any():
             raise SourceError("the players have no moves but passes")
         if not has_moves.all():
             return cls.select(rows, players, game[has_moves], white[has_moves])
-        index = np.flatnonzero(wanted)
-        positions = EvalPositions(chosen, games, width, height, index, pair[index], Conditions.from_rows(chosen))
-        return cls(chosen, white == 1, players[game, white], positions)
+        index, conditions = np.flatnonzero(selected), Conditions.from_rows(rows_of_pairs)
+        positions = EvalPositions(rows_of_pairs, games, width, height, index, pair[index], conditions)
+        return cls(rows_of_pairs, white == 1, players[game, white], positions)
 
     @property
     def moves(self) -> Indices:
@@ -430,8 +428,10 @@ def estimate_ranks(
     games = PlayerGames.select(rows, known, game, white)
     curves = rank_curves(predictor, games, calibration.ratings, jobs, progress)
     seen = np.isin(to_numpy(games.rows["canonical"]), predictor.games)
-    found = np.unique(games.player)
-    return [_estimate(names[k], games, curves, seen, np.flatnonzero(games.player == k), calibration) for k in found]
+    return [
+        _estimate(names[k], games, curves, seen, np.flatnonzero(games.player == k), calibration)
+        for k in np.unique(games.player)
+    ]
 
 
 def _index_in(column: pa.Array, names: Sequence[str]) -> Indices:

@@ -74,7 +74,7 @@ class GtpProcess(PipedProcess):
     A response of GTP 2 is "=" or "?", text, and an empty line.
     """
 
-    farewell = b"quit\n"
+    quit_command = b"quit\n"
 
     def __init__(self, command: Sequence[str], stop: threading.Event | None = None) -> None:
         """Start a program.

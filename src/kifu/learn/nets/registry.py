@@ -90,14 +90,14 @@ def find_class(name: str) -> type[Network]:
         raise RecipeError(
             f"net {name!r}: module {module_name} is not imported; import it, or open the net as PATH@{name}"
         )
-    found = vars(sys.modules[module_name]).get(class_name)  # getattr might import
-    if found is None:
+    cls = vars(sys.modules[module_name]).get(class_name)  # getattr might import
+    if cls is None:
         raise RecipeError(f"net {name!r}: module {module_name} has no class {class_name!r}")
-    if not (isinstance(found, type) and issubclass(found, Network)):
+    if not (isinstance(cls, type) and issubclass(cls, Network)):
         raise RecipeError(f"net {name!r}: {class_name} is not a subclass of kifu.learn.nets.Network")
-    if not isinstance(getattr(found, "any_size", None), bool):
+    if not isinstance(getattr(cls, "any_size", None), bool):
         raise RecipeError(f"net {name!r}: {class_name} must declare any_size = True or any_size = False")
-    return found
+    return cls
 
 
 def make_checked(name: str, config: NetworkConfig) -> Network:
@@ -398,7 +398,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
 
     def count_layer(layer: nn.Module, _: Any, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         """Attribute the operations since the previous layer to this one."""
-        flops = counter.get_total_flops() - sum(each.flops for each in layers)
+        flops = counter.get_total_flops() - sum(earlier.flops for earlier in layers)
         parameters = sum(weight.numel() for weight in layer.parameters(recurse=False))
         shape = (out[0] if isinstance(out, tuple) else out).shape[1:]
         layers.append(LayerCount(names[layer] or "net", type(layer).__name__, tuple(shape), parameters, flops))

@@ -358,29 +358,6 @@ def test_games_that_chose_the_best_net_are_no_test(games: Path, sample: Path, tm
         learn.evaluate.evaluate(tmp_path / "run", games)
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_processes_share_an_epoch_without_repetition(world: int, games: Path) -> None:
-    recipe = tiny(batch_size=12, validation=0, augment=False)
-    found = learn.data.read_training_games(recipe, [games], [], 1)
-    seen: list[bytes] = []
-    lengths = set()
-    for rank in range(world):
-        data = learn.data.TrainingData(recipe, found, rank, world)
-        batches = 0
-        for batch in data.batches():
-            seen += [row.numpy().tobytes() for row in batch.planes]
-            batches += 1
-            assert len(batch.move) == 12 // world
-            if batch.next_position[1] == 0:
-                break
-        lengths.add(batches)
-        assert batches == data.epoch_batches
-    assert len(lengths) == 1
-    repeated = len(seen) - len(set(seen))  # the empty board, before the first move of games
-    assert repeated <= 30
-    assert len(seen) == lengths.pop() * 12
-
-
 def test_training_data_starts_at_any_position(games: Path) -> None:
     recipe = tiny(batch_size=100)
     found = learn.data.read_training_games(recipe, [games], [], 1)

@@ -571,7 +571,7 @@ def test_a_full_disk_ends_the_run(site: Site, tmp_path: Path, monkeypatch: pytes
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(_download.Download, "_receive", fail)
+    monkeypatch.setattr(_download.FileDownload, "_receive", fail)
     with pytest.raises(SourceError, match=f"^{tmp_path}: No space left on device$"):
         fetch(site, tmp_path)
     assert not [name for name in files(tmp_path) if name.endswith(".gz")]

@@ -29,7 +29,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,15})-[0-9]{1,15}|\*)/(?:([0-9]{1
 _VALIDATOR = re.compile(r'"[!#-~]{1,200}"|[A-Z][a-z]{2}, [0-9A-Za-z :]{20,22} GMT')
 
 
-class Download:
+class FileDownload:
     """A file to be downloaded.
 
     Attributes:
@@ -53,7 +53,7 @@ class Download:
         self._validator_path = target.with_name(target.name + ".part.etag")
 
     def run(self, bar: Progress) -> None:
-        """Download, check and rename the file.
+        """FileDownload, check and rename the file.
 
         Raises:
             DownloadError: It cannot be downloaded.

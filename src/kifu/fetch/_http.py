@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
+import io
+import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
 from urllib3 import exceptions
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from kifu.errors import printable
-from kifu.fetch._watchdog import POOLS, Watchdog
 from kifu.retry import RetryPolicy, is_transient, retry
 
 _CHUNK_BYTES = 1 << 16
@@ -43,7 +46,7 @@ class RetryableError(DownloadError):
         self.delay = delay
 
 
-class BusyError(DownloadError):
+class ServerBusyError(DownloadError):
     """The server asks for a longer delay than the policy allows, so no other file is requested either."""
 
 
@@ -64,7 +67,7 @@ class Client:
 
         Raises:
             DownloadError: The failure that cannot be retried, or the last one.
-            BusyError: The server asks for a longer delay than the policy allows.
+            ServerBusyError: The server asks for a longer delay than the policy allows.
         """
 
         def wait(error: Exception, number: int) -> None:
@@ -72,7 +75,7 @@ class Client:
             if delay is None:
                 delay = self.policy.delay(number)
             if delay > self.policy.max_delay_s:
-                raise BusyError(f"{error} and asks to wait {delay:,.0f} s; fetch the rest then") from None
+                raise ServerBusyError(f"{error} and asks to wait {delay:,.0f} s; fetch the rest then") from None
             report(f"{error}; try {number + 1} of {self.policy.attempts} in {delay:g} s")
             time.sleep(delay)
 
@@ -105,27 +108,11 @@ class Client:
 
     def chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         """Yield the body as it arrives. Raises RetryableError if it ends early or is too slow."""
-        window = self.policy.read_timeout_s
-        since, size = time.monotonic(), 0
-        with Watchdog(2 * window, getattr(response, "guarded", None)) as watchdog:
-            while True:
-                failure = None
-                try:
-                    chunk = response.read1(_CHUNK_BYTES)  # read() would wait for all of it
-                except exceptions.HTTPError as error:
-                    chunk, failure = b"", self._failure(error)
-                size += len(chunk)
-                elapsed = time.monotonic() - since
-                if watchdog.expired or (elapsed > window and size < _MIN_RATE * elapsed and not failure):
-                    raise RetryableError(f"fewer than {_MIN_RATE:,} bytes a second came for {elapsed:.3g} s")
-                if failure:
-                    raise failure
-                if not chunk:
-                    return
-                if elapsed > window:
-                    since, size = time.monotonic(), 0
-                    watchdog.extend(2 * window)
+        try:
+            while chunk := response.read1(_CHUNK_BYTES):  # read() would wait for all of it
                 yield chunk
+        except exceptions.HTTPError as error:
+            raise self._failure(error) from None
 
     def _request(self, url: str, start: int, validator: str) -> urllib3.BaseHTTPResponse:
         # `open` follows redirections: urllib3 would read the whole body of each into memory first.
@@ -133,28 +120,19 @@ class Client:
         headers = {"User-Agent": self._agent, "Accept-Encoding": "identity"}
         if start:
             headers |= {"Range": f"bytes={start}-"} | ({"If-Range": validator} if validator else {})
-        with Watchdog(policy.connect_timeout_s + policy.read_timeout_s) as watchdog:
-            try:
-                response = self._pool(url).request(
-                    "GET",
-                    url,
-                    headers=headers,
-                    timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s),
-                    retries=False,
-                    redirect=False,
-                    preload_content=False,
-                    decode_content=False,
-                )
-            except exceptions.HTTPError as error:
-                failure = self._failure(error)
-            else:
-                if not watchdog.expired:
-                    return response
-                response.close()  # its headers are cut off
-            if watchdog.expired:
-                seconds = policy.connect_timeout_s + policy.read_timeout_s
-                raise RetryableError(f"no complete headers within {seconds:g} s")
-            raise failure
+        try:
+            return self._pool(url).request(
+                "GET",
+                url,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+        except exceptions.HTTPError as error:
+            raise self._failure(error) from None
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         """Return the connections for an address, through the proxy that the environment names for it."""
@@ -168,6 +146,11 @@ class Client:
         """Translate an error of urllib3."""
         cause = error.args[-1] if error.args else None
         match error:
+            case exceptions.ProtocolError() if isinstance(cause, _SlowHeadersError):
+                seconds = self.policy.connect_timeout_s + self.policy.read_timeout_s
+                return RetryableError(f"no complete headers within {seconds:g} s")
+            case exceptions.ProtocolError() if isinstance(cause, _SlowBodyError):
+                return RetryableError(str(cause))
             case exceptions.NameResolutionError():
                 return RetryableError("its host name has no address, or there is no network")
             case exceptions.NewConnectionError():
@@ -187,6 +170,89 @@ class Client:
         return RetryableError(f"{type(error).__name__}: {error}")
 
 
+class _SlowHeadersError(OSError):
+    """The headers are not complete in time."""
+
+
+class _SlowBodyError(OSError):
+    """Fewer than _MIN_RATE bytes per second came."""
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads a response from a connection, and raises OSError if the headers or the body come too slowly.
+
+    The timeout of a connection begins anew with each byte, so a server that sends a byte now and then could keep a
+    download waiting for ever: in headers, and between the pieces of a body.
+    """
+
+    def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
+        self._raw, self._connection = raw, connection
+        self._timeout = connection.gettimeout() or 0.0
+        self._since, self._size = time.monotonic(), 0
+        self._in_headers = True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        if self._in_headers:
+            left = self._since + self._timeout - time.monotonic()
+            if left <= 0:
+                raise _SlowHeadersError
+            self._connection.settimeout(left)
+        try:
+            count = self._raw.readinto(buffer)
+        except TimeoutError:
+            if self._in_headers and self._size:
+                raise _SlowHeadersError from None
+            raise
+        self._size += count or 0
+        elapsed = time.monotonic() - self._since
+        if count and not self._in_headers and elapsed > self._timeout:
+            if self._size < _MIN_RATE * elapsed:
+                raise _SlowBodyError(f"fewer than {_MIN_RATE:,} bytes a second came for {elapsed:.3g} s")
+            self._since, self._size = time.monotonic(), 0
+        return count
+
+    def begin_body(self) -> None:
+        """Measure the rate of the body from now on."""
+        self._in_headers = False
+        self._since, self._size = time.monotonic(), 0
+        with suppress(OSError):  # it is closed already
+            self._connection.settimeout(self._timeout)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self._reader = _TimedReader(self.fp.detach(), sock)
+        self.fp = io.BufferedReader(self._reader)
+
+    def begin(self) -> None:
+        super().begin()
+        self._reader.begin_body()
+
+
+class _HTTP(HTTPConnection):
+    response_class = _TimedResponse
+
+
+class _HTTPS(HTTPSConnection):
+    response_class = _TimedResponse
+
+
+class _HTTPPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _HTTP
+
+
+class _HTTPSPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _HTTPS
+
+
 def _new_pool(proxy: str) -> urllib3.PoolManager:
     if not proxy:
         manager = urllib3.PoolManager()
@@ -194,7 +260,7 @@ def _new_pool(proxy: str) -> urllib3.PoolManager:
         login = urllib3.util.parse_url(proxy).auth
         headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
         manager = urllib3.ProxyManager(proxy, proxy_headers=headers)
-    manager.pool_classes_by_scheme = POOLS
+    manager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
     return manager
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from kifu.assets import sample_path
 from kifu.atomic_io import write_file
 from kifu.errors import OutputError, SourceError
-from kifu.fetch._download import Download
-from kifu.fetch._http import BusyError, Client, DownloadError
+from kifu.fetch._download import FileDownload
+from kifu.fetch._http import Client, DownloadError, ServerBusyError
 from kifu.fetch._listing import LISTING_LIMIT, ListedFile, add_checksums, parse_listing
 from kifu.fetch.choice import FileChoice, choose_files
 from kifu.fetch.collections import COLLECTIONS, Collection
@@ -124,7 +124,7 @@ def fetch(
         if target.exists():
             report.present.append(file.name)
         else:
-            downloads.append(Download(client, file, target, base, found.limit))
+            downloads.append(FileDownload(client, file, target, base, found.limit))
     report.unknown = sum(download.file.size is None for download in downloads)
     report.size = sum(download.file.size or 0 for download in downloads)
     if dry_run:
@@ -205,9 +205,9 @@ def _read_page(client: Client, base: str, link: str, progress: ProgressFactory) 
         return client.retry(attempt, bar.log)
 
 
-def _run(downloads: list[Download], bar: Progress, report: FetchReport) -> None:
+def _run(downloads: list[FileDownload], bar: Progress, report: FetchReport) -> None:
     """Run the downloads and report on each. Raises the first error that is not a DownloadError."""
-    busy: BusyError | None = None
+    busy: ServerBusyError | None = None
     for number, download in enumerate(downloads):
         try:
             if busy is not None:
@@ -216,7 +216,7 @@ def _run(downloads: list[Download], bar: Progress, report: FetchReport) -> None:
                 time.sleep(_PAUSE_S)
             download.run(bar)
         except DownloadError as error:
-            busy = error if isinstance(error, BusyError) else None
+            busy = error if isinstance(error, ServerBusyError) else None
             report.failed[download.file.name] = str(error)
             bar.log(f"{download.file.name}: {error}")
         else:

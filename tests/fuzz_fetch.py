@@ -15,8 +15,7 @@ from http_server import tar_gz, zipped
 from kifu.errors import SourceError
 from kifu.fetch import COLLECTIONS, FileChoice, parse_dates
 from kifu.fetch._check import differs, find_damage, kind_of
-from kifu.fetch._listing import ListedFile, add_checksums, parse_listing
-from kifu.fetch.choice import choose_files
+from kifu.fetch.collections import ListedFile, add_checksums, choose_files, parse_listing
 
 BASE = "https://example.org/data/index.html"
 NAMES = (

@@ -8,7 +8,7 @@ import pytest
 
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch import FileChoice, ListedFile, parse_dates
-from kifu.fetch.choice import choose_files
+from kifu.fetch.collections import choose_files
 
 FOX = [
     ListedFile(name, folder, "")

@@ -21,8 +21,8 @@ import http_server as web
 import kifu
 from http_server import Site, tar_gz
 from kifu.errors import OutputError, SourceError
-from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, _download, _http, fetching, parse_dates
-from kifu.fetch._listing import LISTING_LIMIT
+from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, _http, fetching, parse_dates
+from kifu.fetch.collections import LISTING_LIMIT
 from kifu.progress import progress
 from marks import slow
 
@@ -571,7 +571,7 @@ def test_a_full_disk_ends_the_run(site: Site, tmp_path: Path, monkeypatch: pytes
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(_download.FileDownload, "_receive", fail)
+    monkeypatch.setattr(fetching.FileDownload, "_receive", fail)
     with pytest.raises(SourceError, match=f"^{tmp_path}: No space left on device$"):
         fetch(site, tmp_path)
     assert not [name for name in files(tmp_path) if name.endswith(".gz")]

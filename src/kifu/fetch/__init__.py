@@ -5,9 +5,7 @@ fetched again, and a .part file is resumed, within a run and in later ones. What
 bounded, and only plain names of the collection's form become part of a path.
 """
 
-from kifu.fetch._listing import ListedFile
-from kifu.fetch.choice import FileChoice, parse_dates
-from kifu.fetch.collections import COLLECTIONS, Collection
+from kifu.fetch.collections import COLLECTIONS, Collection, FileChoice, ListedFile, parse_dates
 from kifu.fetch.fetching import FetchError, FetchReport, fetch, fetch_sample, list_files
 from kifu.retry import RetryPolicy
 

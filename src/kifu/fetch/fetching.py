@@ -3,24 +3,235 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
+
+import urllib3
 
 from kifu.assets import sample_path
 from kifu.atomic_io import write_file
 from kifu.errors import OutputError, SourceError
-from kifu.fetch._download import FileDownload
-from kifu.fetch._http import Client, DownloadError, ServerBusyError
-from kifu.fetch._listing import LISTING_LIMIT, ListedFile, add_checksums, parse_listing
-from kifu.fetch.choice import FileChoice, choose_files
-from kifu.fetch.collections import COLLECTIONS, Collection
-from kifu.files import read_small
-from kifu.progress import Progress, ProgressFactory, silent
+from kifu.fetch._check import differs, find_damage, kind_of
+from kifu.fetch._http import Client, DownloadError, RetryableError, ServerBusyError
+from kifu.fetch.collections import (
+    COLLECTIONS,
+    LISTING_LIMIT,
+    Collection,
+    FileChoice,
+    ListedFile,
+    add_checksums,
+    choose_files,
+    parse_listing,
+)
+from kifu.files import read_small, require_regular
+from kifu.folders import cannot_write, require_no_link, require_same
+from kifu.progress import Progress, ProgressFactory, Subtask, silent
 from kifu.registry import unknown
 from kifu.retry import RetryPolicy
 from kifu.text import Report, counted, format_bytes
+
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that another process has open cannot be replaced anyway
+    fcntl = None  # type: ignore[assignment]
+
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,15})-[0-9]{1,15}|\*)/(?:([0-9]{1,15})|\*)")
+_VALIDATOR = re.compile(r'"[!#-~]{1,200}"|[A-Z][a-z]{2}, [0-9A-Za-z :]{20,22} GMT')
+
+
+class FileDownload:
+    """A file to be downloaded.
+
+    Attributes:
+        file: The file as it is listed.
+        received: Bytes received over the network so far.
+    """
+
+    def __init__(self, client: Client, file: ListedFile, target: Path, base: str, limit: int) -> None:
+        """Describe a download.
+
+        Args:
+            file: The file as it is listed.
+            base: Address of the index, "" if it is a local file.
+            limit: Its largest size in bytes.
+        """
+        self.file = file
+        self.target = target
+        self.received = 0
+        self._client, self._base, self._limit = client, base, limit
+        self._part_path = target.with_name(target.name + ".part")
+        self._validator_path = target.with_name(target.name + ".part.etag")
+
+    def run(self, bar: Progress) -> None:
+        """Download, check and rename the file.
+
+        Raises:
+            DownloadError: It cannot be downloaded.
+            OSError: The file cannot be written.
+        """
+        with bar.subtask(self.target.name, "bytes") as subtask, self._locked() as file:
+            if self.target.exists():  # written by another process in the meantime
+                return
+            self._client.retry(
+                lambda: self._attempt(file, subtask), lambda line: bar.log(f"{self.target.name}: {line}")
+            )
+            os.fsync(file.fileno())
+            require_same(self._part_path, os.fstat(file.fileno()))
+            self._part_path.replace(self.target)
+            self._validator_path.unlink(missing_ok=True)
+
+    def _attempt(self, file: BinaryIO, subtask: Subtask) -> None:
+        """Append what the server sends to the file, and check all of it."""
+        old = file.seek(0, os.SEEK_END)
+        validator = self._read_validator() if old else ""
+        with closing(self._client.open(self._base, self.file.link, old, validator)) as response:
+            extent = _extent(response, old)
+            if extent is None or _is_other(response, validator):
+                _empty(file)
+                reason = "the server cannot resume" if extent is None else "the file has changed at the server"
+                raise RetryableError(f"{reason} at byte {old:,}; starting over", 0.0)
+            begin, total = extent
+            self._require_size(total)
+            if begin < old:
+                _empty(file)
+            if begin == 0:
+                self._write_validator(_validator(response))
+            subtask.restart(begin, total)
+            if response.status != 416:
+                self._receive(response, file, begin, total, subtask)
+        file.flush()
+        reason = self._damage()
+        if reason:
+            _empty(file)
+            # Pieces of several responses may be of several versions; a body of unknown length may have been cut off.
+            if begin or total is None:
+                raise RetryableError(f"{reason}; starting over", 0.0)
+            raise DownloadError(reason)
+
+    def _require_size(self, total: int | None) -> None:
+        """Raise DownloadError if the size that the server announces is too large, or not the listed one."""
+        if total is not None and total > self._limit:
+            raise DownloadError(self._too_large())
+        if total is not None and self.file.exact and total != self.file.size:
+            raise DownloadError(f"the server has {total:,} bytes, but the index lists {self.file.size:,}")
+
+    def _too_large(self) -> str:
+        return f"it has more than the {self._limit:,} bytes allowed"
+
+    def _damage(self) -> str:
+        """Return the reason why the received file is not the listed one, or ""."""
+        reason = find_damage(self._part_path, kind_of(self.target.name), self._limit)
+        if not reason and self.file.checksum and differs(self._part_path, self.file.checksum):
+            reason = "it differs from the checksum that the publisher gives"
+        return reason
+
+    def _receive(
+        self, response: urllib3.BaseHTTPResponse, file: BinaryIO, begin: int, total: int | None, subtask: Subtask
+    ) -> None:
+        size, limit = begin, self._limit if total is None else total
+        for chunk in self._client.chunks(response):
+            size += len(chunk)
+            self.received += len(chunk)
+            if size > limit:
+                _empty(file)
+                raise DownloadError(
+                    self._too_large() if total is None else f"more came than the {total:,} bytes announced"
+                )
+            file.write(chunk)
+            subtask.advance(len(chunk))
+        if total is not None and size < total:
+            raise RetryableError(f"only {size:,} of {total:,} bytes came")
+
+    def _read_validator(self) -> str:
+        """Return the ETag or the date of the version that the .part file holds; "" if it is unknown."""
+        with suppress(OSError, ValueError):
+            text = read_small(self._validator_path, 300).decode("ascii")
+            return text if _VALIDATOR.fullmatch(text) else ""
+        return ""
+
+    def _write_validator(self, validator: str) -> None:
+        if validator:
+            write_file(self._validator_path, validator.encode())
+        else:
+            self._validator_path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """Open or create the .part file, which no other process holds; remove it at the end if it is empty."""
+        require_no_link(self._part_path)
+        with open(self._part_path, "r+b", opener=_open_own) as file:
+            if fcntl:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise DownloadError("another process is fetching it") from None
+                except OSError:  # a file system without locks
+                    pass
+            try:
+                yield file
+            finally:
+                if file.seek(0, os.SEEK_END) == 0:
+                    self._part_path.unlink(missing_ok=True)
+                    self._validator_path.unlink(missing_ok=True)
+
+
+def _extent(response: urllib3.BaseHTTPResponse, old: int) -> tuple[int, int | None] | None:
+    """Return where in a file of `old` bytes the body begins, and the total size if known.
+
+    None if the response does not continue at `old`. After a 416, any other value means that the file is complete.
+    """
+    length = response.length_remaining
+    if response.status == 200:
+        return 0, length
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if not match:
+        return None
+    begin, total = (None if number is None else int(number) for number in match.groups())
+    if response.status == 416:
+        return (old, old) if total == old else None
+    if total is None and length is not None:
+        total = old + length
+    return (old, total) if begin == old else None
+
+
+def _empty(file: BinaryIO) -> None:
+    file.seek(0)
+    file.truncate()
+
+
+def _validator(response: urllib3.BaseHTTPResponse) -> str:
+    """Return what identifies the version of a file: a strong ETag, else its date; "" if the server sends neither."""
+    etag, date = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
+    return next((text for text in (etag, date) if _VALIDATOR.fullmatch(text)), "")
+
+
+def _is_other(response: urllib3.BaseHTTPResponse, validator: str) -> bool:
+    """Return whether a part is of another version than `validator`; servers may ignore If-Range."""
+    now = _validator(response)
+    return response.status == 206 and now[:1] == validator[:1] == '"' and now != validator
+
+
+def _open_own(path: str, flags: int) -> int:
+    """Open or create a file for writing. Raises OutputError unless it is a regular file with one name."""
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    try:
+        status = os.fstat(descriptor)
+        require_regular(status)
+        if status.st_nlink > 1:
+            raise OutputError(f"{path} has another name (a hard link); remove it")
+    except OutputError:
+        os.close(descriptor)
+        raise
+    except OSError as error:
+        os.close(descriptor)
+        raise cannot_write(Path(path), error) from None
+    return descriptor
+
 
 _PAUSE_S = 1.0
 """Seconds between two files, so that the publisher's server is not kept busy."""

@@ -241,11 +241,7 @@ class AtomicDirectory:
         return json.dumps({**index, "files": names}).encode() + b"\n"
 
     def commit(self, index: dict[str, object]) -> None:
-        """Write the index, with these keys besides "files", and rename the directory into place.
-
-        Raises:
-            OutputError: The directory or one of its files was removed or replaced, or cannot be written.
-        """
+        """Write the index, with these keys besides "files", and rename the directory into place."""
         encoded = self.encode_index(index)
         with self.file(self._index) as output:
             output.write(encoded)
@@ -340,9 +336,6 @@ def write_output(path: Path, data: bytes) -> None:
     """Write a small file that the user named.
 
     FIFOs, character devices and open files such as /dev/stdout are written to; other paths as by `write_file`.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     try:
         descriptor = _open_stream(path)

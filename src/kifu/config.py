@@ -146,7 +146,6 @@ def read_model(model: type[Model], path: str | os.PathLike[str], content: str, l
         limit: Maximum size in bytes.
 
     Raises:
-        SourceError: The file cannot be read.
         FormatError: It does not hold that content.
     """
     try:

@@ -117,8 +117,6 @@ def convert(
 
     Raises:
         RecipeError: If the path has another suffix.
-        SourceError: If a source cannot be read.
-        FormatError: If a catalogue is damaged.
         OutputError: If the file cannot be written. In all cases no new file is left.
     """
     path = Path(path)

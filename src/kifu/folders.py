@@ -36,9 +36,6 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
 
     Args:
         output: The output that it is a temporary directory of; it must not be a symbolic link then.
-
-    Raises:
-        OutputError: The directory cannot be created.
     """
     try:
         if output is not None:

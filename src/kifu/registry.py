@@ -28,7 +28,6 @@ class Registry(Mapping[str, T], Generic[T]):
 
         Args:
             kind: Kind of entry, for messages, such as "plane set".
-            entries: The first entries by full name.
         """
         self._kind = kind
         self._entries: dict[str, T | str] = dict(entries or {})
@@ -85,8 +84,6 @@ def unknown(kind: str, name: str, known: Iterable[str], more: str = "") -> Recip
     """Return the error for an unknown name.
 
     Args:
-        kind: Kind of name, such as "plane set".
-        known: The known names, which are listed.
         more: Text after them, such as ", or a file that ends in .toml".
     """
     names = list(known)

@@ -20,7 +20,6 @@ class RetryPolicy:
         connect_timeout_s: Seconds to open a connection.
         read_timeout_s: Seconds without a byte, or with fewer than 1,000 bytes per second. The headers must be complete
             within the sum of both timeouts.
-        attempts: Number of attempts, including the first.
         first_delay_s: Seconds between the first two attempts; doubled after each further one, unless the server asks
             for another delay (Retry-After).
     """

@@ -37,11 +37,7 @@ class CatalogueWriter(TableWriter):
     """A `TableWriter` with the catalogue's schema, encodings and metadata."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open the temporary file.
-
-        Raises:
-            OutputError: If the file cannot be written.
-        """
+        """Open the temporary file."""
         plain = {*_SPLIT, *_DELTAS}
         columns = [name for field in SCHEMA for name in _parquet_names(field)]
         super().__init__(
@@ -95,7 +91,6 @@ class Catalogue:
         metadata: The writer's description of the catalogue's origin, empty if kifu did not write it.
         partitions: The Parquet files in the order of the rows, with their numbers of rows; a single file is its own
             partition.
-        index: The index of a partitioned catalogue.
     """
 
     path: Path
@@ -122,9 +117,6 @@ class Catalogue:
         """Return all rows, in order, as shards of at most 131,072 rows, or of one row group if that has more.
 
         Shards end where row groups end, so that no row group is read twice.
-
-        Raises:
-            FormatError: If a file is damaged.
         """
         return [shard for path, rows in self.partitions.items() for shard in _shards(path, rows)]
 
@@ -145,9 +137,6 @@ class Catalogue:
         """Return a hash, in hex, that identifies the rows and their order.
 
         It is the BLAKE3 of the file. For a folder, it is computed from the hashes in the index, which are not verified.
-
-        Raises:
-            FormatError: If the file cannot be read.
         """
         try:
             return hash_file(self.path) if self.index is None else self.index.digest()
@@ -155,11 +144,7 @@ class Catalogue:
             raise FormatError(f"{self.path}: {first_line(error)}") from None
 
     def file_bytes(self) -> int:
-        """Return the total size of the Parquet files.
-
-        Raises:
-            FormatError: If a file cannot be read.
-        """
+        """Return the total size of the Parquet files."""
         try:
             return sum(path.stat().st_size for path in self.partitions)
         except OSError as error:

@@ -84,9 +84,6 @@ def find_clusters(
     Args:
         executor: Compares ranges in parallel; None for this thread.
         games: See RANGE_GAMES; the result does not depend on it.
-
-    Raises:
-        FormatError: If a catalogue is damaged.
     """
     job = _ClusterJob(tuple(os.fspath(path) for path in paths))
     # Each catalogue is opened when its turn comes: an open file that was read keeps some of its bytes in memory.
@@ -384,11 +381,7 @@ class DuplicateFlags(NamedTuple):
         return DuplicateFlags(self.row[within] - first, self.drop[within], self.representative_id[within])
 
     def apply(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-        """Return rows of a catalogue with the duplicates dropped.
-
-        Args:
-            first: The number of the first one.
-        """
+        """Return rows of a catalogue with the duplicates dropped."""
         flags = self.select(first, first + len(batch))
         if not len(flags.row):
             return batch

@@ -152,12 +152,7 @@ def _parsers(record_format: str) -> tuple[Parser, ...]:
 
 
 def is_parsed(record_format: str, column: str, text: str) -> bool:
-    """Return True if a text can be parsed completely.
-
-    Args:
-        record_format: The format that the text is from.
-        column: A text column, one of PARSED_COLUMNS.
-    """
+    """Return True if a text can be parsed completely."""
     return bool(_parsers(record_format)[PARSED_COLUMNS[column][0]](text)[-1])
 
 
@@ -167,7 +162,6 @@ def parse_fields(
     """Parse the text of G games of one format.
 
     Args:
-        record_format: The format that the texts are from.
         text: The text columns (values of TEXT_COLUMNS), [G] each, null where missing.
 
     Returns:

@@ -41,7 +41,6 @@ class Partition(BaseModel):
     """A Parquet file of the folder, itself a catalogue.
 
     Attributes:
-        path: Path within the folder, separated by "/".
         kept: Number of rows that are not dropped.
         sources: Ascending indices into `Index.sources` of the sources whose games it holds.
         year: The year of all its games, see `kifu.corpus.partitions.year_name`.
@@ -116,11 +115,7 @@ class Index(BaseModel):
         return blake3(b"".join(bytes.fromhex(part.blake3) for part in self.parts)).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Replace the folder's index atomically.
-
-        Raises:
-            OutputError: If it cannot be written.
-        """
+        """Replace the folder's index atomically."""
         write_file(folder / INDEX, json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False).encode() + b"\n")
 
 

@@ -118,7 +118,6 @@ class IngestedItem:
     """The rows of an item.
 
     Attributes:
-        rows: The rows, by runs of one format.
         container: The path of the container; "" for rows of a catalogue.
         left_out: See `RecordBlock.left_out`.
     """
@@ -129,12 +128,7 @@ class IngestedItem:
 
 
 def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
-    """Read all sources in order.
-
-    Raises:
-        SourceError: If a container cannot be read.
-        FormatError: If a catalogue is damaged.
-    """
+    """Read all sources in order."""
     reader = ShardReader()
     for shard in source_shards(sources):
         for content in reader.read(shard.shard):
@@ -205,8 +199,6 @@ def ingest(
     Raises:
         RecipeError: If there are no such cleaning rules.
         SourceError: If a source cannot be read, or changes meanwhile.
-        FormatError: If a catalogue among the sources is damaged.
-        OutputError: If the file cannot be written.
         ClusterError: If the cluster fails. In all cases no new file is left.
     """
     path = Path(output)
@@ -238,7 +230,6 @@ def mark_duplicates(
     """Yield the rows with their final drop reasons, in order.
 
     Args:
-        rows: The rows, which may use the executor.
         rules: The cleaning rules; only `duplicates` is used.
         executor: Compares games once `rows` is exhausted.
         path: Rows are spilled to hidden files in its directory. Those of a killed run are removed, so the caller must

@@ -106,11 +106,7 @@ class TableWriter:
         """Open the temporary file.
 
         Args:
-            path: The final path, or the open file.
             **options: Options of `pyarrow.parquet.ParquetWriter`.
-
-        Raises:
-            OutputError: If the file cannot be written.
         """
         self._output = path if isinstance(path, AtomicFile) else AtomicFile(Path(path))
         self._group = group

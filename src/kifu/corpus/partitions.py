@@ -67,7 +67,6 @@ class CatalogueTransaction:
 
         Raises:
             OutputError: If another process holds the folder, or it contains foreign files.
-            FormatError: If the index is damaged.
         """
         self.path = path
         self.index: Index | None = None
@@ -106,9 +105,6 @@ class CatalogueTransaction:
 
         Args:
             fingerprint: JSON values that identify the work.
-
-        Raises:
-            OutputError: If it cannot be created.
         """
         prefix = f"{_HIDDEN}{blake3(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest(16)}-"
         try:
@@ -142,7 +138,6 @@ class CatalogueTransaction:
         """Move staged files to their places, replace the index, and remove partitions that it does not list.
 
         Args:
-            staged: The staging directory, which is removed.
             files: By path in the folder, the staged file.
 
         Raises:
@@ -244,7 +239,6 @@ class StagedRows(NamedTuple):
     """Staged catalogues without duplicate flags, to be partitioned as if they were one.
 
     Attributes:
-        names: File names in the staging directory.
         directory: The directory of their partitions within the folder.
         sources: Indices into `Index.sources`.
     """
@@ -258,8 +252,6 @@ class StagedPartition(NamedTuple):
     """A complete partition in the staging directory.
 
     Attributes:
-        name: File name in the staging directory.
-        moves: Number of legal moves of kept games.
         drops: Number of dropped games by the name of the `DropReason`.
     """
 
@@ -375,10 +367,6 @@ def write_partitions(
         executor: Compares games and writes partitions in parallel.
         report: The counts and sizes of the new partitions are added to it.
         replace: Replace all partitions, instead of adding to them.
-
-    Raises:
-        FormatError: If a catalogue is damaged.
-        OutputError: If a file cannot be written.
     """
     old = [] if replace or not index.parts else [str(folder.path)]
     paths = [[str(staging / name) for name in each.names] for each in staged]

@@ -52,9 +52,6 @@ class QueryResult:
     """A bound query. Each method runs it, in memory that does not grow with the rows.
 
     Methods raise RecipeError for errors at run time, such as a failing cast.
-
-    Attributes:
-        catalogues: The paths of the catalogues and annotations.
     """
 
     sql: str
@@ -103,7 +100,6 @@ class QueryResult:
         A Parquet file with exactly the columns of a catalogue becomes a catalogue; FILE_COLUMN is omitted then.
 
         Raises:
-            OutputError: If the suffix is another one, or the file cannot be written.
             FormatError: If a value does not fit its column of the catalogue.
         """
         path = Path(path)
@@ -241,7 +237,6 @@ def select_games(catalogue: Catalogue, where: str) -> npt.NDArray[np.bool_]:
         where: A condition in SQL over its columns, see docs/queries.md.
 
     Raises:
-        FormatError: If the catalogue is damaged.
         RecipeError: If the condition is invalid.
     """
     chosen = np.zeros(catalogue.rows, np.bool_)

@@ -130,11 +130,7 @@ class SourceShard:
     shard: Shard
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return JSON values that identify the shard and its content.
-
-        Raises:
-            SourceError: If a file cannot be read.
-        """
+        """Return JSON values that identify the shard and its content."""
         if isinstance(self.shard, LooseRecords):
             shard = {"path": str(self.shard.root), "first": self.shard.first, "files": _hash_listing(self.shard)}
         else:
@@ -154,10 +150,6 @@ def find_sources(sources: Paths) -> list[Source]:
 
     Args:
         sources: Archives, folders, records, catalogues, or URLs of containers.
-
-    Raises:
-        SourceError: If a source does not exist or cannot be read.
-        FormatError: If a catalogue is damaged.
     """
     found: list[Source] = []
     for source in as_list(sources):
@@ -313,9 +305,6 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str
     Returns:
         For each source the keys name, bytes and blake3, as catalogues and manifests list them. A folder of loose
         records has no size and hash; a partitioned catalogue has no size.
-
-    Raises:
-        OutputError: If a copy cannot be written.
     """
     found = list(sources)
     infos = list(executor.run(_HashJob(executor.staging), [source.path for source in found]))

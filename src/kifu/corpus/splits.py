@@ -302,7 +302,6 @@ def assign_sets(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
         batch: Rows of the catalogue with at least `split.columns`.
 
     Raises:
-        SourceError: If a list cannot be read.
         RecipeError: If a game is on two lists.
     """
     codes = split.codes(batch)
@@ -394,9 +393,7 @@ def split(
         by: The name of a split, a TOML file, or a split such as `HashSplit(kind="hash", sets={"a": 9, "b": 1})`.
 
     Raises:
-        FormatError: If a catalogue is damaged.
         RecipeError: If the split does not exist, a set's name is not a valid file name, or a game is on two lists.
-        OutputError: If a file cannot be written.
     """
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)

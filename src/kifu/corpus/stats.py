@@ -81,7 +81,6 @@ class Stats:
 
     Attributes:
         kept: Number of games that are not dropped.
-        dropped: By drop reason, most frequent first.
         ranks: [len(BANDS), len(BANDS)], Black's band by White's band.
         results: By winner, then ending, in the order of WINNERS and ENDINGS.
         lengths: By number of moves, in classes of LENGTH_STEP ("0-49", ..., "500+"), then ending.

@@ -98,8 +98,6 @@ def append(
     Raises:
         RecipeError: If there are no such rules, or the folder has other rules or is itself a source.
         SourceError: If a source cannot be read, or changes meanwhile.
-        FormatError: If a catalogue is damaged.
-        OutputError: If a file cannot be written.
         ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
     """
     path = Path(output)
@@ -290,7 +288,6 @@ def compact(
         engine: See `kifu.execution.executor.make_executor`.
 
     Raises:
-        FormatError: If the folder is not a complete catalogue.
         RecipeError: If the path is a single file, or its cleaning rules are those of another version.
     """
     path = Path(path)

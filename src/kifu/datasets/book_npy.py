@@ -44,7 +44,6 @@ class BookNpyWriter(FolderWriter):
 
         Raises:
             RecipeError: The format cannot hold this layout.
-            OutputError: The directory cannot be created.
         """
         check_layout(layout)
         self._data_type = path.name
@@ -125,12 +124,7 @@ class BookNpy(Dataset):
     """A book-npy@1 directory. Each read opens the files that it needs."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a directory. Headers and sizes are checked now, values when they are read.
-
-        Raises:
-            SourceError: A file cannot be read.
-            FormatError: The index or a file is damaged.
-        """
+        """Open a directory. Headers and sizes are checked now, values when they are read."""
         self.path = Path(path)
         index = read_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about

@@ -117,9 +117,6 @@ def chunk_files(path: Path) -> list[Path]:
     """Return the files of a data set: a file; those of a folder, or of a pattern such as `data/*.gz`, by name.
 
     Of a folder, files that do not end with .gz or .zz, and debug files by their names, are left out.
-
-    Raises:
-        SourceError: A folder cannot be read.
     """
     if path.is_dir():
         try:
@@ -176,11 +173,7 @@ class ChunkReader:
             self._add_tail()
 
     def read(self, limit: int) -> ChunkRows:
-        """Return the next rows, fewer than the limit only at the end of the file.
-
-        Raises:
-            FormatError: The file is damaged.
-        """
+        """Return the next rows, fewer than the limit only at the end of the file."""
         parts = [new_rows(0, self._layout)]
         missing = limit
         while missing:

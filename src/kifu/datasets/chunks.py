@@ -73,7 +73,6 @@ class Chunks(Dataset):
         """Read all files once, to count their rows and to find their games.
 
         Raises:
-            SourceError: A file cannot be read.
             FormatError: A file is damaged, or of another format or board than the others.
         """
         self.path = Path(path)

@@ -107,7 +107,6 @@ class DatLayout:
     """The bytes of a .dat format: `header(n)`, then n records, then `end`.
 
     Attributes:
-        planes: Number of planes of a record.
         unpack: Kernel that unpacks records into planes and labels.
         header_line: Text at the start of the header, with %d for the number of examples; b"" without a header.
         header_bytes: Size of the header: `header_line`, padded with zero bytes.
@@ -309,7 +308,6 @@ class Dat(Dataset):
         """Open and validate a file.
 
         Raises:
-            SourceError: The file cannot be read.
             FormatError: The file is not in one of the formats; the message names the byte.
         """
         self.path = Path(path)

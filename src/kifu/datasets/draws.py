@@ -46,8 +46,6 @@ class SourceDraws(Report):
     """The examples drawn from one source.
 
     Attributes:
-        games: Number of games that they come from.
-        all_games: Number of games of the source.
         repeated: Number of examples whose position was drawn before in the same epoch.
     """
 

@@ -209,7 +209,6 @@ class RenderChunk(NamedTuple):
     """Positions start to stop - 1 of some batches, which are rendered together.
 
     Attributes:
-        block: The block in which they lie.
         origin: Index of entry 0 of the block in the sequence of the batches.
     """
 

@@ -33,8 +33,6 @@ class Format:
         plane_set: The only plane set that the format holds; "" if it holds any.
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
-        passes: The next move may be a pass.
-        labels: Labels besides the next move are allowed.
         needs_move: The next move must be among the labels.
         real: Planes may hold values other than 0 and 1.
     """
@@ -207,7 +205,6 @@ def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, example
 
     Raises:
         RecipeError: There is no such format, or it cannot hold this layout.
-        OutputError: The files cannot be created.
     """
     make: Any = find_writer(name)  # each writer takes these arguments, which the base class does not declare
     writer: Writer = make(Path(path), layout, examples)
@@ -221,7 +218,6 @@ def detect_format(path: Path) -> Format | None:
         None if it is no data set.
 
     Raises:
-        SourceError: It cannot be read.
         FormatError: It is a directory with a damaged index, or a data set of tokens.
     """
     from kifu.datasets.npy import INDEX, read_index  # loads numpy and pydantic, which listing formats does not need
@@ -251,11 +247,7 @@ def detect_format(path: Path) -> Format | None:
 
 
 def detect_chunks(path: Path) -> Format | None:
-    """Return the format of a file, or of the first file that is not empty of a folder or pattern, if it is a chunk.
-
-    Raises:
-        SourceError: A folder cannot be read.
-    """
+    """Return the format of a file, or of the first file that is not empty of a folder or pattern, if it is a chunk."""
     from kifu.datasets.chunk_reader import chunk_files, read_head  # loads numpy, see `detect_format`
 
     head = next(filter(None, map(read_head, chunk_files(path))), b"")
@@ -288,7 +280,6 @@ def open(path: str | os.PathLike[str]) -> Dataset:
         The data set; a `Dat` for dat1 and dat2 files.
 
     Raises:
-        FormatError: It is not a data set, or it is damaged.
         MissingExtra: Its format requires a package that is not installed.
     """
     # Dat reports files of unknown content, and paths that are not files.

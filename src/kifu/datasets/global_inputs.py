@@ -278,7 +278,6 @@ def shift_komi(names: Sequence[str], values: Floats, points: Floats) -> tuple[Fl
     """Give the side to move more points of komi.
 
     Args:
-        names: Names of the inputs, komi among them.
         values: [B, input_size(names)] float32, as from `encode_inputs`.
         points: [B] float32, negative to take points.
 

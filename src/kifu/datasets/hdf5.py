@@ -55,7 +55,6 @@ class Hdf5Writer(Writer):
 
         Raises:
             RecipeError: The layout has real planes, or no label "move".
-            OutputError: The file cannot be created.
         """
         if layout.real:
             raise RecipeError(f"{self.format} holds planes of 0 and 1, but {layout.plane_set} has real values")

@@ -191,7 +191,6 @@ class Loader:
 
         Args:
             number: The epoch, from 0.
-            batch: Number of its batches to skip.
 
         Raises:
             RecipeError: A number is negative.
@@ -470,9 +469,7 @@ def load(
     Raises:
         RecipeError: An option is unknown or does not fit the source.
         SourceError: A source cannot be read, or has no game on such a board.
-        FormatError: A catalogue or data set is damaged.
         GameError: The plane set does not support the board.
-        OutputError: There is no disk space for the games.
     """
     mixture = Mixture(sources) if isinstance(sources, Mapping) else sources
     options = planes, labels, board, pad, filter, config.jobs

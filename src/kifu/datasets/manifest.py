@@ -69,7 +69,6 @@ class DroppedGame:
 
     Attributes:
         member: Index of the game in the archive.
-        name: Name of the game in the archive.
     """
 
     archive: str

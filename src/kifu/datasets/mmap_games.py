@@ -66,9 +66,7 @@ def read_games(
 
     Raises:
         SourceError: A source cannot be read, or there is no game that fits the board.
-        FormatError: A catalogue is damaged.
         RecipeError: A weight is not within 0 to 1, or an expression cannot be evaluated.
-        OutputError: There is no disk space for the games.
     """
     paths = list(paths)
     catalogues = [Path(path) for path in paths if is_catalogue(path)]

@@ -64,7 +64,6 @@ def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> File
 
     Raises:
         FormatError: The header or the size differs.
-        SourceError: The file cannot be read.
     """
     header = npy_header(dtype, shape)
     with ExitStack() as stack:
@@ -198,12 +197,7 @@ class Npy(Dataset):
     """An npy@1 directory. Rows are read, not mapped: a mapped file that another program truncates ends the process."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open a directory. Headers and sizes are checked now, values when they are read.
-
-        Raises:
-            SourceError: A file cannot be read.
-            FormatError: The index or a file is damaged.
-        """
+        """Open a directory. Headers and sizes are checked now, values when they are read."""
         self.path = Path(path)
         index = read_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about

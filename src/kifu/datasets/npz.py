@@ -229,10 +229,6 @@ class NpzReader:
 
         Returns:
             [stop - start, ...] of the array's dtype.
-
-        Raises:
-            FormatError: The archive is damaged.
-            SourceError: The archive cannot be read.
         """
         with _damage_as_format_error(self.path):
             stream = self._streams.get(array.member)

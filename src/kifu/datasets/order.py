@@ -105,7 +105,6 @@ def select_positions(  # noqa: PLR0913 - kernel
         move_offset: [G + 1] int64, start of the moves of each of the G games.
         playable: [G] int32, number of plies of each game that can be rendered.
         points: [G] int64, points of each board.
-        passes: Whether positions before a pass are kept.
         by_ply: [T] float64, weight of each ply; the last one also applies to all later plies.
         by_player: [G, 2] float64, weights of Black's and of White's moves.
         per_game: Maximum number of positions of a game, or -1.

@@ -65,9 +65,6 @@ class OriginsWriter:
             member: [K] index of each game in the archive, or its row in the catalogue.
             rows: [K] number of rows of each game.
             plies: [sum of rows] ply of each row.
-
-        Raises:
-            OutputError: It cannot be written.
         """
         first, skips = find_skips(rows, plies)
         skips[:, 0] += self._waiting

@@ -63,7 +63,6 @@ class ExampleSpec:
 
     Attributes:
         planes: A plane set, or features joined by "+".
-        board: Width and height of the board.
         pad: Games on smaller boards are taken too, in the upper left corner.
         labels: Names of labels (`kifu.datasets.labels.LABELS`); None for those that the encoder writes anyway.
     """
@@ -270,7 +269,6 @@ class CatalogueSource(LoaderSource):
         Raises:
             RecipeError: The specification is invalid.
             GameError: The plane set does not support the board.
-            FormatError: A row is damaged.
         """
         columns = dict.fromkeys((*spec.columns(), *(name for name in DRAW_COLUMNS if name in rows.schema.names)))
         self._rows = rows.select(list(columns))
@@ -478,8 +476,6 @@ def open_datasets(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | 
 
     Raises:
         RecipeError: Only some of the sources are data sets, or their layouts differ.
-        SourceError: A data set cannot be read.
-        FormatError: A data set is damaged.
     """
     locations = [as_path(source) for source in sources]
     paths = [path for path in locations if isinstance(path, Path) and detect_format(path) is not None]

@@ -310,9 +310,6 @@ class Tokenizer:
         Args:
             tokens: [T] uint16.
             offsets: [G + 1], ascending. Game g is tokens[offsets[g]:offsets[g + 1]].
-
-        Raises:
-            FormatError: A sequence is not a game.
         """
         count, codes = len(offsets) - 1, self._prefix_codes(tokens, offsets)
         size = codes[:, 0] + 1 if self.pad else np.full(count, MAX_SIZE + 1)

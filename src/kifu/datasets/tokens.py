@@ -166,9 +166,6 @@ class TokenWriter:
 
         Returns:
             A report whose examples are games.
-
-        Raises:
-            OutputError: It cannot be written.
         """
         written, games = tuple(file.commit() for file in self._files), self._files[2].rows
         tokenizer = self._tokenizer
@@ -202,12 +199,7 @@ def is_tokens(path: Path) -> bool:
 
 
 def open_tokens(path: str | os.PathLike[str]) -> TokenGames:
-    """Map a tokens@1 directory into memory. Tokens are not checked; all else is.
-
-    Raises:
-        SourceError: A file cannot be read.
-        FormatError: The index or a file is damaged.
-    """
+    """Map a tokens@1 directory into memory. Tokens are not checked; all else is."""
     folder = Path(path)
     index, tokenizer = _read_index(folder)
     rows = (index.tokens, index.games + 1, index.games)

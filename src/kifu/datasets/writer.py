@@ -105,7 +105,6 @@ class Writer(ABC):
         """Append a result of `prepare` or `encode_group`.
 
         Raises:
-            OutputError: It cannot be written.
             RecipeError: The format cannot hold these examples.
         """
 

@@ -135,9 +135,6 @@ class Executor(ABC):
 
         It is the staging directory: the executor removes it at the end, and keeps it if complete results remain there.
         Names are 32 hexadecimal digits and `kifu.execution.executor.SPILL_SUFFIX`.
-
-        Raises:
-            OutputError: It cannot be used.
         """
 
     def __enter__(self) -> Self:
@@ -196,7 +193,6 @@ class StagingDir:
         """Return the file for the results of a shard, and whether an earlier run has completed it.
 
         Args:
-            run: The number of the run, and.
             number: Of the shard in it. They only serve people who look: an earlier caller may have had other runs.
             key: 32 hexadecimal digits, a hash of all that the results depend on. Files whose key is never asked for
                 are removed at the end.
@@ -315,7 +311,6 @@ class ResumableExecutor(Executor):
             staging: See `kifu.execution.executor.make_executor`.
 
         Raises:
-            OutputError: The staging directory cannot be used.
             RecipeError: Jobs is below 1.
         """
         self._runs = 0
@@ -384,7 +379,6 @@ def make_executor(
     Raises:
         RecipeError: Unknown engine, or jobs below 1.
         ClusterError: The cluster does not answer or cannot do this work.
-        OutputError: The staging directory cannot be used.
     """
     executor: Executor
     if engine == THREADS:

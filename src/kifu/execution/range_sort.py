@@ -227,7 +227,6 @@ class KeyRange(NamedTuple):
     Attributes:
         files: Names of range files, in the order of their rows.
         number: Index of the range in each of them.
-        rows: Number of rows in all of them.
         common_bits: Number of highest bits that are equal in all keys.
     """
 
@@ -244,9 +243,6 @@ def write_ranges(folder: Path, rows: Columns, key: str, common_bits: int, bits: 
         key: Name of the column of keys, [N] uint64.
         common_bits: Number of highest bits that are equal in all keys.
         bits: Number of bits after these that determine the range.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     path = folder / f"{uuid4().hex}{SPILL_SUFFIX}"
     try:
@@ -354,7 +350,6 @@ def split_ranges(
     Args:
         folder: The directory of their files, and of the new ones.
         ranges: In ascending order.
-        key: Name of the column of keys.
         max_rows: Maximum number of rows of a range. A fourth of it is divided at a time, about.
 
     Returns:

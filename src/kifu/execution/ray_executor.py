@@ -267,7 +267,6 @@ class RayExecutor(Executor):
 
         Raises:
             ClusterError: The cluster does not answer or cannot do this work.
-            OutputError: The staging directory cannot be used.
             RecipeError: Jobs is below 1.
         """
         self._local = address is None

@@ -54,9 +54,6 @@ def find_damage(path: Path, kind: str, limit: int) -> str:
 
     Returns:
         A line that says why it is not a complete file of that kind, or "".
-
-    Raises:
-        OSError: The file cannot be opened.
     """
     packing = kind.removesuffix(".001").rpartition(".")[2]
     with path.open("rb") as file:

@@ -34,7 +34,6 @@ class Collection(Report):
     """A published set of game records.
 
     Attributes:
-        name: The name on the command line.
         size: The number of games or bytes as far as it is known.
         terms: The terms of use as far as the publisher states them.
         index: Address of the page or of the GitHub tree that lists the files.

@@ -48,7 +48,6 @@ class FileDownload:
     """A file to be downloaded.
 
     Attributes:
-        file: The file as it is listed.
         received: Bytes received over the network so far.
     """
 
@@ -56,7 +55,6 @@ class FileDownload:
         """Describe a download.
 
         Args:
-            file: The file as it is listed.
             base: Address of the index, "" if it is a local file.
             limit: Its largest size in bytes.
         """
@@ -72,7 +70,6 @@ class FileDownload:
 
         Raises:
             DownloadError: It cannot be downloaded.
-            OSError: The file cannot be written.
         """
         with bar.subtask(self.target.name, "bytes") as subtask, self._locked() as file:
             if self.target.exists():  # written by another process in the meantime
@@ -355,11 +352,7 @@ def fetch(
 
 
 def fetch_sample(into: str | os.PathLike[str], *, dry_run: bool = False) -> FetchReport:
-    """Write the bundled archive to a folder.
-
-    Raises:
-        OutputError: The archive cannot be written.
-    """
+    """Write the bundled archive to a folder."""
     source = sample_path()
     target = Path(into) / source.name
     if target.exists():

@@ -414,7 +414,6 @@ def captured_stones(games: GamesLike, game_index: npt.NDArray[np.int64]) -> npt.
     """Count how many of the opponent's stones each move captures, under `RECORD_RULES`.
 
     Args:
-        games: Any games, with M moves in all.
         game_index: [R] int64, the games to replay, all of one size.
 
     Returns:

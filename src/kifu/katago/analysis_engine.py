@@ -57,7 +57,6 @@ class AnalysisQuery:
         title: Name of the game in messages.
         stones: uint16, point | WHITE_BIT of the stones before the first move.
         moves: [T] uint16, point | WHITE_BIT; the colours alternate.
-        to_play: BLACK or WHITE, the first move's player.
         turns: Numbers of moves, 0 to T, after which the position is evaluated; ascending.
         komi: A multiple of 0.5.
         profile: A humanSLProfile, or None.
@@ -142,7 +141,6 @@ class AnalysisEngine(PipedProcess):
 
         Raises:
             RecipeError: The text is not a command line, or the program was not found.
-            ProcessError: The engine failed.
         """
         words = split_command(command, "a command such as 'katago analysis -config analysis.cfg -model net.bin.gz'")
         self._program, self._timeout = Path(words[0]).name, timeout
@@ -175,9 +173,6 @@ class AnalysisEngine(PipedProcess):
         Returns:
             An iterator over the turns of all queries, in the order of the responses. An iterator that is not exhausted
             terminates its queries when it is closed.
-
-        Raises:
-            ProcessError: The engine failed, reported an error, or wrote what is not a response.
         """
         numbered, in_flight, exhausted = enumerate(queries), 0, False
         try:

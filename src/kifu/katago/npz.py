@@ -208,7 +208,6 @@ class KataWriter:
 
         Raises:
             RecipeError: If rows_per_file is out of range.
-            OutputError: If the directory cannot be created.
         """
         if not 1 <= rows_per_file <= MAX_ROWS_PER_FILE:
             raise RecipeError(f"rows_per_file must be from 1 to {MAX_ROWS_PER_FILE:,}, got {rows_per_file:,}")
@@ -322,7 +321,6 @@ class KataNpz(Dataset):
         """Open the files and check headers and sizes; values are checked when they are read.
 
         Raises:
-            SourceError: If a file cannot be read.
             FormatError: If a file is damaged or has other arrays.
         """
         self.path = Path(path)

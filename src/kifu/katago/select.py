@@ -274,7 +274,6 @@ class RowCounts(NamedTuple):
         member: [K] int32, the kept games, as rows of the catalogue.
         rows: [K] int32, the number of training rows of each.
         plies: uint16, the plies of all these rows.
-        drops: The number of dropped games by reason.
         elsewhere: The number of games of other sets.
     """
 

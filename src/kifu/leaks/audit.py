@@ -88,7 +88,6 @@ class Pair:
     """The positions and games that two sets share.
 
     Attributes:
-        first: The path of the first set.
         second: The path of the second set.
         distinct: By band of stones (`BANDS`), the distinct positions in both sets.
         first_rows: By band, the positions of the first set that occur in the second.
@@ -196,7 +195,6 @@ def audit(
 
     Raises:
         RecipeError: For fewer than two files.
-        SourceError: If a file cannot be read.
         FormatError: If a file is damaged or of an unknown format.
     """
     paths = [Path(file) for file in files]
@@ -219,7 +217,6 @@ def read_audit(path: str | os.PathLike[str]) -> Audit:
     """Read a file that `kifu audit --json` wrote.
 
     Raises:
-        SourceError: The file cannot be read.
         FormatError: It does not hold results of an audit.
     """
     return read_model(Audit, path, "results of kifu audit")

@@ -299,7 +299,6 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     """Open a catalogue or data set for an audit.
 
     Raises:
-        SourceError: If it cannot be read.
         FormatError: If it is damaged or its format is unknown.
     """
     path = Path(path)
@@ -396,7 +395,6 @@ class HashExamples(Job[RowRange, Batch, PositionHashes]):
 
     Attributes:
         own: The planes with stones of the side to move.
-        opp: The planes with the opponent's stones.
         ids: [G] uint64 in ascending order, the known games.
         numbers: [G] int32, the number of each.
     """

@@ -260,7 +260,6 @@ def annotate(
 
     Args:
         nets: One or several nets or engines as for `kifu.learn.predictors.open_predictor`.
-        catalogues: Catalogues, whose kept games are annotated.
         output: The new Parquet file, see docs/annotation.md.
         jobs, engine: See `kifu.execution.executor.make_executor`.
 
@@ -268,8 +267,6 @@ def annotate(
         RecipeError: An option does not fit the nets.
         SourceError: A catalogue changes meanwhile.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
-        OutputError: The file cannot be written.
-        ClusterError: The cluster fails.
     """
     path, threads = Path(output), torch.get_num_threads()
     job, opened = prepare(nets, catalogues, options)

@@ -108,7 +108,6 @@ def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
     Raises:
         RecipeError: A net does not support the board, or predicts no passes although the recipe does. A program was not
             found, or the positions that an engine shall evaluate are augmented.
-        FormatError: A file is not a net.
     """
     names = recipe.teacher.nets if recipe.teacher else ()
     nets = [name if is_command(name) else open_net(name) for name in names]
@@ -138,7 +137,6 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     Raises:
         RecipeError: A source is a data set, or a net of the recipe does not fit.
         SourceError: A source cannot be read, or no games are left.
-        FormatError: A source or net is damaged.
     """
     teachers = tuple(
         None if isinstance(net, str) else TeacherSpec(net.about.planes, net.about.inputs)
@@ -337,7 +335,6 @@ def count_training_draws(
     Raises:
         RecipeError: A source is a data set, or a net of the recipe does not fit.
         SourceError: A source cannot be read, or no games are left.
-        FormatError: A source or net is damaged.
     """
     games = read_training_games(recipe, sources, validate, jobs)
     return Loader(games.train, loader_config(recipe), recipe.batch_size).epoch(epoch).draws()

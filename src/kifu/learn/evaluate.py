@@ -152,7 +152,6 @@ def select_examples(
     Args:
         scores: Scores of the first net, by which positions are selected.
         legal: Restrict the probabilities to legal moves.
-        seed: Seed of the selection among confident hits.
     """
     kinds = get_args(ExampleKind)
     selected = {kind: _most_suitable(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}

@@ -71,7 +71,6 @@ def export_onnx(net: Net, path: Path) -> ExportReport:
 
     Raises:
         RecipeError: Onnx is not installed.
-        OutputError: The net cannot be exported, its outputs differ, or the file cannot be written.
     """
     with missing_extras():
         for name in ("onnx", "onnxscript", "onnxruntime"):

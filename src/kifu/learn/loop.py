@@ -73,7 +73,6 @@ class TrainingJob:
 
     Attributes:
         devices: Number of processes on each machine.
-        checkpoint: The checkpoint to resume from, if any.
         progress: Reports how far the run is.
     """
 
@@ -114,7 +113,6 @@ class Timers:
 
     Attributes:
         start: `time.monotonic()` at second 0.
-        curves: The last drawing of the curves.
         rate: Start of the interval over which the rate is measured; shifted by pauses.
         shown: Progress reported to the user so far, in steps or seconds.
     """
@@ -213,7 +211,6 @@ class TrainingLoop:
 
         Raises:
             RecipeError: The loss is NaN or infinite, or there are too few positions.
-            OutputError: A file cannot be written.
         """
         with contextlib.ExitStack() as resources:
             resources.enter_context(_on_signals(self._request_stop))

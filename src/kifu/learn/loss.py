@@ -141,8 +141,6 @@ class Teachers:
 
         Raises:
             RecipeError: A net does not fit the recipe, or KataGo does not support the board.
-            FormatError: A file is not a net.
-            ProcessError: An engine failed.
         """
         assert recipe.teacher is not None
         self._config, self._size, self._passes = recipe.teacher, recipe.size, recipe.positions.passes

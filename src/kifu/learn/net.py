@@ -124,11 +124,7 @@ def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]
 
 
 def save_net(path: Path, module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]) -> None:
-    """Write a net's file atomically; arguments as for `net_bytes`.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write a net's file atomically; arguments as for `net_bytes`."""
     write_file(path, net_bytes(module, about, games))
 
 
@@ -203,9 +199,6 @@ def describe_net(path: Path) -> str:
     """Return the metadata of a net's file, or of a run directory's best net, as lines of text.
 
     Nothing is imported: without the class of the network, its weights are counted, but not checked.
-
-    Raises:
-        FormatError: The file is not a net.
     """
     net = _read_net(path)
     file, about = net.path, net.about
@@ -250,9 +243,6 @@ def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
     """Copy the weights of a net into a network of the same architecture and planes.
 
     Weights of heads, inputs or passes that the net lacks, or has with other shapes, stay as they are.
-
-    Args:
-        planes: The network's plane set with its version.
 
     Raises:
         RecipeError: The net has another architecture, other planes, or another board.

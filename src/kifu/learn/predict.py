@@ -121,7 +121,6 @@ class BatchEvaluator:
         """Prepare a network.
 
         Args:
-            net: The net; it is not modified.
             device: Evaluate a copy of the network on this device; None evaluates the network itself where it is.
             symmetries: Average over the 8 symmetries of the board (4 if it is not square).
             precision: "bfloat16" is faster for large batches and accurate to two or three digits; on devices without
@@ -373,9 +372,6 @@ class Predictor:
             rules: The rules that define legal moves; the moves before a position must be legal, too.
             symmetries: Average over the 8 symmetries of the board (4 if it is not square).
             precision: Precision of `stream`, see `BatchEvaluator`.
-
-        Raises:
-            FormatError: The file is not a net.
         """
         self.net, self.rules = as_net(net), rules
         about = self.net.about

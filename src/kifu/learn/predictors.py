@@ -67,12 +67,10 @@ class EnginePredictor:
 
         Args:
             command: Command line, such as "katago analysis -config analysis.cfg -model net.bin.gz".
-            rules: The rules that define legal moves.
             symmetries: Average over the 8 symmetries of the board.
 
         Raises:
             RecipeError: The text is not a command line, or the program was not found.
-            ProcessError: The engine failed.
         """
         self._engine = AnalysisEngine(command)
         weakref.finalize(self, self._engine.close)
@@ -238,14 +236,10 @@ def open_predictor(
     Args:
         name: A net's file, a run directory or the name of a packaged net, as for `open_net`; or the command line of
             KataGo's analysis engine, such as "katago analysis -config analysis.cfg -model net.bin.gz".
-        rules: The rules that define legal moves.
-        symmetries: Average over the symmetries of the board.
         precision: Precision of `MovePredictor.stream`; engines have their own.
 
     Raises:
-        FormatError: The file is not a net.
         RecipeError: The program of a command line was not found.
-        ProcessError: The engine failed.
     """
     if isinstance(name, str) and is_command(name):
         return EnginePredictor(name, rules=rules, symmetries=symmetries)

@@ -211,11 +211,7 @@ def rank_name(rating: int) -> str:
 
 
 def net_hash(net: str | os.PathLike[str] | None) -> str:
-    """Return the BLAKE3 hash of a net's file, or of an engine's command line.
-
-    Raises:
-        FormatError: The file cannot be read.
-    """
+    """Return the BLAKE3 hash of a net's file, or of an engine's command line."""
     path = net_file(net)
     try:
         return hash_file(path) if path.exists() else blake3(os.fsencode(str(net))).hexdigest()
@@ -231,7 +227,6 @@ def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike
         net: The net or engine, as for `kifu.learn.predictors.open_predictor`.
 
     Raises:
-        SourceError: The file cannot be read.
         FormatError: The file is not a calibration, or is that of another net.
     """
     if path is None:

@@ -124,7 +124,6 @@ class Example(BaseModel):
     Attributes:
         players: Names of Black and White, "" if unknown.
         ranks: Ranks of Black and White, "" if unknown.
-        date: Date of the game, "" if unknown.
         location: The archive and the game in it.
         number: Number of the move played, from 1 on.
         played: The move in GTP notation.
@@ -182,7 +181,6 @@ class Evaluation(_Model):
 
     Attributes:
         games_hash: BLAKE3 of the games and their positions.
-        games: Number of games with an evaluated position.
         learned: Number of games that a net was trained on or validated with; they are left out if `options.overlap` is
             "drop".
         remarks: Warnings that must accompany the figures: training games, and nets whose games are unknown.
@@ -250,10 +248,7 @@ class SetResults(BaseModel):
     """The results of nets on the same positions of a benchmark set.
 
     Attributes:
-        name: Name and version of the set.
         digest: BLAKE3 of its list of games.
-        window: The span of time of a window.
-        games: Number of games of the set.
         present: Number of these that the sources hold.
         used: Number of these that no net has seen.
     """
@@ -314,7 +309,6 @@ def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
     """Read a file that `kifu evaluate --json` wrote.
 
     Raises:
-        SourceError: The file cannot be read.
         FormatError: It does not hold results of an evaluation.
     """
     return read_model(Evaluation, path, "results of kifu evaluate")
@@ -324,7 +318,6 @@ def read_results(path: str | os.PathLike[str]) -> BenchmarkResults:
     """Read a file that `kifu benchmark --json` wrote.
 
     Raises:
-        SourceError: The file cannot be read.
         FormatError: It does not hold results of a benchmark.
     """
     return read_model(BenchmarkResults, path, "results of kifu benchmark")

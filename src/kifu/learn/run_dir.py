@@ -54,7 +54,6 @@ def mean_metrics(sums: Sequence[float], prefix: str = "") -> Row:
 
     Args:
         sums: [8] sums over positions.
-        prefix: Prefix of the names in the result.
     """
     named = dict(zip(SUMS, sums))
     if not named["positions"]:
@@ -98,10 +97,6 @@ class MetricsWriter:
         Args:
             resume_step: Keep the file's rows up to this step; None starts a new file.
             tensorboard: Directory for TensorBoard events, which are written if tensorboard is installed.
-
-        Raises:
-            FormatError: The existing file cannot be read.
-            OutputError: The file cannot be written.
         """
         self.path = path
         self.rows = [] if resume_step is None else [row for row in read_metrics(path) if row["step"] <= resume_step]
@@ -155,11 +150,7 @@ def _csv_line(row: Mapping[str, float]) -> str:
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """Return the rows of a run's CSV file, without an incomplete last row; no rows if there is no file.
-
-    Raises:
-        FormatError: The file cannot be read.
-    """
+    """Return the rows of a run's CSV file, without an incomplete last row; no rows if there is no file."""
     try:
         text = read_small(path).decode()
         complete = text[: text.rfind("\n") + 1]
@@ -237,11 +228,7 @@ class Run(BaseModel):
         return f"<Run {self.summary()}>"
 
     def save(self, directory: Path) -> None:
-        """Write `run.json` atomically.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Write `run.json` atomically."""
         write_file(directory / MANIFEST, self.model_dump_json(indent=1).encode() + b"\n")
 
 
@@ -317,11 +304,7 @@ def save_checkpoint(path: Path, checkpoint: dict[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return what `save_checkpoint` wrote, on the CPU. Nothing in the file is executed.
-
-    Raises:
-        FormatError: The file cannot be read or is not a checkpoint of kifu.
-    """
+    """Return what `save_checkpoint` wrote, on the CPU. Nothing in the file is executed."""
     try:
         with open_regular(path) as file:
             _require_plain_zip(file)

@@ -52,7 +52,6 @@ class Score:
     """The accuracy of a net on some positions.
 
     Attributes:
-        games: Number of games that they are from.
         top1: Share of positions whose move is the most likely one.
         top3: Share of positions whose move is among the three most likely ones.
         top5: Share of positions whose move is among the five most likely ones.
@@ -110,11 +109,8 @@ class ValueScore:
     """The errors of a net's values, from -1 (the side to move loses) to 1 (it wins).
 
     Attributes:
-        positions: Number of positions whose result is known.
-        games: Number of games that they are from.
         squared: Mean squared error; a constant 0 has 1 if there are no draws.
         bias_black: Mean of value - result where Black is to move; None if there are no such positions.
-        bias_white: The same where White is to move.
     """
 
     positions: int
@@ -240,8 +236,6 @@ def differences(one: MoveScores, other: MoveScores, game: Indices, seed: int) ->
     Both are resampled together, so that positions that are hard for both do not widen the interval.
 
     Args:
-        one: The scored moves of one net.
-        other: The scored moves of another net.
         game: [N] game numbers from 0 on, each of which occurs.
     """
     games = int(game.max()) + 1
@@ -350,7 +344,6 @@ def measure_drift(moves: MoveScores, game: Indices, window: Indices, score: Scor
     Args:
         game: [N] game numbers from 0 on, each of which occurs.
         window: [G] the window of each game, -1 if it is unknown.
-        score: The score of the same moves.
     """
     sums = moves.sums(game, len(window))
     games = np.bincount(window[window >= 0], minlength=1)

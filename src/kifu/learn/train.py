@@ -51,7 +51,6 @@ class TrainOptions:
     Attributes:
         devices: GPUs, or processes on the CPU, of this machine.
         nodes: Machines that train together. `train` is called on each of them.
-        strategy: Strategy of Lightning Fabric, such as "ddp".
         accelerator: Accelerator of Lightning Fabric, such as "cpu" or "gpu".
         jobs: Threads that read games; None for one per core.
     """
@@ -89,8 +88,6 @@ def train(
     Raises:
         RecipeError: The recipe or an option is invalid, the run to resume is another one, or the loss is NaN.
         SourceError: A source cannot be read or has no games.
-        FormatError: A source or checkpoint is damaged.
-        OutputError: A file cannot be written.
     """
     recipe = load_training(recipe) if isinstance(recipe, str | os.PathLike) else recipe
     _check_options(recipe, options)

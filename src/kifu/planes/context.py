@@ -62,7 +62,6 @@ class PositionContext(NamedTuple):
         rating: [2] float32, ranks of Black and White (`kifu.Rank.rating`); 0 or NaN if unknown.
         geometry: [5] int64: width of the frame; left, top, width and height of the board in it.
         effects: See `MoveEffects`.
-        ladders: The ladder search of the frame.
         ladder_moves: [2, W] uint64, bit sets of the moves that capture in a ladder and that escape from one; filled by
             `kifu.planes.move_effects.find_ladder_moves`.
         distance: [3, n] int32, scratch.

@@ -221,7 +221,6 @@ class EncoderScratch:
 
     Attributes:
         bits: [C, W] uint64.
-        contexts: Position contexts by the size of board.
     """
 
     bits: npt.NDArray[np.uint64]

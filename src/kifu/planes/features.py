@@ -43,7 +43,6 @@ class Feature:
         uses: Kernels f(position) that are called before, once for all features of a plane set that use them.
         real: Whether the values are float32 instead of bits; a plane set with a real feature is real as a whole.
         padding: Number of rows and columns around the board, on each side.
-        needs_ranks: Whether the feature reads the players' ranks.
     """
 
     name: str
@@ -91,7 +90,6 @@ def feature(
         name: See `Feature`, as are the others.
         real: Whether the values are float32.
         padding: Rows and columns around the board.
-        needs_ranks: Whether the feature reads the players' ranks.
 
     Raises:
         RecipeError: If the name is taken, or not possible in a composition.

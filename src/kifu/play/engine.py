@@ -41,7 +41,6 @@ class AnalyzeRequest:
 
     Attributes:
         interval: Seconds between two reports; None reports once.
-        min_moves: Minimum number of moves to report.
         max_moves: Maximum number of moves to report; None is unlimited.
     """
 

@@ -93,11 +93,7 @@ def parse_command(line: str) -> tuple[str, str, list[str]] | None:
 
 
 def serve(engine: Engine, reader: LineReader, write: Callable[[str], None]) -> None:
-    """Respond to every command until `quit` or the end of the input.
-
-    Args:
-        write: Write a text and flush it.
-    """
+    """Respond to every command until `quit` or the end of the input."""
     while (line := reader.take()) is not None:
         command = parse_command(line)
         if command is None:

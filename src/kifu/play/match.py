@@ -167,7 +167,6 @@ class MatchOptions:
         games: Number of games. Games 2k - 1 and 2k share an opening; A has Black in the first.
         openings: Catalogue of games whose first moves are the openings; None uses `corner_openings`.
         opening_moves: Number of moves taken from a catalogue's games.
-        seed: Seed of the choice of openings.
         score_by: Command line of the scoring program; None uses GNU Go if it is installed.
         jobs: Number of games at a time, each with its own processes.
     """

@@ -45,11 +45,7 @@ class SetCounts:
     """Counts of sets: the games of each split, and over all splits those of servers, archives and programs."""
 
     def __init__(self, sets: Sequence[InputSet], jobs: int | None, progress: ProgressFactory) -> None:
-        """Read all catalogues; the counts of data sets come from their manifests.
-
-        Raises:
-            FormatError: If a file is damaged.
-        """
+        """Read all catalogues; the counts of data sets come from their manifests."""
         self.splits: list[tuple[int | None, int, dict[str, int]]] = []
         self.archives: Counter[str] = Counter()
         self._servers: Counter[str] = Counter()

@@ -87,7 +87,6 @@ class AuditedPair:
         second_games: Games of the second split that are in the first.
         first_positions: Positions of the first split that occur in the second.
         second_positions: Positions of the second split that occur in the first.
-        games: The first shared games, as text.
     """
 
     first: str
@@ -125,13 +124,11 @@ class Publication(Report):
     Attributes:
         licence: Its licence as an identifier of the Hub; None if it must be filled in.
         kind: Format of the Parquet files: catalogue@2 or parquet@1.
-        columns: Type and meaning of each column.
         origin: How the sets were made: read, kept and drops, cleaning rules, split, query or recipe, where known.
         sources: The sources with name, size, BLAKE3, and number of games, where known.
         counts: Of a catalogue, the numbers of kept games by rank, year, server and more (`kifu stats`).
         duplicates: Of a catalogue, the duplicates within and across splits.
         audit: What every two of the splits share.
-        audit_note: The reason why there is no audit.
     """
 
     title: str
@@ -238,7 +235,6 @@ class InputSet:
     Attributes:
         files: Number of rows of each Parquet file, in order.
         about: Metadata of the catalogue; of a data set its recipe and set.
-        layout: The layout of a data set.
         manifest: The manifest of a data set, if there is one.
     """
 

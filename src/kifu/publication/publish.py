@@ -120,7 +120,6 @@ def publish(
         FormatError: If a set is damaged or of another format, or `previous` is not a published folder.
         RecipeError: If the sets differ in kind or columns, their names are no valid splits, the licence or the version
             is invalid, or the version is not larger than the previous one.
-        SourceError: If a file cannot be read.
         OutputError: If the folder cannot be written, or contains other files.
     """
     output = Path(output)
@@ -227,11 +226,9 @@ def write_changes(previous: str, old: _Splits, new: _Splits, kind: str, output: 
     """Compare the files of two versions by DuckDB, in bounded memory, and write changes.parquet.
 
     Args:
-        previous: The number of the previous version.
         old: The files of each split of the previous version.
 
     Raises:
-        FormatError: If a file is damaged.
         MissingExtra: If DuckDB is not installed.
     """
     import duckdb

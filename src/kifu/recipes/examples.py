@@ -64,10 +64,6 @@ def build_examples(
 
     Raises:
         RecipeError: The recipe has no such set, or a source is the catalogue that would be written.
-        SourceError: A source cannot be read.
-        FormatError: A catalogue is damaged.
-        OutputError: A file cannot be written.
-        ClusterError: The cluster is not available.
     """
 
     def make(plan: SetPlan) -> Manifest:

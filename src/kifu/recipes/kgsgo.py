@@ -62,9 +62,6 @@ def build_kgsgo(
 
     Raises:
         RecipeError: The recipe has no such set, or a set asks for more games than there are.
-        SourceError: An archive is missing or cannot be read.
-        OutputError: A file cannot be written.
-        ClusterError: The cluster is not available.
     """
     names = recipe.default_sets() if sets is None else list(sets)
     check_sets(recipe, names)

@@ -155,10 +155,7 @@ def build_archive(
 
     Raises:
         RecipeError: A source is the catalogue that would be written.
-        SourceError: A source cannot be read.
-        FormatError: A catalogue is damaged.
         OutputError: A file cannot be written, or `output` holds OLF files that are not of this archive.
-        ClusterError: The cluster is not available.
     """
     into = Path(output)
     found = find_sources(sources)

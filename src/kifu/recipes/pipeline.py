@@ -231,10 +231,6 @@ def build(
     Raises:
         RecipeError: The recipe or a set is unknown, the recipe trains a network, or its kind has no option `sets` or
             `index`.
-        SourceError: A source is missing or cannot be read.
-        FormatError: A catalogue is damaged.
-        OutputError: A file cannot be written.
-        ClusterError: The cluster is not available.
     """
     if isinstance(recipe, str | os.PathLike):
         recipe = load_recipe(recipe)
@@ -366,9 +362,6 @@ class ManifestCounts:
             member: [K] their indices in the archive, or rows in the catalogue.
             rows: [K] the number of examples of each.
             plies: [sum of rows] the ply of each example.
-
-        Raises:
-            OutputError: The file of origins cannot be written.
         """
         if self._origins is None:
             self._origins = self._stack.enter_context(OriginsWriter(origins_path(self._path)))
@@ -406,8 +399,6 @@ class ManifestCounts:
         """Finish the file of origins and return the manifest of the set, once all its archives are finished.
 
         Args:
-            games: The number of games that were read.
-            sources: The sources as the manifest lists them.
             plane_set: The name of its plane set; empty without planes.
         """
         return Manifest(
@@ -533,11 +524,7 @@ class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
 
 
 class SetPlan(NamedTuple):
-    """A data set to make.
-
-    Attributes:
-        sources: The sources as manifests list them.
-    """
+    """A data set to make."""
 
     set: str
     path: Path

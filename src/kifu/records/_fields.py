@@ -68,7 +68,6 @@ def next_value(
 
     Args:
         data: [N] uint8, the text.
-        charset: The charset, by which values end.
         key: Key of the current property; negative at first.
 
     Returns:

@@ -488,10 +488,6 @@ def hash_and_copy(path: AnyPath, staging: Path | None) -> dict[str, Any]:
 
     Returns:
         The keys bytes and blake3.
-
-    Raises:
-        OSError: If the file cannot be read, or an unnamed copy cannot be written.
-        OutputError: If the staging directory cannot be written.
     """
     with open_file(path) as file, open_volumes(path, file) as volumes:
         if not isinstance(path, Remote) or path.is_copied or (staging is not None and is_zip(file)):

@@ -103,9 +103,6 @@ def list_directory(root: AnyPath) -> DirectoryTree:
 
     Symbolic links are followed, but not to a file or directory that the tree already has, by itself or by an earlier
     link. A linked file has the name and the place of its link.
-
-    Raises:
-        SourceError: If a directory cannot be read.
     """
     if isinstance(root, Remote):
         try:

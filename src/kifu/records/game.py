@@ -60,7 +60,6 @@ class Game:
         warnings: What the parser tolerated or skipped.
         drop: Why the parser drops the game; KEPT if it does not. A dropped game has neither moves nor setup.
         source: The path of its container; "" if from memory.
-        name: The member's name in the container.
     """
 
     width: int

@@ -268,7 +268,6 @@ class ParsedBlock:
 
     Attributes:
         format: The record format, one of `kifu.records.parse.RECORD_FORMATS`.
-        games: Boards, moves and setup of the games.
         text_fields: Their text fields, not decoded yet; see `kifu.records.decode`.
         index: [G] int32. Ordinal of the game in its member, from 0; in formats of lines, its line number.
         territory: [T] uint16. Final territory as point | WHITE_BIT, ascending by point, if the record lists it.
@@ -425,7 +424,6 @@ class SingleGame:
     """A game of a record block.
 
     Attributes:
-        member: Row of its member in the block.
         start: Where its text begins in the block's data.
         index: Ordinal in its member; in formats of lines, its line number.
         width: Number of columns; 0 if dropped.
@@ -461,7 +459,6 @@ def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]
 
     Args:
         record_format: Its name in `kifu.records.parse.RECORD_FORMATS`.
-        block: The block that they are from.
         games: At least one for each member, in the block's order.
     """
     members = np.array([game.member for game in games], np.int32)

@@ -507,11 +507,7 @@ def parse_date(text: str) -> str | None:
 
 
 def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return decoded text fields as root properties of SGF, in its spelling.
-
-    Args:
-        texts: Text by field name, all of FIELDS.
-    """
+    """Return decoded text fields as root properties of SGF, in its spelling."""
     result, komi, minutes = parse_result(texts["result"]), parse_komi(texts["komi"]), parse_time(texts["time"])
     return {
         "PB": parse_name(texts["black"]) or None,

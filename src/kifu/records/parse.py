@@ -32,11 +32,7 @@ PROPERTIES = {
 
 
 def name_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return text fields that are in SGF's spelling as root properties.
-
-    Args:
-        texts: Text by field name, all of FIELDS.
-    """
+    """Return text fields that are in SGF's spelling as root properties."""
     return {name: texts[field] or None for name, field in PROPERTIES.items()}
 
 
@@ -99,7 +95,6 @@ class SourceSummary:
     """Counts over any number of games; read == kept + the sum of drops.
 
     Attributes:
-        moves: Moves of the kept games, passes included.
         drops: Dropped games by the name of their `DropReason`.
         warnings: Games by the name of the `ParseWarning`.
         sizes: Kept games by board size, such as "19 x 19".

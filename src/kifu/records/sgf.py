@@ -113,7 +113,6 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
     Args:
         block: The block. The member must not be dropped.
         piece_bytes: Bytes after which a piece ends with its last game.
-        games: Maximum number of games in a piece.
     """
     out = _new_output(block, games, piece_bytes // 4 + n.MAX_MOVES + 2, n.MAX_SETUP + _SETUP_AT_ONCE)
     state, position = out.state, int(block.start[0])

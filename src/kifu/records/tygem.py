@@ -233,11 +233,7 @@ def parse_overtime(text: str) -> str | None:
 
 
 def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return decoded text fields as root properties of SGF, in its spelling. Unknown spellings are kept.
-
-    Args:
-        texts: Text by field name, all of FIELDS.
-    """
+    """Return decoded text fields as root properties of SGF, in its spelling. Unknown spellings are kept."""
     date, minutes = _DATE_PATTERN.fullmatch(texts["date"]), parse_time(texts["time"])
     result = Result.parse(texts["result"])
     return {

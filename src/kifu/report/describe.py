@@ -70,12 +70,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def describe(path: AnyPath) -> Description:
-    """Return the contents of a data set, catalogue, archive, folder or record, with its checks.
-
-    Raises:
-        SourceError: It cannot be read.
-        FormatError: It is damaged.
-    """
+    """Return the contents of a data set, catalogue, archive, folder or record, with its checks."""
     if isinstance(path, Path):
         if is_tokens(path):
             return Description(join_lines(inspect_tokens(path)))

@@ -134,11 +134,7 @@ def _breakdown_table(name: str, nets: tuple[NetResult, ...]) -> Table:
 
 
 def write_page(evaluation: Evaluation, path: Path) -> None:
-    """Write the HTML page atomically.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write the HTML page atomically."""
     write_output(path, page(evaluation).encode())
 
 

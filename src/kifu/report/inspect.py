@@ -57,11 +57,7 @@ _TOKENS_SHOWN, _VALUES_SHOWN = 32, 5
 
 
 def describe_data_set(path: Path) -> str:
-    """Return header, counts and checks of a data set as text.
-
-    Raises:
-        FormatError: A check failed.
-    """
+    """Return header, counts and checks of a data set as text."""
     detected = detect_format(path)
     if detected is not None and not detected.is_dat:
         return join_lines(inspect_examples(path))
@@ -103,7 +99,6 @@ class DatInspection:
         md5: MD5 hash in hex.
         blake3: BLAKE3 hash in hex.
         mean_points: For each plane, the mean number of points set in an example; 0.0 without examples.
-        mean_stones: Mean number of stones in an example.
         ko_share: Share of the examples with a point set in plane 6, 0 to 1.
         distinct_labels: Number of points, out of 361, that are the label of an example.
         manifest: The manifest beside the file; None if it is missing or damaged.
@@ -125,12 +120,7 @@ class DatInspection:
 
 
 def inspect_dat(path: str | Path) -> DatInspection:
-    """Read a whole dat1 or dat2 file, once per hash and once for its planes.
-
-    Raises:
-        SourceError: The file cannot be read.
-        FormatError: The file is damaged.
-    """
+    """Read a whole dat1 or dat2 file, once per hash and once for its planes."""
     path = Path(path)
     with Dat(path) as dat:
         points = np.zeros(dat.dat_layout.planes, np.int64)
@@ -205,7 +195,6 @@ def inspect_examples(path: Path) -> list[str]:
     """Read every row of a data set of examples, and return counts and checks as lines of text.
 
     Raises:
-        SourceError: It cannot be read.
         FormatError: It is damaged, or its files differ from those that its manifest lists.
     """
     format = detect_format(path)
@@ -444,7 +433,6 @@ def inspect_tokens(path: Path) -> list[str]:
     """Read all games of a tokens@1 directory, and return counts, checks and the beginning of a game as lines of text.
 
     Raises:
-        SourceError: It cannot be read.
         FormatError: It is damaged, or its files differ from those that its manifest lists.
     """
     data = open_tokens(path)

@@ -118,7 +118,6 @@ def predict_move(
     Raises:
         GameError: There is no such move.
         RecipeError: The net does not support the board size, or does not take ranks.
-        ProcessError: The engine failed.
     """
     check_ranks(predictor, rank, opponent)
     game, plies = shown.game, shown.plies if move is None else move
@@ -194,11 +193,7 @@ def color_strength(policy: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def draw(prediction: MovePrediction, path: Path) -> None:
-    """Draw a heat map into a .svg or .png file, see `draw_heatmap`.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Draw a heat map into a .svg or .png file, see `draw_heatmap`."""
     save(draw_heatmap(prediction), path)
 
 

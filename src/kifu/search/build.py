@@ -54,7 +54,6 @@ class IndexReport(Report):
     """The result of indexing a catalogue.
 
     Attributes:
-        indexed: Number of Parquet files that were indexed.
         unchanged: Number of Parquet files that had an index.
         games: Number of games in the indexed files, dropped ones included.
         bytes: Size of all indices of the catalogue.
@@ -151,8 +150,6 @@ def build_index(
 
     Raises:
         RecipeError: If `plies` is out of range.
-        FormatError: If the catalogue is damaged.
-        OutputError: If a file cannot be written.
         ClusterError: If the cluster fails. In all cases each file has its earlier index, or a complete new one.
     """
     if not 1 <= plies <= MAX_PLIES:

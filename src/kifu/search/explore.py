@@ -110,9 +110,6 @@ class NextMoves:
 
         Returns:
             The number of games with the position.
-
-        Raises:
-            FormatError: If the index is damaged.
         """
         entries = writable_view(index.packed_entries(self.canonical.hash))
         count = _add_entries(
@@ -124,11 +121,7 @@ class NextMoves:
         return int(count)
 
     def of_hits(self, hits: MatchArrays, games: GamesLike, traces: Traces) -> Occurrences:
-        """Return the first occurrence in each game among hits of the position as a pattern.
-
-        Args:
-            hits: The hits, without exchange of colours.
-        """
+        """Return the first occurrence in each game among hits of the position as a pattern."""
         first = np.flatnonzero(np.append(True, hits.game[1:] != hits.game[:-1])[: len(hits.game)])
         row, ply, symmetry = hits.game[first], hits.ply[first].astype(np.int64), hits.symmetry[first]
         has_next = ply < traces.plies[row]

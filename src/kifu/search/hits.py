@@ -116,11 +116,7 @@ class Hits(Report):
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a Parquet file, whose metadata holds the pattern and the BLAKE3 of the catalogue.
-
-        Raises:
-            OutputError: If the file cannot be written.
-        """
+        """Write the table to a Parquet file, whose metadata holds the pattern and the BLAKE3 of the catalogue."""
         with TableWriter(path, HITS) as writer:
             for batch in self.table.to_batches():
                 writer.write(batch)
@@ -156,11 +152,7 @@ class HitCollector:
         self._writer: pa.RecordBatchWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Append hits with the columns of HITS.
-
-        Raises:
-            OutputError: If the temporary file cannot be written.
-        """
+        """Append hits with the columns of HITS."""
         self._batches.append(batch)
         self._bytes += batch.nbytes
         if self._bytes > _MAX_BYTES:

@@ -158,11 +158,7 @@ def entry_shift(header: IndexHeader) -> tuple[int, int]:
 
 
 def identify(parquet: Path) -> ParquetIdentity:
-    """Return the size of a Parquet file and a hash of its footer and of 64 samples of 4 KiB, evenly spaced.
-
-    Raises:
-        FormatError: If the file cannot be read.
-    """
+    """Return the size of a Parquet file and a hash of its footer and of 64 samples of 4 KiB, evenly spaced."""
     try:
         with open_regular(parquet) as file:
             size = os.fstat(file.fileno()).st_size
@@ -249,9 +245,6 @@ class SearchIndex:
         Args:
             position_hash: Of the position, see `kifu.search.positions`.
             points: The number of points of its board.
-
-        Raises:
-            FormatError: If the index is damaged.
         """
         packed = self.packed_entries(position_hash)
         entries = unpack_entries(packed, self.layout)
@@ -279,7 +272,6 @@ class SearchIndex:
 
         Args:
             games: The games from row `first` of the Parquet file on.
-            first: The row of the first one.
         """
         stop = first + len(games.width)
         offset, plies = self.read("capture_offset", first, stop + 1), self.read("plies", first, stop)

@@ -164,9 +164,6 @@ def find_board(index: SearchIndex, pattern: Pattern, position: Position) -> tupl
 
     Returns:
         (hits, whose games are rows of the file; [rows] bool, games that may have other hits, too, and none of these).
-
-    Raises:
-        FormatError: If the index is damaged.
     """
     images = [part for exchanged in (False, True) for part in _find_images(index, pattern, position, exchanged)]
     hits = MatchArrays._make(map(np.concatenate, zip(*(part for part, _ in images))))
@@ -186,7 +183,7 @@ def _find_images(
 ) -> Iterator[tuple[MatchArrays, npt.NDArray[np.bool_]]]:
     """Yield all occurrences of each image of a pattern, with or without colours exchanged, and which are hits.
 
-    The next move is the continuation. For a pass, there is none, and `board_colour` is _PASS.
+    The next move is the continuation. A pass has none, and its `board_colour` is _PASS.
     """
     points = len(position.stones)
     canonical = position_hash(replace(position, stones=_EXCHANGED[position.stones]) if exchanged else position)

@@ -82,7 +82,6 @@ def parse_position(text: str | os.PathLike[str], width: int = 19, height: int | 
 
     Raises:
         RecipeError: The text is not a position, or a move in it is illegal.
-        SourceError: The file cannot be read.
         RecordError: The file is not a record.
         GameError: The record has no such position.
     """

@@ -304,7 +304,6 @@ def pack_positions(
     Args:
         kept: [G], False for games without entries.
         plies: The maximum number of positions of each game.
-        first_row: The row of the first game.
     """
     counts = np.where(kept, np.minimum(traces.plies.astype(np.int64) + 1, plies), 0)
     offset = np.append(0, np.cumsum(counts))

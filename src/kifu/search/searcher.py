@@ -120,7 +120,6 @@ class Searcher:
 
         Raises:
             RecipeError: If `games` has another length, or `jobs` is below 1.
-            FormatError: If a file is damaged.
             OutputError: If there are more than 64 MB of hits, and the temporary directory is full.
         """
         rows = self._checked(games)
@@ -197,7 +196,6 @@ class Searcher:
 
         Raises:
             RecipeError: If there is no such game or position.
-            FormatError: If the file is damaged.
         """
         return self.positions([GamePly(row, ply)])[0]
 

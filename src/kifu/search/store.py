@@ -101,9 +101,6 @@ def take_rows(
     Args:
         rows: [R] int64, ascending.
         columns: See `Catalogue.batches`.
-
-    Raises:
-        FormatError: If a file is damaged.
     """
     for group in groups:
         start, inside = group.start, rows[slice(*np.searchsorted(rows, [group.start, group.stop]))]
@@ -153,11 +150,7 @@ class GameStore:
         self._lock = threading.Lock()
 
     def batches(self, group: RowGroup) -> Iterator[GameBatch]:
-        """Yield the games of a row group, at most 8,192 at a time.
-
-        Raises:
-            FormatError: If the file is damaged.
-        """
+        """Yield the games of a row group, at most 8,192 at a time."""
         if (cached := self._cached.get(group)) is not None:
             yield from cached
             return
@@ -218,7 +211,6 @@ def choose_games(
         [rows] bool; None if nothing was asked for, which means all games.
 
     Raises:
-        FormatError: If the catalogue is damaged.
         RecipeError: If the condition is invalid, or a colour is given without a player.
     """
     if colour is not None and (player is None or colour not in _PLAYER_COLUMNS):

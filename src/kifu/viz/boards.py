@@ -65,7 +65,6 @@ def draw_board(
         title: Text above the board; long lines are truncated.
         last: Last move, marked with a small circle unless its point has a mark.
         marks: Short texts by point, such as move numbers.
-        ring: Next move, marked with a ring.
         heat: [H, W] floats, intensity of each point relative to the largest; values <= 0 are not drawn.
 
     Raises:
@@ -221,7 +220,6 @@ def draw_counts(
 
     Args:
         cells: [H, W] integers, top row first: sums of 1 if the point may be empty, 2 black, 4 white.
-        moves: The moves, the most frequent first.
         edges: True for the left, upper, right and lower sides that are edges of the board.
         numbers: Texts on stones that were played later, by point, with the colours of the stones.
 

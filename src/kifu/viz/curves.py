@@ -109,7 +109,6 @@ def draw_groups(title: str, groups: Sequence[str], nets: Mapping[str, Floats], c
 
     Args:
         nets: By a net's name, [G, 3] percent: value, low and high.
-        connect: Connect the values of consecutive groups.
     """
     with matplotlib_style():
         figure, axes = _new_chart(title)

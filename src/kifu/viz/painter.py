@@ -148,7 +148,6 @@ class Painter:
     """Draws one panel.
 
     Attributes:
-        axes: Axes to draw on, in cells.
         left: Horizontal position of its upper left point in cells.
         top: Vertical position of that point in cells.
         points: Points (1/72 inch) per cell.

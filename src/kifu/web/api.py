@@ -91,7 +91,6 @@ class WorkerPool:
         """Run work in a thread and return its result.
 
         Args:
-            work: The work, which gets the deadline.
             deadline: Its time starts with the work; `Deadline.end` ends it earlier.
 
         Raises:

@@ -129,7 +129,6 @@ class Results:
 
         Raises:
             RecipeError: If the pattern occurs too often.
-            TimeLimitError: If it takes too long.
         """
         key = number, chosen, format_pattern(pattern)
         with self._lock:

@@ -214,7 +214,6 @@ def find_played(corpus: Corpus, params: PlayedParams, deadline: Deadline) -> Pla
     Raises:
         GameError: A move is impossible.
         RecipeError: There is no such game.
-        TimeLimitError: If it takes too long.
     """
     if not params.position:
         return None

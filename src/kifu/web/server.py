@@ -348,7 +348,6 @@ def create_app(site: Site, access: Access, failed: Callable[[str, Exception], ob
     """Return the ASGI application of a site.
 
     Args:
-        access: Hosts and tokens that it accepts.
         failed: Is called with method and path of a request, and the unexpected exception that it raised.
     """
     assets = {path.name: path.read_bytes() for path in files("kifu").joinpath("assets", "web").iterdir()}

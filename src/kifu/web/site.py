@@ -62,7 +62,6 @@ class Filter(BaseModel):
 
     Attributes:
         q: Part of a player's name or an event, ignoring case.
-        player: The name of a player, ignoring case.
         colour: The colour of this player; without `player` it has no effect.
         rating: Lowest rating (`kifu.Rank.rating`) of both players.
         handicap: "none", or "some" handicap stones.
@@ -144,11 +143,7 @@ class GameTable:
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: str | Path) -> Iterator[GameTable]:
-        """Open the table of a catalogue.
-
-        Raises:
-            FormatError: If it is not a catalogue.
-        """
+        """Open the table of a catalogue."""
         with open_database(path) as database:
             yield cls(database)
 
@@ -160,7 +155,6 @@ class GameTable:
 
         Raises:
             RecipeError: If it is invalid.
-            TimeLimitError: If it takes too long.
         """
         with self._database.cursor() as cursor, deadline.interrupting(cursor.interrupt):
             if found is not None:
@@ -219,12 +213,7 @@ class ReportFile:
 
 
 def open_report(path: str | os.PathLike[str]) -> ReportFile:
-    """Read a report.
-
-    Raises:
-        SourceError: The file cannot be read.
-        FormatError: It is not a report.
-    """
+    """Read a report."""
     name = utf8_name(Path(path).name)
     try:
         content = orjson.loads(read_small(path, MAX_BYTES))
@@ -258,11 +247,7 @@ class Corpus:
 
     @classmethod
     def open(cls, path: str | Path, stack: contextlib.ExitStack) -> Corpus:
-        """Open a catalogue until the stack is closed.
-
-        Raises:
-            FormatError: If it is not a catalogue.
-        """
+        """Open a catalogue until the stack is closed."""
         searcher = Searcher(path)
         versions = _file_versions(searcher)
         table = stack.enter_context(GameTable.open(path))
@@ -286,7 +271,6 @@ class ServedNet:
     """A net or an engine.
 
     Attributes:
-        name: Display name, distinct within the site.
         predictor: Predicts moves; called by one thread at a time, see `lock`.
         takes_ranks: True if it takes the ranks of the players.
         lock: Held while `predictor` works.
@@ -305,10 +289,8 @@ class Site:
         background: Runs work besides requests, one after another, at first `opening`.
         startup: The deadline of this work, which `stop` ends.
         opening: The opening of nets and engines, which takes seconds and goes on after the constructor.
-        reports: The reports of nets and sets.
         records: The path of each source of records, by the name that the column `archive` gives it.
         quick: The pool of requests of milliseconds.
-        search: The pool of searches for patterns.
         filters: The pool of all requests with a condition in SQL, which others never wait for.
     """
 
@@ -328,7 +310,6 @@ class Site:
 
         Raises:
             FormatError: If a file is not a catalogue, not a net or not a report.
-            SourceError: If a report or a source of records cannot be read.
             RecipeError: If no catalogue is given.
         """
         if not catalogues:
@@ -355,7 +336,6 @@ class Site:
         """The nets and engines, as soon as all are open.
 
         Raises:
-            FormatError: If a file is not a net.
             RecipeError: If the program of an engine was not found.
         """
         return self.opening.result()

@@ -44,7 +44,6 @@ class NetworkConfig:
 
     Attributes:
         rim: Rows and columns by which the planes extend beyond the board on each side (0 or 1).
-        passes: Add a pass to the policy.
     """
 
     planes: int

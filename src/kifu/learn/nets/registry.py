@@ -176,7 +176,6 @@ class Architecture:
         name: The name for `make_net`.
         planes: The plane set that the source uses; the network accepts any other.
         description: Details, and readings where the source is ambiguous.
-        inputs: The global inputs that it requires.
     """
 
     name: str
@@ -288,7 +287,6 @@ def make_net(
     Args:
         name: A name as listed by `kifu nets`, or "module:Class" of an imported module.
         rim: Rows and columns by which the planes extend beyond the board on each side.
-        passes: Add a pass to the policy.
         inputs: Names of global inputs (`kifu.datasets.global_inputs.INPUTS`).
 
     Raises:

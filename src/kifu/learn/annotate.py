@@ -261,7 +261,7 @@ def annotate(
     Args:
         nets: One or several nets or engines as for `kifu.learn.predictors.open_predictor`.
         output: The new Parquet file, see docs/annotation.md.
-        jobs, engine: See `kifu.execution.executor.make_executor`.
+        jobs: See `kifu.execution.executor.make_executor`, also for `engine`.
 
     Raises:
         RecipeError: An option does not fit the nets.

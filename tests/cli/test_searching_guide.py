@@ -48,7 +48,8 @@ def test_commands_parse() -> None:
 @pytest.mark.slow
 @pytest.mark.subprocess
 def test_answers(shared: Path, tmp_path: Path) -> None:
-    for name in ("kgs", "wild", "tygem"):
+    (tmp_path / "tygem").mkdir()
+    for name in ("kgs", "wild", "tygem/2016-07.zip", "tygem/Kifu2016.zip"):
         (tmp_path / name).symlink_to(shared / "data" / name)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, "utf-8")

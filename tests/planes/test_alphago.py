@@ -173,7 +173,7 @@ def test_the_first_planes():
 
 def test_the_value_networks_set_adds_the_colour():
     *features, colour = PLANE_SETS["alphago49@1"].features
-    assert tuple(features) == tuple(PLANE_SETS["alphago48@1"].features)
+    assert [each.name for each in features] == [each.name for each in PLANE_SETS["alphago48@1"].features]
     planes, _ = draw(colour.name, (5, 4, [("B", (0, 0)), ("W", (1, 1)), ("B", None), ("B", (2, 2))]))
     assert planes.shape[1] == 1
     assert planes.all(axis=(1, 2, 3)).tolist() == [True, False, True, True]

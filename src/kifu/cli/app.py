@@ -11,6 +11,7 @@ import re
 import resource
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -104,6 +105,7 @@ class Verbosity(IntEnum):
 
 _verbosity = Verbosity.NORMAL
 _interrupt_note = "no partial output was left"
+_interrupt_printed = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,13 @@ def note_for_interrupt(text: str) -> None:
     _interrupt_note = text
 
 
+def print_interrupted() -> None:
+    """Print, once, that the command was interrupted; also called by a thread that ends the process."""
+    if not _interrupt_printed.is_set():
+        _interrupt_printed.set()
+        print(f"kifu: interrupted; {_interrupt_note}", file=sys.stderr, flush=True)
+
+
 def _set_verbosity(quiet: bool, verbose: bool) -> None:
     """Set the amount of output; notes that packages log are printed unless the command is quiet."""
     global _verbosity
@@ -294,6 +303,7 @@ def main() -> None:
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _set_verbosity(quiet=False, verbose=False)
+    _interrupt_printed.clear()
     _make_streams_safe()
     _require_working_directory()
     try:
@@ -311,7 +321,7 @@ def main() -> None:
             _fail("there is no folder for temporary files: set TMPDIR to one that is writable", error)
         _fail(f"unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback", error)
     if code == INTERRUPTED:
-        print(f"kifu: interrupted; {_interrupt_note}", file=sys.stderr)
+        print_interrupted()
     sys.exit(128 + received[0] if received else code)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kifu.cli.app import command, echo, note_for_interrupt, print_traceback
+from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback
 from kifu.errors import RecipeError, first_line, printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kifu.web.site import Site
 
-_STOP_SECONDS = 2.5
+_STOP_SECONDS = 1.8
 """Longest time between a signal and the end of the process."""
 
 _END = "the server has ended"
@@ -164,5 +164,6 @@ def _report_failure(request: str, error: Exception) -> None:
 
 def _end_process(number: int) -> None:
     """End the process as after an interrupt, without waiting for other threads."""
-    print(f"kifu: interrupted; {_END}", file=sys.stderr, flush=True)
+    note_for_interrupt(_END)
+    print_interrupted()
     os._exit(128 + number)

@@ -200,7 +200,7 @@ class Database:
     @contextlib.contextmanager
     def cursor(self) -> Iterator[Database]:
         """Open another connection to the same tables, for one thread, while the context is open."""
-        with self._connection.cursor() as connection, ThreadPoolExecutor(1) as thread:
+        with _closing(self._connection.cursor()) as connection, ThreadPoolExecutor(1) as thread:
             other = copy(self)
             other._connection, other._thread = connection, thread
             yield other
@@ -331,6 +331,16 @@ def _called(tree: str) -> set[str]:
 
 
 @contextlib.contextmanager
+def _closing(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Close a connection at the end. DuckDB refuses that while another thread interrupts it, and closes it later."""
+    try:
+        yield connection
+    finally:
+        with contextlib.suppress(duckdb.Error):
+            connection.close()
+
+
+@contextlib.contextmanager
 def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | None = None) -> Iterator[Database]:
     """Open a database of catalogues and annotations; without any, the tables of games are empty.
 
@@ -363,7 +373,7 @@ def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | 
             "autoload_known_extensions": False,
         }
         config |= {} if jobs is None else {"threads": jobs}
-        with duckdb.connect(":memory:", config=config) as connection, ThreadPoolExecutor(1) as thread:
+        with _closing(duckdb.connect(":memory:", config=config)) as connection, ThreadPoolExecutor(1) as thread:
             spill = min(_MAX_SPILL, shutil.disk_usage(folder).free // 2)
             connection.execute(f"SET max_temp_directory_size = '{spill} bytes'")  # has no effect in `config`
             with contextlib.nullcontext() if max_memory is None else _limited_memory(max_memory):

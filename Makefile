@@ -65,6 +65,7 @@ docs: $(READY)-docs ## Build the documentation in build/site; NOTEBOOKS=skip lea
 
 dist: $(READY)-dist ## Build the sdist and the wheel, and test them in an empty environment
 	rm -rf dist build/lib build/bdist.*
+	find src -name __pycache__ -type d -prune -exec rm -rf {} +
 	$(BIN)/python -m build --quiet --outdir dist >/dev/null
 	$(BIN)/python tools/check_dist.py dist $(CHECK_DIST)
 

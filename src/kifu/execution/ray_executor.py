@@ -19,8 +19,10 @@ from textwrap import shorten
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import ray  # first: without it, an error names the extra, and grpc comes with it
+
+# isort: split
 import grpc
-import ray
 from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.job_config import JobConfig

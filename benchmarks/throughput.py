@@ -22,8 +22,8 @@ from kifu.datasets.manifest import Manifest
 from kifu.go.replay import replay_all
 from kifu.go.state import new_state
 from kifu.planes import kgsgo
-from kifu.recipes.kgs_index import parse_archive_name
-from kifu.recipes.kgsgo_jobs import LoadedArchive, load_archive
+from kifu.recipes.kgs import parse_archive_name
+from kifu.recipes.kgsgo import LoadedArchive, load_archive
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records.containers import blocks

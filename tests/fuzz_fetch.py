@@ -14,8 +14,8 @@ from fuzzing import Fuzzer, damage, mutant
 from http_server import tar_gz, zipped
 from kifu.errors import SourceError
 from kifu.fetch import COLLECTIONS, FileChoice, parse_dates
-from kifu.fetch._check import differs, find_damage, kind_of
 from kifu.fetch.collections import ListedFile, add_checksums, choose_files, parse_listing
+from kifu.fetch.fetching import differs, find_damage, kind_of
 
 BASE = "https://example.org/data/index.html"
 NAMES = (

@@ -42,7 +42,7 @@ from kifu.corpus.splits import load_split
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.formats import open_writer
 from kifu.katago.npz import KataWriter
-from kifu.recipes.kgs_index import parse_index
+from kifu.recipes.kgs import parse_index
 from kifu.recipes.schema import load_recipe, load_training, recipe_names
 from kifu.report.describe import describe
 from naive_dat import random_file

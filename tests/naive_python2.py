@@ -1,4 +1,4 @@
-"""CPython 2.7's hashes and sets as its C sources read: the slow twin of `kifu.recipes.sampling`.
+"""CPython 2.7's hashes and sets as its C sources read: the slow twin of `kifu.recipes.kgs`.
 
 Whole numbers of any size stand for its 64-bit words, and are cut where C would cut them.
 """

@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 
 from kifu.errors import KifuError
-from kifu.recipes import kgsgo_jobs
+from kifu.recipes import kgsgo
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 
@@ -33,7 +33,7 @@ def main(into, pause, jobs, sets, *sources):
         yield Slow(float(pause))
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us with it ignored
-    kgsgo_jobs._CHUNK_BYTES = CHUNK
+    kgsgo._CHUNK_BYTES = CHUNK
     recipe = load_recipe("kgsgo-v2", SETTINGS)
     try:
         build(recipe, sources, into, sets=sets.split(","), jobs=int(jobs), progress=slowly)

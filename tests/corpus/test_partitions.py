@@ -32,7 +32,7 @@ from kifu.corpus.update import append
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
-from kifu.leaks.sets import open_set
+from kifu.leaks.audit import open_set
 from kifu.play.match import catalogue_openings
 from kifu.records.containers import blocks
 from kifu.report.describe import describe_catalogue, find_game

@@ -17,7 +17,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.errors import KifuError
 from kifu.execution.executor import ThreadExecutor
-from kifu.leaks.sets import open_set
+from kifu.leaks.audit import open_set
 from kifu.records.game import write_sgf
 
 WORDS = st.one_of(st.integers(0, 0xFFFF), st.integers(0, 362), st.integers(0x8000, 0x8000 + 362))

@@ -15,7 +15,7 @@ import pytest
 
 from collection_sites import POINTER, seven_zip
 from http_server import tar_gz, zipped
-from kifu.fetch import _check
+from kifu.fetch import fetching
 
 TAR = gzip.decompress(tar_gz("check"))
 LIMIT = 4 << 30
@@ -47,7 +47,7 @@ WHOLE = {
     ],
 )
 def test_kinds_by_name(name: str, kind: str) -> None:
-    assert _check.kind_of(name) == kind
+    assert fetching.kind_of(name) == kind
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_kinds_by_name(name: str, kind: str) -> None:
 )
 def test_check_of_a_file(tmp_path: Path, kind: str, body: bytes, reason: str) -> None:
     (tmp_path / "file").write_bytes(body)
-    said = _check.find_damage(tmp_path / "file", kind, LIMIT)
+    said = fetching.find_damage(tmp_path / "file", kind, LIMIT)
     assert re.search(reason, said) if reason else said == ""
     assert not said or said.startswith((f"not a {kind} archive", f"not a complete {kind}", "a Git LFS pointer"))
 
@@ -104,7 +104,7 @@ def test_any_bytes_are_checked_without_another_exception(tmp_path: Path, kind: s
                 [0, 255, draw.randrange(256)]
             )
         (tmp_path / "file").write_bytes(body)
-        assert "\n" not in _check.find_damage(tmp_path / "file", kind, LIMIT)
+        assert "\n" not in fetching.find_damage(tmp_path / "file", kind, LIMIT)
 
 
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.bz2", "gz", "xz", "zip"])
@@ -117,13 +117,13 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, kind: str) -
         "zip": zipped(),
     }
     (tmp_path / "file").write_bytes(bomb[kind])
-    assert _check.find_damage(tmp_path / "file", kind, 100) == "it unpacks to more than the 1,600 bytes allowed"
+    assert fetching.find_damage(tmp_path / "file", kind, 100) == "it unpacks to more than the 1,600 bytes allowed"
 
 
 def test_a_long_directory_of_a_zip_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(zipped())
-    monkeypatch.setattr(_check, "_DIRECTORY_LIMIT", 100)
-    assert "its list of members has more than the 100 bytes allowed" in _check.find_damage(
+    monkeypatch.setattr(fetching, "_DIRECTORY_LIMIT", 100)
+    assert "its list of members has more than the 100 bytes allowed" in fetching.find_damage(
         tmp_path / "file", "zip", LIMIT
     )
 
@@ -131,8 +131,8 @@ def test_a_long_directory_of_a_zip_is_refused(tmp_path: Path, monkeypatch: pytes
 def test_checksums(tmp_path: Path) -> None:
     """The SHA-1 of a git blob is that of `git hash-object`."""
     (tmp_path / "file").write_bytes(b"hello\n")
-    assert not _check.differs(tmp_path / "file", "git:ce013625030ba8dba906f756967f9e9ca394464a")
-    assert not _check.differs(tmp_path / "file", f"sha256:{hashlib.sha256(b'hello' + bytes([10])).hexdigest()}")
+    assert not fetching.differs(tmp_path / "file", "git:ce013625030ba8dba906f756967f9e9ca394464a")
+    assert not fetching.differs(tmp_path / "file", f"sha256:{hashlib.sha256(b'hello' + bytes([10])).hexdigest()}")
     (tmp_path / "file").write_bytes(b"hellp\n")
-    assert _check.differs(tmp_path / "file", "git:ce013625030ba8dba906f756967f9e9ca394464a")
-    assert _check.differs(tmp_path / "file", f"sha256:{hashlib.sha256(b'hello' + bytes([10])).hexdigest()}")
+    assert fetching.differs(tmp_path / "file", "git:ce013625030ba8dba906f756967f9e9ca394464a")
+    assert fetching.differs(tmp_path / "file", f"sha256:{hashlib.sha256(b'hello' + bytes([10])).hexdigest()}")

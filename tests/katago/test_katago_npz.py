@@ -23,8 +23,8 @@ from kata_rows import as_arrays, random_rows, same_rows
 from kifu.datasets.formats import FORMATS, detect_format
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.katago.npz import ARRAYS, KataNpz, KataRows, KataWriter, PieceBuffer, compress_rows, join_rows
-from kifu.leaks import sets
-from kifu.leaks.audit import audit
+from kifu.leaks import audit as leaks_audit
+from kifu.leaks.audit import audit, open_set
 from kifu.report.describe import describe_row
 from kifu.report.inspect import describe_data_set, inspect_examples
 
@@ -647,7 +647,7 @@ def test_the_games_of_rows_are_sorted_only_a_few_times(tmp_path, monkeypatch):
     rows = random_rows(600, meta=False)
     game = rows.targets[:, 41] = np.random.default_rng(5).integers(1, 200, 600)
     path = write(tmp_path / "set", rows)
-    monkeypatch.setattr(sets, "_EXAMPLE_ROWS", 8)
+    monkeypatch.setattr(leaks_audit, "_EXAMPLE_ROWS", 8)
     whole, handed = np.unique, []
 
     def unique(values, **options):
@@ -655,7 +655,7 @@ def test_the_games_of_rows_are_sorted_only_a_few_times(tmp_path, monkeypatch):
         return whole(values, **options)
 
     monkeypatch.setattr(np, "unique", unique)
-    found = sets.open_set(path)
+    found = open_set(path)
     monkeypatch.undo()
     assert len(handed) > 600 / 8
     assert sum(handed) < 5 * 600

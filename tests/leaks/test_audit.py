@@ -28,9 +28,8 @@ from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
 from kifu.execution.executor import ThreadExecutor
-from kifu.leaks.audit import BANDS, audit
+from kifu.leaks.audit import BANDS, audit, open_set
 from kifu.leaks.positions import hash_positions, hash_records
-from kifu.leaks.sets import open_set
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
@@ -303,9 +302,9 @@ def test_shards_and_executors_do_not_change_the_result(built, tmp_path, monkeypa
     assert sum(whole.pairs[-1].first_rows) == whole.sets[-1].positions > 1800
     pq.write_table(pq.read_table(catalogue), catalogue, row_group_size=2)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 5)
-    monkeypatch.setattr("kifu.leaks.sets._SHARD_ROWS", 400)
-    monkeypatch.setattr("kifu.leaks.sets._RECORD_ROWS", 70)
-    monkeypatch.setattr("kifu.leaks.sets._EXAMPLE_ROWS", 90)
+    monkeypatch.setattr("kifu.leaks.audit._SHARD_ROWS", 400)
+    monkeypatch.setattr("kifu.leaks.audit._RECORD_ROWS", 70)
+    monkeypatch.setattr("kifu.leaks.audit._EXAMPLE_ROWS", 90)
     assert audit(paths, jobs=2) == whole
     install(monkeypatch)
     assert audit(paths, engine=ENGINE) == whole

@@ -18,8 +18,8 @@ from kifu.datasets.row_origins import read_game_rows
 from kifu.errors import DropReason, GameError
 from kifu.planes.packing import DAT1, DAT2
 from kifu.point import to_sgf
-from kifu.recipes.kgs_index import parse_archive_name
-from kifu.recipes.kgsgo_jobs import load_archive
+from kifu.recipes.kgs import parse_archive_name
+from kifu.recipes.kgsgo import load_archive
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import Board, RefusedError, examples_of

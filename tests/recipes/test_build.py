@@ -17,11 +17,10 @@ from kifu.datasets.manifest import manifest_path, origins_path, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.errors import OutputError, RecipeError, SourceError
 from kifu.progress import silent
-from kifu.recipes import kgsgo_jobs
-from kifu.recipes.kgs_index import order_as_page, parse_archive_name
-from kifu.recipes.kgsgo_jobs import load_archive
+from kifu.recipes import kgsgo
+from kifu.recipes.kgs import Sampler, order_as_page, parse_archive_name
+from kifu.recipes.kgsgo import load_archive
 from kifu.recipes.pipeline import build
-from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import examples_of
 
@@ -92,7 +91,7 @@ def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
 def test_threads_and_chunks_make_no_difference(source, tmp_path, monkeypatch, version, chunk):
     one = tmp_path / "one"
     build(RECIPES[version], [source], one, sets=SETS, jobs=1)
-    monkeypatch.setattr(kgsgo_jobs, "_CHUNK_BYTES", chunk)
+    monkeypatch.setattr(kgsgo, "_CHUNK_BYTES", chunk)
     for jobs in (1, 2, 3, 7):
         build(RECIPES[version], [source], tmp_path / f"{jobs}", sets=SETS, jobs=jobs)
         assert content(tmp_path / f"{jobs}") == content(one)
@@ -424,7 +423,7 @@ def test_an_archive_that_goes_away(source, tmp_path, monkeypatch, cache, match):
         with silent(label, total, unit) as bar:
             yield bar
 
-    monkeypatch.setattr(kgsgo_jobs, "_CACHE_BYTES", cache)
+    monkeypatch.setattr(kgsgo, "_CACHE_BYTES", cache)
     archive(tmp_path / "source", GAMES[2001])
     refused(tmp_path, match, progress=vanish)
 
@@ -433,8 +432,8 @@ def test_an_archive_that_goes_away(source, tmp_path, monkeypatch, cache, match):
 def test_archives_that_fit_into_the_cache_are_read_once(source, tmp_path, monkeypatch, cache, passes):
     """Without it, each set counts their examples before it writes them."""
     read = []
-    monkeypatch.setattr(kgsgo_jobs, "_CACHE_BYTES", cache)
-    monkeypatch.setattr(kgsgo_jobs, "load_archive", lambda *of: read.append(of[0]) or load_archive(*of))
+    monkeypatch.setattr(kgsgo, "_CACHE_BYTES", cache)
+    monkeypatch.setattr(kgsgo, "load_archive", lambda *of: read.append(of[0]) or load_archive(*of))
     make(source, tmp_path, sets=["trainall", "archives"], jobs=1)
     assert sorted(read) == sorted(passes * list(source.iterdir()))
 

@@ -17,7 +17,7 @@ from kgs_archives import archive, records
 from kifu.atomic_io import AtomicFile
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError
-from kifu.recipes import kgsgo_jobs
+from kifu.recipes import kgsgo
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from slow_build import CHUNK, SETTINGS
@@ -29,7 +29,7 @@ HERE = Path(__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(kgsgo_jobs, "_CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(kgsgo, "_CHUNK_BYTES", CHUNK)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ from kifu.datasets.manifest import Manifest, origins_path, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.recipes import example_jobs
 from kifu.recipes import examples as building
 from kifu.recipes.examples import build_examples
 from kifu.recipes.pipeline import BuildReport
@@ -103,7 +102,7 @@ def test_bytes_do_not_depend_on_threads_or_sizes(
         return
     chosen = recipe(format=name, order=order, seed=5)
     (first,) = build(chosen, games, tmp_path / "a", jobs=1)
-    monkeypatch.setattr(example_jobs, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(building, "CHUNK_BYTES", 1)
     monkeypatch.setattr(building, "WINDOW_BYTES", 50_000)
     monkeypatch.setattr(writer, "_GROUP_ROWS", 7)
     (second,) = build(chosen, games, tmp_path / "b", jobs=3)

@@ -19,7 +19,7 @@ from kifu.corpus.splits import split
 from kifu.corpus.update import append, compact
 from kifu.errors import KifuError
 from kifu.progress import Progress
-from kifu.recipes import kgsgo_jobs
+from kifu.recipes import kgsgo
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_recipe
 from marks import slow, thorough
@@ -60,7 +60,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build_dat(source: Path, into: Path, progress: Any) -> None:
-    with mock.patch.object(kgsgo_jobs, "_CHUNK_BYTES", CHUNK):
+    with mock.patch.object(kgsgo, "_CHUNK_BYTES", CHUNK):
         build(load_recipe("kgsgo-v2", SETTINGS), source, into, sets=["test", "trainall"], jobs=1, progress=progress)
 
 

@@ -20,8 +20,9 @@ from kifu.datasets.row_origins import find_origin
 from kifu.datasets.tokenizer import METADATA
 from kifu.datasets.tokens import open_tokens
 from kifu.errors import RecipeError
-from kifu.recipes import tokens as building
-from kifu.recipes.tokens import TokensRecipe, build_tokens
+from kifu.recipes import examples as building
+from kifu.recipes.examples import build_tokens
+from kifu.recipes.schema import TokensRecipe
 from loader_games import small_game
 
 PLAIN: dict[str, Any] = {"kind": "tokens", "name": "mine", "title": "a recipe of my own"}

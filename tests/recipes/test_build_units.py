@@ -34,13 +34,11 @@ from kifu.katago import npz as katago_npz
 from kifu.katago import select as katago_select
 from kifu.katago.build import _piece_bounds, build_katago
 from kifu.progress import silent
-from kifu.recipes import example_jobs, examples, kgsgo_jobs, pipeline
-from kifu.recipes.example_jobs import WriteExamples
-from kifu.recipes.examples import build_examples
-from kifu.recipes.kgs_index import parse_archive_name
+from kifu.recipes import examples, kgsgo, pipeline
+from kifu.recipes.examples import RenderExamples, build_examples
+from kifu.recipes.kgs import Selection, parse_archive_name
 from kifu.recipes.olf_archive import build_archive
 from kifu.recipes.pipeline import CatalogueInput, build
-from kifu.recipes.sampling import Selection
 from kifu.recipes.schema import ExamplesRecipe, load_recipe
 from serializing import ENGINE, SerializingExecutor, install
 
@@ -75,9 +73,9 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Units of ten games, and small chunks of them."""
     install(monkeypatch)
     for module, name, value in (
-        (catalogue, "_SHARD_ROWS", 10), (example_jobs, "CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
+        (catalogue, "_SHARD_ROWS", 10), (examples, "CHUNK_BYTES", 50_000), (examples, "_GAMES", 4),
         (examples, "WINDOW_BYTES", 60_000), (writer, "_GROUP_ROWS", 100), (katago_select, "_GAMES", 4),
-        (katago_build, "_GAMES", 3), (katago_npz, "_PIECE_ROWS", 64), (kgsgo_jobs, "_CHUNK_BYTES", 30_000),
+        (katago_build, "_GAMES", 3), (katago_npz, "_PIECE_ROWS", 64), (kgsgo, "_CHUNK_BYTES", 30_000),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 
@@ -293,7 +291,7 @@ def test_prepared_batches_are_serialized_without_loss(tmp_path: Path, name: str,
 
 
 def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
-    job = WriteExamples(recipe(), "train")
+    job = RenderExamples(recipe(), "train")
     before = pickle.dumps(job)
     (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).shards
     assert sum(len(job.process(item).plies) for item in job.read(unit)) > 100
@@ -312,13 +310,13 @@ def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
 
 def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
     """Units of other games, or of another file, are others."""
-    job = kgsgo_jobs.WriteRecords("dat2@1", loaded=iter(()))
+    job = kgsgo.WriteRecords("dat2@1", loaded=iter(()))
     assert pickle.loads(pickle.dumps(job)).loaded is None
     path = sorted(kgs.iterdir())[0]
     found = parse_archive_name(path.name)
     assert found is not None
     units = [
-        kgsgo_jobs.ArchiveGames(Selection(found, np.array(games)), path, digest)
+        kgsgo.ArchiveGames(Selection(found, np.array(games)), path, digest)
         for games, digest in (([0, 1], "a"), ([0, 2], "a"), ([0, 1], "b"))
     ]
     assert len({str(job.shard_fingerprint(unit)) for unit in units}) == 3

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import SourceError
-from kifu.recipes.kgs_index import PAGE_LIMIT, Archive, find_links, order_as_page, parse_archive_name, parse_index
+from kifu.recipes.kgs import PAGE_LIMIT, Archive, find_links, order_as_page, parse_archive_name, parse_index
 
 
 @pytest.mark.parametrize(

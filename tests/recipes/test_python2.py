@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_python2 as naive
-from kifu.recipes.sampling import hash_pairs, hash_text, set_order, text_set_order
+from kifu.recipes.kgs import hash_pairs, hash_text, set_order, text_set_order
 
 NAMES = ["KGS-2001-19-2298-.zip", "KGS-2002-19-3646-.zip", "KGS-2003-19-7582-.zip", "KGS-2006-19-10388-.zip"]
 GAMES = 23914

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import naive_python2 as naive
 from kifu.errors import RecipeError
-from kifu.recipes.kgs_index import parse_archive_name, parse_index, read_index
-from kifu.recipes.sampling import MAX_GAMES, Sampler
+from kifu.recipes.kgs import MAX_GAMES, Sampler, parse_archive_name, parse_index, read_index
 from kifu.recipes.schema import check_recipe, load_recipe
 
 RECIPE = load_recipe("kgsgo-v2")

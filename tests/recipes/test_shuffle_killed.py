@@ -13,6 +13,7 @@ import pytest
 
 from kgs_archives import archive, records
 from kifu.corpus.ingest import ingest
+from kifu.recipes import examples
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import load_recipe
 
@@ -25,7 +26,7 @@ COMMAND = """
 import os, signal, sys
 from kifu.cli import main
 from kifu.datasets.parquet import ParquetWriter
-from kifu.recipes import example_jobs, examples
+from kifu.recipes import examples
 
 def kill_after(holder, name):
     original = getattr(holder, name)
@@ -35,7 +36,7 @@ def kill_after(holder, name):
     setattr(holder, name, replaced)
 
 if sys.argv[2] == "divide":
-    kill_after(example_jobs, "write_ranges")
+    kill_after(examples, "write_ranges")
 elif sys.argv[2] == "encode":
     kill_after(ParquetWriter, "append")
 examples.WINDOW_BYTES = int(sys.argv[1])
@@ -79,17 +80,20 @@ def finish(command: subprocess.Popen[str]) -> None:
     assert command.returncode == 0, errors
 
 
-ENGINES = {
-    "one thread": ("--jobs", "1"), "two threads": ("--jobs", "2"),
-    "one process": ("--engine", "ray", "--jobs", "1"), "two processes": ("--engine", "ray", "--jobs", "2"),
-}  # fmt: skip
+ENGINES = {"two threads": ("--jobs", "2"), "two processes": ("--engine", "ray", "--jobs", "2")}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_bytes_are_those_of_a_sort_in_memory(
-    engine: str, games: list[Path], expected: bytes, tmp_path: Path
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_threads_sort_on_disk_as_in_memory(
+    jobs: int, games: list[Path], expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish(start(games, tmp_path, *ENGINES[engine]))
+    monkeypatch.setattr(examples, "WINDOW_BYTES", WINDOW)
+    build_examples(load_recipe("agz17", ['clean="legal"']), games, tmp_path, sets=["train"], jobs=jobs)
+    assert tmp_path.joinpath("train.parquet").read_bytes() == expected
+
+
+def test_processes_sort_on_disk_as_in_memory(games: list[Path], expected: bytes, tmp_path: Path) -> None:
+    finish(start(games, tmp_path, *ENGINES["two processes"]))
     assert tmp_path.joinpath("train.parquet").read_bytes() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.parquet", "train.parquet.manifest.json"]
 

@@ -19,9 +19,8 @@ from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
 from kifu.corpus.sources import Shard, ShardReader, Source, find_sources, source_shards
 from kifu.datasets.dat import find_dat_layout
 from kifu.execution.executor import ThreadExecutor, count_jobs
-from kifu.recipes.kgs_index import find_archives, read_index
+from kifu.recipes.kgs import Sampler, find_archives, read_index
 from kifu.recipes.pipeline import build
-from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.containers import volume_paths
 from kifu.records.directory import LooseRecords

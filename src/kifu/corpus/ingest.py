@@ -21,7 +21,7 @@ from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
 from kifu.corpus.fields import UnparsedTexts
 from kifu.corpus.rows import Rows, rows_from_catalogue, rows_from_parsed
-from kifu.corpus.schema import drop_codes, to_numpy, with_drop
+from kifu.corpus.schema import count_drops, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     Content,
     HashedSources,
@@ -91,7 +91,7 @@ class IngestReport(Report):
         self.read += len(drop)
         self.kept += int(kept.sum())
         self.moves += int(to_numpy(batch.column("n_legal"))[kept].sum())
-        self.drops.update({DropReason(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
+        self.drops.update(count_drops(drop))
 
     def add_unparsed(self, unparsed: UnparsedTexts) -> None:
         """Count unparsed texts; beyond 1,000 distinct ones per column they are counted as "..."."""

@@ -6,6 +6,7 @@ docs/formats/catalogue.md documents the columns. Any change to them or to their 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import date
@@ -337,6 +338,12 @@ def _all_drop_names() -> pa.StringArray:
 def drop_names(drop: npt.NDArray[np.uint8]) -> pa.StringArray:
     """Return column `drop` for [G] uint8 values of `DropReason`."""
     return _all_drop_names().take(pa.array(drop))
+
+
+def count_drops(drop: npt.NDArray[np.uint8]) -> Counter[str]:
+    """Return the number of dropped games by the name of their `DropReason`, in the order of the codes."""
+    codes, counts = np.unique(drop[drop != DropReason.KEPT], return_counts=True)
+    return Counter({DropReason(code).name: int(count) for code, count in zip(codes, counts)})
 
 
 def with_drop(

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch._http import DownloadError, absolute_url
-from kifu.recipes.kgs_index import find_links
+from kifu.recipes.kgs import find_links
 from kifu.text import Report
 
 _GIB = 1 << 30

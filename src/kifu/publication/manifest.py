@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field, TypeAdapter, ValidationError
 
 from kifu.assets import read_card
 from kifu.config import first_invalid
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.index import has_index
-from kifu.corpus.parquet import arrow_file
+from kifu.corpus.parquet import open_parquet
 from kifu.corpus.schema import VERSION
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import detect_format
@@ -318,7 +317,8 @@ def _open(path: Path, name: str | None = None) -> InputSet:
 
 
 def _schema(path: Path) -> pa.Schema:
-    return pq.read_schema(arrow_file(path)).remove_metadata()
+    with open_parquet(path) as file:
+        return file.schema_arrow.remove_metadata()
 
 
 def describe_columns(data: InputSet) -> dict[str, tuple[str, str]]:

@@ -18,8 +18,15 @@ from kifu.corpus.parquet import TableWriter
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line
 from kifu.files import open_regular, utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.publication.card import SetCounts, audit_splits, count_by_source, find_duplicates, find_origin, render_card
-from kifu.publication.croissant import render_croissant
+from kifu.publication.card import (
+    SetCounts,
+    audit_splits,
+    count_by_source,
+    find_duplicates,
+    find_origin,
+    render_card,
+    render_croissant,
+)
 from kifu.publication.manifest import (
     CHANGES_FILE,
     EXAMPLES,

@@ -6,30 +6,348 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import islice, repeat
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import islice, pairwise, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from blake3 import blake3
 
 from kifu.atomic_io import AtomicFile, staging_dir
 from kifu.corpus.sources import Source, hash_sources, require_unchanged
-from kifu.datasets.dat import find_dat_layout
+from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import DroppedGame, Manifest, data_set_files, read_manifest
 from kifu.datasets.row_origins import read_game_rows
 from kifu.datasets.writer import WriteReport, WrittenFile
 from kifu.errors import DropReason, FormatError, SourceError
-from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.execution.executor import THREADS, Executor, Item, Job, R, make_executor
 from kifu.files import utf8_name
+from kifu.go.state import State, new_state
+from kifu.planes import kgsgo
+from kifu.planes.kgsgo import KgsgoGames, has_handicap, kgsgo_games, unreadable_reason
+from kifu.point import POINT_MASK
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.recipes.kgs_index import Archive, find_archives, read_index
-from kifu.recipes.kgsgo_jobs import ArchiveCache, ArchiveGames, Chunk, CountRecords, WriteRecords
+from kifu.recipes.kgs import Archive, Sampler, Selection, find_archives, read_index
 from kifu.recipes.pipeline import Build, BuildReport, ManifestCounts, Target, check_sets, is_made_by
-from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
+from kifu.records.containers import blocks
+from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
 from kifu.records.paths import AnyPath
+from kifu.records.sgf import scan
+from kifu.records.splitting import split_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedArchive:
+    """An archive in memory, a few bytes per move.
+
+    Attributes:
+        drop: [G] uint8, the `DropReason` of games that the 2015 program could not have used.
+        handicap: [G] bool, True if the program placed setup stones.
+        name_start, name_stop: [G] int64, the name of each game's member in `names`.
+    """
+
+    archive: Archive
+    games: GameArrays
+    drop: npt.NDArray[np.uint8]
+    handicap: npt.NDArray[np.bool_]
+    names: Bytes
+    name_start: npt.NDArray[np.int64]
+    name_stop: npt.NDArray[np.int64]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the arrays, in bytes."""
+        columns = (getattr(owner, each.name) for owner in (self, self.games) for each in fields(owner))
+        return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+
+    def name(self, g: int) -> str:
+        """Return the name of the member of game g, for display."""
+        raw = self.names[self.name_start[g] : self.name_stop[g]].tobytes()
+        return utf8_name(raw)
+
+    def rows(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the rows of games by their index in the archive: game i is member i + 1, after the directory's entry.
+
+        Only the first game of a member counts, as in the 2015 program. Raises SourceError if a member is missing.
+        """
+        first = np.flatnonzero(self.games.warnings & ParseWarning.LATER_GAME == 0)
+        member = self.games.member[first]
+        at = np.minimum(np.searchsorted(member, numbers + 1), len(member) - 1)
+        absent = numbers[member[at] != numbers + 1] if len(member) else numbers
+        if len(absent):
+            raise SourceError(
+                f"archive {self.archive.stem}: entry {absent[0] + 2} is not a game, but by its name the archive holds "
+                f"{self.archive.games:,} games (after an entry for their directory)"
+            )
+        return first[at]
+
+    def count_examples(self, rows: npt.NDArray[np.int64]) -> int:
+        """Return the number of examples of the games `rows`, if all their moves are legal."""
+        passes = np.concatenate(([0], np.cumsum(self.games.moves & POINT_MASK == 19 * 19, dtype=np.int32)))
+        offset = self.games.move_offset
+        stones = np.diff(offset - passes[offset])[rows]
+        stones[~self.handicap[rows]] -= 1  # the first move is played but not written
+        return int(np.maximum(stones, 0)[self.drop[rows] == DropReason.KEPT].sum())
+
+
+def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
+    """Load an archive. Raises SourceError."""
+    parts: list[GameArrays] = []
+    names: list[Bytes] = []
+    starts: list[npt.NDArray[np.int64]] = []
+    stops: list[npt.NDArray[np.int64]] = []
+    base = 0
+    for block in split_blocks(blocks(path)):
+        if block.piece is not None and block.piece.first_game > 0:
+            continue  # only the first game of a member is used
+        if not len(block):
+            continue  # it only counts what is left out
+        games = scan(block)
+        parts.append(games)
+        names.append(block.names)
+        starts.append(block.name_offset[games.block_index] + base)
+        stops.append(block.name_offset[games.block_index + 1] + base)
+        base += len(block.names)
+    if not parts:
+        raise SourceError(f"{path}: no game records in this archive")
+    games = concat(parts)
+    return LoadedArchive(
+        archive=archive,
+        games=games,
+        drop=unreadable_reason(games.width, games.height, games.handicap, games.warnings, games.drop),
+        handicap=has_handicap(games.handicap),
+        names=np.concatenate(names),
+        name_start=np.concatenate(starts),
+        name_stop=np.concatenate(stops),
+    )
+
+
+_CACHE_BYTES = 16 << 20
+"""Memory for loaded archives that are used again: 35,000 games of KGS."""
+
+_CHUNK_BYTES = 1 << 22
+"""Size of a chunk of records, which takes 0.2 ms of Python besides 3 ms of work, so that two threads hardly wait.
+
+Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor written faster.
+"""
+
+_KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum
+
+_SPARE_MOVES = 512
+"""Memory for the rest of the last game of a chunk, in moves."""
+
+
+class ArchiveGames(NamedTuple):
+    """The games that a file takes from one archive."""
+
+    selection: Selection
+    path: AnyPath
+    blake3: str
+
+    def load(self) -> LoadedArchive:
+        """Load the archive. Raises SourceError."""
+        return load_archive(self.path, self.selection.archive)
+
+
+class ArchiveCache:
+    """Loads archives for several passes and sets. Those that fit into `_CACHE_BYTES` together are read once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[AnyPath, LoadedArchive] = {}
+
+    def load(self, shard: ArchiveGames) -> LoadedArchive:
+        """Return the archive of a shard; in any thread. Raises SourceError."""
+        archive = self._loaded.get(shard.path)
+        if archive is None:
+            archive = shard.load()
+            if archive.nbytes + sum(each.nbytes for each in list(self._loaded.values())) <= _CACHE_BYTES:
+                self._loaded[shard.path] = archive
+        return archive
+
+
+class RecordTask(NamedTuple):
+    """Games of a loaded archive.
+
+    Attributes:
+        rows: [K] int64, the rows of the games in the archive.
+    """
+
+    archive: LoadedArchive
+    arrays: KgsgoGames
+    rows: npt.NDArray[np.int64]
+    moves: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ArchiveJob(Job[ArchiveGames, Item, R]):
+    """Base of jobs on games of an archive.
+
+    Attributes:
+        loaded: The archives of the shards in order, if they are prefetched; not pickled.
+    """
+
+    loaded: Iterator[LoadedArchive] | None = field(default=None, compare=False)
+
+    def _load(self, shard: ArchiveGames) -> LoadedArchive:
+        return shard.load() if self.loaded is None else next(self.loaded)
+
+    def shard_fingerprint(self, shard: ArchiveGames) -> Any:
+        """Return the archive, its hash and the hash of the games."""
+        selection = shard.selection
+        return [selection.archive.name, shard.blake3, blake3(selection.games.tobytes()).hexdigest()]
+
+
+class CountRecords(_ArchiveJob[tuple[LoadedArchive, npt.NDArray[np.int64]], int]):
+    """Counts the examples of archives, if all moves are legal."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CountRecords, ()
+
+    def fingerprint(self) -> Any:
+        """Return None: the counts depend on the archives only."""
+        return None
+
+    def read(self, shard: ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
+        """Yield the archive and the rows of its games."""
+        archive = self._load(shard)
+        yield archive, archive.rows(shard.selection.games)
+
+    def process(self, item: tuple[LoadedArchive, npt.NDArray[np.int64]]) -> int:
+        """Return the number of examples."""
+        archive, rows = item
+        return archive.count_examples(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChunkMemory:
+    """Scratch memory for one chunk. Workspaces are recycled, which bounds the memory."""
+
+    state: State
+    tables: kgsgo.Tables
+    records: npt.NDArray[np.uint8]
+    plies: npt.NDArray[np.uint16]
+
+
+class RecordChunk(NamedTuple):
+    """The records of some games.
+
+    Attributes:
+        member: [K] int32, the index of each game's member in the archive.
+        drop: [K] uint8, `DropReason`.
+        examples: [K] int32, the number of records of each game.
+        plies: [N] uint16, the ply of each record.
+        records: [N * record bytes] uint8.
+        workspace: Owns the arrays; None if the chunk was made in another process.
+    """
+
+    member: npt.NDArray[np.int32]
+    drop: npt.NDArray[np.uint8]
+    examples: npt.NDArray[np.int32]
+    names: list[str]
+    plies: npt.NDArray[np.uint16]
+    records: npt.NDArray[np.uint8]
+    workspace: _ChunkMemory | None
+
+    @property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """[K] bool, whether a game has records."""
+        kept: npt.NDArray[np.bool_] = self.drop == _KEPT
+        return kept
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the chunk without its workspace."""
+        return RecordChunk, (*self[:-1], None)
+
+
+@dataclass(frozen=True)
+class WriteRecords(_ArchiveJob[RecordTask, RecordChunk]):
+    """Writes games as records, in at least one chunk per archive.
+
+    Attributes:
+        format: "dat1@1" or "dat2@1".
+    """
+
+    format: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WriteRecords, (self.format,)
+
+    @cached_property
+    def _layout(self) -> DatLayout:
+        return find_dat_layout(self.format)
+
+    @cached_property
+    def _workspaces(self) -> list[_ChunkMemory]:
+        """Free workspaces."""
+        return []
+
+    def fingerprint(self) -> Any:
+        """Return the format."""
+        return self.format
+
+    def read(self, shard: ArchiveGames) -> Iterator[RecordTask]:
+        """Yield the games of an archive in chunks."""
+        archive = self._load(shard)
+        arrays = kgsgo_games(archive.games, archive.handicap)
+        rows = archive.rows(shard.selection.games)
+        moves = np.diff(archive.games.move_offset)[rows]
+        for start, stop in pairwise(_cuts(moves * self._layout.record_bytes)):
+            yield RecordTask(archive, arrays, rows[start:stop], int(moves[start:stop].sum()))
+
+    def process(self, item: RecordTask) -> RecordChunk:
+        """Replay games and write their records."""
+        archive, arrays, rows, moves = item
+        drop = archive.drop[rows]
+        usable = drop == _KEPT
+        picks = rows[usable]
+        why, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
+        workspace = self._workspace(moves)
+        buffers = kgsgo.RecordBuffers(workspace.records, workspace.plies, why, made)
+        layout = kgsgo.V1 if self._layout.name == "dat1@1" else kgsgo.V2
+        total = kgsgo.write_records(workspace.state, arrays, picks, layout, workspace.tables, buffers)
+        drop[usable] = why
+        examples = np.zeros(len(rows), np.int32)
+        examples[usable] = made
+        return RecordChunk(
+            member=archive.games.member[rows],
+            drop=drop,
+            examples=examples,
+            names=[archive.name(g) for g in rows[drop != _KEPT].tolist()],
+            plies=workspace.plies[:total],
+            records=workspace.records[: total * self._layout.record_bytes],
+            workspace=workspace,
+        )
+
+    def recycle(self, result: RecordChunk) -> None:
+        """Take back the workspace of a chunk."""
+        if result.workspace is not None:
+            self._workspaces.append(result.workspace)
+
+    def _workspace(self, moves: int) -> _ChunkMemory:
+        """Return a free workspace, or a new one, with memory for the records of `moves` moves."""
+        try:
+            workspace = self._workspaces.pop()
+        except IndexError:
+            records, plies = self._new_arrays(max(moves, _CHUNK_BYTES // self._layout.record_bytes + _SPARE_MOVES))
+            return _ChunkMemory(new_state(19, 19), kgsgo.new_tables(), records, plies)
+        if len(workspace.plies) < moves:
+            records, plies = self._new_arrays(moves)
+            return replace(workspace, records=records, plies=plies)
+        return workspace
+
+    def _new_arrays(self, moves: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]]:
+        return np.empty(moves * self._layout.record_bytes, np.uint8), np.empty(moves, np.uint16)
+
+
+def _cuts(sizes: npt.NDArray[np.int64]) -> list[int]:
+    """Return the bounds of chunks of about `_CHUNK_BYTES`, which do not depend on the number of threads."""
+    piece = np.cumsum(sizes) // _CHUNK_BYTES
+    return [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(sizes)]
 
 
 def build_kgsgo(
@@ -117,7 +435,7 @@ class _SetBuild(Build[Manifest]):
     progress: ProgressFactory
     cache: ArchiveCache
     counts: Iterator[int] = field(default_factory=lambda: iter(()))
-    chunks: Iterator[Chunk] = field(default_factory=lambda: iter(()))
+    chunks: Iterator[RecordChunk] = field(default_factory=lambda: iter(()))
 
     def current(self, target: Target) -> Manifest | None:
         try:
@@ -180,7 +498,7 @@ def _has_games(manifest: Manifest, path: Path, shards: list[ArchiveGames]) -> bo
     return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
 
 
-def _chunks_of(shard: ArchiveGames, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _chunks_of(shard: ArchiveGames, chunks: Iterator[RecordChunk]) -> Iterator[RecordChunk]:
     """Yield the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
     left = len(shard.selection.games)
     for chunk in chunks:
@@ -191,7 +509,7 @@ def _chunks_of(shard: ArchiveGames, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _write_archive(
-    shard: ArchiveGames, chunks: Iterator[Chunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
+    shard: ArchiveGames, chunks: Iterator[RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
 ) -> None:
     """Write the records of an archive's games, and count them."""
     stem = shard.selection.archive.stem

@@ -27,7 +27,8 @@ from pydantic import BaseModel
 from kifu.atomic_io import remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.parquet import arrow_file
+from kifu.corpus.parquet import parquet_metadata
+from kifu.corpus.schema import count_drops, drop_codes
 from kifu.corpus.sources import HashedSources, find_sources, require_unchanged, without_left_out
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
@@ -41,7 +42,7 @@ from kifu.datasets.manifest import (
 )
 from kifu.datasets.row_origins import OriginsWriter
 from kifu.datasets.writer import WriteReport
-from kifu.errors import FormatError, RecipeError, printable
+from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
 from kifu.files import utf8_name
 from kifu.folders import held_folder, locked_folder, require_same, require_size
@@ -141,9 +142,6 @@ class Target(NamedTuple):
         return cls(set, path, manifest_path(path))
 
 
-T = TypeVar("T", bound=Target)
-
-
 class Build(ABC, Generic[M]):
     """A run of a recipe: `run` keeps outputs that are up to date and makes the others."""
 
@@ -213,7 +211,7 @@ def build(
 
     Data sets that an earlier run of this version made from the same recipe and sources are kept. Files are complete or
     absent, even if the build is interrupted. `kifu.recipes.kgsgo.build_kgsgo`, `kifu.recipes.examples.build_examples`,
-    `kifu.recipes.tokens.build_tokens`, `kifu.katago.build.build_katago` and `kifu.recipes.olf_archive.build_archive`
+    `kifu.recipes.examples.build_tokens`, `kifu.katago.build.build_katago` and `kifu.recipes.olf_archive.build_archive`
     describe each kind of recipe.
 
     Args:
@@ -306,16 +304,13 @@ def ingest_sources(sources: HashedSources, path: Path, clean: CleaningRules, opt
 
 def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRules) -> bool:
     """Return whether the catalogue at `path` is the one that `ingest` would make again."""
-    import pyarrow.parquet as pq
-
     try:
         about = open_catalogue(path).metadata
-        stored = pq.read_metadata(arrow_file(path)).metadata or {}
-        version = stored.get(b"kifu.version", b"").decode("ascii", "replace")
+        version = parquet_metadata(path).get(b"kifu.version", b"")
     except (FormatError, OSError, pa.ArrowException):
         return False
     return (
-        version == importlib.metadata.version("kifu")
+        version == importlib.metadata.version("kifu").encode()
         and about.get("clean") == clean.model_dump(mode="json")
         and without_left_out(about.get("sources")) == sources
         and about.keys() >= {"read", "kept", "drops"}
@@ -521,6 +516,20 @@ class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
         """Yield the slices of a shard."""
         split = self.recipe.split
         return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.slice_rows)
+
+    def usable_rows(
+        self, batch: pa.RecordBatch, unfit: Iterable[tuple[npt.NDArray[np.bool_], DropReason]]
+    ) -> tuple[npt.NDArray[np.int64], Counter[str], int]:
+        """Return the kept rows of the set, the dropped games by reason, and the number of games of other sets.
+
+        Args:
+            unfit: [G] bool, games of the set that are dropped for a reason; the first that applies counts.
+        """
+        in_set, drop = self.in_set(batch), drop_codes(batch)
+        for applies, reason in unfit:
+            drop[(drop == DropReason.KEPT) & in_set & applies] = reason
+        rows, drops = np.flatnonzero((drop == DropReason.KEPT) & in_set), count_drops(drop)
+        return rows, drops, len(batch) - drops.total() - len(rows)
 
 
 class SetPlan(NamedTuple):

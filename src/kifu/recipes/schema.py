@@ -35,6 +35,7 @@ from kifu.datasets.manifest import ORIGINS_SUFFIX, SUFFIX
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
+from kifu.datasets.tokenizer import DEFAULT_METADATA, Tokenizer
 from kifu.errors import RecipeError
 from kifu.registry import unknown
 
@@ -247,6 +248,27 @@ class ExamplesRecipe(SplitRecipe):
         return make_layout(self.renderer(), self.labels)
 
 
+class TokensRecipe(SplitRecipe):
+    """Data sets of games as tokens."""
+
+    kind: Literal["tokens"]
+    board: BoardSize = "19x19"
+    """Board size; other games are dropped."""
+    pad: bool = False
+    """Include smaller square boards, placed in the upper left corner."""
+    metadata: Annotated[tuple[Line, ...], Field(strict=False)] = DEFAULT_METADATA
+    """Fields of the tokens before the moves, see `kifu.datasets.tokenizer.METADATA`."""
+
+    @model_validator(mode="after")
+    def _valid_tokenizer(self) -> TokensRecipe:
+        self.tokenizer()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
+        return self
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer. Raises RecipeError, GameError."""
+        return Tokenizer(*parse_board(self.board), self.pad, self.metadata)
+
+
 def require_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:
     """Raise RecipeError, which lists the sets of the recipe, if it has no set of one of the names."""
     for name in names:
@@ -278,7 +300,7 @@ KINDS = {
     "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples", ("sets",)),
     "katago": RecipeKind("kifu.katago.select:KatagoRecipe", "kifu.katago.build:build_katago", ("sets",)),
     "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe", "kifu.recipes.olf_archive:build_archive"),
-    "tokens": RecipeKind("kifu.recipes.tokens:TokensRecipe", "kifu.recipes.tokens:build_tokens", ("sets",)),
+    "tokens": RecipeKind("kifu.recipes.schema:TokensRecipe", "kifu.recipes.examples:build_tokens", ("sets",)),
     "training": RecipeKind("kifu.recipes.training:TrainingRecipe"),
 }
 """The kinds of recipes, by the value of the key `kind`."""

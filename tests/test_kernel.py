@@ -99,11 +99,11 @@ def test_progress_and_pruning(bars: Bars, tmp_path: Path, monkeypatch: pytest.Mo
     assert sum_of_squares(5) == 30
     assert bars.shown == [["compiling kernel sum_of_squares", 2, 2, "functions"]]
     monkeypatch.setattr(kifu.kernel, "_MAX_CACHED", 1)
-    (index,) = (tmp_path / "kifu").glob("*.nbi")
-    os.utime(index, (0, 0))
+    (entry,) = (tmp_path / "kifu").glob("*.kernel")
+    os.utime(entry, (0, 0))
     assert cube(3) == 27
-    assert not index.exists()
-    assert len(list((tmp_path / "kifu").glob("*.nbi"))) == 1
+    assert not entry.exists()
+    assert sorted(path.suffix for path in (tmp_path / "kifu").iterdir()) == [".kernel", ".lock"]
 
 
 PAIR = "from typing import Any, NamedTuple\nclass Pair(NamedTuple):\n    a: Any\n    b: Any\n"
@@ -131,3 +131,64 @@ def test_an_entry_that_refers_to_a_missing_class_is_compiled_again(
     for _ in range(2):
         assert kernel(add)(new.Pair(3, 4)) == 7
     assert [label for label, *_ in bars.shown] == ["compiling kernel add"] * 2
+
+
+def test_a_damaged_entry_is_compiled_again(bars: Bars, tmp_path: Path) -> None:
+    def double(x):
+        return x + x
+
+    assert kernel(double)(2) == 4
+    (entry,) = (tmp_path / "kifu").glob("*.kernel")
+    whole = entry.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:999] + bytes([whole[999] ^ 1]) + whole[1000:]):
+        entry.write_bytes(damaged)
+        assert kernel(double)(2) == 4
+        assert entry.read_bytes() != damaged
+    assert len(bars.shown) == 4
+    assert kernel(double)(2) == 4
+    assert len(bars.shown) == 4
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(bars: Bars, tmp_path: Path) -> None:
+    def triple(x):
+        return 3 * x
+
+    (tmp_path / "kifu").mkdir()
+    (tmp_path / "kifu").chmod(0o777)
+    for _ in range(2):
+        assert kernel(triple)(2) == 6
+    assert len(bars.shown) == 2
+    assert not list((tmp_path / "kifu").iterdir())
+
+
+PACKAGED = """
+import sys
+from pathlib import Path
+from kifu.kernel import _Kernel
+import kifu.kernel
+from test_kernel import cube
+
+kifu.kernel.PACKAGED = Path(sys.argv[1])
+kifu.kernel.BASELINE = ("x", sys.argv[2]) if len(sys.argv) > 2 else kifu.kernel.BASELINE
+assert cube(3) == 27
+print(cube.dispatcher._cache_hits.total())
+"""
+
+
+@pytest.mark.subprocess
+@pytest.mark.skipif(not kifu.kernel._runs_baseline(), reason="this CPU lacks features of the baseline")
+def test_packaged_code_is_used_where_it_runs(tmp_path: Path) -> None:
+    def hits(cache: str, *options: str, **variables: str) -> int:
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / cache), **variables}
+        program = [sys.executable, "-c", PACKAGED, str(tmp_path / "packaged" / "kifu"), *options]
+        done = subprocess.run(program, cwd=Path(__file__).parent, env=environment, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    name, features = kifu.kernel.BASELINE
+    assert hits("packaged", NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features) == 0
+    (entry,) = (tmp_path / "packaged" / "kifu").glob("*.kernel")
+    assert hits("a") == 1
+    assert hits("b", "+a feature that no CPU has") == 0
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert hits("c") == 0

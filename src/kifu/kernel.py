@@ -3,15 +3,15 @@
 Kernels are plain loops over flat arrays of many games. They fill arrays that the caller provides, return a status and
 raise nothing. With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
 
-Everything that depends on Numba's internals is in this module: `_Kernel` and `_Inlined` derive from Numba's dispatcher
-class, `_InlinedCode` from the class of its compiled code, and `_KernelCache` from its cache class.
+Everything that depends on Numba's internals is in this module: `_Kernel` derives from Numba's dispatcher class,
+`_InlinedCode` from the class of its compiled code, and `_Cache` stands for its cache class.
 
-The cache is keyed on content. Numba names an entry after the file and line of a function and stamps it with a hash of
-that one file, although functions of other files are compiled into it. Here the key is a fingerprint of the byte code of
-the kernel and of every function, constant and class it uses. So editing a comment, a docstring or an unrelated
-function never recompiles, any other change always does, and all checkouts of a user share the entries. They are stored
-in NUMBA_CACHE_DIR if it is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. The
-least recently used ones are deleted, and all may be deleted at any time.
+Compiled code is keyed on content, by a fingerprint of the byte code of the kernel and of every function, constant and
+class it uses, with the signature, the CPU, and the versions of Python and Numba. So editing a comment, a docstring or
+an unrelated function never recompiles, any other change always does, and all checkouts of a user share the entries.
+It is looked for first in the package, where `make dist` puts code for any CPU with BASELINE's features, then in
+NUMBA_CACHE_DIR if that is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. There
+the least recently used entries are deleted, and all may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -22,28 +22,43 @@ import fcntl
 import functools
 import hashlib
 import os
+import pickle
+import platform
 import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
+import llvmlite.binding
 import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import event
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.core.serialize import dumps
+from numba.core.typing.typeof import typeof_impl
 
 from kifu.progress import Progress, progress
 
+PACKAGED = Path(__file__).parent / "assets" / "kernels"
+"""The folder of compiled kernels that come with a wheel."""
+
+_X86_64_V3 = "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave"
+BASELINE = {
+    "x86_64": ("x86-64-v3", ",".join(f"+{name}" for name in _X86_64_V3.split())),
+    "aarch64": ("generic", ""),
+}.get(platform.machine(), ("", ""))
+"""Names of the CPU and of the features, as of LLVM, for which the packaged kernels are compiled."""
+
 _MAX_CACHED = 1000
-"""Number of kernels that the cache keeps, at up to 500 kB each. The tests use about 300."""
+"""Number of compiled signatures that the user's folder keeps, at up to 500 kB each. The tests use about 300."""
+
+_HASH_SIZE = 16
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,14 +77,14 @@ def kernel(function: F) -> F:
     """Compile `function` at its first call and cache the result on disk."""
     if numba.config.DISABLE_JIT:
         return function
-    return cast(F, _Kernel(function, targetoptions=dict(_OPTIONS)))
+    return cast(F, _Lazy(function, inline=False))
 
 
 def inline_kernel(function: F) -> F:
     """Compile `function` into the kernels that call it. Python cannot call it."""
     if numba.config.DISABLE_JIT:
         return function
-    return cast(F, _Inlined(function, targetoptions=dict(_INLINE_OPTIONS), pipeline_class=_InlineCompiler))
+    return cast(F, _Lazy(function, inline=True))
 
 
 class _InlinedCode(JITCodeLibrary):  # type: ignore[misc]
@@ -105,116 +120,140 @@ class _InlineCompiler(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
-class _Inlined(CPUDispatcher):  # type: ignore[misc]
-    def __call__(self, *_: Any) -> Any:
-        raise TypeError(f"{self.py_func.__name__} is compiled into kernels; Python cannot call it")
-
-
 class _Kernel(CPUDispatcher):  # type: ignore[misc]
-    """A dispatcher that enables its cache at the first compilation, when all globals that it uses are defined."""
+    """A dispatcher that sets its cache at the first compilation, when all globals that it uses are defined."""
 
-    _lock = threading.Lock()
-    _cache_sought = False
+    _cache: Any
 
     def compile(self, sig: Any) -> Any:
-        with self._lock:
-            if not self._cache_sought:
-                self.enable_caching()
-                self._cache_sought = True
-        if not isinstance(self._cache, _KernelCache):
-            return super().compile(sig)
-        with global_compiler_lock, self._cache.lock():
-            return super().compile(sig)
-
-    def enable_caching(self) -> None:
-        # Numba imports the modules of all functions when it loads an entry, so code that was only executed is not kept.
-        if fingerprint(self.py_func).modules <= sys.modules.keys():
-            with contextlib.suppress(RuntimeError):  # no writable directory: compile again in each process
-                self._cache = _KernelCache(self.py_func)
+        with global_compiler_lock:
+            if not isinstance(self._cache, _Cache):
+                self._cache = _Cache(self.py_func)
+            with self._cache.lock():
+                return super().compile(sig)
 
 
-class _Locator:
-    """Names and finds cache entries by content; see `numba.core.caching._CacheLocator`, whose interface this is."""
+class _Lazy:
+    """A kernel whose dispatcher is created at its first use: most kernels of a module are not called."""
 
-    def __init__(self, function: Callable[..., Any], source: str, directory: Path) -> None:
-        self._py_file = source  # Numba's warnings mention it
-        self._directory = directory
-        self._digest = fingerprint(function).digest
+    def __init__(self, function: Callable[..., Any], inline: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func, self._inline = function, inline
 
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], source: str) -> _Locator | None:
-        for directory in _cache_directories():
-            locator = cls(function, source, directory)
-            with contextlib.suppress(OSError):
-                locator.ensure_cache_path()
-                return locator
-        return None
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        if self._inline:
+            return CPUDispatcher(self.py_func, targetoptions=dict(_INLINE_OPTIONS), pipeline_class=_InlineCompiler)
+        return _Kernel(self.py_func, targetoptions=dict(_OPTIONS))
 
-    def ensure_cache_path(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=self._directory).close()  # raises OSError if it is not writable
+    def __call__(self, *arguments: Any) -> Any:
+        if self._inline:
+            raise TypeError(f"{self.py_func.__name__} is compiled into kernels; Python cannot call it")
+        return self.dispatcher(*arguments)
 
-    def get_cache_path(self) -> str:
-        return str(self._directory)
-
-    def get_source_stamp(self) -> str:
-        return self._digest
-
-    def get_disambiguator(self) -> str:
-        return self._digest
+    def __reduce__(self) -> str:
+        return self.py_func.__qualname__  # found in its module
 
 
-class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Locator,)
+@typeof_impl.register(_Lazy)  # type: ignore[untyped-decorator]
+def _type_of(value: _Lazy, _context: Any) -> Any:
+    """Return the type that Numba gives a kernel in the code of another one."""
+    return value.dispatcher._type
 
 
-class _KernelCache(FunctionCache):  # type: ignore[misc]
-    _impl_class = _KernelCacheImpl
+class _Cache:
+    """The compiled signatures of a kernel on disk; what a dispatcher of Numba needs of its cache.
+
+    A file holds a hash, then the pickled code of one signature. A file that is damaged, of another version or without
+    its classes counts as missing. Unpickling runs code, so a folder is used only if nobody else can write to it.
+    """
+
+    cache_path = None
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        digest, modules = fingerprint(function)
+        # Loading an entry imports the modules of all its functions, so code that was only executed is not kept.
+        self._stem = f"{function.__module__}.{function.__qualname__}-{digest}" if modules <= sys.modules.keys() else ""
+        self._folder = _cache_folder() if self._stem else None
+
+    def _name(self, sig: Any, cpu: tuple[str, ...]) -> str:
+        key = repr((sig, cpu, numba.__version__, sys.implementation.cache_tag))
+        return f"{self._stem}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}.kernel"
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Let one process at a time load or compile the kernel: the others wait and load what the first one saved."""
-        path = Path(self.cache_path, f"{self._impl.filename_base}.lock")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b") as lock:
+        if self._folder is None:
+            yield
+            return
+        with os.fdopen(os.open(self._folder / f"{self._stem}.lock", _LOCK_FLAGS, 0o600), "r+b") as lock:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        try:
-            loaded = super().load_overload(sig, target_context)
-        except (ImportError, AttributeError):  # it refers to a module or a class that another version had
-            self.flush()
-            return None
-        if loaded is not None:
-            with contextlib.suppress(OSError):  # a cache that others own
-                os.utime(Path(self.cache_path, f"{self._impl.filename_base}.nbi"))
-        return loaded
+        """Return the compiled code of a signature, from the package or else from the user's folder, or None."""
+        codegen = target_context.codegen()
+        places = [(PACKAGED, (codegen.magic_tuple()[0], *BASELINE))] if _runs_baseline() else []
+        places += [(self._folder, codegen.magic_tuple())] if self._folder else []
+        for folder, cpu in places if self._stem else []:
+            path = folder / self._name(sig, cpu)
+            with contextlib.suppress(Exception):  # any, since damaged or old entries cannot be unpickled
+                digest, payload = (data := path.read_bytes())[:_HASH_SIZE], data[_HASH_SIZE:]
+                if digest == hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest():
+                    compiled = CompileResult._rebuild(target_context, *pickle.loads(payload))
+                    if compiled.signature.args == sig:
+                        if folder != PACKAGED:
+                            os.utime(path)  # see _prune
+                        return compiled
+        return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        super().save_overload(sig, data)
-        self._prune()
+    def save_overload(self, sig: Any, compiled: Any) -> None:
+        """Write the compiled code of a signature to the user's folder."""
+        if self._folder is None or compiled.library.has_dynamic_globals or compiled.lifted:
+            return
+        payload = dumps(compiled._reduce())
+        path = self._folder / self._name(sig, compiled.library.codegen.magic_tuple())
+        temporary = path.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):  # the disk is full: compile again in each process
+            temporary.write_bytes(hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest() + payload)
+            temporary.replace(path)
+            self._prune(self._folder)
 
-    def _prune(self) -> None:
+    @staticmethod
+    def _prune(folder: Path) -> None:
         """Delete the kernels that were not used for the longest time while there are more than _MAX_CACHED."""
-        with contextlib.suppress(OSError):  # other processes delete files, too
-            indices = sorted(Path(self.cache_path).glob("*.nbi"), key=lambda path: path.stat().st_mtime)
-            for index in indices[:-_MAX_CACHED]:
-                for path in Path(self.cache_path).glob(f"{index.stem}.*"):
-                    path.unlink()
-
-    def _index_key(self, sig: Any, codegen: Any) -> Any:
-        # Numba adds hashes of the byte code and the pickled closure. The entry's name has the former already, and
-        # pickled kernels differ in each process.
-        return sig, codegen.magic_tuple()
+        paths = sorted(folder.glob("*.kernel"), key=lambda path: path.stat().st_mtime)
+        for path in paths[:-_MAX_CACHED]:
+            path.unlink(missing_ok=True)
+            path.with_name(f"{path.stem.rpartition('-')[0]}.lock").unlink(missing_ok=True)
 
 
-def _cache_directories() -> list[Path]:
-    if numba.config.CACHE_DIR:
-        return [Path(numba.config.CACHE_DIR, "kifu")]
+@functools.cache
+def _runs_baseline() -> bool:
+    """Return True if this CPU has all features of BASELINE."""
+    try:
+        available = llvmlite.binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM does not know them
+        return False
+    name, features = BASELINE
+    return bool(name) and all(available.get(feature.removeprefix("+")) for feature in features.split(",") if feature)
+
+
+def _cache_folder() -> Path | None:
+    """Return the user's folder of compiled kernels; None if none can be written to by this user alone."""
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return [user / "kifu", Path(__file__).parent / "__pycache__"]
+    folders = (
+        [Path(numba.config.CACHE_DIR)] if numba.config.CACHE_DIR else [user, Path(__file__).parent / "__pycache__"]
+    )
+    for folder in (parent / "kifu" for parent in folders):
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.stat()
+            if status.st_uid == os.geteuid() and not status.st_mode & 0o022 and os.access(folder, os.W_OK):
+                return folder
+    return None
 
 
 class Fingerprint(NamedTuple):
@@ -306,7 +345,7 @@ class _Walk:
 
     def _add_class(self, value: type) -> None:
         members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else getattr(value, "_fields", ())
-        self.lines.append(f"{value.__qualname__} {members}")
+        self.lines.append(f"{value.__module__}.{value.__qualname__} {members}")
 
 
 class _WritableAlias:

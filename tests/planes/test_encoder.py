@@ -147,7 +147,7 @@ def test_one_kernel_serves_arrays_that_are_read_only_and_that_are_not():
     read_only.setup.setflags(write=False)
     for games in (GAMES, read_only):
         encode(encoder, [0], [0], [-1] * 5, 0, games)
-    assert len(encoder_module._compile(encoder.plane_set.features).signatures) == 1
+    assert len(encoder_module._compile(encoder.plane_set.features).dispatcher.signatures) == 1
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,8 @@ from kata_rows import as_arrays, random_rows
 from kifu.config import config_names, config_text
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
-from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.rows import rows_from_catalogue
+from kifu.corpus.rows import rows_from_catalogue, rows_to_olf, rows_to_sgf
 from kifu.corpus.schema import EVALUATION, EVALUATIONS, MOVE_COLUMNS, SCHEMA
 from kifu.corpus.splits import load_split
 from kifu.datasets.epoch_plan import LoaderConfig

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from commands import run
 from kgs_archives import archive
 from kifu.corpus import update
-from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.index import Partition, read_index
+from kifu.corpus.catalogue import Partition, open_catalogue, read_index
 from kifu.corpus.update import _pieces, append, compact
 from marks import slow
 from partition_sources import LONG, bag, cut, dated, make_sources, rules, table, tree

@@ -20,7 +20,7 @@ from commands import run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import OPENING_PLIES
-from kifu.corpus.splits import HashSplit, assign_sets
+from kifu.corpus.splits import HashSplit
 from kifu.point import to_sgf
 
 GAMES = 2000
@@ -159,9 +159,8 @@ def test_command_prints_the_counts(planted: Planted, folder: Path, tmp_path: Pat
 
 
 def sets_of(path: Path) -> list[str | None]:
-    return [
-        name for batch in open_catalogue(path).batches(SPLIT.columns) for name in assign_sets(batch, SPLIT).to_pylist()
-    ]
+    names = [*SPLIT.sets, None]  # the last one is that of NO_SET, -1
+    return [names[code] for batch in open_catalogue(path).batches(SPLIT.columns) for code in SPLIT.codes(batch)]
 
 
 def parts(path: Path, into: Path) -> dict[str, Path]:

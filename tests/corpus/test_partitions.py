@@ -18,17 +18,15 @@ from catalogues import rows
 from commands import run
 from kgs_archives import archive
 from kifu.convert import convert
-from kifu.corpus import partitions
 from kifu.corpus import sources as corpus_sources
-from kifu.corpus.catalogue import is_catalogue, open_catalogue, read_shard
+from kifu.corpus import update
+from kifu.corpus.catalogue import INDEX, PARTITION_PATH, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.index import INDEX, PARTITION_PATH
 from kifu.corpus.ingest import ingest
-from kifu.corpus.partitions import CatalogueTransaction
 from kifu.corpus.query import query
 from kifu.corpus.splits import load_split, split
 from kifu.corpus.stats import stats
-from kifu.corpus.update import append
+from kifu.corpus.update import CatalogueTransaction, append
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
@@ -251,7 +249,7 @@ def test_shards_of_a_large_source_are_separate_partitions(tmp_path: Path) -> Non
 
 @given(st.dictionaries(st.integers(1899, 2100), st.integers(1, 1 << 19), max_size=300))
 def test_partitions_written_together_are_few_and_small(counts: dict[int, int]) -> None:
-    groups = partitions._group_years(np.array([counts.get(year, 0) for year in range(1899, 2101)]))
+    groups = update._group_years(np.array([counts.get(year, 0) for year in range(1899, 2101)]))
     assert [year for group in groups for year in group] == sorted(counts)
     for group in groups:
         assert 1 <= len(group) <= 64
@@ -259,13 +257,13 @@ def test_partitions_written_together_are_few_and_small(counts: dict[int, int]) -
 
 
 def test_one_partition_per_year(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "_MAX_OPEN", 3)
-    monkeypatch.setattr(partitions, "_MAX_ROWS", 5)
+    monkeypatch.setattr(update, "_MAX_OPEN", 3)
+    monkeypatch.setattr(update, "_MAX_ROWS", 5)
     years = [None, -3, 0, 1899, 1900, *range(1990, 2004), 2099, 2100, 32767, None, 1990]
-    found = partitions.partition_years(rows(year=years))
+    found = update.partition_years(rows(year=years))
     expected = [2100, 2100, 1899, 1899, 1900, *range(1990, 2004), 2099, 2100, 2100, 2100, 1990]
     assert found.tolist() == expected
-    names = {partitions.year_name(year) for year in expected}
+    names = {update.year_name(year) for year in expected}
     assert {"before-1900", "unknown", "1900", "2099"} < names
     assert all(re.fullmatch("[a-z0-9-]{1,20}", n) for n in names)
 

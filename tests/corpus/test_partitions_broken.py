@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from commands import run
 from kifu.corpus import update
-from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
-from kifu.corpus.database import open_database
-from kifu.corpus.index import INDEX, Index
-from kifu.corpus.partitions import CatalogueTransaction
-from kifu.corpus.update import append, compact
+from kifu.corpus.catalogue import INDEX, Index, RowShard, is_catalogue, open_catalogue, read_shard
+from kifu.corpus.query import open_database
+from kifu.corpus.update import CatalogueTransaction, append, compact
 from kifu.errors import FormatError, OutputError, RecipeError
 from kifu.report.describe import describe_catalogue
 from partition_sources import bag, make_sources, rules, tree
@@ -336,6 +334,9 @@ def test_changed_bytes_of_an_index_give_a_format_error_or_a_catalogue(
         (path / INDEX).write_bytes(text)
 
 
+ABSENT = object()
+
+
 @pytest.mark.parametrize(
     ("change", "expected_text"),
     [
@@ -346,6 +347,7 @@ def test_changed_bytes_of_an_index_give_a_format_error_or_a_catalogue(
         ({"min_moves": "ten"}, "min_moves: "),
         ({"sizes": ["x"]}, "sizes: "),
         ({"x\ny": 1}, r"x\ny: no such key"),
+        ({"duplicates": ABSENT}, "clean lacks cleaning rules"),
     ],
 )
 def test_cleaning_rules_of_another_version_are_named(
@@ -354,7 +356,7 @@ def test_cleaning_rules_of_another_version_are_named(
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
     index = json.loads((path / INDEX).read_text())
-    index["clean"] |= change
+    index["clean"] = {name: value for name, value in (index["clean"] | change).items() if value is not ABSENT}
     (path / INDEX).write_text(json.dumps(index))
     before = tree(path)
     for change_folder in (lambda: append(sources[1:], path, clean=rules("games")), lambda: compact(path)):
@@ -363,22 +365,6 @@ def test_cleaning_rules_of_another_version_are_named(
         assert f"{INDEX}: {expected_text}" in str(raised.value)
         assert tree(path) == before
     assert open_catalogue(path).rows == index["read"]
-
-
-def test_rules_that_an_older_version_lacks_have_their_defaults(
-    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path
-) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
-    index = json.loads((path / INDEX).read_text())
-    del index["clean"]["self_play"], index["clean"]["alternating"]
-    (path / INDEX).write_text(json.dumps(index))
-    append(sources[1:], path, clean=rules("games"))
-    assert tree(path) == tree(folders[1])
-    del index["clean"]["duplicates"]
-    (path / INDEX).write_text(json.dumps(index | json.loads((path / INDEX).read_text()) | {"clean": index["clean"]}))
-    with pytest.raises(RecipeError, match="rules whose duplicates is 'keep', not 'games'"):
-        append(sources[1:], path, clean=rules("games"))
 
 
 @pytest.mark.parametrize("names", ["7", "null", '{"a": 1}', "[1, null]", "{", ""])

@@ -16,8 +16,7 @@ import pytest
 from catalogues import rows, write_catalogue
 from commands import Done, finish, run, start
 from kifu.assets import sample_path
-from kifu.corpus.database import open_database
-from kifu.corpus.query import query
+from kifu.corpus.query import open_database, query
 from kifu.corpus.update import append
 from kifu.errors import RecipeError
 
@@ -199,8 +198,8 @@ def test_functions_of_python_set_no_limit(folder: Path) -> None:
 
 
 def test_spilled_data_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kifu.corpus.database._MAX_SPILL", 10**7)
-    monkeypatch.setattr("kifu.corpus.database._MEMORY", "60MB")
+    monkeypatch.setattr("kifu.corpus.query._MAX_SPILL", 10**7)
+    monkeypatch.setattr("kifu.corpus.query._MEMORY", "60MB")
     with open_database("games.parquet") as database, pytest.raises(RecipeError, match=r"/9\.5 MiB used"):
         database.rows(database.select(ENDLESS))
 

@@ -18,7 +18,7 @@ from catalogues import rows
 from flat import OneGame, flat
 from kifu.config import check_config
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
-from kifu.corpus.splits import Split, assign_sets, split_keys
+from kifu.corpus.splits import Split, split_keys
 from kifu.errors import RecipeError, SourceError
 from kifu.point import WHITE_BIT
 
@@ -35,6 +35,12 @@ class Table(BaseModel):
 def split(text) -> Split:
     """Return the split table of a recipe without its header."""
     return check_config(Table, tomllib.loads("[split]\n" + text), "recipe", "test").split
+
+
+def assign_sets(batch, by):
+    """The name of each row's set, None where it is in none."""
+    names = [*by.sets, None]  # the last one is that of NO_SET, -1
+    return [names[code] for code in by.codes(batch)]
 
 
 @given(SHARES, SEEDS, st.lists(st.integers(0, 2**64 - 1)))
@@ -104,25 +110,25 @@ def test_by_hash():
     by_hash = split('kind = "hash"\nseed = 3\nsets = { train = 0.9, test = 0.1 }')
     batch = rows(opening=KEYS[:100])
     expected = np.array(["train", "test"])[split_keys(KEYS[:100], {"train": 9, "test": 1}, 3)]
-    assert assign_sets(batch, by_hash).to_pylist() == expected.tolist()
-    assert assign_sets(batch.slice(40, 9), by_hash).to_pylist() == expected[40:49].tolist()
-    assert assign_sets(batch.slice(0, 0), by_hash).to_pylist() == []
+    assert assign_sets(batch, by_hash) == expected.tolist()
+    assert assign_sets(batch.slice(40, 9), by_hash) == expected[40:49].tolist()
+    assert assign_sets(batch.slice(0, 0), by_hash) == []
 
 
 def test_by_player():
     by_player = split('kind = "player"\nsets = { a = 1, b = 1 }')
     names = [f"player {k}" for k in range(400)]
-    alone = np.array(assign_sets(rows(black=names, white=names), by_player).to_pylist())
+    alone = np.array(assign_sets(rows(black=names, white=names), by_player))
     assert set(alone) == {"a", "b"}
     rng = np.random.default_rng(1)
     black, white = rng.integers(0, 400, (2, 3_000))
-    found = assign_sets(rows(black=np.array(names)[black], white=np.array(names)[white]), by_player).to_pylist()
+    found = assign_sets(rows(black=np.array(names)[black], white=np.array(names)[white]), by_player)
     assert found == [alone[b] if alone[b] == alone[w] else None for b, w in zip(black, white)]
     assert abs(found.count(None) - 1_500) < 300
     spelled = [f" {name.upper()} " for name in names]
-    assert assign_sets(rows(black=spelled, white=names), by_player).to_pylist() == alone.tolist()
+    assert assign_sets(rows(black=spelled, white=names), by_player) == alone.tolist()
     nameless = rows(black=[None, "player 7", None], white=["player 7", None, None])
-    assert assign_sets(nameless, by_player).to_pylist() == [None, None, None]
+    assert assign_sets(nameless, by_player) == [None, None, None]
 
 
 def test_by_date():
@@ -133,16 +139,16 @@ def test_by_date():
         date(2016, 12, 31): "new", date(2017, 1, 1): None, date(1899, 12, 31): None, date(1900, 1, 1): "old",
     }  # fmt: skip
     batch = rows(date=list(days), year=[day.year for day in days])
-    assert assign_sets(batch, by_date).to_pylist() == list(days.values())
+    assert assign_sets(batch, by_date) == list(days.values())
     years = {2015: "old", 2016: None, 2017: None, None: None, 1900: "old", 1899: None, 1970: "old"}
-    assert assign_sets(rows(year=list(years)), by_date).to_pylist() == list(years.values())
+    assert assign_sets(rows(year=list(years)), by_date) == list(years.values())
 
 
 def test_by_archive():
     by_archive = split("""kind = "archive"
         sets = { test = ["KGS-2016_0[12]*", "x.zip"], train = ["KGS-*"] }""")
     archives = ["KGS-2016_01-19.zip", "KGS-2016_03-19.zip", "kgs-2016", "x.zip", "x_zip", "KGS-2016_02"]
-    found = assign_sets(rows(archive=archives), by_archive).to_pylist()
+    found = assign_sets(rows(archive=archives), by_archive)
     assert found == ["test", "train", None, "test", None, "test"]
 
 
@@ -157,9 +163,9 @@ def test_by_list(tmp_path):
     ]  # fmt: skip
     ids, archives, members, expected = zip(*games)
     batch = rows(id=ids, archive=archives, member=members)
-    assert assign_sets(batch, by_list).to_pylist() == list(expected)
+    assert assign_sets(batch, by_list) == list(expected)
     (tmp_path / "train.txt").unlink()
-    assert assign_sets(batch.slice(3, 2), by_list).to_pylist() == list(expected[3:5])
+    assert assign_sets(batch.slice(3, 2), by_list) == list(expected[3:5])
 
 
 def test_by_lists_without_ids_or_names(tmp_path):
@@ -167,10 +173,7 @@ def test_by_lists_without_ids_or_names(tmp_path):
     (tmp_path / "b.txt").write_text("5\n")
     batch = rows(id=[5, 6], archive=["x", "a"], member=["b", "b"])
     for name, expected in (("a", [None, "s"]), ("b", ["s", None])):
-        assert (
-            assign_sets(batch, split(f'kind = "list"\nsets = {{ s = "{tmp_path}/{name}.txt" }}')).to_pylist()
-            == expected
-        )
+        assert assign_sets(batch, split(f'kind = "list"\nsets = {{ s = "{tmp_path}/{name}.txt" }}')) == expected
 
 
 @pytest.mark.parametrize(
@@ -224,4 +227,4 @@ def test_columns_of_a_split():
     ]  # fmt: skip
     batch = rows(black=["x"], white=["x"], date=[date(2016, 1, 5)])
     for each in map(split, texts):
-        assert assign_sets(batch.select(list(each.columns)), each).to_pylist() == ["a"]
+        assert assign_sets(batch.select(list(each.columns)), each) == ["a"]

@@ -1,4 +1,8 @@
-"""The catalogue: a Parquet file, or a folder of them, with the columns of `kifu.corpus.schema`."""
+"""The catalogue: a Parquet file with the columns of `kifu.corpus.schema`, or a folder of them with a JSON index.
+
+The index lists the partitions in order. It is untrusted input: its size is bounded, and the partitions must lie within
+the folder and have the recorded sizes. Field names of its models are the JSON keys.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,180 @@ import importlib.metadata
 import json
 import os
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from stat import S_ISREG
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from kifu.corpus.index import Index, has_index, read_index
+from kifu.atomic_io import write_file
+from kifu.config import STRICT, first_invalid
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError, first_line
-from kifu.files import hash_file, open_regular
+from kifu.files import hash_file, open_regular, read_small
 from kifu.records.game import Game
 from kifu.records.paths import Remote, as_path
+
+INDEX = "catalogue.json"
+"""The index's file name within the folder."""
+
+SEARCH_SUFFIX = ".search"
+"""Added to the name of a Parquet file, the name of its search index (`kifu.search.index`), which is removed with it."""
+
+
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+_PLAIN = r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,150}"
+"""A path component that is neither hidden nor "..", which would leave the folder."""
+
+PARTITION_PATH = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
+"""The pattern of a partition's path within the folder."""
+
+
+class Partition(BaseModel):
+    """A Parquet file of the folder, itself a catalogue.
+
+    Attributes:
+        kept: Number of rows that are not dropped.
+        sources: Ascending indices into `Index.sources` of the sources whose games it holds.
+        year: The year of all its games, see `kifu.corpus.update.year_name`.
+    """
+
+    model_config = STRICT
+
+    path: Annotated[str, Field(pattern=f"^{PARTITION_PATH}$")]
+    rows: Count
+    kept: Count
+    bytes: Count
+    blake3: Hash
+    sources: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)]
+    year: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}$")]
+
+
+class SourceInfo(BaseModel):
+    """A source as `kifu.corpus.sources.hash_sources` describes it; a folder of loose records has no size and hash.
+
+    Attributes:
+        left_out: Number of its files or members that were not read, by kind; None if there are none.
+    """
+
+    model_config = STRICT
+
+    name: str
+    bytes: Count | None = None
+    blake3: Hash | None = None
+    left_out: dict[str, Count] | None = None
+
+
+class Index(BaseModel):
+    """The content of the index; `read` == `kept` + the sum of `drops` == the rows of all partitions.
+
+    Attributes:
+        catalogue: `kifu.corpus.schema.VERSION`.
+        kifu: The version of kifu that wrote the index.
+        clean: The cleaning rules, which are the same for all sources.
+        compacted: How many times the folder has been compacted, see `kifu.corpus.update.compact`.
+        sources: All sources, in the order in which they were added.
+        kept: Number of games that are not dropped.
+        drops: Number of dropped games by the name of the `DropReason`.
+        parts: The partitions in the order of the rows. At least one, which may be empty.
+    """
+
+    model_config = STRICT
+
+    catalogue: Literal[2] = 2
+    kifu: str
+    clean: dict[str, Any]
+    compacted: Count = 0
+    sources: Annotated[tuple[SourceInfo, ...], Field(strict=False)]
+    read: Count
+    kept: Count
+    drops: dict[str, Count]
+    parts: Annotated[tuple[Partition, ...], Field(min_length=1, strict=False)]
+
+    @field_validator("parts")
+    @classmethod
+    def _require_distinct(cls, parts: tuple[Partition, ...]) -> tuple[Partition, ...]:
+        if repeated := [path for path, n in Counter(part.path.casefold() for part in parts).items() if n > 1]:
+            raise ValueError(f"{repeated[0]} is listed twice")
+        return parts
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the value of `Catalogue.metadata`."""
+        sources = [source.model_dump(exclude_none=True) for source in self.sources]
+        return {"clean": self.clean, "sources": sources, "read": self.read, "kept": self.kept, "drops": self.drops}
+
+    def digest(self) -> str:
+        """Return the BLAKE3, in hex, of the hashes of all partitions."""
+        return blake3(b"".join(bytes.fromhex(part.blake3) for part in self.parts)).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Replace the folder's index atomically."""
+        write_file(folder / INDEX, json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False).encode() + b"\n")
+
+
+def has_index(path: Path) -> bool:
+    """Return True if the path is a folder with an index."""
+    try:
+        return path.joinpath(INDEX).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_index(folder: Path) -> Index:
+    """Read the index of a folder and check that the partitions exist and have their sizes.
+
+    Raises:
+        FormatError: If the index or a partition is damaged or missing.
+    """
+    index_path = folder / INDEX
+    try:
+        index = Index.model_validate_json(read_small(index_path))
+        _check_partitions(folder, index)
+    except ValidationError as error:
+        raise FormatError(f"{index_path} is not the index of a catalogue: {first_invalid(error)}") from None
+    except FormatError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FormatError(f"{folder} is not a complete catalogue: {first_line(error)}") from None
+    _check_counts(index, index_path)
+    return index
+
+
+def _check_partitions(folder: Path, index: Index) -> None:
+    """Raise FormatError or OSError unless the partitions are regular files within the folder with their sizes."""
+    top = folder.resolve()
+    for directory in {Path(part.path).parent for part in index.parts}:
+        if not (folder / directory).resolve().is_relative_to(top):
+            raise FormatError(f"{folder / directory} lies outside the folder")
+    for part in index.parts:
+        path = folder / part.path
+        status = path.lstat()
+        if not S_ISREG(status.st_mode):
+            raise FormatError(f"{path} is not a regular file")
+        if status.st_size != part.bytes:
+            raise FormatError(f"{path} has {status.st_size:,} bytes, but {INDEX} lists {part.bytes:,}")
+
+
+def _check_counts(index: Index, index_path: Path) -> None:
+    """Raise FormatError if the counts of an index contradict each other."""
+    rows, kept = (sum(getattr(part, name) for part in index.parts) for name in ("rows", "kept"))
+    if (index.read, index.kept, index.read - index.kept) != (rows, kept, sum(index.drops.values())):
+        raise FormatError(
+            f"{index_path}: its partitions have {rows:,} games, {kept:,} kept; it lists {index.read:,}, {index.kept:,}"
+        )
+    if any(source >= len(index.sources) for part in index.parts for source in part.sources):
+        raise FormatError(f"{index_path}: a partition refers to a source that is not listed")
+
 
 _SHARD_ROWS = 131_072
 """Rows per shard: a few seconds of work."""
@@ -128,7 +290,7 @@ class Catalogue:
         Raises:
             FormatError: As `batches`.
         """
-        from kifu.corpus.export import rows_to_games  # loads the record formats, which nothing else here needs
+        from kifu.corpus.rows import rows_to_games  # loads the record formats, which nothing else here needs
 
         for batch in self.batches():
             yield from rows_to_games(batch)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from kifu.config import Line, NamedConfig, check_config, config_names, config_text, load_config, parse_board
+from kifu.config import Line, NamedConfig, check_config, config_names, load_config, parse_board
 from kifu.corpus.schema import OVERTIME_COLUMNS
 from kifu.errors import DropReason
 from kifu.go.rules import Rules
@@ -116,15 +116,6 @@ def check_cleaning_rules(table: Mapping[str, object], name: str | os.PathLike[st
         RecipeError: If a value is invalid; the message names the first one.
     """
     return check_config(CleaningRules, table, _KIND, name)
-
-
-def cleaning_rules_text(name: str) -> str:
-    """Return the TOML text of a built-in set of rules.
-
-    Raises:
-        RecipeError: If the name is unknown.
-    """
-    return config_text(_FOLDER, _KIND, name)
 
 
 def apply_rules(rules: CleaningRules, games: GameArrays, batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""Read and write single Parquet files: any schema on writing, that of `kifu.corpus.schema` on reading.
+"""Read and write single Parquet files: any schema on writing, those of `kifu.corpus.schema` on reading.
 
 Nothing that kifu reads may differ in silence from what it wrote. Pages have checksums, which are verified when they are
 read. The footer, which has none in Parquet, is preceded by a seal: `SEAL`, the BLAKE3 of all bytes before the seal, and
@@ -7,6 +7,7 @@ the BLAKE3 of all bytes after it. Other programs skip the seal, and files that t
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +24,15 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from kifu.atomic_io import AtomicFile
-from kifu.corpus.schema import SCHEMA, VERSION, check_limits, check_move_columns
+from kifu.corpus.schema import ANNOTATION_SCHEMA, ANNOTATION_VERSION, SCHEMA, VERSION, check_limits, check_move_columns
 from kifu.errors import FormatError, OutputError, first_line
 from kifu.files import require_regular
 
 VERSION_KEY = "kifu.catalogue"
 """The metadata key of a catalogue's version."""
+
+_ANNOTATION_KEY = "kifu.moves"
+"""The metadata key of an annotation's version."""
 
 SEAL = b"kifuseal"
 
@@ -373,3 +377,45 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
     return checked
+
+
+class AnnotationWriter(TableWriter):
+    """A `TableWriter` with the columns, encodings and metadata of annotations."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the temporary file. Raises OutputError."""
+        floats = [field.name for field in ANNOTATION_SCHEMA if pa.types.is_floating(field.type)]
+        metadata = {_ANNOTATION_KEY: str(ANNOTATION_VERSION), "kifu.version": importlib.metadata.version("kifu")}
+        super().__init__(
+            path,
+            ANNOTATION_SCHEMA.with_metadata(metadata),
+            use_dictionary=[name for name in ANNOTATION_SCHEMA.names if name not in (*floats, "ply")],
+            column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"ply": "DELTA_BINARY_PACKED"},
+        )
+
+
+def is_annotation(path: Path) -> bool:
+    """Return True if a file is an annotation of any version, judging by its metadata."""
+    try:
+        return _ANNOTATION_KEY.encode() in parquet_metadata(path)
+    except (FormatError, pa.ArrowException, OSError, ValueError):
+        return False
+
+
+def check_annotation(path: Path) -> None:
+    """Raise FormatError unless a file is an annotation with the columns of this version."""
+    try:
+        with open_parquet(path) as file:
+            metadata = file.metadata
+    except FormatError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FormatError(f"{path} is not an annotation: {first_line(error)}") from None
+    version = (metadata.metadata or {}).get(_ANNOTATION_KEY.encode(), b"").decode("ascii", "replace")
+    if version != str(ANNOTATION_VERSION):
+        raise FormatError(
+            f"{path} is an annotation of version {version!r}; this kifu reads version {ANNOTATION_VERSION}"
+        )
+    missing = [name for name in ANNOTATION_SCHEMA.names if name not in metadata.schema.names]
+    if missing:
+        raise FormatError(f"{path} is not an annotation: it lacks the columns {', '.join(missing)}")

@@ -1,6 +1,7 @@
-"""The catalogue's columns, one row per game, kept or dropped, and their conversion to NumPy arrays.
+"""The columns of catalogues, one row per game, kept or dropped, and of annotations, and their conversion to NumPy.
 
-docs/formats/catalogue.md documents the columns. Any change to them or to their meaning requires a new version.
+docs/formats/catalogue.md and docs/annotation.md document the columns. Any change to them or to their meaning requires a
+new version.
 """
 
 from __future__ import annotations
@@ -115,6 +116,29 @@ SCHEMA = pa.schema(
 """Missing text is null, never empty. Lists are never null, except `territory`, `move_seconds` and `evaluations` where
 the record has none.
 """
+
+NAMES = pa.dictionary(pa.int8(), pa.string())
+"""The type of columns of names in annotations."""
+
+ANNOTATION_SCHEMA = pa.schema(
+    [
+        pa.field("game", pa.uint64(), nullable=False),
+        pa.field("ply", pa.int32(), nullable=False),
+        pa.field("move", pa.uint16(), nullable=False),
+        pa.field("colour", NAMES, nullable=False),
+        pa.field("net", NAMES, nullable=False),
+        pa.field("probability", pa.float32()),
+        pa.field("log_probability", pa.float32()),
+        pa.field("rank", pa.uint16()),
+        pa.field("entropy", pa.float32()),
+        pa.field("top_move", pa.uint16()),
+        pa.field("top_probability", pa.float32()),
+        pa.field("value", pa.float32()),
+    ]
+)
+"""The columns of annotations, Parquet files with one row per net and move, which `kifu annotate` writes."""
+
+ANNOTATION_VERSION = 1
 
 MOVE_COLUMNS = ("move_seconds", "evaluations")
 """Columns with one element for each move, or null."""

@@ -295,19 +295,6 @@ Split: TypeAlias = Annotated[
 """The table `split` of a recipe."""
 
 
-def assign_sets(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
-    """Return the name of each row's set, null where it is in none.
-
-    Args:
-        batch: Rows of the catalogue with at least `split.columns`.
-
-    Raises:
-        RecipeError: If a game is on two lists.
-    """
-    codes = split.codes(batch)
-    return pa.array(list(split.sets), pa.string()).take(pa.array(codes, mask=codes == NO_SET))
-
-
 class SplitConfig(NamedConfig):
     """A named split."""
 

@@ -7,27 +7,47 @@ become partitions. Only then do the partitions get their names, so that an inter
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
+import re
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from blake3 import blake3
 
-from kifu.atomic_io import staging_dir
-from kifu.corpus.catalogue import CatalogueWriter, RowShard, is_catalogue, read_shard
+from kifu.atomic_io import staging_dir, temp_path, write_file
+from kifu.corpus.catalogue import (
+    INDEX,
+    PARTITION_PATH,
+    SEARCH_SUFFIX,
+    CatalogueWriter,
+    Index,
+    Partition,
+    RowShard,
+    SourceInfo,
+    has_index,
+    is_catalogue,
+    open_catalogue,
+    read_index,
+    read_shard,
+)
 from kifu.corpus.cleaning import CleaningRules, check_cleaning_rules, load_cleaning_rules
-from kifu.corpus.duplicates import DUPLICATE_REASONS
+from kifu.corpus.duplicates import DUPLICATE_REASONS, DuplicateFlags, flag_duplicates
 from kifu.corpus.fields import UnparsedTexts
-from kifu.corpus.index import INDEX, Index, Partition, SourceInfo, has_index
 from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
-from kifu.corpus.partitions import CatalogueTransaction, StagedRows, unique_name, write_partitions
-from kifu.corpus.schema import drop_codes, with_drop
+from kifu.corpus.schema import drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     ShardReader,
     Source,
@@ -38,15 +58,405 @@ from kifu.corpus.sources import (
     require_unchanged,
     source_shards,
 )
-from kifu.errors import DropReason, FormatError, RecipeError, printable
+from kifu.errors import DropReason, FormatError, OutputError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.files import utf8_name
+from kifu.files import read_small, utf8_name
+from kifu.folders import cannot_write, locked_folder, require_no_link, require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
 from kifu.records.games import LeftOut
 from kifu.records.paths import Paths
 from kifu.records.tygem import load_index
 from kifu.text import Report
+
+_HIDDEN = ".new-"
+"""Prefix of staging directories within the folder."""
+
+_NAMES = "names.json"
+"""File in a staging directory that lists the partitions that a commit adds or removes."""
+
+_SUFFIXES = re.compile(r"(\.(tar|tgz|tbz2?|txz|zip|7z|gz|bz2|xz|zst|sgf|olf|parquet))+$", re.IGNORECASE)
+
+FIRST_YEAR, LAST_YEAR = 1900, 2099
+"""The years that have partitions of their own."""
+
+EARLIER_YEAR, UNKNOWN_YEAR = FIRST_YEAR - 1, LAST_YEAR + 1
+
+_MAX_ROWS = 1 << 17
+"""Maximum number of rows of partitions of several years that are written at the same time."""
+
+_MAX_OPEN = 64
+"""Maximum number of partitions that are written at the same time."""
+
+
+class CatalogueTransaction:
+    """A context manager that locks a catalogue's folder and adds or replaces partitions atomically.
+
+    New partitions are written to a staging directory in the folder. What a killed run left is not listed in the index,
+    and is removed by the next run that writes.
+    """
+
+    def __init__(self, path: Path, keep: bool = False) -> None:
+        """Lock the folder, which is created if it does not exist.
+
+        Args:
+            keep: Keep the staging directory after an error, so that the next run can resume.
+
+        Raises:
+            OutputError: If another process holds the folder, or it contains foreign files.
+        """
+        self.path = path
+        self.index: Index | None = None
+        self._keep = keep
+        self._lock = ExitStack()
+        self._lock.enter_context(locked_folder(path))
+        try:
+            self.index = read_index(path) if has_index(path) else None
+            self._require_no_foreign_files()
+            for hidden in self._staging_dirs():
+                if (hidden / _NAMES).exists():
+                    self._clear(hidden)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _require_no_foreign_files(self) -> None:
+        """Raise OutputError if there is no index, but anything else than a killed run's leftovers."""
+        for entry in self.path.iterdir() if self.index is None else ():
+            hidden = entry.name.startswith(_HIDDEN) or entry == temp_path(self.path / INDEX)
+            if not hidden and not self._is_leftover(entry):
+                raise OutputError(f"{self.path} contains {entry.name} and is not a catalogue; choose another folder")
+
+    def _is_leftover(self, entry: Path) -> bool:
+        """Return True for an entry that an interrupted commit created."""
+        return any(name.split("/")[0] == entry.name for hidden in self._staging_dirs() for name in _read_names(hidden))
+
+    def _staging_dirs(self) -> list[Path]:
+        found = sorted(self.path.glob(f"{_HIDDEN}*"))
+        for hidden in found:
+            require_no_link(hidden)
+        return found
+
+    def stage(self, fingerprint: Any) -> Path:
+        """Return the staging directory for a fingerprint, with the files of an earlier run if it was kept.
+
+        Args:
+            fingerprint: JSON values that identify the work.
+        """
+        prefix = f"{_HIDDEN}{blake3(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest(16)}-"
+        try:
+            kept = [hidden for hidden in self._staging_dirs() if hidden.name.startswith(prefix)]
+            for hidden in self._staging_dirs():
+                if hidden not in kept[:1]:
+                    shutil.rmtree(hidden)
+            # A new name each time, so that kept results of a cluster never refer to another directory's files.
+            staged = kept[0] if kept else self.path / f"{prefix}{uuid4().hex[:16]}"
+            staged.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+        return staged
+
+    def new_name(self, name: str, taken: Iterable[str] = ()) -> str:
+        """Return an unused name for a directory in the folder, see `unique_name`.
+
+        Args:
+            taken: Names that are reserved besides the existing ones.
+
+        Raises:
+            OutputError: If the folder was removed.
+        """
+        try:
+            present = [entry.name for entry in self.path.iterdir()]
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+        return unique_name(name, [*taken, *present])
+
+    def commit(self, staged: Path, files: Mapping[str, Path], index: Index) -> None:
+        """Move staged files to their places, replace the index, and remove partitions that it does not list.
+
+        Args:
+            files: By path in the folder, the staged file.
+
+        Raises:
+            OutputError: If a file cannot be moved; then the catalogue is unchanged.
+        """
+        before = [] if self.index is None else [part.path for part in self.index.parts]
+        write_file(staged / _NAMES, json.dumps([*files, *before]).encode())
+        try:
+            for name, file in files.items():
+                target = self.path / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(target)
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+        for part in index.parts:
+            require_size(self.path / part.path, part.bytes)
+        index.write(self.path)
+        self.index = index
+        self._clear(staged)
+
+    def _clear(self, hidden: Path) -> None:
+        """Remove a staging directory, and the partitions that its commit named but the index does not list."""
+        listed = set() if self.index is None else {part.path for part in self.index.parts}
+        top = self.path.resolve()
+        try:
+            for name in _read_names(hidden):
+                path = self.path / name
+                if name not in listed and path.resolve().is_relative_to(top):
+                    path.unlink(missing_ok=True)
+                    path.with_name(path.name + SEARCH_SUFFIX).unlink(missing_ok=True)
+                    _remove_empty(path.parent, self.path)
+            shutil.rmtree(hidden)
+        except OSError as error:
+            raise OutputError(f"cannot remove unused files of {self.path}: {error.strerror or error}") from None
+
+    def _leave(self) -> None:
+        if self.index is None:
+            _remove_empty(self.path, self.path.parent)
+        self._lock.close()
+
+    def __enter__(self) -> CatalogueTransaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for hidden in self._staging_dirs():
+            if kind is None or not self._keep or (hidden / _NAMES).exists():
+                with suppress(OutputError):  # what cannot be removed is left for the next run, as after a kill
+                    self._clear(hidden)
+        self._leave()
+
+
+def unique_name(name: str, taken: Iterable[str]) -> str:
+    """Return a plain file name derived from `name` that differs from all taken names, ignoring case."""
+    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _SUFFIXES.sub("", name))[:100].strip(".") or "source"
+    used = {each.casefold() for each in taken}
+    return next(each for each in chain([plain], (f"{plain}-{k}" for k in count(2))) if each.casefold() not in used)
+
+
+def _read_names(hidden: Path) -> list[str]:
+    """Return the partitions that an interrupted commit was to add or remove, ignoring invalid paths."""
+    try:
+        names = json.loads(read_small(hidden / _NAMES))
+    except (OSError, ValueError, RecursionError):
+        return []
+    if not isinstance(names, list):
+        return []
+    return [name for name in names if isinstance(name, str) and re.fullmatch(PARTITION_PATH, name)]
+
+
+def _remove_empty(folder: Path, top: Path) -> None:
+    """Remove a directory and its parents below `top`, as long as they are empty."""
+    while folder != top:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def year_name(year: int) -> str:
+    """Return the name of a year's partitions: "2016", "before-1900", or "unknown", which includes future years."""
+    return {EARLIER_YEAR: f"before-{FIRST_YEAR}", UNKNOWN_YEAR: "unknown"}.get(year, str(year))
+
+
+def partition_years(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return the partition year of each row: [G], FIRST_YEAR to LAST_YEAR, EARLIER_YEAR or UNKNOWN_YEAR.
+
+    Args:
+        batch: Rows with column `year`.
+    """
+    years = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR)).astype(np.int64)
+    clipped = np.clip(years, EARLIER_YEAR, UNKNOWN_YEAR)
+    return np.where(years < 0, UNKNOWN_YEAR, clipped)
+
+
+class StagedRows(NamedTuple):
+    """Staged catalogues without duplicate flags, to be partitioned as if they were one.
+
+    Attributes:
+        directory: The directory of their partitions within the folder.
+        sources: Indices into `Index.sources`.
+    """
+
+    names: tuple[str, ...]
+    directory: str
+    sources: tuple[int, ...]
+
+
+class StagedPartition(NamedTuple):
+    """A complete partition in the staging directory.
+
+    Attributes:
+        drops: Number of dropped games by the name of the `DropReason`.
+    """
+
+    name: str
+    year: int
+    rows: int
+    kept: int
+    moves: int
+    drops: dict[str, int]
+    bytes: int
+    blake3: str
+
+
+class _PartitionShard(NamedTuple):
+    """Staged rows and the duplicates among them."""
+
+    staged: StagedRows
+    flags: DuplicateFlags
+
+
+class _PartitionJob(Job[_PartitionShard, _PartitionShard, list[StagedPartition]]):
+    """Divides staged rows into one partition per year, in the staging directory."""
+
+    def __init__(self, staging: Path, rules: dict[str, Any], sources: Sequence[SourceInfo]) -> None:
+        """Set the metadata."""
+        self._staging = staging
+        self._rules = rules
+        self._sources = [source.model_dump(exclude_none=True) for source in sources]
+
+    def fingerprint(self) -> Any:
+        return [self._staging.name, self._rules, self._sources]
+
+    def shard_fingerprint(self, shard: _PartitionShard) -> Any:
+        return [*shard.staged, blake3(b"".join(column.tobytes() for column in shard.flags)).hexdigest()]
+
+    def process(self, item: _PartitionShard) -> list[StagedPartition]:
+        counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
+        for batch in self._batches(item.staged, ("year",)):
+            counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
+        metadata = {"clean": self._rules, "sources": [self._sources[source] for source in item.staged.sources]}
+        partitions = []
+        for years in _group_years(counts) or [[UNKNOWN_YEAR]]:
+            with ExitStack() as stack:
+                writers = {year: stack.enter_context(_PartitionWriter(self._staging, year)) for year in years}
+                first = 0
+                for batch in self._batches(item.staged):
+                    flagged, year_of = item.flags.apply(batch, first), partition_years(batch)
+                    for year in np.intersect1d(year_of, years).tolist():
+                        writers[year].write(flagged.filter(pa.array(year_of == year)))
+                    first += len(batch)
+                partitions += [writer.finish(metadata) for writer in writers.values()]
+        return partitions
+
+    def _batches(self, staged: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for name in staged.names:
+            yield from open_catalogue(self._staging / name).batches(columns)
+
+
+class _PartitionWriter:
+    """A context manager that writes a partition and counts its games."""
+
+    def __init__(self, staging: Path, year: int) -> None:
+        self._name = f"{uuid4().hex}.part"  # unique, because a shard may be processed twice at the same time
+        self._year = year
+        self._report = IngestReport()
+        self._writer = CatalogueWriter(staging / self._name)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._report.add(rows)
+        self._writer.write(rows)
+
+    def finish(self, metadata: dict[str, Any]) -> StagedPartition:
+        report, drops = self._report, dict(sorted(self._report.drops.items()))
+        digest = self._writer.commit(metadata | {"read": report.read, "kept": report.kept, "drops": drops})
+        size = self._writer.size
+        return StagedPartition(self._name, self._year, report.read, report.kept, report.moves, drops, size, digest)
+
+    def __enter__(self) -> _PartitionWriter:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._writer.__exit__(*exception)
+
+
+def _group_years(counts: npt.NDArray[np.int64]) -> list[list[int]]:
+    """Return ascending years in groups to be written together. counts: rows by year, from EARLIER_YEAR on."""
+    groups: list[list[int]] = []
+    rows = 0
+    for k in np.flatnonzero(counts).tolist():
+        if not groups or rows + counts[k] > _MAX_ROWS or len(groups[-1]) == _MAX_OPEN:
+            groups.append([])
+            rows = 0
+        groups[-1].append(EARLIER_YEAR + k)
+        rows += counts[k]
+    return groups
+
+
+def write_partitions(
+    folder: CatalogueTransaction,
+    staging: Path,
+    staged: Sequence[StagedRows],
+    index: Index,
+    executor: Executor,
+    report: IngestReport,
+    *,
+    replace: bool,
+) -> int:
+    """Turn staged rows into partitions, and commit them with a new index.
+
+    Args:
+        staged: The rows, in order.
+        index: The index so far, but with all sources, those of the staged rows too.
+        executor: Compares games and writes partitions in parallel.
+        report: The counts and sizes of the new partitions are added to it.
+        replace: Replace all partitions, instead of adding to them.
+    """
+    old = [] if replace or not index.parts else [str(folder.path)]
+    paths = [[str(staging / name) for name in each.names] for each in staged]
+    starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in each) for each in paths)]).tolist()
+    first = index.read if old else 0
+    flags = flag_duplicates([*old, *chain.from_iterable(paths)], first, index.clean["duplicates"], executor)
+    shards = [_PartitionShard(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
+    made = list(executor.run(_PartitionJob(staging, index.clean, index.sources), shards))
+    named = list(_name_partitions(staged, made))
+    for _, part in named:
+        report.read, report.kept = report.read + part.rows, report.kept + part.kept
+        report.moves += part.moves
+        report.drops.update(part.drops)
+        report.bytes += part.bytes
+    listed, drops = [part for part, _ in named], Counter(report.drops)
+    if old:
+        listed, drops = [*index.parts, *listed], drops + Counter(index.drops)
+    new_index = Index(
+        kifu=importlib.metadata.version("kifu"),
+        clean=index.clean,
+        compacted=index.compacted + replace,
+        sources=index.sources,
+        read=sum(part.rows for part in listed),
+        kept=sum(part.kept for part in listed),
+        drops=dict(sorted(drops.items())),
+        parts=tuple(listed),
+    )
+    folder.commit(staging, {part.path: staging / file.name for part, file in named}, new_index)
+    return len(named)
+
+
+def _name_partitions(
+    staged: Sequence[StagedRows], made: Iterable[list[StagedPartition]]
+) -> Iterator[tuple[Partition, StagedPartition]]:
+    """Yield the partitions with their paths, ordered by directory, year and file.
+
+    An empty partition is listed only if its directory has no other, so that each source has a partition.
+    """
+    groups: dict[str, list[tuple[StagedPartition, StagedRows]]] = {}
+    for rows, partitions in zip(staged, made):
+        groups.setdefault(rows.directory, []).extend((part, rows) for part in partitions)
+    for directory, all_parts in groups.items():
+        parts = [each for each in all_parts if each[0].rows] or all_parts[:1]
+        number: Counter[int] = Counter()
+        per_year = Counter(part.year for part, _ in parts)
+        for part, rows in sorted(parts, key=lambda each: each[0].year):
+            number[part.year] += 1
+            suffix = f"-{number[part.year]:04}" if per_year[part.year] > 1 else ""
+            year = year_name(part.year)
+            fields = {name: getattr(part, name) for name in ("rows", "kept", "bytes", "blake3")}
+            path = f"{directory}/{year}{suffix}.parquet"
+            yield Partition(path=path, sources=rows.sources, year=year, **fields), part
+
 
 MAX_PARTITION_ROWS = 1 << 20
 """Maximum number of rows of a compacted partition: about 300 MB."""
@@ -150,7 +560,8 @@ def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
     """Return the folder's index, or one without partitions. Raises RecipeError if its rules differ."""
     if folder.index is None:
         return Index.model_construct(clean=rules, compacted=0, sources=(), read=0, kept=0, drops={}, parts=())
-    index = _index_with_rules(folder.index, folder.path)
+    index = folder.index
+    _check_rules(index, folder.path)
     differ = [name for name in rules if index.clean[name] != rules[name]]
     if differ:
         name = "name" if "name" in differ else differ[0]
@@ -161,10 +572,10 @@ def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
     return index
 
 
-def _index_with_rules(index: Index, folder: Path) -> Index:
-    """Return the index with all cleaning rules; one that a version without some of them wrote has their defaults."""
-    rules = check_cleaning_rules(index.clean, folder / INDEX)
-    return index.model_copy(update={"clean": rules.model_dump(mode="json")})
+def _check_rules(index: Index, folder: Path) -> None:
+    """Raise RecipeError unless the index has all cleaning rules of this version, and no others."""
+    if check_cleaning_rules(index.clean, folder / INDEX).model_dump(mode="json") != index.clean:
+        raise RecipeError(f"{folder / INDEX}: clean lacks cleaning rules of this version")
 
 
 def _new_sources(
@@ -297,7 +708,8 @@ def compact(
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
         assert folder.index is not None
-        before = _index_with_rules(folder.index, path)
+        before = folder.index
+        _check_rules(before, path)
         staging = folder.stage([importlib.metadata.version("kifu"), "compact", before.model_dump()])
         with progress("compacting", before.read, "games") as bar:
             shards = list(_merge_shards(folder, before))

@@ -22,9 +22,9 @@ import pyarrow as pa
 import torch
 
 from kifu.atomic_io import staging_dir
-from kifu.corpus.annotation import SCHEMA, AnnotationWriter
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.schema import drop_codes, to_numpy
+from kifu.corpus.parquet import AnnotationWriter
+from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.mmap_games import COLUMNS
@@ -239,7 +239,7 @@ def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequ
         column(joined.confidence, undecided),
         column(joined.value, np.isnan(joined.value)),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=ANNOTATION_SCHEMA)
 
 
 def annotate(

@@ -13,8 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from kifu.assets import read_card
 from kifu.config import first_invalid
-from kifu.corpus.catalogue import is_catalogue, open_catalogue
-from kifu.corpus.index import has_index
+from kifu.corpus.catalogue import has_index, is_catalogue, open_catalogue
 from kifu.corpus.parquet import open_parquet
 from kifu.corpus.schema import VERSION
 from kifu.datasets.examples import Layout

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter
 
 from kifu.atomic_io import AtomicFile, remove_file, staging_dir, write_file
 from kifu.corpus.catalogue import RowShard, read_shard
-from kifu.corpus.export import rows_to_olf
+from kifu.corpus.rows import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import HashedSources, find_sources
 from kifu.datasets.manifest import SUFFIX

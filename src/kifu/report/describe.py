@@ -14,9 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
-from kifu.corpus.export import rows_to_games
-from kifu.corpus.index import INDEX
+from kifu.corpus.catalogue import INDEX, Catalogue, is_catalogue, open_catalogue
+from kifu.corpus.rows import rows_to_games
 from kifu.corpus.schema import SCHEMA, VERSION, drop_code, game_arrays, to_numpy
 from kifu.corpus.sources import read
 from kifu.datasets.examples import Dataset, Layout

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.atomic_io import AtomicFile, staging_dir
-from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.index import has_index
+from kifu.corpus.catalogue import RowShard, has_index, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor

@@ -22,7 +22,7 @@ from isal.isal_zlib import crc32
 from pydantic import BaseModel, Field, ValidationError
 
 from kifu.config import STRICT, first_invalid
-from kifu.corpus.index import SEARCH_SUFFIX, Count, Hash
+from kifu.corpus.catalogue import SEARCH_SUFFIX, Count, Hash
 from kifu.errors import FormatError
 from kifu.files import open_regular
 from kifu.go.replay import GamesLike

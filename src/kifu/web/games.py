@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 from starlette.routing import Route
 
-from kifu.corpus.export import rows_to_games, rows_to_sgf
+from kifu.corpus.rows import rows_to_games, rows_to_sgf
 from kifu.errors import KifuError, RecordError
 from kifu.records.game import Game, game_at
 from kifu.records.olf_writer import ExportFailure

@@ -19,8 +19,7 @@ import orjson
 import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from kifu.corpus.database import Database, open_database, quoted
-from kifu.corpus.query import check_condition
+from kifu.corpus.query import Database, check_condition, open_database, quoted
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import find_sources
 from kifu.errors import FormatError, RecipeError, SourceError, first_line

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 from starlette.routing import Route
 
-from kifu.corpus.database import quoted
+from kifu.corpus.query import quoted
 from kifu.corpus.schema import READER_REASONS, drop_code
 from kifu.corpus.splits import NO_SET, load_split, split_names
 from kifu.corpus.stats import stats

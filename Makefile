@@ -31,16 +31,21 @@ $(READY)-%: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 .PRECIOUS: $(READY)-%
 
+# Kernels are compiled once, side by side; later changes are compiled when they are first used.
+$(READY)-kernels: | $(BIN)/python
+	@$(BIN)/python tools/compile_kernels.py
+	@touch $@
+
 install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and the development tools
 
-demo: $(READY)-web ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
+demo: $(READY)-web $(READY)-kernels ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
-test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
+test: $(READY)-test $(READY)-kernels ## Run the tests (5 minutes), in TEST_JOBS processes (2)
 	$(PYTEST)
 
 # In three processes, since many slow tests wait for others.
-test-all: $(READY)-test $(READY)-lint ## Run the slow tests, too (25 minutes)
+test-all: $(READY)-test $(READY)-lint $(READY)-kernels ## Run the slow tests, too (25 minutes)
 	$(PYTEST) -n 3 -m 'not exhaustive and not thorough' --durations 30
 
 test-thorough: $(READY)-test $(READY)-lint $(READY)-dist ## Run all tests with more examples, and the wheel with every Python (hours)
@@ -63,10 +68,11 @@ size: $(BIN)/python ## Report modules, lines, classes and words by package
 docs: $(READY)-docs ## Build the documentation in build/site; NOTEBOOKS=skip leaves the tutorials unexecuted
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-dist: $(READY)-dist ## Build the sdist and the wheel, and test them in an empty environment
+dist: $(READY)-dist ## Build the sdist and the wheel with compiled kernels, and test them in an empty environment
 	rm -rf dist build/lib build/bdist.*
 	find src -name __pycache__ -type d -prune -exec rm -rf {} +
 	$(BIN)/python -m build --quiet --outdir dist >/dev/null
+	PYTHONDONTWRITEBYTECODE=1 $(BIN)/python tools/compile_kernels.py dist/*.whl
 	$(BIN)/python tools/check_dist.py dist $(CHECK_DIST)
 
 counts: $(READY)-test ## Count positions and games exhaustively (long)

@@ -129,7 +129,7 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]
         with global_compiler_lock:
             if not isinstance(self._cache, _Cache):
                 self._cache = _Cache(self.py_func)
-            with self._cache.lock():
+            with self._cache.lock(sig, self.targetctx):
                 return super().compile(sig)
 
 
@@ -177,14 +177,20 @@ class _Cache:
         self._stem = f"{function.__module__}.{function.__qualname__}-{digest}" if modules <= sys.modules.keys() else ""
         self._folder = _cache_folder() if self._stem else None
 
-    def _name(self, sig: Any, cpu: tuple[str, ...]) -> str:
+    def _path(self, folder: Path, sig: Any, cpu: tuple[str, ...]) -> Path:
         key = repr((sig, cpu, numba.__version__, sys.implementation.cache_tag))
-        return f"{self._stem}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}.kernel"
+        return folder / f"{self._stem}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}.kernel"
+
+    def _paths(self, sig: Any, target_context: Any) -> list[Path]:
+        """Return where the code of a signature may lie: in the package if this CPU can run it, in the user's folder."""
+        cpu = target_context.codegen().magic_tuple()
+        packaged = [self._path(PACKAGED, sig, (cpu[0], *BASELINE))] if self._stem and _runs_baseline() else []
+        return packaged + ([self._path(self._folder, sig, cpu)] if self._folder else [])
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, sig: Any, target_context: Any) -> Iterator[None]:
         """Let one process at a time load or compile the kernel: the others wait and load what the first one saved."""
-        if self._folder is None:
+        if self._folder is None or any(path.is_file() for path in self._paths(sig, target_context)):
             yield
             return
         with os.fdopen(os.open(self._folder / f"{self._stem}.lock", _LOCK_FLAGS, 0o600), "r+b") as lock:
@@ -194,17 +200,13 @@ class _Cache:
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code of a signature, from the package or else from the user's folder, or None."""
-        codegen = target_context.codegen()
-        places = [(PACKAGED, (codegen.magic_tuple()[0], *BASELINE))] if _runs_baseline() else []
-        places += [(self._folder, codegen.magic_tuple())] if self._folder else []
-        for folder, cpu in places if self._stem else []:
-            path = folder / self._name(sig, cpu)
+        for path in self._paths(sig, target_context):
             with contextlib.suppress(Exception):  # any, since damaged or old entries cannot be unpickled
                 digest, payload = (data := path.read_bytes())[:_HASH_SIZE], data[_HASH_SIZE:]
                 if digest == hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest():
                     compiled = CompileResult._rebuild(target_context, *pickle.loads(payload))
                     if compiled.signature.args == sig:
-                        if folder != PACKAGED:
+                        if path.parent != PACKAGED:
                             os.utime(path)  # see _prune
                         return compiled
         return None
@@ -214,7 +216,7 @@ class _Cache:
         if self._folder is None or compiled.library.has_dynamic_globals or compiled.lifted:
             return
         payload = dumps(compiled._reduce())
-        path = self._folder / self._name(sig, compiled.library.codegen.magic_tuple())
+        path = self._path(self._folder, sig, compiled.library.codegen.magic_tuple())
         temporary = path.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):  # the disk is full: compile again in each process
             temporary.write_bytes(hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest() + payload)

@@ -33,7 +33,7 @@ from fuzzing import TOKENS, Fuzzer, damage, mutant
 from kata_rows import as_arrays, random_rows
 from kifu.config import config_names, config_text
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.rows import rows_from_catalogue, rows_to_olf, rows_to_sgf
 from kifu.corpus.schema import EVALUATION, EVALUATIONS, MOVE_COLUMNS, SCHEMA
@@ -245,7 +245,7 @@ def use_catalogue(path: Path) -> None:
 @functools.cache
 def all_rules() -> list[Any]:
     """Return all packaged cleaning rules."""
-    return [load_cleaning_rules(name) for name in cleaning_rule_names()]
+    return [load_cleaning_rules(name) for name in config_names("cleaning")]
 
 
 def catalogue_fuzzer(folder: Path) -> Fuzzer:

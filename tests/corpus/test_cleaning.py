@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kifu.config import config_names
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import DropReason, RecipeError
 from kifu.point import to_sgf
@@ -189,7 +190,7 @@ def test_longest_of_equal_games_and_beginnings_is_kept(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [tmp_path / "games.parquet", tmp_path / "games.zip"]
 
 
-@pytest.mark.parametrize("name", cleaning_rule_names())
+@pytest.mark.parametrize("name", config_names("cleaning"))
 def test_built_in_rules_have_their_name_and_a_title(name: str) -> None:
     assert load_cleaning_rules(name).name == name
 

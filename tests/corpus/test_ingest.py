@@ -17,8 +17,9 @@ import pytest
 import kifu
 from commands import run
 from kgs_archives import archive, record, records
+from kifu.config import config_names
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import SCHEMA
 from naive_tygem import ROW
@@ -212,7 +213,7 @@ def test_archives_of_equal_names_get_distinct_names(tmp_path: Path) -> None:
     assert rows(path, "archive") == [name for name in names for _ in range(2)]
 
 
-@pytest.mark.parametrize("rules", cleaning_rule_names())
+@pytest.mark.parametrize("rules", config_names("cleaning"))
 def test_the_bytes_are_the_same_for_any_number_of_threads(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
     made = []
     for jobs in (1, 2, 3, 3):
@@ -252,7 +253,7 @@ def test_a_folder_of_links_gives_the_bytes_of_a_folder_of_files(tmp_path: Path) 
     assert not any("left out" in line for line in run("ingest", links, "-o", made[0], "--quiet").err)
 
 
-@pytest.mark.parametrize("rules", cleaning_rule_names())
+@pytest.mark.parametrize("rules", config_names("cleaning"))
 def test_ingesting_a_catalogue_gives_the_same_rows(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
     """Also over itself; a judgement by other rules leaves nothing behind."""
     odd = {

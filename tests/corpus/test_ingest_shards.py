@@ -28,9 +28,10 @@ import serializing
 from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import BROKEN, records
+from kifu.config import config_names
 from kifu.corpus import ingest as ingesting
 from kifu.corpus import sources as corpus_sources
-from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import IngestJob, IngestReport, ingest
 from kifu.corpus.sources import (
     ArchiveShard,
@@ -354,7 +355,7 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("rules", cleaning_rule_names())
+@pytest.mark.parametrize("rules", config_names("cleaning"))
 def test_serialized_shards_give_the_same_catalogue(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str
 ) -> None:

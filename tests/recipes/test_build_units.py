@@ -35,7 +35,7 @@ from kifu.katago import select as katago_select
 from kifu.katago.build import _piece_bounds, build_katago
 from kifu.progress import silent
 from kifu.recipes import examples, kgsgo, pipeline
-from kifu.recipes.examples import RenderExamples, build_examples
+from kifu.recipes.examples import _RenderExamples, build_examples
 from kifu.recipes.kgs import Selection, parse_archive_name
 from kifu.recipes.olf_archive import build_archive
 from kifu.recipes.pipeline import CatalogueInput, build
@@ -291,7 +291,7 @@ def test_prepared_batches_are_serialized_without_loss(tmp_path: Path, name: str,
 
 
 def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
-    job = RenderExamples(recipe(), "train")
+    job = _RenderExamples(recipe(), "train")
     before = pickle.dumps(job)
     (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).shards
     assert sum(len(job.process(item).plies) for item in job.read(unit)) > 100
@@ -310,13 +310,13 @@ def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
 
 def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
     """Units of other games, or of another file, are others."""
-    job = kgsgo.WriteRecords("dat2@1", loaded=iter(()))
+    job = kgsgo._WriteRecords("dat2@1", loaded=iter(()))
     assert pickle.loads(pickle.dumps(job)).loaded is None
     path = sorted(kgs.iterdir())[0]
     found = parse_archive_name(path.name)
     assert found is not None
     units = [
-        kgsgo.ArchiveGames(Selection(found, np.array(games)), path, digest)
+        kgsgo._ArchiveGames(Selection(found, np.array(games)), path, digest)
         for games, digest in (([0, 1], "a"), ([0, 2], "a"), ([0, 1], "b"))
     ]
     assert len({str(job.shard_fingerprint(unit)) for unit in units}) == 3

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.config import TEXT_LIMIT
+from kifu.config import TEXT_LIMIT, check_config
 from kifu.datasets.formats import find_format
 from kifu.errors import KifuError, RecipeError
-from kifu.recipes.schema import check_recipe, load_recipe, recipe_names, recipe_text
+from kifu.recipes.schema import KgsgoRecipe, load_recipe, recipe_names, recipe_text
 
 PLAIN = """
 name = "mine"
@@ -82,7 +82,7 @@ def test_a_recipe_of_one_s_own(file):
 
 def test_a_recipe_survives_its_own_table(file):
     recipe = load_recipe(file(PLAIN))
-    assert check_recipe(recipe.model_dump(), "again") == recipe
+    assert check_config(KgsgoRecipe, recipe.model_dump(), "recipe", "again") == recipe
 
 
 def test_a_format_without_its_version_is_the_newest(file):
@@ -281,7 +281,7 @@ def test_any_value_of_any_key(key, value):
     table = load_recipe("kgsgo-v1").model_dump() | {key: value}
     message = ""
     try:
-        assert getattr(check_recipe(table, "any"), key) == value
+        assert getattr(check_config(KgsgoRecipe, table, "recipe", "any"), key) == value
     except KifuError as error:
         message = str(error)
     assert message.isprintable()

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_python2 as naive
+from kifu.config import check_config
 from kifu.errors import RecipeError
 from kifu.recipes.kgs import MAX_GAMES, Sampler, parse_archive_name, parse_index, read_index
-from kifu.recipes.schema import check_recipe, load_recipe
+from kifu.recipes.schema import KgsgoRecipe, load_recipe
 
 RECIPE = load_recipe("kgsgo-v2")
 
@@ -207,7 +208,7 @@ def test_two_sets_without_the_same_one():
     table = RECIPE.model_dump()
     table["sets"]["test"]["games"] = 10
     table["sets"]["other"] = table["sets"]["test"] | {"file": "other.dat", "without": "test"}
-    sampler = Sampler(check_recipe(table, "two"), archives(200))
+    sampler = Sampler(check_config(KgsgoRecipe, table, "recipe", "two"), archives(200))
     assert len(sampler.pairs("other")) == 10
     assert not set(sampler.pairs("test")) & set(sampler.pairs("other"))
 

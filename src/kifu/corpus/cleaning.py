@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from kifu.config import Line, NamedConfig, check_config, config_names, load_config, parse_board
+from kifu.config import Line, NamedConfig, check_config, load_config, parse_board
 from kifu.corpus.schema import OVERTIME_COLUMNS
 from kifu.errors import DropReason
 from kifu.go.rules import Rules
@@ -86,11 +86,6 @@ class CleaningRules(NamedConfig):
         for size in sizes or ():
             parse_board(size)
         return sizes
-
-
-def cleaning_rule_names() -> list[str]:
-    """Return the names of the built-in sets of rules."""
-    return config_names(_FOLDER)
 
 
 def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> CleaningRules:

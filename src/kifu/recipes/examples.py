@@ -8,7 +8,7 @@ fit in memory, jobs divide them into files by range of that hash, and sort and e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -97,7 +97,6 @@ class _Selected(NamedTuple):
         game: [B] int64, index into `rows`.
         ply: [B] int32.
         keys: [B] uint64, hashes of seed, game and ply.
-        elsewhere: Number of games of other sets, or of none.
     """
 
     games: GameArrays
@@ -116,7 +115,7 @@ class _Selected(NamedTuple):
         return self._replace(at=self.at[wanted], game=self.game[wanted], ply=self.ply[wanted], keys=self.keys[wanted])
 
 
-class ExampleChunk(NamedTuple):
+class _ExampleChunk(NamedTuple):
     """The examples of a slice.
 
     Attributes:
@@ -125,7 +124,6 @@ class ExampleChunk(NamedTuple):
         member: [K] int32, rows of the catalogue with examples.
         rows: [K] int32, the number of examples of each.
         plies: [B] uint16, of all examples.
-        elsewhere: Number of games of other sets, or of none.
     """
 
     content: Any
@@ -150,21 +148,17 @@ class _ExampleJob(CatalogueRowsJob[R]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the job needs."""
         return (*_COLUMNS, *label_columns(self.layout.labels))
 
     @cached_property
     def renderer(self) -> Renderer:
-        """The renderer of the planes."""
         return self.recipe.renderer()
 
     @cached_property
     def layout(self) -> Layout:
-        """The shapes and labels of the examples."""
         return self.recipe.layout()
 
     def _select(self, batch: pa.RecordBatch) -> _Selected:
-        """Select games and positions."""
         games, positions = game_arrays(batch), self.recipe.positions
         width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
@@ -189,23 +183,21 @@ class _ExampleJob(CatalogueRowsJob[R]):
 
 
 @dataclass(frozen=True)
-class CountExamples(_ExampleJob[int]):
+class _CountExamples(_ExampleJob[int]):
     """Counts the examples of slices."""
 
     slice_rows = _GAMES
 
     def process(self, item: RowSlice) -> int:
-        """Return the number of examples."""
         return len(self._select(item.batch).game)
 
 
 @dataclass(frozen=True)
-class RenderExamples(_ExampleJob[ExampleChunk]):
+class _RenderExamples(_ExampleJob[_ExampleChunk]):
     """Renders examples; those in corpus order are prepared for the writer of the format."""
 
     @cached_property
     def writer(self) -> type[Writer]:
-        """The writer of the format."""
         return find_writer(self.recipe.format)
 
     @property
@@ -219,8 +211,7 @@ class RenderExamples(_ExampleJob[ExampleChunk]):
         drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
         return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
 
-    def process(self, item: RowSlice) -> ExampleChunk:
-        """Return the examples of a slice."""
+    def process(self, item: RowSlice) -> _ExampleChunk:
         batch, selected = item.batch, self._select(item.batch)
         games, rows = selected.games, selected.rows
         planes = self.renderer.encoder.new_out(len(selected.game))
@@ -243,19 +234,18 @@ class RenderExamples(_ExampleJob[ExampleChunk]):
             if runs is not None:
                 content = content.with_runs(_runs(batch, rows, counts))
         in_order = self.recipe.order == "corpus"
-        return ExampleChunk(
+        return _ExampleChunk(
             self.writer.prepare(content, self.layout) if in_order else content,
             keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
             content.ply.astype(np.uint16), drops, selected.elsewhere,
         )  # fmt: skip
 
 
-class DividedExamples(NamedTuple):
+class _DividedExamples(NamedTuple):
     """The examples of a slice, divided by ranges of their keys.
 
     Attributes:
-        file: Has the columns of `ExampleChunk.columns`; None if there are no examples.
-        elsewhere: Number of games of other sets, or of none.
+        file: Has the columns of `_ExampleChunk.columns`; None if there are no examples.
     """
 
     file: RangeFile | None
@@ -264,7 +254,7 @@ class DividedExamples(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DivideExamples(_ExampleJob[DividedExamples]):
+class _DivideExamples(_ExampleJob[_DividedExamples]):
     """Renders examples and writes them to range files.
 
     Attributes:
@@ -279,15 +269,15 @@ class DivideExamples(_ExampleJob[DividedExamples]):
         return [super().fingerprint(), self.bits]
 
     @cached_property
-    def _render(self) -> RenderExamples:
-        return RenderExamples(self.recipe, self.set)
+    def _render(self) -> _RenderExamples:
+        return _RenderExamples(self.recipe, self.set)
 
     @property
     def slice_rows(self) -> int:
         """Maximum number of rows in a slice, whose examples are in one file."""
         return self._render.chunk_rows * FILE_CHUNKS
 
-    def process(self, item: RowSlice) -> DividedExamples:
+    def process(self, item: RowSlice) -> _DividedExamples:
         """Render the examples of a slice, one chunk at a time, and write them."""
         size = self._render.chunk_rows
         slices = (RowSlice(item.first + at, item.batch.slice(at, size)) for at in range(0, len(item.batch), size))
@@ -297,14 +287,14 @@ class DivideExamples(_ExampleJob[DividedExamples]):
             if len(chunk.keys):
                 columns.append(chunk.columns())
         file = write_ranges(self.folder, concat_columns(columns), KEYS, 0, self.bits) if columns else None
-        return DividedExamples(file, drops, elsewhere)
+        return _DividedExamples(file, drops, elsewhere)
 
 
 class _LoadedRange:
-    """The examples of a range, loaded when the first thread needs them."""
+    """The examples of a range, loaded and sorted when the first thread needs them."""
 
-    def __init__(self, folder: Path, rows: KeyRange) -> None:
-        self._folder, self._rows = folder, rows
+    def __init__(self, load: Callable[[], Columns]) -> None:
+        self._load = load
         self._lock = Lock()
         self._sorted: tuple[Batch, npt.NDArray[np.int64]] | None = None
 
@@ -312,12 +302,14 @@ class _LoadedRange:
         """Return the examples and their order. Raises FormatError if a file is damaged."""
         with self._lock:
             if self._sorted is None:
-                self._sorted = sort_columns(load_range(self._folder, self._rows))
+                columns = self._load()
+                order = np.argsort(columns.pop(KEYS), kind="stable")
+                self._sorted = Batch.from_columns(columns), order
             return self._sorted
 
 
 @dataclass(frozen=True)
-class EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], Any]):
+class _EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], Any]):
     """Sorts ranges of examples, and prepares them for the writer.
 
     A shard is the number of examples before the range, and the range; an item is a loaded range and two bounds in it.
@@ -331,12 +323,10 @@ class EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], A
 
     @cached_property
     def layout(self) -> Layout:
-        """The shapes and labels of the examples."""
         return self.recipe.layout()
 
     @cached_property
     def writer(self) -> type[Writer]:
-        """The writer of the format."""
         return find_writer(self.recipe.format)
 
     def shard_fingerprint(self, shard: tuple[int, KeyRange]) -> Any:
@@ -345,35 +335,20 @@ class EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], A
         return [start, *key_range]
 
     def read(self, shard: tuple[int, KeyRange]) -> Iterator[tuple[_LoadedRange, int, int]]:
-        """Yield the bounds of each group."""
         start, key_range = shard
-        loaded = _LoadedRange(self.folder, key_range)
-        for first, stop in group_bounds(self.writer, self.layout, start, key_range.rows):
+        return self.groups(_LoadedRange(partial(load_range, self.folder, key_range)), start, key_range.rows)
+
+    def groups(self, loaded: _LoadedRange, start: int, rows: int) -> Iterator[tuple[_LoadedRange, int, int]]:
+        """Yield the bounds of each group of the writer, as far as it lies within a range of `rows` rows."""
+        size = self.writer.group_rows(self.layout)
+        for first, stop in pairwise([0, *range(-start % size or size, rows, size), rows]):
             yield loaded, first, stop
 
     def process(self, item: tuple[_LoadedRange, int, int]) -> Any:
-        """Return the rows for `Writer.append`."""
         loaded, first, stop = item
         batch, order = loaded.load()
-        return encode_rows(self.writer, self.layout, batch, order[first:stop])
-
-
-def group_bounds(writer: type[Writer], layout: Layout, start: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Cut one or more rows, with `start` others before them, where groups of the writer end."""
-    size = writer.group_rows(layout)
-    return pairwise([0, *range(-start % size or size, rows, size), rows])
-
-
-def encode_rows(writer: type[Writer], layout: Layout, batch: Batch, rows: npt.NDArray[np.int64]) -> Any:
-    """Return some rows of a batch, between two of `group_bounds`, for `Writer.append`."""
-    whole = len(rows) == writer.group_rows(layout)
-    return (writer.encode_group if whole else writer.prepare)(batch.take(rows), layout)
-
-
-def sort_columns(columns: Columns) -> tuple[Batch, npt.NDArray[np.int64]]:
-    """Return the examples that `ExampleChunk.columns` returned, and the order of their keys, [N]."""
-    order = np.argsort(columns.pop(KEYS), kind="stable")
-    return Batch.from_columns(columns), order
+        whole = stop - first == self.writer.group_rows(self.layout)
+        return (self.writer.encode_group if whole else self.writer.prepare)(batch.take(order[first:stop]), self.layout)
 
 
 def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
@@ -433,35 +408,22 @@ def build_examples(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> list[BuildReport[Manifest]]:
-    """Build the data sets of a recipe, each with its manifest.
+    """Build the data sets of a recipe; takes the arguments of `kifu.recipes.pipeline.build`.
 
     Sources that are all catalogues are used as they are, if the recipe has no cleaning rules or they were made by the
     same rules. Otherwise all sources are read into a new catalogue, games.parquet in `output`, which only one build at
-    a time may use. A data set that an earlier run of this version made from the same recipe and sources is kept. Data
-    sets are complete or absent, even if the build is interrupted.
+    a time may use.
 
     Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
     thread, and disk space for the packed examples, compressed with LZ4.
 
-    Args:
-        recipe: See `kifu.recipes.schema.load_recipe`.
-        sources: Archives, directories, records and catalogues, as for `ingest`.
-        sets: Names of sets, by default those of the recipe.
-        jobs: Number of threads or processes, by default one per core.
-        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-
-    Returns:
-        One report per set, in the order of `sets`.
-
     Raises:
         RecipeError: The recipe has no such set, or a source is the catalogue that would be written.
     """
-
-    def make(plan: SetPlan) -> Manifest:
-        return _SetWriter(recipe, plan).write()
-
-    options = BuildOptions(jobs, engine, progress)
-    return build_sets(recipe, recipe.example_format.suffix, make, sources, Path(output), sets, options)
+    options, suffix = BuildOptions(jobs, engine, progress), recipe.example_format.suffix
+    return build_sets(
+        recipe, suffix, lambda plan: _SetWriter(recipe, plan).write(), sources, Path(output), sets, options
+    )
 
 
 @dataclass
@@ -474,13 +436,11 @@ class _SetWriter:
 
     @cached_property
     def layout(self) -> Layout:
-        """The shapes and labels of the examples."""
         return self.recipe.layout()
 
     def write(self) -> Manifest:
-        """Write the data set and return its manifest."""
         recipe, plan = self.recipe, self.plan
-        expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.shards))
+        expected = sum(plan.executor.run(_CountExamples(recipe, plan.set), plan.shards))
         about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
         with (
             ManifestCounts(plan.set, plan.path) as self.counts,
@@ -497,7 +457,7 @@ class _SetWriter:
 
     def _write_in_order(self, writer: Writer, expected: int) -> None:
 
-        job = RenderExamples(self.recipe, self.plan.set)
+        job = _RenderExamples(self.recipe, self.plan.set)
         with self._progress("building", expected) as bar:
             for catalogue in self.plan.catalogues:
                 for chunk in self.plan.executor.run(job, catalogue.shards):
@@ -508,37 +468,32 @@ class _SetWriter:
                 self.counts.end_archive(catalogue.name, catalogue.digest)
 
     def _write_shuffled(self, writer: Writer, expected: int) -> None:
-        if expected * self.layout.packed_bytes <= WINDOW_BYTES:
-            prepared = self._sort_in_memory(writer, expected)
-        else:
-            prepared = self._sort_on_disk(expected)
+        fits = expected * self.layout.packed_bytes <= WINDOW_BYTES
+        prepared = self._sort_in_memory(expected) if fits else self._sort_on_disk(expected)
         with self._progress("building", expected) as bar:
-            for piece in prepared:
+            for group in prepared:
                 before = writer.examples
-                writer.append(piece)
+                writer.append(group)
                 bar.advance(writer.examples - before)
         for catalogue in self.plan.catalogues:
             self.counts.end_archive(catalogue.name, catalogue.digest)
 
-    def _sort_in_memory(self, writer: Writer, expected: int) -> Iterator[Any]:
-        """Return all examples in their order, prepared for the writer."""
-        columns = []
+    def _sort_in_memory(self, expected: int) -> Iterator[Any]:
+        columns, rows = [], 0
         with self._progress("drawing", expected) as bar:
-            for chunk in self.plan.executor.run(RenderExamples(self.recipe, self.plan.set), self.plan.shards):
+            for chunk in self.plan.executor.run(_RenderExamples(self.recipe, self.plan.set), self.plan.shards):
                 self.counts.add_dropped(chunk.drops, chunk.elsewhere)
                 columns.append(chunk.columns())
                 bar.advance(len(chunk.keys))
-        if not columns:
-            return iter(())
-        batch, order = sort_columns(concat_columns(columns))
-        groups = (order[first:stop] for first, stop in group_bounds(type(writer), self.layout, 0, len(order)))
-        return self.plan.executor.map(partial(encode_rows, type(writer), self.layout, batch), groups)
+                rows += len(chunk.keys)
+        encode = _EncodeSorted(self.recipe, self.plan.set, Path())
+        groups = encode.groups(_LoadedRange(partial(concat_columns, columns)), 0, rows) if rows else ()
+        return self.plan.executor.map(encode.process, groups)
 
     def _sort_on_disk(self, expected: int) -> Iterator[Any]:
-        """Return all examples in their order, prepared for the writer: all but the order is the work of jobs."""
         executor, folder = self.plan.executor, self.plan.executor.spill_dir()
         max_rows = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
-        divide, files = DivideExamples(self.recipe, self.plan.set, folder, fan_out(expected, max_rows)), []
+        divide, files = _DivideExamples(self.recipe, self.plan.set, folder, fan_out(expected, max_rows)), []
         with self._progress("drawing", expected) as bar:
             for divided in executor.run(divide, self.plan.shards):
                 self.counts.add_dropped(divided.drops, divided.elsewhere)
@@ -547,7 +502,7 @@ class _SetWriter:
                     bar.advance(int(divided.file.rows.sum()))
         ranges = split_ranges(executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
         starts = accumulate((key_range.rows for key_range in ranges), initial=0)
-        return executor.run(EncodeSorted(self.recipe, self.plan.set, folder), list(zip(starts, ranges)))
+        return executor.run(_EncodeSorted(self.recipe, self.plan.set, folder), list(zip(starts, ranges)))
 
     def _progress(self, doing: str, expected: int) -> AbstractContextManager[Progress]:
         return self.plan.progress(f"{doing} {self.plan.path.name}", expected, "examples")
@@ -563,27 +518,13 @@ def build_tokens(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> list[BuildReport[Manifest]]:
-    """Build a tokens@1 directory for each set, with its manifest, whose examples are games.
-
-    Takes the arguments of `build_examples`; existing directories from the same recipe and sources
-    are kept, and the bytes depend on neither engine nor jobs.
-
-    Returns:
-        One report per set, in the order of `sets`.
-
-    Raises:
-        RecipeError, SourceError, FormatError, OutputError, ClusterError: As `build_examples` does.
-    """
-
-    def make(plan: SetPlan) -> Manifest:
-        return _write_set(recipe, plan)
-
-    return build_sets(recipe, "", make, sources, Path(output), sets, BuildOptions(jobs, engine, progress))
+    """Build a tokens@1 directory for each set, whose examples are games, as `build_examples` does for its sets."""
+    options = BuildOptions(jobs, engine, progress)
+    return build_sets(recipe, "", lambda plan: _write_set(recipe, plan), sources, Path(output), sets, options)
 
 
 def _write_set(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
-    """Write a set and return its manifest."""
-    job = WriteTokens(recipe, plan.set)
+    job = _WriteTokens(recipe, plan.set)
     with (
         ManifestCounts(plan.set, plan.path) as counts,
         TokenWriter(plan.path, recipe.tokenizer()) as writer,
@@ -601,7 +542,7 @@ def _write_set(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
         return counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, "")
 
 
-class TokenChunk(NamedTuple):
+class _TokenChunk(NamedTuple):
     """The tokens of a slice.
 
     Attributes:
@@ -609,7 +550,6 @@ class TokenChunk(NamedTuple):
         ends: [K] int64, the end of each game in `tokens`.
         games: [K] uint64, ids.
         member: [K] int32, rows of the catalogue.
-        elsewhere: Number of games of other sets, or of none.
         read: Number of games of the slice.
     """
 
@@ -623,7 +563,7 @@ class TokenChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WriteTokens(CatalogueRowsJob[TokenChunk]):
+class _WriteTokens(CatalogueRowsJob[_TokenChunk]):
     """Converts the games of a set to tokens."""
 
     recipe: TokensRecipe
@@ -631,16 +571,13 @@ class WriteTokens(CatalogueRowsJob[TokenChunk]):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the recipe."""
         return self.recipe.tokenizer()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the job needs."""
         return (*self.tokenizer.columns, "id", "drop")
 
-    def process(self, item: RowSlice) -> TokenChunk:
-        """Return the tokens of a slice."""
+    def process(self, item: RowSlice) -> _TokenChunk:
         batch = item.batch
         unfit = (
             (~self.tokenizer.fits(batch), DropReason.WRONG_SIZE),
@@ -648,7 +585,7 @@ class WriteTokens(CatalogueRowsJob[TokenChunk]):
         )
         rows, drops, elsewhere = self.usable_rows(batch, unfit)
         tokens, ends = self.tokenizer.encode(batch, rows)
-        return TokenChunk(
+        return _TokenChunk(
             tokens, ends, to_numpy(batch["id"])[rows], (item.first + rows).astype(np.int32), drops, elsewhere,
             len(batch),
         )  # fmt: skip

@@ -142,7 +142,7 @@ _SPARE_MOVES = 512
 """Memory for the rest of the last game of a chunk, in moves."""
 
 
-class ArchiveGames(NamedTuple):
+class _ArchiveGames(NamedTuple):
     """The games that a file takes from one archive."""
 
     selection: Selection
@@ -150,17 +150,16 @@ class ArchiveGames(NamedTuple):
     blake3: str
 
     def load(self) -> LoadedArchive:
-        """Load the archive. Raises SourceError."""
         return load_archive(self.path, self.selection.archive)
 
 
-class ArchiveCache:
+class _ArchiveCache:
     """Loads archives for several passes and sets. Those that fit into `_CACHE_BYTES` together are read once."""
 
     def __init__(self) -> None:
         self._loaded: dict[AnyPath, LoadedArchive] = {}
 
-    def load(self, shard: ArchiveGames) -> LoadedArchive:
+    def load(self, shard: _ArchiveGames) -> LoadedArchive:
         """Return the archive of a shard; in any thread. Raises SourceError."""
         archive = self._loaded.get(shard.path)
         if archive is None:
@@ -170,7 +169,7 @@ class ArchiveCache:
         return archive
 
 
-class RecordTask(NamedTuple):
+class _RecordTask(NamedTuple):
     """Games of a loaded archive.
 
     Attributes:
@@ -184,7 +183,7 @@ class RecordTask(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ArchiveJob(Job[ArchiveGames, Item, R]):
+class _ArchiveJob(Job[_ArchiveGames, Item, R]):
     """Base of jobs on games of an archive.
 
     Attributes:
@@ -193,39 +192,35 @@ class _ArchiveJob(Job[ArchiveGames, Item, R]):
 
     loaded: Iterator[LoadedArchive] | None = field(default=None, compare=False)
 
-    def _load(self, shard: ArchiveGames) -> LoadedArchive:
+    def _load(self, shard: _ArchiveGames) -> LoadedArchive:
         return shard.load() if self.loaded is None else next(self.loaded)
 
-    def shard_fingerprint(self, shard: ArchiveGames) -> Any:
-        """Return the archive, its hash and the hash of the games."""
+    def shard_fingerprint(self, shard: _ArchiveGames) -> Any:
         selection = shard.selection
         return [selection.archive.name, shard.blake3, blake3(selection.games.tobytes()).hexdigest()]
 
 
-class CountRecords(_ArchiveJob[tuple[LoadedArchive, npt.NDArray[np.int64]], int]):
+class _CountRecords(_ArchiveJob[tuple[LoadedArchive, npt.NDArray[np.int64]], int]):
     """Counts the examples of archives, if all moves are legal."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CountRecords, ()
+        return _CountRecords, ()
 
     def fingerprint(self) -> Any:
-        """Return None: the counts depend on the archives only."""
         return None
 
-    def read(self, shard: ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
-        """Yield the archive and the rows of its games."""
+    def read(self, shard: _ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
         archive = self._load(shard)
         yield archive, archive.rows(shard.selection.games)
 
     def process(self, item: tuple[LoadedArchive, npt.NDArray[np.int64]]) -> int:
-        """Return the number of examples."""
         archive, rows = item
         return archive.count_examples(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _ChunkMemory:
-    """Scratch memory for one chunk. Workspaces are recycled, which bounds the memory."""
+    """Memory for one chunk, which is recycled."""
 
     state: State
     tables: kgsgo.Tables
@@ -233,7 +228,7 @@ class _ChunkMemory:
     plies: npt.NDArray[np.uint16]
 
 
-class RecordChunk(NamedTuple):
+class _RecordChunk(NamedTuple):
     """The records of some games.
 
     Attributes:
@@ -242,7 +237,7 @@ class RecordChunk(NamedTuple):
         examples: [K] int32, the number of records of each game.
         plies: [N] uint16, the ply of each record.
         records: [N * record bytes] uint8.
-        workspace: Owns the arrays; None if the chunk was made in another process.
+        memory: Owns the arrays; None if the chunk was made in another process.
     """
 
     member: npt.NDArray[np.int32]
@@ -251,7 +246,7 @@ class RecordChunk(NamedTuple):
     names: list[str]
     plies: npt.NDArray[np.uint16]
     records: npt.NDArray[np.uint8]
-    workspace: _ChunkMemory | None
+    memory: _ChunkMemory | None
 
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
@@ -260,12 +255,12 @@ class RecordChunk(NamedTuple):
         return kept
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the chunk without its workspace."""
-        return RecordChunk, (*self[:-1], None)
+        """Pickle the chunk without its memory."""
+        return _RecordChunk, (*self[:-1], None)
 
 
 @dataclass(frozen=True)
-class WriteRecords(_ArchiveJob[RecordTask, RecordChunk]):
+class _WriteRecords(_ArchiveJob[_RecordTask, _RecordChunk]):
     """Writes games as records, in at least one chunk per archive.
 
     Attributes:
@@ -275,70 +270,65 @@ class WriteRecords(_ArchiveJob[RecordTask, RecordChunk]):
     format: str
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WriteRecords, (self.format,)
+        return _WriteRecords, (self.format,)
 
     @cached_property
     def _layout(self) -> DatLayout:
         return find_dat_layout(self.format)
 
     @cached_property
-    def _workspaces(self) -> list[_ChunkMemory]:
-        """Free workspaces."""
+    def _free_memory(self) -> list[_ChunkMemory]:
         return []
 
     def fingerprint(self) -> Any:
-        """Return the format."""
         return self.format
 
-    def read(self, shard: ArchiveGames) -> Iterator[RecordTask]:
-        """Yield the games of an archive in chunks."""
+    def read(self, shard: _ArchiveGames) -> Iterator[_RecordTask]:
         archive = self._load(shard)
         arrays = kgsgo_games(archive.games, archive.handicap)
         rows = archive.rows(shard.selection.games)
         moves = np.diff(archive.games.move_offset)[rows]
         for start, stop in pairwise(_cuts(moves * self._layout.record_bytes)):
-            yield RecordTask(archive, arrays, rows[start:stop], int(moves[start:stop].sum()))
+            yield _RecordTask(archive, arrays, rows[start:stop], int(moves[start:stop].sum()))
 
-    def process(self, item: RecordTask) -> RecordChunk:
-        """Replay games and write their records."""
+    def process(self, item: _RecordTask) -> _RecordChunk:
         archive, arrays, rows, moves = item
         drop = archive.drop[rows]
         usable = drop == _KEPT
         picks = rows[usable]
         why, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
-        workspace = self._workspace(moves)
-        buffers = kgsgo.RecordBuffers(workspace.records, workspace.plies, why, made)
+        memory = self._take_memory(moves)
+        buffers = kgsgo.RecordBuffers(memory.records, memory.plies, why, made)
         layout = kgsgo.V1 if self._layout.name == "dat1@1" else kgsgo.V2
-        total = kgsgo.write_records(workspace.state, arrays, picks, layout, workspace.tables, buffers)
+        total = kgsgo.write_records(memory.state, arrays, picks, layout, memory.tables, buffers)
         drop[usable] = why
         examples = np.zeros(len(rows), np.int32)
         examples[usable] = made
-        return RecordChunk(
+        return _RecordChunk(
             member=archive.games.member[rows],
             drop=drop,
             examples=examples,
             names=[archive.name(g) for g in rows[drop != _KEPT].tolist()],
-            plies=workspace.plies[:total],
-            records=workspace.records[: total * self._layout.record_bytes],
-            workspace=workspace,
+            plies=memory.plies[:total],
+            records=memory.records[: total * self._layout.record_bytes],
+            memory=memory,
         )
 
-    def recycle(self, result: RecordChunk) -> None:
-        """Take back the workspace of a chunk."""
-        if result.workspace is not None:
-            self._workspaces.append(result.workspace)
+    def recycle(self, result: _RecordChunk) -> None:
+        if result.memory is not None:
+            self._free_memory.append(result.memory)
 
-    def _workspace(self, moves: int) -> _ChunkMemory:
-        """Return a free workspace, or a new one, with memory for the records of `moves` moves."""
+    def _take_memory(self, moves: int) -> _ChunkMemory:
+        """Return a free memory, or a new one, with memory for the records of `moves` moves."""
         try:
-            workspace = self._workspaces.pop()
+            memory = self._free_memory.pop()
         except IndexError:
             records, plies = self._new_arrays(max(moves, _CHUNK_BYTES // self._layout.record_bytes + _SPARE_MOVES))
             return _ChunkMemory(new_state(19, 19), kgsgo.new_tables(), records, plies)
-        if len(workspace.plies) < moves:
+        if len(memory.plies) < moves:
             records, plies = self._new_arrays(moves)
-            return replace(workspace, records=records, plies=plies)
-        return workspace
+            return replace(memory, records=records, plies=plies)
+        return memory
 
     def _new_arrays(self, moves: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]]:
         return np.empty(moves * self._layout.record_bytes, np.uint8), np.empty(moves, np.uint16)
@@ -361,22 +351,14 @@ def build_kgsgo(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> list[BuildReport[Manifest]]:
-    """Build the sets of a recipe, each with its manifest.
+    """Build the sets of a recipe; takes the arguments of `kifu.recipes.pipeline.build`.
 
-    A file that an earlier run of this version made from the same recipe and archives is kept. Files are complete or
-    absent, even if the build is interrupted. Games that cannot be used are dropped and listed in the manifest.
+    Games that cannot be used are dropped and listed in the manifest. Returns one report per file, in the order of
+    `sets`.
 
     Args:
-        recipe: See `load_recipe`.
-        sources: Archives with names as on KGS, or directories that hold them.
-        sets: Names of sets, by default those that the recipe marks as default.
         index: An index page (HTML file), which gives the archives and their order for the draws. By default the
             archives found, newest first.
-        jobs: Number of threads or processes, by default one per core.
-        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-
-    Returns:
-        One report per file, in the order of `sets`.
 
     Raises:
         RecipeError: The recipe has no such set, or a set asks for more games than there are.
@@ -395,10 +377,10 @@ def build_kgsgo(
         found = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in wanted]
         hashes = dict(zip(wanted, hash_sources(found, executor)))
         reports = []
-        cache = ArchiveCache()
+        cache = _ArchiveCache()
         for name in names:
             shards = [
-                ArchiveGames(each, paths[each.archive], hashes[each.archive]["blake3"]) for each in selections[name]
+                _ArchiveGames(each, paths[each.archive], hashes[each.archive]["blake3"]) for each in selections[name]
             ]
             targets = _targets(recipe, name, shards, Path(output))
             reports += _SetBuild(recipe, targets, found, hashes, executor, progress, cache).run(list(targets))
@@ -413,8 +395,8 @@ def _require_archives(wanted: Collection[Archive], paths: dict[Archive, AnyPath]
 
 
 def _targets(
-    recipe: KgsgoRecipe, name: str, shards: list[ArchiveGames], into: Path
-) -> dict[Target, list[ArchiveGames]]:
+    recipe: KgsgoRecipe, name: str, shards: list[_ArchiveGames], into: Path
+) -> dict[Target, list[_ArchiveGames]]:
     """Return the files of a set, each with the games that it takes."""
     chosen = recipe.sets[name]
     if not chosen.by_archive:
@@ -428,14 +410,14 @@ class _SetBuild(Build[Manifest]):
     """The files of one set. Their archives are one run of the executor, so small archives do not leave it idle."""
 
     recipe: KgsgoRecipe
-    targets: dict[Target, list[ArchiveGames]]
+    targets: dict[Target, list[_ArchiveGames]]
     sources: list[Source]
     hashes: dict[Archive, dict[str, Any]]
     executor: Executor
     progress: ProgressFactory
-    cache: ArchiveCache
+    cache: _ArchiveCache
     counts: Iterator[int] = field(default_factory=lambda: iter(()))
-    chunks: Iterator[RecordChunk] = field(default_factory=lambda: iter(()))
+    chunks: Iterator[_RecordChunk] = field(default_factory=lambda: iter(()))
 
     def current(self, target: Target) -> Manifest | None:
         try:
@@ -454,9 +436,9 @@ class _SetBuild(Build[Manifest]):
         shards = [shard for target in stale for shard in self.targets[target]]
         # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
         # archives twice, where the cache is too small, takes a tenth of the time that reading the written file would.
-        counting = CountRecords(loaded=self.executor.map(self.cache.load, shards, self.executor.jobs))
+        counting = _CountRecords(loaded=self.executor.map(self.cache.load, shards, self.executor.jobs))
         self.counts = self.executor.run(counting, shards, prefetch=0) if layout.header_bytes else repeat(0)
-        writing = WriteRecords(layout.name, loaded=self.executor.map(self.cache.load, shards, prefetch=1))
+        writing = _WriteRecords(layout.name, loaded=self.executor.map(self.cache.load, shards, prefetch=1))
         self.chunks = self.executor.run(writing, shards, self.executor.jobs + 1)
 
     def make(self, target: Target) -> Manifest:
@@ -485,7 +467,7 @@ class _SetBuild(Build[Manifest]):
             )
 
 
-def _has_games(manifest: Manifest, path: Path, shards: list[ArchiveGames]) -> bool:
+def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:
     """Return whether the data set has these games of these archives. Another index page draws others."""
     archives = [(shard.selection.archive.stem, shard.blake3) for shard in shards]
     if manifest.origins is None or [(each.archive, each.blake3) for each in manifest.archives] != archives:
@@ -498,7 +480,7 @@ def _has_games(manifest: Manifest, path: Path, shards: list[ArchiveGames]) -> bo
     return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
 
 
-def _chunks_of(shard: ArchiveGames, chunks: Iterator[RecordChunk]) -> Iterator[RecordChunk]:
+def _chunks_of(shard: _ArchiveGames, chunks: Iterator[_RecordChunk]) -> Iterator[_RecordChunk]:
     """Yield the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
     left = len(shard.selection.games)
     for chunk in chunks:
@@ -509,7 +491,7 @@ def _chunks_of(shard: ArchiveGames, chunks: Iterator[RecordChunk]) -> Iterator[R
 
 
 def _write_archive(
-    shard: ArchiveGames, chunks: Iterator[RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
+    shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
 ) -> None:
     """Write the records of an archive's games, and count them."""
     stem = shard.selection.archive.stem

@@ -141,17 +141,10 @@ def build_archive(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> list[BuildReport[ArchiveManifest]]:
-    """Build the tree of OLF files in the directory `output`, with its catalogue and its manifest.
+    """Build the tree of OLF files; takes the arguments of `kifu.recipes.pipeline.build`.
 
-    An archive that an earlier run of this version made from the same recipe and sources is kept; any other one is
-    replaced. Only one build at a time may use the directory. Files are complete or absent, even if the build is
-    interrupted, and the manifest is written last. Memory is that of `ingest`, plus at most 64 KiB per file.
-
-    Args:
-        recipe: See `kifu.recipes.schema.load_recipe`.
-        sources: Archives, directories, records and catalogues, as for `ingest`.
-        jobs: Number of threads or processes, by default one per core.
-        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
+    Another archive in the directory is replaced. Only one build at a time may use the directory. The manifest is
+    written last. Memory is that of `ingest`, plus at most 64 KiB per file.
 
     Raises:
         RecipeError: A source is the catalogue that would be written.
@@ -215,7 +208,6 @@ class _ArchiveBuild(Build[ArchiveManifest]):
 
 
 def _read_manifest(path: Path) -> ArchiveManifest | None:
-    """Return the manifest at `path`, if it is a valid one."""
     try:
         manifest = _MANIFEST.validate_json(read_small(path), strict=True)
     except (OSError, ValueError):
@@ -227,7 +219,6 @@ _MANIFEST = TypeAdapter(ArchiveManifest)
 
 
 def _sort(found: Iterable[_Lines], spool: _Spool, bar: Progress) -> Counter[str]:
-    """Sort lines by file, and return the number of games that cannot be written, by reason."""
     unsayable: Counter[str] = Counter()
     for lines in found:
         for number, games, data in lines.placed:
@@ -257,7 +248,6 @@ class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
 
 
 def _lines(batch: pa.RecordBatch) -> _Lines:
-    """Return the lines of the kept rows."""
     kept = batch.filter(pc.is_null(batch["drop"]))
     file = _file_numbers(kept)
     order = np.argsort(file, kind="stable")
@@ -342,7 +332,6 @@ class _Spool:
     """Lines for many files, received in any order, in one unnamed temporary file."""
 
     def __init__(self, folder: Path) -> None:
-        """Create the temporary file in a directory. Raises OutputError."""
         self.games: Counter[int] = Counter()  # by number of the file
         self._folder = folder
         self._lines: defaultdict[int, bytearray] = defaultdict(bytearray)
@@ -352,11 +341,9 @@ class _Spool:
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
 
     def files(self) -> list[int]:
-        """Return the numbers of the files, ascending."""
         return sorted(self.games)
 
     def write(self, number: int, games: int, data: bytes) -> None:
-        """Append the lines of some games to a file."""
         self.games[number] += games
         lines = self._lines[number]
         lines += data

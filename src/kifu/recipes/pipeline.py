@@ -66,26 +66,21 @@ CATALOGUE = "games.parquet"
 """File name of the catalogue that a build makes of sources that are not catalogues already."""
 
 
-class BuildManifest(Protocol):
+class _Manifest(Protocol):
     """The part of a manifest that the pipeline uses."""
 
     @property
-    def kifu(self) -> str:
-        """The version of kifu that made the output."""
+    def kifu(self) -> str: ...
 
     @property
-    def recipe(self) -> dict[str, Any]:
-        """The whole recipe."""
+    def recipe(self) -> dict[str, Any]: ...
 
-    def summary(self) -> str:
-        """Return counts and size as one line."""
-        ...
+    def summary(self) -> str: ...
 
-    def write(self, path: Path) -> None:
-        """Write the manifest as JSON, atomically. Raises OutputError."""
+    def write(self, path: Path) -> None: ...
 
 
-M = TypeVar("M", bound=BuildManifest)
+M = TypeVar("M", bound=_Manifest)
 
 _COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
 """Fields of manifests that reports list."""
@@ -275,7 +270,7 @@ def output_names(recipe: Any) -> list[str]:
     return [""]
 
 
-def is_made_by(manifest: BuildManifest, recipe: BaseModel) -> bool:
+def is_made_by(manifest: _Manifest, recipe: BaseModel) -> bool:
     """Return whether this version of kifu made the output, from this recipe."""
     version = importlib.metadata.version("kifu")
     return manifest.kifu == version and manifest.recipe == recipe.model_dump(mode="json")
@@ -562,20 +557,11 @@ def build_sets(
     sets: Sequence[str] | None,
     options: BuildOptions,
 ) -> list[BuildReport[Manifest]]:
-    """Build data sets from catalogues, or from a catalogue that is made of the sources first.
+    """Build data sets from catalogues, or from a catalogue that is made of the sources first; see `build`.
 
     Args:
-        recipe: Divides the games among the sets.
         suffix: Of the files' names; "" for directories. A set is written to `into`/SET + suffix.
         make: Writes a data set and returns its manifest.
-        sources: Sources as for `ingest`.
-        sets: Names of sets, by default those of the recipe.
-
-    Returns:
-        One report per set, in the order of `sets`.
-
-    Raises:
-        RecipeError, SourceError, FormatError, OutputError, ClusterError: As for `build_examples`.
     """
     names = recipe.default_sets() if sets is None else list(sets)
     check_sets(recipe, names)

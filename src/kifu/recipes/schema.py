@@ -358,8 +358,3 @@ def load_training(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -
     training = cast("TrainingRecipe", recipe)
     path = Path(name)
     return training.with_nets_in(path.parent) if path.suffix == ".toml" else training
-
-
-def check_recipe(table: Mapping[str, Any], name: str | os.PathLike[str]) -> KgsgoRecipe:
-    """Validate a table as a `KgsgoRecipe`. Raises RecipeError, which names the first value that does not fit."""
-    return check_config(KgsgoRecipe, table, _KIND, name)

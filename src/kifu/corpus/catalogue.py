@@ -142,8 +142,7 @@ def has_index(path: Path) -> bool:
 def read_index(folder: Path) -> Index:
     """Read the index of a folder and check that the partitions exist and have their sizes.
 
-    Raises:
-        FormatError: If the index or a partition is damaged or missing.
+    Raises FormatError if the index or a partition is damaged or missing.
     """
     index_path = folder / INDEX
     try:
@@ -220,7 +219,6 @@ class CatalogueWriter(TableWriter):
 
 
 def _parquet_names(field: pa.Field) -> list[str]:
-    """Return the names of the Parquet columns that hold a column."""
     if not pa.types.is_list(field.type):
         return [str(field.name)]
     element, name = field.type.value_type, f"{field.name}.list.element"
@@ -285,10 +283,7 @@ class Catalogue:
     def games(self) -> Iterator[Game]:
         """Yield every row as a game, dropped ones too; a game's `drop` is set only if its record was unreadable.
 
-        Of the records, only the content of columns is left.
-
-        Raises:
-            FormatError: As `batches`.
+        Of the records, only the content of columns is left. Raises FormatError as `batches`.
         """
         from kifu.corpus.rows import rows_to_games  # loads the record formats, which nothing else here needs
 
@@ -358,10 +353,8 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
 def read_shard(shard: RowShard, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
     """Yield the shard's rows as `Catalogue.batches` does.
 
-    Any range of rows is allowed; row groups that it overlaps are read as a whole.
-
-    Raises:
-        FormatError: If the file is damaged or has fewer rows.
+    Any range of rows is allowed; row groups that it overlaps are read as a whole. Raises FormatError if the file is
+    damaged or has fewer rows.
     """
     path = Path(shard.path)
     file = open_file(path)

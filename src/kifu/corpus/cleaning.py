@@ -204,7 +204,6 @@ def _thinking_seconds(
 
 
 def _count_per_game(marked: npt.NDArray[np.bool_], games: GameArrays) -> npt.NDArray[np.int64]:
-    """Return the number of marked moves of each game."""
     total = np.append(0, np.cumsum(marked))
     counts: npt.NDArray[np.int64] = total[games.move_offset[1:]] - total[games.move_offset[:-1]]
     return counts

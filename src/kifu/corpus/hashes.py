@@ -451,5 +451,4 @@ def _hash_texts(states: Hashes, column: pa.StringArray) -> None:
 
 
 def _bytes(data: pa.Buffer | None) -> npt.NDArray[np.uint8]:
-    """Return an Arrow buffer as an array."""
     return np.empty(0, np.uint8) if data is None else writable_view(np.frombuffer(data, np.uint8))

@@ -93,6 +93,16 @@ class IngestReport(Report):
         self.moves += int(to_numpy(batch.column("n_legal"))[kept].sum())
         self.drops.update(count_drops(drop))
 
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers that the metadata of a catalogue list."""
+        return {"read": self.read, "kept": self.kept, "drops": dict(sorted(self.drops.items()))}
+
+    def include(self, other: IngestReport) -> None:
+        """Add the counts of games and bytes of another report."""
+        self.read, self.kept, self.moves = self.read + other.read, self.kept + other.kept, self.moves + other.moves
+        self.bytes += other.bytes
+        self.drops.update(other.drops)
+
     def add_unparsed(self, unparsed: UnparsedTexts) -> None:
         """Count unparsed texts; beyond 1,000 distinct ones per column they are counted as "..."."""
         for column, texts in unparsed.items():
@@ -216,9 +226,8 @@ def ingest(
                 report.add(batch)
                 bar.advance(len(batch))
             require_unchanged(found)
-            counts = {"read": report.read, "kept": report.kept, "drops": dict(sorted(report.drops.items()))}
             infos = add_left_out(found, infos, left_out)
-            writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | counts)
+            writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | report.counts())
     report.bytes, report.left_out = writer.size, left_out.total()
     left_out.log()
     return report

@@ -291,8 +291,7 @@ def _element_bytes(kind: pa.DataType) -> int:
 def open_file(path: Path) -> pq.ParquetFile:
     """Open a Parquet file that has the catalogue's columns.
 
-    Raises:
-        FormatError: If the file is not a catalogue, or one of another version.
+    Raises FormatError if the file is not a catalogue, or one of another version.
     """
     try:
         require_regular(path.stat())

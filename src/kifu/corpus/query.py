@@ -110,20 +110,16 @@ class _CatalogueFiles(AbstractFileSystem):  # type: ignore[misc]
     cachable = False
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        """Set the files. files: by name, which begins with the protocol, the path."""
         super().__init__()
         self._files = files
 
     def glob(self, path: str, **options: Any) -> list[str]:
-        """Return the name if it is that of a file; there are no patterns."""
         return [path] if path in self._files else []
 
     def size(self, path: str) -> int:
-        """Return the size in bytes."""
         return Path(self._files[path]).stat().st_size
 
     def modified(self, path: str) -> datetime:
-        """Return the time of the last change."""
         return datetime.fromtimestamp(Path(self._files[path]).stat().st_mtime, UTC)
 
     def open(self, path: str, mode: str = "rb", **options: Any) -> _ReadOnlyFile:
@@ -219,8 +215,7 @@ class Database:
     def select(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Parse and bind one SELECT statement without running it.
 
-        Raises:
-            RecipeError: If it is invalid, another statement, or one that might do more than read the tables.
+        Raises RecipeError if it is invalid, another statement, or one that might do more than read the tables.
         """
         with self._errors():
             kinds = [each.type.name for each in self._connection.extract_statements(sql)]
@@ -321,7 +316,6 @@ class Database:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects within a JSON value."""
     todo = [tree]
     while todo:
         value = todo.pop()
@@ -333,7 +327,6 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _called(tree: str) -> set[str]:
-    """Return the functions that a parsed statement calls, in lower case."""
     return {json.loads(name).lower() for name in re.findall(r'"function_name":("(?:[^"\\]|\\.)*")', tree)}
 
 
@@ -424,7 +417,6 @@ def _verify(file: Path) -> None:
 
 
 def _select_games(path: str, names: Sequence[str]) -> str:
-    """Return the SELECT of one catalogue's rows, cast to SCHEMA's types."""
     return _select(SCHEMA, names, f"{quoted(utf8_name(path))} AS {FILE_COLUMN}")
 
 
@@ -518,10 +510,8 @@ class QueryResult:
     def write(self, path: str | os.PathLike[str]) -> int:
         """Write the rows to a .csv or .parquet file, and return their number.
 
-        A Parquet file with exactly the columns of a catalogue becomes a catalogue; FILE_COLUMN is omitted then.
-
-        Raises:
-            FormatError: If a value does not fit its column of the catalogue.
+        A Parquet file with exactly the columns of a catalogue becomes a catalogue; FILE_COLUMN is omitted then. Raises
+        FormatError if a value does not fit its column of the catalogue.
         """
         path = Path(path)
         check_suffix(path)
@@ -590,7 +580,6 @@ def query(
 
 
 def _describe_input(name: str) -> dict[str, Any]:
-    """Return name, size and hash of a catalogue or annotation."""
     if is_annotation(path := Path(name)):
         return {"name": utf8_name(name), "bytes": path.stat().st_size, "blake3": hash_file(path)}
     catalogue = open_catalogue(name)
@@ -617,11 +606,7 @@ _BOOLEAN = "boolean"
 
 
 def check_condition(database: Database, condition: str, table: str) -> None:
-    """Check that a text is one SQL expression over the columns of a table.
-
-    Raises:
-        RecipeError: If it is not.
-    """
+    """Check that a text is one SQL expression over the columns of a table. Raises RecipeError if it is not."""
     if not condition.strip():
         raise RecipeError("the condition must be an SQL expression, got an empty text")
     # Only one expression is valid in two pairs of brackets as well as in one.

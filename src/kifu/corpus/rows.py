@@ -178,7 +178,6 @@ def _rows(
 
 
 def _game_columns(games: GameArrays) -> dict[str, pa.Array]:
-    """Return the columns for the board, the handicap, the setup, the moves and the parse warnings."""
     return {
         "width": pa.array(games.width),
         "height": pa.array(games.height),
@@ -193,7 +192,6 @@ def _game_columns(games: GameArrays) -> dict[str, pa.Array]:
 
 
 def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[np.int32]) -> GameArrays:
-    """Cut the games before their first illegal move."""
     if not illegal.any():
         return games
     moves, setup = np.diff(games.move_offset), np.diff(games.setup_offset)
@@ -226,7 +224,6 @@ def _cut_lists(column: pa.ListArray, recorded: GameArrays, cut: GameArrays) -> p
 
 
 def _illegal_move(games: GameArrays, g: int, ply: int) -> str:
-    """Describe the illegal move of game g."""
     width, height = int(games.width[g]), int(games.height[g])
     at = games.move_offset[g] + ply
     point = int(games.moves[at] & POINT_MASK) if at < games.move_offset[g + 1] else NO_POINT
@@ -246,7 +243,6 @@ def _ids(
 
 
 def _member_names(block: RecordBlock) -> pa.StringArray:
-    """Return the display names of a block's members."""
     offsets = pa.py_buffer(block.name_offset.astype(np.int32))
     names = pa.StringArray.from_buffers(len(block), offsets, pa.py_buffer(block.names))
     try:
@@ -276,7 +272,6 @@ def _move_seconds(parsed: ParsedBlock) -> pa.ListArray:
 
 
 def _evaluations(parsed: ParsedBlock) -> pa.ListArray:
-    """Return column `evaluations`."""
     if parsed.evaluations is None:
         return pa.nulls(len(parsed.games), EVALUATIONS)
     unknown = np.isnan(parsed.evaluations.sum(axis=1))

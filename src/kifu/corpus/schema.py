@@ -318,8 +318,7 @@ def map_distinct(column: pa.Array, function: Callable[[str | None], Any], dtype:
 def warnings_from_text(text: str | None) -> int:
     """Return the `ParseWarning` bits that a value of column `repairs` names.
 
-    Raises:
-        FormatError: If a name is unknown.
+    Raises FormatError if a name is unknown.
     """
     try:
         return sum(int(ParseWarning[name.upper()]) for name in {*text.split(",")}) if text else 0
@@ -333,11 +332,7 @@ def warnings_to_text(bits: int) -> str | None:
 
 
 def drop_code(name: str | None) -> int:
-    """Return the `DropReason` that a value of column `drop` names.
-
-    Raises:
-        FormatError: If the name is unknown.
-    """
+    """Return the `DropReason` that a value of column `drop` names. Raises FormatError if the name is unknown."""
     try:
         return int(DropReason[name.upper()]) if name is not None else int(DropReason.KEPT)
     except KeyError:

@@ -88,10 +88,8 @@ def _version(path: AnyPath) -> tuple[int, ...] | None:
 def require_unchanged(sources: Iterable[Source]) -> None:
     """Check that files are what they were when they were found, so that their hashes stand for the games read since.
 
-    Remote files are checked when they are read. Folders of loose records have no hash.
-
-    Raises:
-        SourceError: If a file has changed.
+    Remote files are checked when they are read. Folders of loose records have no hash. Raises SourceError if a file has
+    changed.
     """
     for source in sources:
         if isinstance(source.path, Path) and _version(source.path) != source.version:

@@ -182,8 +182,6 @@ _Counted: TypeAlias = dict[str, pa.RecordBatch]
 
 
 class _CountJob(Job[RowShard, pa.RecordBatch, _Counted]):
-    """Counts the games of shards."""
-
     def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
         yield from read_shard(shard, _COLUMNS, _BATCH_ROWS)
 
@@ -206,7 +204,6 @@ class _CountJob(Job[RowShard, pa.RecordBatch, _Counted]):
 
 
 def _with_classes(kept: pa.Table) -> pa.Table:
-    """Add the columns of _KEYS that are classes of other columns."""
     length = np.clip(to_numpy(kept["n_legal"]), 0, _LONGEST) // LENGTH_STEP
     size = [kept[name].cast(pa.string()) for name in ("width", "height")]
     columns = {
@@ -237,7 +234,6 @@ class _GameTally:
         self._parts: list[pa.Table] = []
 
     def add(self, counts: pa.RecordBatch) -> None:
-        """Add the counts of a shard."""
         self._parts.append(pa.Table.from_batches([counts]))
         if sum(map(len, self._parts)) > 2 * _EXACT:
             self._parts = [self._sorted().slice(0, _EXACT)]
@@ -254,7 +250,6 @@ class _GameTally:
 
 
 def _stats(catalogues: tuple[str, ...], read: int, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Stats:
-    """Return the statistics, given the rows of each tally."""
     ranks = [[0] * len(BANDS) for _ in BANDS]
     for black, white, count in rows["ranks"]:
         ranks[black][white] = count
@@ -402,7 +397,6 @@ def _subtitle(stats: Stats) -> str:
 
 
 def _add_grid(axes: Axes) -> None:
-    """Add grid lines at round numbers of games."""
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

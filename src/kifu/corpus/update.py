@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import numpy as np
@@ -256,6 +256,11 @@ def _remove_empty(folder: Path, top: Path) -> None:
         folder = folder.parent
 
 
+def unique_file(suffix: str) -> str:
+    """Return a new file name: a shard may be processed twice at the same time."""
+    return f"{uuid4().hex}.{suffix}"
+
+
 def year_name(year: int) -> str:
     """Return the name of a year's partitions: "2016", "before-1900", or "unknown", which includes future years."""
     return {EARLIER_YEAR: f"before-{FIRST_YEAR}", UNKNOWN_YEAR: "unknown"}.get(year, str(year))
@@ -286,34 +291,22 @@ class StagedRows(NamedTuple):
 
 
 class StagedPartition(NamedTuple):
-    """A complete partition in the staging directory.
-
-    Attributes:
-        drops: Number of dropped games by the name of the `DropReason`.
-    """
+    """A complete partition in the staging directory."""
 
     name: str
     year: int
-    rows: int
-    kept: int
-    moves: int
-    drops: dict[str, int]
-    bytes: int
+    games: IngestReport
     blake3: str
 
 
-class _PartitionShard(NamedTuple):
-    """Staged rows and the duplicates among them."""
-
-    staged: StagedRows
-    flags: DuplicateFlags
+_FlaggedRows: TypeAlias = tuple[StagedRows, DuplicateFlags]
+"""Staged rows and the duplicates among them."""
 
 
-class _PartitionJob(Job[_PartitionShard, _PartitionShard, list[StagedPartition]]):
+class _PartitionJob(Job[_FlaggedRows, _FlaggedRows, list[StagedPartition]]):
     """Divides staged rows into one partition per year, in the staging directory."""
 
     def __init__(self, staging: Path, rules: dict[str, Any], sources: Sequence[SourceInfo]) -> None:
-        """Set the metadata."""
         self._staging = staging
         self._rules = rules
         self._sources = [source.model_dump(exclude_none=True) for source in sources]
@@ -321,56 +314,41 @@ class _PartitionJob(Job[_PartitionShard, _PartitionShard, list[StagedPartition]]
     def fingerprint(self) -> Any:
         return [self._staging.name, self._rules, self._sources]
 
-    def shard_fingerprint(self, shard: _PartitionShard) -> Any:
-        return [*shard.staged, blake3(b"".join(column.tobytes() for column in shard.flags)).hexdigest()]
+    def shard_fingerprint(self, shard: _FlaggedRows) -> Any:
+        staged, flags = shard
+        return [*staged, blake3(b"".join(column.tobytes() for column in flags)).hexdigest()]
 
-    def process(self, item: _PartitionShard) -> list[StagedPartition]:
+    def process(self, item: _FlaggedRows) -> list[StagedPartition]:
+        staged, flags = item
         counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
-        for batch in self._batches(item.staged, ("year",)):
+        for batch in self._batches(staged, ("year",)):
             counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
-        metadata = {"clean": self._rules, "sources": [self._sources[source] for source in item.staged.sources]}
+        metadata = {"clean": self._rules, "sources": [self._sources[source] for source in staged.sources]}
         partitions = []
         for years in _group_years(counts) or [[UNKNOWN_YEAR]]:
             with ExitStack() as stack:
-                writers = {year: stack.enter_context(_PartitionWriter(self._staging, year)) for year in years}
+                names = {year: unique_file("part") for year in years}
+                writers = {
+                    year: stack.enter_context(CatalogueWriter(self._staging / name)) for year, name in names.items()
+                }
+                reports = {year: IngestReport() for year in years}
                 first = 0
-                for batch in self._batches(item.staged):
-                    flagged, year_of = item.flags.apply(batch, first), partition_years(batch)
+                for batch in self._batches(staged):
+                    flagged, year_of = flags.apply(batch, first), partition_years(batch)
                     for year in np.intersect1d(year_of, years).tolist():
-                        writers[year].write(flagged.filter(pa.array(year_of == year)))
+                        rows = flagged.filter(pa.array(year_of == year))
+                        writers[year].write(rows)
+                        reports[year].add(rows)
                     first += len(batch)
-                partitions += [writer.finish(metadata) for writer in writers.values()]
+                for year, report in reports.items():
+                    digest = writers[year].commit(metadata | report.counts())
+                    report.bytes = writers[year].size
+                    partitions.append(StagedPartition(names[year], year, report, digest))
         return partitions
 
     def _batches(self, staged: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         for name in staged.names:
             yield from open_catalogue(self._staging / name).batches(columns)
-
-
-class _PartitionWriter:
-    """A context manager that writes a partition and counts its games."""
-
-    def __init__(self, staging: Path, year: int) -> None:
-        self._name = f"{uuid4().hex}.part"  # unique, because a shard may be processed twice at the same time
-        self._year = year
-        self._report = IngestReport()
-        self._writer = CatalogueWriter(staging / self._name)
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._report.add(rows)
-        self._writer.write(rows)
-
-    def finish(self, metadata: dict[str, Any]) -> StagedPartition:
-        report, drops = self._report, dict(sorted(self._report.drops.items()))
-        digest = self._writer.commit(metadata | {"read": report.read, "kept": report.kept, "drops": drops})
-        size = self._writer.size
-        return StagedPartition(self._name, self._year, report.read, report.kept, report.moves, drops, size, digest)
-
-    def __enter__(self) -> _PartitionWriter:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._writer.__exit__(*exception)
 
 
 def _group_years(counts: npt.NDArray[np.int64]) -> list[list[int]]:
@@ -410,14 +388,11 @@ def write_partitions(
     starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in each) for each in paths)]).tolist()
     first = index.read if old else 0
     flags = flag_duplicates([*old, *chain.from_iterable(paths)], first, index.clean["duplicates"], executor)
-    shards = [_PartitionShard(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
+    shards = [(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
     made = list(executor.run(_PartitionJob(staging, index.clean, index.sources), shards))
     named = list(_name_partitions(staged, made))
     for _, part in named:
-        report.read, report.kept = report.read + part.rows, report.kept + part.kept
-        report.moves += part.moves
-        report.drops.update(part.drops)
-        report.bytes += part.bytes
+        report.include(part.games)
     listed, drops = [part for part, _ in named], Counter(report.drops)
     if old:
         listed, drops = [*index.parts, *listed], drops + Counter(index.drops)
@@ -446,16 +421,23 @@ def _name_partitions(
     for rows, partitions in zip(staged, made):
         groups.setdefault(rows.directory, []).extend((part, rows) for part in partitions)
     for directory, all_parts in groups.items():
-        parts = [each for each in all_parts if each[0].rows] or all_parts[:1]
+        parts = [each for each in all_parts if each[0].games.read] or all_parts[:1]
         number: Counter[int] = Counter()
         per_year = Counter(part.year for part, _ in parts)
         for part, rows in sorted(parts, key=lambda each: each[0].year):
             number[part.year] += 1
             suffix = f"-{number[part.year]:04}" if per_year[part.year] > 1 else ""
             year = year_name(part.year)
-            fields = {name: getattr(part, name) for name in ("rows", "kept", "bytes", "blake3")}
-            path = f"{directory}/{year}{suffix}.parquet"
-            yield Partition(path=path, sources=rows.sources, year=year, **fields), part
+            partition = Partition(
+                path=f"{directory}/{year}{suffix}.parquet",
+                rows=part.games.read,
+                kept=part.games.kept,
+                bytes=part.games.bytes,
+                blake3=part.blake3,
+                sources=rows.sources,
+                year=year,
+            )
+            yield partition, part
 
 
 MAX_PARTITION_ROWS = 1 << 20
@@ -646,7 +628,7 @@ class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
         return shard.fingerprint()
 
     def process(self, item: SourceShard) -> _StagedShard:
-        name = f"{uuid4().hex}.rows"  # unique, because a shard may be processed twice at the same time
+        name = unique_file("rows")
         report = IngestReport()
         with CatalogueWriter(self._staging / name) as writer:
             for content in ShardReader().read(item.shard):  # a new reader: threads read several shards at a time
@@ -782,7 +764,7 @@ class _MergeJob(Job[_MergeShard, _MergeShard, str]):
         return [shard.directory, shard.sources, [rows.fingerprint() for rows in shard.rows]]
 
     def process(self, item: _MergeShard) -> str:
-        name = f"{uuid4().hex}.rows"  # unique, because a shard may be processed twice at the same time
+        name = unique_file("rows")
         with CatalogueWriter(self._staging / name) as writer:
             for rows in item.rows:
                 for batch in read_shard(rows):

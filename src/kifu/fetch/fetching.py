@@ -204,11 +204,7 @@ class FileDownload:
         self._validator_path = target.with_name(target.name + ".part.etag")
 
     def run(self, bar: Progress) -> None:
-        """Download, check and rename the file.
-
-        Raises:
-            DownloadError: It cannot be downloaded.
-        """
+        """Download, check and rename the file. Raises DownloadError if it cannot be downloaded."""
         with bar.subtask(self.target.name, "bytes") as subtask, self._locked() as file:
             if self.target.exists():  # written by another process in the meantime
                 return

@@ -290,11 +290,7 @@ def _merge_games(parts: Sequence[tuple[Hashes, npt.NDArray[np.int64]]]) -> tuple
 
 
 def open_set(path: str | os.PathLike[str]) -> AuditSet:
-    """Open a catalogue or data set for an audit.
-
-    Raises:
-        FormatError: If it is damaged or its format is unknown.
-    """
+    """Open a catalogue or data set for an audit. Raises FormatError if it is damaged or its format is unknown."""
     path = Path(path)
     if is_tokens(path):
         return _TokenSet(path)
@@ -618,11 +614,7 @@ def audit(
 
 
 def read_audit(path: str | os.PathLike[str]) -> Audit:
-    """Read a file that `kifu audit --json` wrote.
-
-    Raises:
-        FormatError: It does not hold results of an audit.
-    """
+    """Read a file that `kifu audit --json` wrote. Raises FormatError if it does not hold results of an audit."""
     return read_model(Audit, path, "results of kifu audit")
 
 

@@ -176,8 +176,7 @@ _ADAPTER = TypeAdapter(Publication)
 def read_publication(folder: Path) -> Publication:
     """Read the manifest of a published folder and check that its files exist.
 
-    Raises:
-        FormatError: If the folder was not written by `kifu publish`, or is damaged.
+    Raises FormatError if the folder was not written by `kifu publish`, or is damaged.
     """
     try:
         found = _ADAPTER.validate_json(read_small(folder / MANIFEST))

@@ -415,10 +415,8 @@ def build_examples(
     a time may use.
 
     Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
-    thread, and disk space for the packed examples, compressed with LZ4.
-
-    Raises:
-        RecipeError: The recipe has no such set, or a source is the catalogue that would be written.
+    thread, and disk space for the packed examples, compressed with LZ4. Raises RecipeError if the recipe has no such
+    set, or a source is the catalogue that would be written.
     """
     options, suffix = BuildOptions(jobs, engine, progress), recipe.example_format.suffix
     return build_sets(

@@ -111,10 +111,7 @@ def _href(tag: str) -> str:
 def parse_index(page: bytes) -> list[Archive]:
     """Return the archives of an index page (HTML), in the order of their first links.
 
-    Other links are ignored.
-
-    Raises:
-        SourceError: The page has no link to an archive, or is larger than `PAGE_LIMIT`.
+    Other links are ignored. Raises SourceError if the page has no link to an archive, or is larger than `PAGE_LIMIT`.
     """
     if len(page) > PAGE_LIMIT:
         raise SourceError(f"the index page has more than {PAGE_LIMIT:,} bytes")
@@ -133,8 +130,7 @@ def order_as_page(archives: Iterable[Archive]) -> list[Archive]:
 def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, AnyPath]:
     """Return the archives of KGS among the sources and in directories among them, with the first file of each.
 
-    Raises:
-        SourceError: No archive was found, or a source does not exist.
+    Raises SourceError if no archive was found, or a source does not exist.
     """
     found: dict[Archive, AnyPath] = {}
     for path in containers(sources):
@@ -149,8 +145,7 @@ def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, An
 def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:
     """Return the archives of an index page (an HTML file) in its order, by default those found, newest first.
 
-    Raises:
-        SourceError: The page cannot be read, or has no link to an archive.
+    Raises SourceError if the page cannot be read, or has no link to an archive.
     """
     if index is None:
         return order_as_page(found)

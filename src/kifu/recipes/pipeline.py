@@ -159,10 +159,8 @@ class Build(ABC, Generic[M]):
     def run(self, targets: Sequence[Target]) -> list[BuildReport[M]]:
         """Make the targets that are not up to date and write their manifests.
 
-        A stale manifest is removed first, so a manifest always describes the data set that it lies next to.
-
-        Raises:
-            OutputError: A file cannot be written, or was removed or replaced during the build.
+        A stale manifest is removed first, so a manifest always describes the data set that it lies next to. Raises
+        OutputError if a file cannot be written, or was removed or replaced during the build.
         """
         manifests = {target: self._whole(target) for target in targets}
         stale = [target for target, manifest in manifests.items() if manifest is None]

@@ -86,13 +86,12 @@ def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
     )
 
 
-@pytest.mark.parametrize("chunk", [1, 30_000, 1 << 20])
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("version", "chunk"), [(1, 1), (2, 30_000), (2, 1 << 20)])
 def test_threads_and_chunks_make_no_difference(source, tmp_path, monkeypatch, version, chunk):
     one = tmp_path / "one"
     build(RECIPES[version], [source], one, sets=SETS, jobs=1)
     monkeypatch.setattr(kgsgo, "_CHUNK_BYTES", chunk)
-    for jobs in (1, 2, 3, 7):
+    for jobs in (1, 7):
         build(RECIPES[version], [source], tmp_path / f"{jobs}", sets=SETS, jobs=jobs)
         assert content(tmp_path / f"{jobs}") == content(one)
 

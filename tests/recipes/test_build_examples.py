@@ -17,14 +17,12 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.datasets import writer
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import Manifest, origins_path, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.recipes import examples as building
 from kifu.recipes.examples import build_examples
 from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import ExamplesRecipe, load_recipe, recipe_names
@@ -89,25 +87,6 @@ def test_examples_are_those_that_encode_gives(games: Path, tmp_path: Path) -> No
         with kifu.open(other.path) as data:
             assert np.array_equal(data.to_numpy()[0], planes)
             assert np.array_equal(data.to_numpy()[1], moves)
-
-
-@pytest.mark.parametrize("name", ["npy", "book-npy", "parquet", "hdf5"])
-@pytest.mark.parametrize("order", ["corpus", "shuffled"])
-def test_bytes_do_not_depend_on_threads_or_sizes(
-    games: Path, tmp_path: Path, name: str, order: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if (name, order) == ("book-npy", "shuffled"):
-        with pytest.raises(RecipeError, match="order must be 'corpus'"):
-            recipe(format=name, order=order)
-        return
-    chosen = recipe(format=name, order=order, seed=5)
-    (first,) = build(chosen, games, tmp_path / "a", jobs=1)
-    monkeypatch.setattr(building, "CHUNK_BYTES", 1)
-    monkeypatch.setattr(building, "WINDOW_BYTES", 50_000)
-    monkeypatch.setattr(writer, "_GROUP_ROWS", 7)
-    (second,) = build(chosen, games, tmp_path / "b", jobs=3)
-    assert bytes_of(first.path) == bytes_of(second.path)
-    assert first.manifest == second.manifest
 
 
 def test_shuffled_examples_are_a_permutation(games: Path, tmp_path: Path) -> None:
@@ -350,6 +329,10 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
         "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@1",
     ),
     ({"format": "book-npy", "labels": ["move", "ply"]}, "book-npy@1 stores only the label move; got move, ply"),
+    (
+        {"format": "book-npy", "order": "shuffled"},
+        "stores examples archive by archive: order must be 'corpus'",
+    ),
     ({"format": "hdf5", "labels": ["result"]}, "hdf5@1 needs the label move; got result"),
     ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@1 cannot store a pass as the next move"),
     ({"format": "hdf5", "planes": "one-plane"}, "hdf5@1 stores planes of 0 and 1 only"),
@@ -380,14 +363,6 @@ def test_a_bad_recipe_is_one_line(changes: dict[str, Any], message: str) -> None
     assert error.isprintable()
     assert error.startswith("recipe mine: ")
     assert len(error) < 500
-
-
-def test_an_unknown_kind(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text('kind = "exmples"\n')
-    kinds = "kind must be one of 'examples', 'katago', 'olf-archive', 'tokens', 'training'"
-    with pytest.raises(RecipeError, match=kinds + ", .*; got 'exmples'"):
-        load_recipe(str(path))
 
 
 def test_a_set_that_is_none(games: Path, tmp_path: Path) -> None:

@@ -68,9 +68,8 @@ def catalogues(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
     return paths
 
 
-@pytest.fixture
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Units of ten games, and small chunks of them."""
+    """Cut catalogues into shards of ten games, and these into small chunks."""
     install(monkeypatch)
     for module, name, value in (
         (catalogue, "_SHARD_ROWS", 10), (examples, "CHUNK_BYTES", 50_000), (examples, "_GAMES", 4),
@@ -91,6 +90,11 @@ def same_for_all(make: Any, folder: Path) -> list[Any]:
     assert one.keys() == two.keys() == sent.keys()
     assert [name for name in one if one[name] != two[name] or one[name] != sent[name]] == []
     return made
+
+
+@pytest.fixture(name="cut_small")
+def _cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch)
 
 
 def recipe(**changes: Any) -> ExamplesRecipe:
@@ -114,14 +118,18 @@ ANY = {"labels": ["move", "next3", "ranks"], "positions": {"passes": True}}
     ],
     ids=lambda changes: "-".join(changes[key] for key in ("format", "order") if key in changes),
 )
-@pytest.mark.usefixtures("cut_small")
-def test_examples(catalogues: list[Path], tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_examples(
+    catalogues: list[Path], tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def make(into: Path, **engine: Any) -> Any:
         return build_examples(recipe(**changes), catalogues, into, **engine)
 
+    whole = make(tmp_path / "whole", jobs=1)
+    cut_small(monkeypatch)
     one, _, sent = same_for_all(make, tmp_path)
     assert all(built.fresh and built.manifest.examples > 60 for built in sent)
-    assert [built.manifest for built in one] == [built.manifest for built in sent]
+    assert [built.manifest for built in whole] == [built.manifest for built in one] == [b.manifest for b in sent]
+    assert [bytes_of(built.path) for built in whole] == [bytes_of(built.path) for built in one]
     assert SerializingExecutor.shards > 2 * 2 * 6  # two sets, that are counted and made, of six units
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from kgs_archives import archive, records
 from kifu.corpus.ingest import ingest
-from kifu.recipes import examples
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import load_recipe
 
@@ -81,15 +80,6 @@ def finish(command: subprocess.Popen[str]) -> None:
 
 
 ENGINES = {"two threads": ("--jobs", "2"), "two processes": ("--engine", "ray", "--jobs", "2")}
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_threads_sort_on_disk_as_in_memory(
-    jobs: int, games: list[Path], expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(examples, "WINDOW_BYTES", WINDOW)
-    build_examples(load_recipe("agz17", ['clean="legal"']), games, tmp_path, sets=["train"], jobs=jobs)
-    assert tmp_path.joinpath("train.parquet").read_bytes() == expected
 
 
 @pytest.mark.parametrize("engine", ENGINES)

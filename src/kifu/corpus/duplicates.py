@@ -117,27 +117,32 @@ class _Keys(NamedTuple):
         return _Keys(self.row[mask], self.opening[mask], self.canonical[mask], self.n_moves[mask])
 
 
-def _range_keys(paths: Iterable[str], within: _HashRange) -> Iterator[_Keys]:
-    """Yield the keys of all kept games whose opening is in the range, in order."""
-    start = 0
-    for path in paths:
-        for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
-            row = np.arange(start, start + len(batch))
-            keys = _Keys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
-            kept = drop_codes(batch) == DropReason.KEPT
-            yield keys.select(kept & within.contains(keys.opening))
-            start += len(batch)
+@dataclass(frozen=True, slots=True)
+class _Catalogues:
+    """Games to compare; rows are counted in the whole corpus."""
 
+    paths: tuple[str, ...]
 
-def _batches_with(rows: RowNumbers, paths: Iterable[str]) -> Iterator[tuple[int, GamesLike]]:
-    """Yield batches that contain any of the ascending rows, each with the number of its first row."""
-    start = 0
-    for path in paths:
-        for batch in open_catalogue(path).batches(GAME_COLUMNS):
-            low, high = np.searchsorted(rows, (start, start + len(batch)))
-            if low < high:
-                yield start, game_arrays(batch)
-            start += len(batch)
+    def keys(self, within: _HashRange) -> Iterator[_Keys]:
+        """Yield the keys of all kept games whose opening is in the range, in order."""
+        start = 0
+        for path in self.paths:
+            for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
+                row = np.arange(start, start + len(batch))
+                keys = _Keys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
+                kept = drop_codes(batch) == DropReason.KEPT
+                yield keys.select(kept & within.contains(keys.opening))
+                start += len(batch)
+
+    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
+        """Yield batches that contain any of the ascending rows, each with the number of its first row."""
+        start = 0
+        for path in self.paths:
+            for batch in open_catalogue(path).batches(GAME_COLUMNS):
+                low, high = np.searchsorted(rows, (start, start + len(batch)))
+                if low < high:
+                    yield start, game_arrays(batch)
+                start += len(batch)
 
 
 class _RangeClusters(NamedTuple):
@@ -166,7 +171,7 @@ class _ClusterJob(Job[_HashRange, _HashRange, _RangeClusters]):
         return list(shard)
 
     def process(self, item: _HashRange) -> _RangeClusters:
-        return _find(self.paths, item)
+        return _find(_Catalogues(self.paths), item)
 
 
 def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
@@ -184,14 +189,14 @@ def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
     )
 
 
-def _find(paths: Sequence[str], within: _HashRange) -> _RangeClusters:
+def _find(corpus: _Catalogues, within: _HashRange) -> _RangeClusters:
     """Find the clusters of a range, see `find_clusters`."""
-    candidates = _candidates(paths, within)
+    candidates = _candidates(corpus, within)
     # Games with equal hashes form a class, which is represented by the one with most moves, of these the first.
     keys, class_of = np.unique(candidates.canonical, return_inverse=True)
     order = np.lexsort((-candidates.n_moves.astype(np.int64), class_of))
     class_row = candidates.row[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
-    plies, longer, parent = _compare(keys, class_row, paths)
+    plies, longer, parent = _compare(keys, class_row, corpus)
 
     size = np.bincount(parent[class_of], minlength=len(keys))
     together = (plies[class_of] >= MIN_PLIES) & (size[parent[class_of]] > 1)
@@ -204,23 +209,23 @@ def _find(paths: Sequence[str], within: _HashRange) -> _RangeClusters:
     return _RangeClusters(row, row[first][cluster], relation, representative)
 
 
-def _candidates(paths: Sequence[str], within: _HashRange) -> _Keys:
+def _candidates(corpus: _Catalogues, within: _HashRange) -> _Keys:
     """Return the games of the range that share their opening with another."""
     none = np.empty(0, np.uint64)
-    opening = np.concatenate([none, *(keys.opening for keys in _range_keys(paths, within))])
+    opening = np.concatenate([none, *(keys.opening for keys in corpus.keys(within))])
     opening.sort()
     shared = opening[1:][opening[1:] == opening[:-1]]
     del opening
     parts = [_Keys(np.empty(0, np.int64), none, none, np.empty(0, np.int32))]
     if len(shared):
-        for keys in _range_keys(paths, within):
+        for keys in corpus.keys(within):
             at = np.minimum(np.searchsorted(shared, keys.opening), len(shared) - 1)
             parts.append(keys.select(shared[at] == keys.opening))
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts)]
     return _Keys(*columns)
 
 
-def _compare(keys: Hashes, rows: RowNumbers, paths: Sequence[str]) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
     """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
     Returns plies and longer as `find_beginnings` fills them, and parent, equal for all games of a cluster.
@@ -229,11 +234,19 @@ def _compare(keys: Hashes, rows: RowNumbers, paths: Sequence[str]) -> tuple[RowN
     plies, longer, parent = np.zeros(count, np.int64), np.full(count, -1, np.int64), np.arange(count)
     order = np.argsort(rows)
     row = rows[order]
-    for start, games in _batches_with(row, paths) if count else ():
+    for start, games in corpus.games(row) if count else ():
         low, high = np.searchsorted(row, (start, start + len(games.width)))
-        state = make_hash_state(games)
         with np.errstate(over="ignore"):
-            find_beginnings(state, row[low:high] - start, order[low:high], OPENING_PLIES, keys, plies, longer, parent)
+            find_beginnings(
+                make_hash_state(games),
+                row[low:high] - start,
+                order[low:high],
+                OPENING_PLIES,
+                keys,
+                plies,
+                longer,
+                parent,
+            )
     return plies, longer, _resolve_links(parent)
 
 

@@ -236,17 +236,9 @@ def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNu
     row = rows[order]
     for start, games in corpus.games(row) if count else ():
         low, high = np.searchsorted(row, (start, start + len(games.width)))
+        state = make_hash_state(games)
         with np.errstate(over="ignore"):
-            find_beginnings(
-                make_hash_state(games),
-                row[low:high] - start,
-                order[low:high],
-                OPENING_PLIES,
-                keys,
-                plies,
-                longer,
-                parent,
-            )
+            find_beginnings(state, row[low:high] - start, order[low:high], OPENING_PLIES, keys, plies, longer, parent)
     return plies, longer, _resolve_links(parent)
 
 

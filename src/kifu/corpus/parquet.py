@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
@@ -206,13 +205,11 @@ class TableWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._sink.discard = True
         with suppress(pa.ArrowException, OSError):
             self._writer.close()
-        self._output.__exit__(kind, error, trace)
+        self._output.__exit__(*error)
 
 
 def arrow_file(path: Path) -> pa.NativeFile:

@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -218,9 +217,7 @@ class CatalogueTransaction:
     def __enter__(self) -> CatalogueTransaction:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for hidden in self._staging_dirs():
             if kind is None or not self._keep or (hidden / _NAMES).exists():
                 with suppress(OutputError):  # what cannot be removed is left for the next run, as after a kill

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, combinations, pairwise
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,8 @@ from kifu.datasets.dat import Dat, read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
-from kifu.datasets.row_origins import GameRows, read_game_rows
+from kifu.datasets.manifest import manifest_path, read_manifest
+from kifu.datasets.row_origins import read_game_rows
 from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError, join_lines
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
@@ -72,49 +73,42 @@ class GameLocation:
         return f"{self.archive}, entry {self.entry + 1}{game} (row {self.row})"
 
 
-class AuditSet(Protocol):
-    """A set of positions. Its games are numbered from 0, in the order of the set."""
+class AuditSet(ABC):
+    """A set of positions. Its games are numbered from 0, in the order of the set.
 
-    @property
-    def path(self) -> Path:
-        """The file or directory."""
+    Attributes:
+        kind: A name for the kind of file.
+        games: The number of games; None if the file does not record which game a position is from.
+        records: The records that games were taken from; empty if the file does not name them.
+    """
 
-    @property
-    def kind(self) -> str:
-        """A name for the kind of file."""
+    path: Path
+    kind: str
+    games: int | None = None
+    estimated_positions: int
+    records: RecordIndex
 
-    @property
-    def games(self) -> int | None:
-        """The number of games; None if the file does not record which game a position is from."""
-
-    @property
-    def estimated_positions(self) -> int:
-        """The approximate number of positions."""
-
-    @property
-    def records(self) -> RecordIndex:
-        """The records that games were taken from; empty if the file does not name them."""
-
+    @abstractmethod
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
         """Yield all positions in order, in blocks. Raises FormatError."""
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         """Return the locations of games, given by number in ascending order, [K] int64. Raises FormatError."""
+        return []
 
 
-class _CatalogueSet:
+class _CatalogueSet(AuditSet):
     """The kept games of a catalogue, replayed."""
 
     kind = "catalogue"
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.games = self.estimated_positions = 0
+        self.games, self.estimated_positions, self.records = 0, 0, {}
         for batch in open_catalogue(path).batches(("drop", "n_moves")):
             kept = drop_codes(batch) == DropReason.KEPT
             self.games += int(np.count_nonzero(kept))
             self.estimated_positions += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _MAX_PLIES).sum())
-        self.records: RecordIndex = {}
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
         shards = open_catalogue(self.path).shards()
@@ -135,32 +129,22 @@ class _CatalogueSet:
         return locations
 
 
-class _DatSet:
+class _DatSet(AuditSet):
     """The rows of a dat1 or dat2 file. Its manifest, if there is one, lists the game of each row."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._dat = Dat(path)
-        self.kind, self.estimated_positions = self._dat.format.name, len(self._dat)
+        self.kind, self.estimated_positions, self.records = self._dat.format.name, len(self._dat), {}
+        self._stops: npt.NDArray[np.int64] | None = None
         manifest = read_manifest(path)
-        self._archives: list[ArchiveRows] = []
-        self._games: GameRows | None = None
-        self._stop = np.empty(0, np.int64)
-        if manifest is not None:
-            if (manifest.format, manifest.examples, manifest.bytes) != (self.kind, len(self._dat), self._dat.bytes):
-                raise FormatError(f"{manifest_path(path)} describes another file than {path}")
-            self._archives = manifest.archives
-            self._games = read_game_rows(manifest, path)
-            self._stop = np.cumsum(self._games.rows, dtype=np.int64)
-
-    @property
-    def games(self) -> int | None:
-        return None if self._games is None else len(self._games.rows)
-
-    @property
-    def records(self) -> RecordIndex:
-        if self._games is None:
-            return {}
+        if manifest is None:
+            return
+        if (manifest.format, manifest.examples, manifest.bytes) != (self.kind, len(self._dat), self._dat.bytes):
+            raise FormatError(f"{manifest_path(path)} describes another file than {path}")
+        self._archives, self._games = manifest.archives, read_game_rows(manifest, path)
+        self._stops = np.cumsum(self._games.rows, dtype=np.int64)
+        self.games = len(self._games.rows)
         parts: dict[str, list[npt.NDArray[np.int64]]] = {}
         first = 0
         for archive in self._archives:
@@ -168,29 +152,25 @@ class _DatSet:
             parts.setdefault(archive.blake3, []).append(first + nonempty)
             first += archive.games
         games = {key: np.concatenate(each) for key, each in parts.items()}
-        return {key: (self._games.member[each].astype(np.int64), each) for key, each in games.items()}
+        self.records = {key: (self._games.member[each].astype(np.int64), each) for key, each in games.items()}
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        stops = None if self._games is None else self._stop
-        job = _HashDat(self.path, self.kind, tuple(self._dat.spans), stops)
+        job = _HashDat(self.path, self.kind, tuple(self._dat.spans), self._stops)
         return executor.run(job, _RowRange(0, len(self._dat)).blocks(_SHARD_ROWS))
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
-        if self._games is None:
+        if self._stops is None:
             return []
-        first = self._stop - self._games.rows
+        first = self._stops - self._games.rows
         fields = zip(self._games.archive[games].tolist(), self._games.member[games].tolist(), first[games].tolist())
         return [GameLocation(self._archives[archive].archive, entry, 0, row) for archive, entry, row in fields]
 
 
-class _ExamplesSet:
+class _ExamplesSet(AuditSet):
     """The rows of any other data set whose planes show the stones of both sides; its games are unknown."""
 
-    games: int | None = None
-
     def __init__(self, path: Path, kind: str) -> None:
-        self.path, self.kind = path, kind
-        self.records: RecordIndex = {}
+        self.path, self.kind, self.records = path, kind, {}
         self._examples = open_examples(path)
         layout = self._examples.layout
         self.estimated_positions = len(self._examples)
@@ -206,9 +186,6 @@ class _ExamplesSet:
         layout = self._examples.layout
         job = _HashExamples(self.path, layout, self._own, self._opp, self._ids, self._numbers)
         return executor.run(job, _RowRange(0, len(self._examples)).blocks(_SHARD_ROWS))
-
-    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
-        return []
 
 
 class _ChunkSet(_ExamplesSet):
@@ -247,7 +224,7 @@ class _KataSet(_ExamplesSet):
         return [GameLocation(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
 
 
-class _TokenSet:
+class _TokenSet(AuditSet):
     """The games of a data set of tokens, replayed. Two sets with a game's `id` in common share it."""
 
     kind = FORMAT
@@ -256,10 +233,10 @@ class _TokenSet:
         self.path = path
         data = open_tokens(path)
         self.games, self.estimated_positions = len(data), len(data.tokens)
-        self.records: RecordIndex = {"game id": (data.games.view(np.int64), np.arange(len(data)))}
+        self.records = {"game id": (data.games.view(np.int64), np.arange(len(data)))}
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        return executor.run(_HashTokens(self.path), _RowRange(0, self.games).blocks(_SHARD_ROWS))
+        return executor.run(_HashTokens(self.path), _RowRange(0, self.games or 0).blocks(_SHARD_ROWS))
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         return [GameLocation(self.path.name, game, 0, game) for game in games.tolist()]

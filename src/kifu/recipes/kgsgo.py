@@ -195,6 +195,9 @@ class _ArchiveJob(Job[_ArchiveGames, Item, R]):
     def _load(self, shard: _ArchiveGames) -> LoadedArchive:
         return shard.load() if self.loaded is None else next(self.loaded)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, each.name) for each in fields(self) if each.name != "loaded")
+
     def shard_fingerprint(self, shard: _ArchiveGames) -> Any:
         selection = shard.selection
         return [selection.archive.name, shard.blake3, blake3(selection.games.tobytes()).hexdigest()]
@@ -202,9 +205,6 @@ class _ArchiveJob(Job[_ArchiveGames, Item, R]):
 
 class _CountRecords(_ArchiveJob[tuple[LoadedArchive, npt.NDArray[np.int64]], int]):
     """Counts the examples of archives, if all moves are legal."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _CountRecords, ()
 
     def fingerprint(self) -> Any:
         return None
@@ -268,9 +268,6 @@ class _WriteRecords(_ArchiveJob[_RecordTask, _RecordChunk]):
     """
 
     format: str
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _WriteRecords, (self.format,)
 
     @cached_property
     def _layout(self) -> DatLayout:

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,14 +34,14 @@ from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.files import read_small
 from kifu.folders import locked_folder
-from kifu.progress import Progress, ProgressFactory, silent
+from kifu.progress import ProgressFactory, silent
 from kifu.recipes.pipeline import (
     CATALOGUE,
     Build,
     BuildOptions,
     BuildReport,
     Target,
-    are_hashed,
+    are_same,
     ingest_sources,
     is_made_by,
 )
@@ -166,14 +166,9 @@ class _ArchiveBuild(Build[ArchiveManifest]):
 
     def current(self, target: Target) -> ArchiveManifest | None:
         manifest = _read_manifest(target.manifest)
-        if (
-            manifest is None
-            or not is_made_by(manifest, self.recipe)
-            or manifest.sources != self.sources.hashes
-            or not are_hashed(self.sources.hashes)
-        ):
+        if manifest is None or not is_made_by(manifest, self.recipe):
             return None
-        return manifest
+        return manifest if are_same(manifest.sources, self.sources.hashes) else None
 
     def files(self, target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
         return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
@@ -189,9 +184,14 @@ class _ArchiveBuild(Build[ArchiveManifest]):
         into = target.path
         catalogue = ingest_sources(self.sources, into / CATALOGUE, self.recipe.clean, self.options)
         job = _LinesJob(catalogue.digest())
+        unsayable: Counter[str] = Counter()
         with _Spool(into) as spool:
             with self.options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-                unsayable = _sort(self.executor.run(job, catalogue.shards()), spool, bar)
+                for lines in self.executor.run(job, catalogue.shards()):
+                    for number, games, data in lines.placed:
+                        spool.write(number, games, data)
+                    unsayable += lines.unsayable
+                    bar.advance(lines.games)
             _require_no_others(into, spool)
             files = [_write(into, number, spool) for number in spool.files()]
         return ArchiveManifest(
@@ -218,16 +218,6 @@ def _read_manifest(path: Path) -> ArchiveManifest | None:
 _MANIFEST = TypeAdapter(ArchiveManifest)
 
 
-def _sort(found: Iterable[_Lines], spool: _Spool, bar: Progress) -> Counter[str]:
-    unsayable: Counter[str] = Counter()
-    for lines in found:
-        for number, games, data in lines.placed:
-            spool.write(number, games, data)
-        unsayable += lines.unsayable
-        bar.advance(lines.games)
-    return unsayable
-
-
 @dataclass(frozen=True)
 class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
     """Writes the games of a catalogue with this digest as lines."""
@@ -244,24 +234,20 @@ class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
         return read_shard(shard)
 
     def process(self, item: pa.RecordBatch) -> _Lines:
-        return _lines(item)
-
-
-def _lines(batch: pa.RecordBatch) -> _Lines:
-    kept = batch.filter(pc.is_null(batch["drop"]))
-    file = _file_numbers(kept)
-    order = np.argsort(file, kind="stable")
-    file = file[order]
-    lines = rows_to_olf(kept.take(pa.array(order)))
-    written = np.append(0, np.cumsum(lines.failure == ExportFailure.NONE))
-    starts = np.flatnonzero(np.diff(file, prepend=-1))
-    placed = []
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(file)]):
-        data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
-        if data:
-            placed.append((int(file[start]), int(written[stop] - written[start]), data))
-    unsayable = Counter(ExportFailure(k).name for k in lines.failure[lines.failure != ExportFailure.NONE].tolist())
-    return _Lines(placed, unsayable, len(kept))
+        kept = item.filter(pc.is_null(item["drop"]))
+        file = _file_numbers(kept)
+        order = np.argsort(file, kind="stable")
+        file = file[order]
+        lines = rows_to_olf(kept.take(pa.array(order)))
+        written = np.append(0, np.cumsum(lines.failure == ExportFailure.NONE))
+        starts = np.flatnonzero(np.diff(file, prepend=-1))
+        placed = []
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(file)]):
+            data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
+            if data:
+                placed.append((int(file[start]), int(written[stop] - written[start]), data))
+        unsayable = Counter(ExportFailure(k).name for k in lines.failure[lines.failure != ExportFailure.NONE].tolist())
+        return _Lines(placed, unsayable, len(kept))
 
 
 def _file_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from pkgutil import resolve_name
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -186,7 +185,8 @@ class Build(ABC, Generic[M]):
     def _whole(self, target: Target) -> M | None:
         """Return the manifest of a target that is up to date and whose files exist, else None."""
         manifest = self.current(target)
-        return None if manifest is None or not are_whole(self.files(target, manifest)) else manifest
+        files = [] if manifest is None else self.files(target, manifest)
+        return manifest if all(path.is_file() and path.stat().st_size == size for path, size in files) else None
 
 
 def build(
@@ -274,14 +274,9 @@ def is_made_by(manifest: _Manifest, recipe: BaseModel) -> bool:
     return manifest.kifu == version and manifest.recipe == recipe.model_dump(mode="json")
 
 
-def are_hashed(sources: list[dict[str, Any]]) -> bool:
-    """Return whether all sources have a hash. Directories of loose records have none, so they are always read again."""
-    return all("blake3" in source for source in sources)
-
-
-def are_whole(files: Iterable[tuple[Path, int]]) -> bool:
-    """Return whether the files exist and have these sizes in bytes."""
-    return all(path.is_file() and path.stat().st_size == size for path, size in files)
+def are_same(recorded: object, sources: list[dict[str, Any]]) -> bool:
+    """Return whether recorded sources are these. Directories of loose records, which have no hash, never are."""
+    return recorded == sources and all("blake3" in source for source in sources)
 
 
 def ingest_sources(sources: HashedSources, path: Path, clean: CleaningRules, options: BuildOptions) -> Catalogue:
@@ -305,9 +300,8 @@ def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRule
     return (
         version == importlib.metadata.version("kifu").encode()
         and about.get("clean") == clean.model_dump(mode="json")
-        and without_left_out(about.get("sources")) == sources
+        and are_same(without_left_out(about.get("sources")), sources)
         and about.keys() >= {"read", "kept", "drops"}
-        and are_hashed(sources)
     )
 
 
@@ -370,10 +364,8 @@ class ManifestCounts:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     def manifest(
         self,
@@ -590,15 +582,11 @@ class _SetsBuild(Build[Manifest]):
             manifest = read_manifest(target.path)
         except FormatError:
             return None
-        if (
-            manifest is None
-            or not is_made_by(manifest, self.recipe)
-            or (manifest.set, manifest.sources) != (target.set, self.sources.hashes)
-            or not are_hashed(self.sources.hashes)
-            or isinstance(self.recipe.split, ListSplit)  # its lists have no hash
-        ):
+        if manifest is None or not is_made_by(manifest, self.recipe) or manifest.set != target.set:
             return None
-        return manifest
+        if isinstance(self.recipe.split, ListSplit):  # its lists have no hash
+            return None
+        return manifest if are_same(manifest.sources, self.sources.hashes) else None
 
     def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
         return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]

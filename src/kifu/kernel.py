@@ -165,7 +165,7 @@ class _Cache:
     """The compiled signatures of a kernel on disk; what a dispatcher of Numba needs of its cache.
 
     A file holds a hash, then the pickled code of one signature. A file that is damaged, of another version or without
-    its classes counts as missing. Unpickling runs code, so a folder is used only if nobody else can write to it.
+    its classes counts as missing. Unpickling runs code, so a folder is used only if no other user can write to it.
     """
 
     cache_path = None

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import pytest
 
-import kifu.kernel
+import kifu.compiler
 from kifu.kernel import announce_compilation, inline_kernel, kernel
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
@@ -59,7 +59,7 @@ def test_bounds_are_checked() -> None:
 
 @pytest.mark.subprocess
 def test_the_cache_tells_kernels_with_bounds_checks_apart() -> None:
-    program = "import kifu.kernel, test_kernel; print(kifu.kernel.fingerprint(test_kernel.cube.py_func).digest)"
+    program = "import kifu.compiler, test_kernel; print(kifu.compiler.fingerprint(test_kernel.cube.py_func).digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],
@@ -88,7 +88,7 @@ class Bars:
 
 @pytest.fixture
 def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bars:
-    monkeypatch.setattr(kifu.kernel, "progress", bars := Bars())
+    monkeypatch.setattr(kifu.compiler, "progress", bars := Bars())
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     announce_compilation()
     return bars
@@ -98,7 +98,7 @@ def test_progress_and_pruning(bars: Bars, tmp_path: Path, monkeypatch: pytest.Mo
     assert sum_of_squares(4) == 14
     assert sum_of_squares(5) == 30
     assert bars.shown == [["compiling kernel sum_of_squares", 2, 2, "functions"]]
-    monkeypatch.setattr(kifu.kernel, "_MAX_CACHED", 1)
+    monkeypatch.setattr(kifu.compiler, "_MAX_CACHED", 1)
     (entry,) = (tmp_path / "kifu").glob("*.kernel")
     os.utime(entry, (0, 0))
     assert cube(3) == 27
@@ -164,19 +164,19 @@ def test_a_folder_that_others_can_write_to_is_not_used(bars: Bars, tmp_path: Pat
 PACKAGED = """
 import sys
 from pathlib import Path
-from kifu.kernel import _Kernel
-import kifu.kernel
+from kifu.compiler import _Kernel
+import kifu.compiler
 from test_kernel import cube
 
-kifu.kernel.PACKAGED = Path(sys.argv[1])
-kifu.kernel.BASELINE = ("x", sys.argv[2]) if len(sys.argv) > 2 else kifu.kernel.BASELINE
+kifu.compiler.PACKAGED = Path(sys.argv[1])
+kifu.compiler.BASELINE = ("x", sys.argv[2]) if len(sys.argv) > 2 else kifu.compiler.BASELINE
 assert cube(3) == 27
 print(cube.dispatcher._cache_hits.total())
 """
 
 
 @pytest.mark.subprocess
-@pytest.mark.skipif(not kifu.kernel._runs_baseline(), reason="this CPU lacks features of the baseline")
+@pytest.mark.skipif(not kifu.compiler._runs_baseline(), reason="this CPU lacks features of the baseline")
 def test_packaged_code_is_used_where_it_runs(tmp_path: Path) -> None:
     def hits(cache: str, *options: str, **variables: str) -> int:
         environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / cache), **variables}
@@ -185,7 +185,7 @@ def test_packaged_code_is_used_where_it_runs(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 
-    name, features = kifu.kernel.BASELINE
+    name, features = kifu.compiler.BASELINE
     assert hits("packaged", NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features) == 0
     (entry,) = (tmp_path / "packaged" / "kifu").glob("*.kernel")
     assert hits("a") == 1

@@ -1,7 +1,7 @@
 """Compile the kernels of the commands and of the public API, on all cores.
 
     python tools/compile_kernels.py                    for this machine, into the user's folder of compiled kernels
-    python tools/compile_kernels.py dist/kifu-1.whl    for all CPUs that have kifu.kernel.BASELINE, into a wheel
+    python tools/compile_kernels.py dist/kifu-1.whl    for all CPUs that have kifu.compiler.BASELINE, into a wheel
 
 WORK decides which kernels are compiled, and for which types. Others are compiled when they are first used.
 """
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kifu
-from kifu.kernel import BASELINE, PACKAGED
+from kifu.compiler import BASELINE, PACKAGED
 from kifu.progress import Progress, progress
 
 WORK = (

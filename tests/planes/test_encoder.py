@@ -14,9 +14,9 @@ import pytest
 import kifu
 from drawn_planes import COMPOSED_SETS, draw
 from flat import OneGame, flat
+from kifu.compiler import fingerprint
 from kifu.errors import DropReason, GameError, RecipeError
 from kifu.go.state import add_point
-from kifu.kernel import fingerprint
 from kifu.planes import encoder as encoder_module
 from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.context import PositionContext

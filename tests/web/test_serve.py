@@ -226,7 +226,7 @@ def test_an_error_of_the_nets_is_one_line(web_catalogue: Path, monkeypatch: pyte
 WARMED = """
 import sys
 from unittest import mock
-from kifu.kernel import _Kernel
+from kifu.compiler import _Kernel
 from kifu.web.nets import PredictParams, predict
 from kifu.web.server import warm_up
 from kifu.web.patterns import explore

@@ -1,0 +1,348 @@
+"""Compilation of kernels by Numba, the compiled code on disk, and the progress of compilation.
+
+Everything that depends on Numba's internals is in this module: `_Kernel` derives from Numba's dispatcher class,
+`_InlinedCode` from the class of its compiled code, and `_Cache` stands for its cache class.
+
+Compiled code is keyed on content, by a fingerprint of the byte code of the kernel and of every function, constant and
+class it uses, with the signature, the CPU, and the versions of Python and Numba. So editing a comment, a docstring or
+an unrelated function never recompiles, any other change always does, and all checkouts of a user share the entries.
+It is looked for first in the package, where `make dist` puts code for any CPU with BASELINE's features, then in
+NUMBA_CACHE_DIR if that is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. There
+the least recently used entries are deleted, and all may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import fcntl
+import functools
+import hashlib
+import os
+import pickle
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import llvmlite.binding
+import numba
+import numpy as np
+from numba.core import event
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+from numba.core.serialize import dumps
+
+from kifu.progress import Progress, progress
+
+PACKAGED = Path(__file__).parent / "assets" / "kernels"
+"""The folder of compiled kernels that come with a wheel."""
+
+_X86_64_V3 = "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave"
+BASELINE = {
+    "x86_64": ("x86-64-v3", ",".join(f"+{name}" for name in _X86_64_V3.split())),
+    "aarch64": ("generic", ""),
+}.get(platform.machine(), ("", ""))
+"""Names of the CPU and of the features, as of LLVM, for which the packaged kernels are compiled."""
+
+_MAX_CACHED = 1000
+"""Number of compiled signatures that the user's folder keeps, at up to 500 kB each. The tests use about 300."""
+
+_HASH_SIZE = 16
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+
+# nogil: threads run kernels side by side. error_model numpy: loops do not check for division by zero. _nrt off: kernels
+# allocate nothing, so they need no reference counts, whose atomic increments at each inlined call took two thirds of
+# the replay's time (6 against 20 million moves a second). boundscheck is off, since callers check what they pass; the
+# slow tests set NUMBA_BOUNDSCHECK, which is listed here because the options are part of the cache key.
+_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+if numba.config.BOUNDSCHECK:
+    _OPTIONS["boundscheck"] = True
+# Without an entry point for Python, a function that is only inlined compiles in half the time.
+_INLINE_OPTIONS = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def new_dispatcher(function: Callable[..., Any], inline: bool) -> CPUDispatcher:
+    """Return a dispatcher that compiles a function at its first call. inline: into the functions that call it, only."""
+    if inline:
+        return CPUDispatcher(function, targetoptions=dict(_INLINE_OPTIONS), pipeline_class=_InlineCompiler)
+    return _Kernel(function, targetoptions=dict(_OPTIONS))
+
+
+class _InlinedCode(JITCodeLibrary):  # type: ignore[misc]
+    """An inlined function as LLVM IR, which only the kernels that call it optimize and translate to machine code.
+
+    Numba would optimize and translate each inlined function, with all that it inlines, once more.
+    """
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, *_: Any) -> None:
+        pass
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+class _InlineCompiler(Compiler):  # type: ignore[misc]
+    """Compiles a function to `_InlinedCode`."""
+
+    def define_pipelines(self) -> Any:
+        state = self.state  # Numba creates the library later unless there is one
+        state.library = _InlinedCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        return super().define_pipelines()
+
+
+class _Kernel(CPUDispatcher):  # type: ignore[misc]
+    """A dispatcher that sets its cache at the first compilation, when all globals that it uses are defined."""
+
+    _cache: Any
+
+    def compile(self, sig: Any) -> Any:
+        with global_compiler_lock:
+            if not isinstance(self._cache, _Cache):
+                self._cache = _Cache(self.py_func)
+            with self._cache.lock(sig, self.targetctx):
+                return super().compile(sig)
+
+
+class _Cache:
+    """The compiled signatures of a kernel on disk; what a dispatcher of Numba needs of its cache.
+
+    A file holds a hash, then the pickled code of one signature. A file that is damaged, of another version or without
+    its classes counts as missing. Unpickling runs code, so a folder is used only if no other user can write to it.
+    """
+
+    cache_path = None
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        digest, modules = fingerprint(function)
+        # Loading an entry imports the modules of all its functions, so code that was only executed is not kept.
+        self._stem = f"{function.__module__}.{function.__qualname__}-{digest}" if modules <= sys.modules.keys() else ""
+        self._folder = _cache_folder() if self._stem else None
+
+    def _path(self, folder: Path, sig: Any, cpu: tuple[str, ...]) -> Path:
+        key = repr((sig, cpu, numba.__version__, sys.implementation.cache_tag))
+        return folder / f"{self._stem}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}.kernel"
+
+    def _paths(self, sig: Any, target_context: Any) -> list[Path]:
+        """Return where the code of a signature may lie: in the package if this CPU can run it, in the user's folder."""
+        cpu = target_context.codegen().magic_tuple()
+        packaged = [self._path(PACKAGED, sig, (cpu[0], *BASELINE))] if self._stem and _runs_baseline() else []
+        return packaged + ([self._path(self._folder, sig, cpu)] if self._folder else [])
+
+    @contextlib.contextmanager
+    def lock(self, sig: Any, target_context: Any) -> Iterator[None]:
+        """Let one process at a time load or compile the kernel: the others wait and load what the first one saved."""
+        if self._folder is None or any(path.is_file() for path in self._paths(sig, target_context)):
+            yield
+            return
+        with os.fdopen(os.open(self._folder / f"{self._stem}.lock", _LOCK_FLAGS, 0o600), "r+b") as lock:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled code of a signature, from the package or else from the user's folder, or None."""
+        for path in self._paths(sig, target_context):
+            with contextlib.suppress(Exception):  # any, since damaged or old entries cannot be unpickled
+                digest, payload = (data := path.read_bytes())[:_HASH_SIZE], data[_HASH_SIZE:]
+                if digest == hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest():
+                    compiled = CompileResult._rebuild(target_context, *pickle.loads(payload))
+                    if compiled.signature.args == sig:
+                        if path.parent != PACKAGED:
+                            os.utime(path)  # see _prune
+                        return compiled
+        return None
+
+    def save_overload(self, sig: Any, compiled: Any) -> None:
+        """Write the compiled code of a signature to the user's folder."""
+        if self._folder is None or compiled.library.has_dynamic_globals or compiled.lifted:
+            return
+        payload = dumps(compiled._reduce())
+        path = self._path(self._folder, sig, compiled.library.codegen.magic_tuple())
+        temporary = path.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):  # the disk is full: compile again in each process
+            temporary.write_bytes(hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest() + payload)
+            temporary.replace(path)
+            self._prune(self._folder)
+
+    @staticmethod
+    def _prune(folder: Path) -> None:
+        """Delete the kernels that were not used for the longest time while there are more than _MAX_CACHED."""
+        paths = sorted(folder.glob("*.kernel"), key=lambda path: path.stat().st_mtime)
+        for path in paths[:-_MAX_CACHED]:
+            path.unlink(missing_ok=True)
+            path.with_name(f"{path.stem.rpartition('-')[0]}.lock").unlink(missing_ok=True)
+
+
+@functools.cache
+def _runs_baseline() -> bool:
+    """Return True if this CPU has all features of BASELINE."""
+    try:
+        available = llvmlite.binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM does not know them
+        return False
+    name, features = BASELINE
+    return bool(name) and all(available.get(feature.removeprefix("+")) for feature in features.split(",") if feature)
+
+
+def _cache_folder() -> Path | None:
+    """Return the user's folder of compiled kernels; None if none can be written to by this user alone."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    folders = (
+        [Path(numba.config.CACHE_DIR)] if numba.config.CACHE_DIR else [user, Path(__file__).parent / "__pycache__"]
+    )
+    for folder in (parent / "kifu" for parent in folders):
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.stat()
+            if status.st_uid == os.geteuid() and not status.st_mode & 0o022 and os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+class Fingerprint(NamedTuple):
+    """Identifies the code of a kernel.
+
+    Attributes:
+        digest: 20 hexadecimal digits, a hash of the code and all that it uses.
+        modules: Names of the modules of all functions in it.
+    """
+
+    digest: str
+    modules: frozenset[str]
+
+
+def fingerprint(function: Callable[..., Any]) -> Fingerprint:
+    """Return a hash of the byte code of `function` and of every constant, function and class that it uses.
+
+    Docstrings, comments and line numbers do not count.
+    """
+    walk = _Walk()
+    walk.add(function)
+    return Fingerprint(
+        hashlib.blake2b("\n".join(walk.lines).encode(), digest_size=10).hexdigest(), frozenset(walk.modules)
+    )
+
+
+class _Walk:
+    """Collects a description of a function and of everything that it refers to, directly or not.
+
+    Attributes:
+        modules: Names of the modules of all functions in it.
+    """
+
+    def __init__(self) -> None:
+        self.lines = [repr(_OPTIONS), repr(_INLINE_OPTIONS)]
+        self.modules: set[str] = set()
+        self.functions: set[int] = set()
+
+    def add(self, value: Any) -> None:
+        value = getattr(value, "py_func", value)
+        if isinstance(value, FunctionType):
+            self._add_function(value)
+        elif isinstance(value, np.ndarray):
+            self.lines.append(f"{value.dtype} {value.shape} {hashlib.blake2b(value.tobytes()).hexdigest()}")
+        elif isinstance(value, type):
+            self._add_class(value)
+        elif isinstance(value, ModuleType):
+            self.lines.append(value.__name__)
+        elif isinstance(value, tuple | list):
+            for each in value:
+                self.add(each)
+        elif isinstance(value, frozenset):
+            self.lines.append(repr(sorted(map(repr, value))))
+        elif type(value).__repr__ is object.__repr__:  # type: ignore[comparison-overlap]  # it contains the address
+            self.lines.append(type(value).__qualname__)
+        else:
+            self.lines.append(repr(value))
+
+    def _add_function(self, function: FunctionType) -> None:
+        if id(function) in self.functions:
+            return
+        self.functions.add(id(function))
+        self.modules.add(function.__module__)
+        code, names = function.__code__, function.__globals__
+        self.lines += [function.__module__, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
+        constants = code.co_consts
+        self._add_code(code, constants[1:] if constants[:1] == (function.__doc__,) else constants, names)
+        for cell in function.__closure__ or ():
+            self.add(cell.cell_contents)
+        self.add(function.__defaults__ or ())
+        # The parameters of a kernel may be named tuples that its code does not name.
+        for _, value in sorted(names.items()):
+            if isinstance(value, type) and issubclass(value, tuple):
+                self._add_class(value)
+
+    def _add_code(self, code: CodeType, constants: tuple[Any, ...], names: dict[str, Any]) -> None:
+        self.lines += [code.co_code.hex(), repr(code.co_names)]
+        for constant in constants:
+            if isinstance(constant, CodeType):
+                self._add_code(constant, constant.co_consts, names)
+            else:
+                self.add(constant)
+        for name in code.co_names:
+            value = names.get(name)
+            self.add(value)
+            if isinstance(value, ModuleType) and not value.__name__.startswith(("numpy", "numba", "math")):
+                for attribute in code.co_names:
+                    self.add(getattr(value, attribute, None))
+
+    def _add_class(self, value: type) -> None:
+        members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else getattr(value, "_fields", ())
+        self.lines.append(f"{value.__module__}.{value.__qualname__} {members}")
+
+
+class _CompilationProgress(event.Listener):  # type: ignore[misc]
+    """Shows which kernel is compiled, and how many of its functions have been compiled.
+
+    Numba compiles in one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._functions: set[int] = set()
+        self._shown = contextlib.ExitStack()
+        self._bar: Progress | None = None
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            function = event.data["dispatcher"].py_func
+            walk = _Walk()
+            walk.add(function)
+            self._functions = walk.functions
+            label = f"compiling kernel {function.__name__}"
+            self._bar = self._shown.enter_context(
+                progress(label, total=len(self._functions), unit="functions", transient=True)
+            )
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        function = id(event.data["dispatcher"].py_func)
+        if function in self._functions and self._bar is not None:  # it may be compiled again for other types
+            self._functions.remove(function)
+            self._bar.advance()
+        if self._depth == 0:
+            self._shown.close()
+
+
+@functools.cache  # registered once
+def announce_compilation() -> None:
+    """Show progress on standard error while kernels are compiled rather than loaded."""
+    event.register("numba:compile", _CompilationProgress())

@@ -23,6 +23,7 @@ from kifu.convert import convert
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import IngestReport, ingest
 from kifu.corpus.schema import SCHEMA
+from kifu.corpus.stats import stats
 from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE
 
@@ -159,6 +160,17 @@ def test_kgs_rows(kgs: Catalogued) -> None:
     check_counts(kgs, {})
     assert set(kgs.column("repairs")) == {None}
     assert sum(map(bool, (record.territory for record in kgs.recorded))) == 6229
+
+
+def test_kgs_statistics(kgs: Catalogued) -> None:
+    counts = stats([kgs.path])
+    assert (counts.read, counts.kept, counts.dropped, counts.unparsed) == (64_842, 64_842, {}, {})
+    assert counts.years == Counter(record.text("DT")[:4] for record in kgs.recorded)
+    results = [record.text("RE") or "" for record in kgs.recorded]
+    for side, winner in (("B+", "black"), ("W+", "white")):
+        ends = Counter(result[2] for result in results if result.startswith(side))
+        won = {"resign": ends.pop("R"), "time": ends.pop("T"), "forfeit": ends.pop("F")}
+        assert counts.results[winner] == won | {"score": ends.total()}
 
 
 def test_wild_rows(wild: Catalogued) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,7 +16,7 @@ import duckdb
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import Done, finish, run, start
+from commands import Done, finish, run
 from kifu.assets import sample_path
 from kifu.corpus.query import open_database, query
 from kifu.corpus.update import append
@@ -209,7 +211,11 @@ def test_spilled_data_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_terminated_queries_leave_no_spilled_data(folder: Path, number: signal.Signals) -> None:
     temporary = folder / "temporary"
-    process = start("query", ENDLESS, "games.parquet", TMPDIR=str(temporary))
+    program = "from kifu.corpus import query; query._MEMORY = '60MB'; from kifu.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "query", ENDLESS, "games.parquet"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)},
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while not list(temporary.glob("*/*.tmp")):
         assert process.poll() is None, finish(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import tarfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 
 from catalogues import rows, write_catalogue
 from commands import on_terminal, run
-from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, draw_charts, short_count, stats
 from kifu.errors import FormatError
 from kifu.report.tables import print_stats
@@ -192,33 +190,6 @@ def test_other_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     with pytest.raises(FormatError, match=r"x\.parquet is not a catalogue"):
         stats([tmp_path / "x.parquet"])
-
-
-@pytest.mark.slow
-def test_counts_of_kgs_archives_equal_those_from_their_bytes(shared: Path, tmp_path: Path) -> None:
-    results: Counter[bytes] = Counter()
-    years: Counter[str] = Counter()
-    archives = [path for path in sorted((shared / "data" / "kgs").rglob("KGS*")) if ".tar" in path.name]
-    assert archives
-    for path in archives:
-        with tarfile.open(path) as tar:
-            for member in filter(lambda member: member.name.endswith(".sgf"), tar):
-                data = tar.extractfile(member).read()
-                results[re.search(rb"RE\[([^\]]*)", data)[1] if b"RE[" in data else b""] += 1
-                years[re.search(rb"DT\[(\d{4})", data)[1].decode()] += 1
-    ingest(archives, tmp_path / "kgs.parquet")
-    counts = stats([tmp_path / "kgs.parquet"])
-    assert counts.read == counts.kept + sum(counts.dropped.values()) == sum(years.values())
-    assert counts.dropped == {}
-    assert counts.years == years
-    for side, winner in ((b"B+", "black"), (b"W+", "white")):
-        won = Counter(
-            {"R": "resign", "T": "time", "F": "forfeit"}.get(chr(rest[2]), "score")
-            for rest in results.elements()
-            if rest[:2] == side
-        )
-        assert counts.results[winner] == won
-    assert counts.unparsed == {}
 
 
 # as JSON, as tables

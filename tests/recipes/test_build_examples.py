@@ -445,7 +445,7 @@ def test_a_row_is_a_board_for_all_sets_that_tell_stones(planes: str, games: Path
 
 @pytest.mark.slow
 def test_real_games_in_all_formats(shared: Path, tmp_path: Path) -> None:
-    source = shared / "data" / "kgs" / "KGS-2003-19-7582-.tar.gz"
+    source = shared / "data" / "kgs" / "KGS-2001-19-2298-.tar.gz"
     expected = None
     for name in ("npy", "parquet", "hdf5"):
         chosen = recipe(
@@ -454,7 +454,7 @@ def test_real_games_in_all_formats(shared: Path, tmp_path: Path) -> None:
         )  # fmt: skip
         (built,) = build(chosen, source, tmp_path)
         batch = read(built.path)
-        assert len(batch) == built.manifest.examples > 100_000
+        assert len(batch) == built.manifest.examples > 30_000
         if expected is None:
             expected = batch
         assert np.array_equal(batch.planes, expected.planes)

@@ -164,7 +164,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(bars: Bars, tmp_path: Pat
 PACKAGED = """
 import sys
 from pathlib import Path
-from kifu.compiler import _Kernel
+from kifu.compiler import _CachedDispatcher
 import kifu.compiler
 from test_kernel import cube
 

@@ -1,7 +1,7 @@
 """Compilation of kernels by Numba, the compiled code on disk, and the progress of compilation.
 
-Everything that depends on Numba's internals is in this module: `_Kernel` derives from Numba's dispatcher class,
-`_InlinedCode` from the class of its compiled code, and `_Cache` stands for its cache class.
+Everything that depends on Numba's internals is in this module: `_CachedDispatcher` derives from Numba's dispatcher
+class, `_InlinedCode` from the class of its compiled code, and `_Cache` stands for its cache class.
 
 Compiled code is keyed on content, by a fingerprint of the byte code of the kernel and of every function, constant and
 class it uses, with the signature, the CPU, and the versions of Python and Numba. So editing a comment, a docstring or
@@ -70,7 +70,7 @@ def new_dispatcher(function: Callable[..., Any], inline: bool) -> CPUDispatcher:
     """Return a dispatcher that compiles a function at its first call. inline: into the functions that call it, only."""
     if inline:
         return CPUDispatcher(function, targetoptions=dict(_INLINE_OPTIONS), pipeline_class=_InlineCompiler)
-    return _Kernel(function, targetoptions=dict(_OPTIONS))
+    return _CachedDispatcher(function, targetoptions=dict(_OPTIONS))
 
 
 class _InlinedCode(JITCodeLibrary):  # type: ignore[misc]
@@ -106,7 +106,7 @@ class _InlineCompiler(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
-class _Kernel(CPUDispatcher):  # type: ignore[misc]
+class _CachedDispatcher(CPUDispatcher):  # type: ignore[misc]
     """A dispatcher that sets its cache at the first compilation, when all globals that it uses are defined."""
 
     _cache: Any

@@ -226,7 +226,7 @@ def test_an_error_of_the_nets_is_one_line(web_catalogue: Path, monkeypatch: pyte
 WARMED = """
 import sys
 from unittest import mock
-from kifu.compiler import _Kernel
+from kifu.compiler import _CachedDispatcher
 from kifu.web.nets import PredictParams, predict
 from kifu.web.server import warm_up
 from kifu.web.patterns import explore
@@ -237,7 +237,7 @@ from kifu.web.site import Site
 
 site = Site([sys.argv[1]], ["small"])
 warm_up(site, site.startup)
-with mock.patch.object(_Kernel, "compile", autospec=True, side_effect=AssertionError):
+with mock.patch.object(_CachedDispatcher, "compile", autospec=True, side_effect=AssertionError):
     predict(site, PredictParams(line=Line(moves=[60, 300]), ply=2))
     explore(site, PositionParams(moves="dd"), site.startup)
     search(site, Results(), SearchParams(pattern="X . O"), site.startup)

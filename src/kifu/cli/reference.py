@@ -85,7 +85,10 @@ def formats(
 def nets(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NETWORK", help="Show the layers of this network; any bNcM, such as b10c128."),
+        typer.Argument(
+            metavar="NETWORK",
+            help="Show the layers of this network; any bNcM, such as b10c128; or a network file of KataGo.",
+        ),
     ] = None,
     planes: Annotated[
         str | None, typer.Option(metavar="PLANES", help="Plane set.", show_default="the network's own")
@@ -94,9 +97,15 @@ def nets(
 ) -> Outcome:
     """List the networks with their sizes, or show the layers of one."""
     from kifu.config import parse_board
+    from kifu.katago.net_file import is_kata_net
     from kifu.learn.nets.registry import NETS, RESIDUAL, net_card, net_line
 
     width, height = parse_board(board)
+    if name is not None and is_kata_net(name):
+        from kifu.report.describe import describe
+
+        description = describe(Path(name))
+        return Outcome(description, description)
     if name is not None:
         text = net_card(name, planes, width, height)
         return Outcome(lambda: _print_markdown(text), {"name": name, "text": text})

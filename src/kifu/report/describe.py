@@ -26,6 +26,7 @@ from kifu.datasets.row_origins import find_origin
 from kifu.datasets.tokens import is_tokens
 from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
 from kifu.go.board import Board
+from kifu.katago.net_file import is_kata_net
 from kifu.katago.npz import KataNpz
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
@@ -33,7 +34,7 @@ from kifu.records.game import Game
 from kifu.records.games import describe_left_out
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
-from kifu.report.inspect import describe_data_set, describe_kata_row, inspect_tokens
+from kifu.report.inspect import describe_data_set, describe_kata_net, describe_kata_row, inspect_tokens
 from kifu.text import counted, format_counts, format_games, json_text, shorten
 from kifu.viz.boards import draw_board, save
 
@@ -71,6 +72,8 @@ def _as_list(value: Any) -> list[Any]:
 def describe(path: AnyPath) -> Description:
     """Return the contents of a data set, catalogue, archive, folder or record, with its checks."""
     if isinstance(path, Path):
+        if is_kata_net(path):
+            return Description(describe_kata_net(path))
         if is_tokens(path):
             return Description(join_lines(inspect_tokens(path)))
         if is_data_set(path):

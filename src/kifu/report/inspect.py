@@ -27,10 +27,17 @@ from kifu.datasets.tokens import open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
 from kifu.files import hash_file, open_regular
 from kifu.katago.metadata import Source
+from kifu.katago.net_file import Block, Bottleneck, read_kata_net
 from kifu.katago.npz import LAYOUT, POINTS, SIDE, KataNpz, KataRows, game_hashes
 from kifu.planes.registry import find_plane_set
 from kifu.point import to_gtp
 from kifu.text import counted, format_counts, format_games
+
+_BLOCK_NAMES = {
+    "Residual": "residual", "Pooling": "global pooling", "Attention": "attention", "FeedForward": "feed-forward",
+    "Bottleneck": "nested bottleneck",
+}  # fmt: skip
+"""Names of the blocks of KataGo's networks, by class."""
 
 _KATAGO_ROWS = 1024
 _MAX_JSON_BYTES = 1 << 16
@@ -469,3 +476,34 @@ def _metadata_lines(tokenizer: Tokenizer, counts: npt.NDArray[np.int64]) -> Iter
 def _beginning(names: Sequence[str], tokens: Tokens) -> str:
     shown = ", ".join(names[token] for token in tokens[:_TOKENS_SHOWN].tolist())
     return shown + (" ..." if len(tokens) > _TOKENS_SHOWN else "")
+
+
+def describe_kata_net(path: Path) -> str:
+    """Return the sizes, blocks and inputs of a network file of KataGo as lines of text. Raises FormatError."""
+    net = read_kata_net(path)
+    trunk, policies = net.trunk, net.policy.policies
+    norm = "batch norm" if trunk.rms_norm is None else "RMS norm"
+    human = "human-style net" if net.is_human else "no human-style net"
+    heads = f"{policies} {'policy' if policies == 1 else 'policies'}, result, score, lead, ownership"
+    lines = [
+        f"{path}: {net.name}, network of KataGo, format version {net.version}, {human}",
+        f"  blocks      {len(trunk.blocks)}: {_block_names(trunk.blocks)}",
+        f"  channels    {trunk.channels}; {norm} before the heads",
+        f"  parameters  {net.parameters:,}",
+        "  inputs      22 planes (katago22@1), 19 numbers" + (", 192 of metadata (ranks)" if net.is_human else ""),
+        f"  outputs     {heads}",
+        "  boards      2 x 2 to 19 x 19",
+        f"  bytes       {path.stat().st_size:,}",
+        f"  blake3      {hash_file(path)}",
+    ]
+    return join_lines(lines)
+
+
+def _block_names(blocks: Sequence[Block]) -> str:
+    """Return the kinds of blocks with their numbers and, for nested ones, those of the blocks inside the first."""
+    parts = []
+    for kind, number in Counter(type(block).__name__ for block in blocks).items():
+        inner = next((block.blocks for block in blocks if isinstance(block, Bottleneck)), [])
+        nested = f" ({_block_names(inner)} each)" if kind == "Bottleneck" else ""
+        parts.append(f"{number} {_BLOCK_NAMES[kind]}{nested}")
+    return ", ".join(parts)

@@ -1,0 +1,743 @@
+"""KataGo's network files, `.bin.gz` and `.txt.gz`, versions 8 to 17: read and written from one description.
+
+Each class of this module lists the words and arrays of one part of the file, in order. `read_kata_net` and
+`write_kata_net` follow the same lists, so that a file of KataGo's exporter survives both to the byte. Sizes that
+must agree, such as the channels of a convolution and of the norm after it, share a name in `Dims`.
+
+Format: cpp/neuralnet/desc.cpp of KataGo v1.17.2; see docs/katago-nets.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from io import BufferedReader
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+from isal import igzip, isal_zlib
+
+from kifu.atomic_io import write_file
+from kifu.errors import FormatError, first_line
+from kifu.files import open_regular
+
+SUFFIXES = (".bin.gz", ".txt.gz")
+"""Suffixes of KataGo's network files. Uncompressed ones are read, too, but their names are too common to tell."""
+
+MIN_VERSION, MAX_VERSION = 8, 17
+"""Versions of the format that take KataGo's inputs of version 7."""
+
+MAX_PARAMETERS = 1 << 28
+"""Maximum number of floats of a file, 1 GiB. KataGo's largest published nets have about 200 million."""
+
+MAX_SIZE = 1 << 14
+"""Maximum of every size in a file, such as a number of channels."""
+
+_MAX_BLOCKS, _MAX_KERNEL, _MAX_WORD = 512, 19, 128
+
+_MAX_DEPTH = 4
+"""Maximum number of nested bottleneck blocks inside each other."""
+
+_CHUNK = 1 << 20
+_SMALL_CHUNK = 1 << 14
+_WORD, _TOKEN = re.compile(rb"\s*(\S+)"), re.compile(rb"\s*(\S)")
+_ARRAY = b"@BIN@"
+
+# isal's type stubs declare it as an instance.
+_INFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+Known: TypeAlias = dict[str, int]
+"""Sizes and options of the part of a file that is being read, by name."""
+
+
+class Range(NamedTuple):
+    """The allowed values of a whole number."""
+
+    low: int
+    high: int
+
+
+class Dims:
+    """The sizes of an array or a layer: names of sizes, numbers, or products such as "3*pooled".
+
+    A name that has no value yet gets the size that is found.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+
+class When(NamedTuple):
+    """The condition under which a field is in the file, and its value otherwise."""
+
+    condition: Callable[[Known], bool]
+    otherwise: Callable[[Known], Any] = lambda _: None
+
+
+Size: TypeAlias = Annotated[int, Range(1, MAX_SIZE)]
+Side: TypeAlias = Annotated[int, Range(1, _MAX_KERNEL)]
+
+
+def since(version: int, otherwise: Callable[[Known], Any] = lambda _: 0) -> When:
+    """Return the condition that the file has at least this version."""
+    return When(lambda known: known["version"] >= version, otherwise)
+
+
+@dataclass
+class Conv:
+    """A convolution without bias, zero padded to keep the size of the board."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
+    name: str
+    height: Side
+    width: Side
+    inputs: Size
+    outputs: Size
+    dilation_y: Side
+    dilation_x: Side
+    weights: Annotated[Floats, Dims("height", "width", "inputs", "outputs")]
+
+
+@dataclass
+class MatMul:
+    """A matrix."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
+    name: str
+    inputs: Size
+    outputs: Size
+    weights: Annotated[Floats, Dims("inputs", "outputs")]
+
+
+@dataclass
+class Bias:
+    """A vector that is added."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
+    name: str
+    channels: Size
+    weights: Annotated[Floats, Dims("channels")]
+
+
+@dataclass
+class BatchNorm:
+    """A batch norm with fixed statistics, or a bias stored as one."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
+    name: str
+    channels: Size
+    epsilon: float
+    has_scale: bool
+    has_bias: bool
+    mean: Annotated[Floats, Dims("channels")]
+    variance: Annotated[Floats, Dims("channels")]
+    scale: Annotated[Floats | None, Dims("channels"), When(lambda known: known["has_scale"] == 1)] = None
+    bias: Annotated[Floats | None, Dims("channels"), When(lambda known: known["has_bias"] == 1)] = None
+
+
+@dataclass
+class TipNorm:
+    """The RMS norm after the last block: of each point, or if `spatial`, of the whole board."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
+    name: str
+    channels: Size
+    epsilon: float
+    spatial: bool
+    groups: Annotated[int, Range(0, 0)]
+    scale: Annotated[Floats, Dims("channels")]
+    bias: Annotated[Floats, Dims("channels")]
+
+
+@dataclass
+class PointNorm:
+    """An RMS norm of the channels of each point."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
+    name: str
+    channels: Size
+    epsilon: float
+    scale: Annotated[Floats, Dims("channels")]
+
+
+ACTIVATIONS = ("ACTIVATION_IDENTITY", "ACTIVATION_RELU", "ACTIVATION_MISH", "ACTIVATION_SILU")
+
+
+@dataclass
+class Activation:
+    """An activation function, one of `ACTIVATIONS`."""
+
+    name: str
+    kind: Annotated[str, since(11, lambda _: "ACTIVATION_RELU")] = "ACTIVATION_RELU"
+
+    def __post_init__(self) -> None:
+        if self.kind not in ACTIVATIONS:
+            raise FormatError(f"unknown activation {self.kind}")
+
+
+@dataclass
+class Residual:
+    """A residual block: norm, activation and convolution, twice."""
+
+    WORD: ClassVar[str] = "ordinary_block"
+    name: str
+    norm1: Annotated[BatchNorm, Dims("channels")]
+    act1: Activation
+    conv1: Annotated[Conv, Dims("channels", "inner")]
+    norm2: Annotated[BatchNorm, Dims("inner")]
+    act2: Activation
+    conv2: Annotated[Conv, Dims("inner", "channels")]
+
+
+@dataclass
+class Pooling:
+    """A residual block whose first convolution has a second one beside it that is pooled to biases."""
+
+    WORD: ClassVar[str] = "gpool_block"
+    name: str
+    norm1: Annotated[BatchNorm, Dims("channels")]
+    act1: Activation
+    conv1: Annotated[Conv, Dims("channels", "inner")]
+    pooled_conv: Annotated[Conv, Dims("channels", "pooled")]
+    pooled_norm: Annotated[BatchNorm, Dims("pooled")]
+    pooled_act: Activation
+    pooled_bias: Annotated[MatMul, Dims("3*pooled", "inner")]
+    norm2: Annotated[BatchNorm, Dims("inner")]
+    act2: Activation
+    conv2: Annotated[Conv, Dims("inner", "channels")]
+
+
+@dataclass
+class Attention:
+    """Self-attention of all points with rotary position embeddings, fixed or learned."""
+
+    WORD: ClassVar[str] = "transformer_attention_block"
+    name: str
+    heads: Size
+    kv_heads: Size
+    query_size: Size
+    value_size: Size
+    rotary: bool
+    learned: bool
+    norm: Annotated[PointNorm, Dims("channels")]
+    query: Annotated[MatMul, Dims("channels", "heads*query_size")]
+    key: Annotated[MatMul, Dims("channels", "kv_heads*query_size")]
+    value: Annotated[MatMul, Dims("channels", "kv_heads*value_size")]
+    output: Annotated[MatMul, Dims("heads*value_size", "channels")]
+    frequencies: Annotated[Frequencies | None, When(lambda known: bool(known["rotary"] and known["learned"]))] = None
+    theta: Annotated[Theta | None, When(lambda known: bool(known["rotary"] and not known["learned"]))] = None
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads or (self.rotary and self.query_size % 2):
+            raise FormatError(
+                f"{self.heads} heads of size {self.query_size} with {self.kv_heads} key heads cannot be attention"
+            )
+        if self.frequencies is not None and self.frequencies.weights.shape != (self.kv_heads, self.query_size // 2, 2):
+            raise FormatError(f"rotary frequencies have the wrong shape {list(self.frequencies.weights.shape)}")
+
+
+@dataclass
+class Frequencies:
+    """Learned rotary frequencies [key heads, pairs, (x, y)]."""
+
+    name: str
+    heads: Size
+    pairs: Size
+    axes: Annotated[int, Range(2, 2)]
+    weights: Annotated[Floats, Dims("heads", "pairs", "axes")]
+
+
+@dataclass
+class Theta:
+    """The base of fixed rotary frequencies."""
+
+    name: str
+    theta: float
+
+
+@dataclass
+class FeedForward:
+    """Two matrices with SiLU between them, gated by a third."""
+
+    WORD: ClassVar[str] = "transformer_ffn_block"
+    name: str
+    size: Annotated[Size, Dims("channels")]
+    inner: Size
+    gated: bool
+    norm: Annotated[PointNorm, Dims("channels")]
+    linear1: Annotated[MatMul, Dims("channels", "inner")]
+    gate: Annotated[MatMul | None, Dims("channels", "inner"), When(lambda known: known["gated"] == 1)]
+    linear2: Annotated[MatMul, Dims("inner", "channels")]
+
+
+@dataclass
+class Bottleneck:
+    """A 1 x 1 convolution down, blocks, and a 1 x 1 convolution up."""
+
+    WORD: ClassVar[str] = "nested_bottleneck_block"
+    name: str
+    count: Annotated[int, Range(1, _MAX_BLOCKS)]
+    norm1: Annotated[BatchNorm, Dims("channels")]
+    act1: Activation
+    conv1: Annotated[Conv, Dims("channels", "inner")]
+    blocks: Annotated[list[Block], Dims("inner")]
+    norm2: Annotated[BatchNorm, Dims("inner")]
+    act2: Activation
+    conv2: Annotated[Conv, Dims("inner", "channels")]
+
+
+Block: TypeAlias = Residual | Pooling | Attention | FeedForward | Bottleneck
+_BLOCKS: Mapping[str, type[Block]] = {block.WORD: block for block in get_args(Block)}
+
+
+@dataclass
+class MetadataEncoder:
+    """Three matrices from the 192 numbers of `kifu.katago.metadata` to biases of the first features."""
+
+    name: str
+    inputs: Annotated[int, Range(192, 192)]
+    linear1: Annotated[MatMul, Dims("inputs", "first")]
+    bias1: Annotated[Bias, Dims("first")]
+    act1: Activation
+    linear2: Annotated[MatMul, Dims("first", "second")]
+    bias2: Annotated[Bias, Dims("second")]
+    act2: Activation
+    linear3: Annotated[MatMul, Dims("second", "channels")]
+
+
+@dataclass
+class Trunk:
+    """The trunk. The sizes after `channels` are informative: each layer has its own."""
+
+    name: str
+    count: Annotated[int, Range(1, _MAX_BLOCKS)]
+    channels: Size
+    inner_channels: Size
+    regular_channels: Size
+    dilated_channels: Annotated[int, Range(-MAX_SIZE, MAX_SIZE)]
+    pooled_channels: Size
+    tip_kind: Annotated[int, Range(0, 1), since(15)]
+    unused: Annotated[list[int], Dims("5"), since(15, lambda _: [])]
+    conv: Annotated[Conv, Dims("22", "channels")]
+    globals: Annotated[MatMul, Dims("19", "channels")]
+    encoder: Annotated[MetadataEncoder | None, When(lambda known: known["encoder_version"] == 1)]
+    blocks: Annotated[list[Block], Dims("channels")]
+    batch_norm: Annotated[BatchNorm | None, Dims("channels"), When(lambda known: known["tip_kind"] == 0)]
+    rms_norm: Annotated[TipNorm | None, Dims("channels"), When(lambda known: known["tip_kind"] == 1)]
+    act: Activation
+
+
+def _policies(known: Known) -> int:
+    """Return the number of policies before version 17, where it is stated."""
+    return 4 if known["version"] == 16 else 2 if known["version"] >= 12 else 1
+
+
+@dataclass
+class PolicyHead:
+    """The policies of points and pass: the first is that of the next move, the second an optimistic one."""
+
+    name: str
+    policies: Annotated[int, Range(1, 4), since(17, _policies)]
+    unused: Annotated[list[int], Dims("3"), since(17, lambda _: [])]
+    conv: Annotated[Conv, Dims("channels", "inner")]
+    pooled_conv: Annotated[Conv, Dims("channels", "pooled")]
+    pooled_norm: Annotated[BatchNorm, Dims("pooled")]
+    pooled_act: Activation
+    pooled_bias: Annotated[MatMul, Dims("3*pooled", "inner")]
+    norm: Annotated[BatchNorm, Dims("inner")]
+    act: Activation
+    points: Annotated[Conv, Dims("inner", "policies")]
+    pass_: Annotated[MatMul, Dims("3*pooled", "pass_inner")]
+    pass_bias: Annotated[Bias | None, Dims("pass_inner"), since(15, lambda _: None)]
+    pass_act: Annotated[Activation | None, since(15, lambda _: None)]
+    pass_linear2: Annotated[MatMul | None, Dims("pass_inner", "policies"), since(15, lambda _: None)]
+
+    def __post_init__(self) -> None:
+        if self.pass_linear2 is None and self.pass_.outputs != self.policies:
+            raise FormatError(f"{self.name} has {self.policies} policies, but {self.pass_.outputs} of the pass")
+
+
+@dataclass
+class ValueHead:
+    """Win, loss and no result; the numbers about the score; ownership."""
+
+    name: str
+    unused: Annotated[list[int], Dims("3"), since(17, lambda _: [])]
+    conv: Annotated[Conv, Dims("channels", "pooled")]
+    norm: Annotated[BatchNorm, Dims("pooled")]
+    act: Activation
+    linear: Annotated[MatMul, Dims("3*pooled", "inner")]
+    bias: Annotated[Bias, Dims("inner")]
+    act2: Activation
+    results: Annotated[MatMul, Dims("inner", "3")]
+    result_bias: Annotated[Bias, Dims("3")]
+    scores: Annotated[MatMul, Dims("inner", "scores")]
+    score_bias: Annotated[Bias, Dims("scores")]
+    ownership: Annotated[Conv, Dims("pooled", "1")]
+
+    def __post_init__(self) -> None:
+        if self.scores.outputs not in (4, 6):
+            raise FormatError(f"{self.name} must have 4 or 6 numbers about the score, got {self.scores.outputs}")
+
+
+@dataclass
+class Scales:
+    """The factors of the numbers about the score; the defaults are those of versions before 13."""
+
+    td_score: float = 20.0
+    score_mean: float = 20.0
+    score_stdev: float = 20.0
+    lead: float = 20.0
+    variance_time: float = 40.0
+    value_error: float = 0.25
+    score_error: float = 30.0
+
+
+@dataclass
+class KataNetFile:
+    """The contents of a network file of KataGo.
+
+    Attributes:
+        encoder_version: 1 for a human-style net, which takes metadata (`kifu.katago.metadata`), else 0.
+        suicide_areas: 1 if it expects planes 18 and 19 as if suicide were legal under all rules.
+        binary: True if arrays are stored as bytes, False as text.
+    """
+
+    name: str
+    version: Annotated[int, Range(MIN_VERSION, MAX_VERSION)]
+    planes: Annotated[int, Range(22, 22)]
+    inputs: Annotated[int, Range(19, 19)]
+    scales: Annotated[Scales, since(13, lambda _: Scales())]
+    encoder_version: Annotated[int, Range(0, 1), since(15)]
+    suicide_areas: Annotated[int, Range(0, 1), since(15)]
+    unused: Annotated[list[int], Dims("6"), since(15, lambda _: [])]
+    trunk: Trunk
+    policy: PolicyHead
+    value: ValueHead
+    binary: bool = field(default=True, metadata={"stored": False})
+
+    def __repr__(self) -> str:
+        return f"<KataNetFile {self.name}: version {self.version}, {self.parameters:,} parameters>"
+
+    @property
+    def parameters(self) -> int:
+        """The number of trained parameters: all floats but the statistics of batch norms."""
+        return sum(array.size for array in _arrays(self))
+
+    @property
+    def is_human(self) -> bool:
+        """True if it takes metadata, such as ranks."""
+        return self.encoder_version > 0
+
+
+def is_kata_net(path: str | os.PathLike[str]) -> bool:
+    """Return True if the name is that of a network file of KataGo."""
+    return os.fspath(path).lower().endswith(SUFFIXES)
+
+
+def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:
+    """Read a network file of KataGo; gzip and the kind of its arrays are recognized.
+
+    The memory is that of the arrays, at most `MAX_PARAMETERS` floats.
+
+    Raises:
+        FormatError: The file is missing, damaged, too large, or not a network file of a supported version.
+    """
+    name = os.fspath(path)
+    try:
+        with open_regular(path) as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            reader = _Reader(cast("BinaryIO", igzip.open(file) if zipped else BufferedReader(file)))  # type: ignore[no-untyped-call]
+            net: KataNetFile = _read_record(KataNetFile, reader, {})
+            reader.finish()
+    except FormatError as error:
+        raise FormatError(f"{name} is not a network file of KataGo: {error}") from None
+    except EOFError:
+        raise FormatError(f"{name} is truncated") from None
+    except OSError as error:
+        raise FormatError(f"cannot read the network file {name}: {error.strerror or first_line(error)}") from None
+    except (zlib.error, _INFLATE_ERROR) as error:
+        raise FormatError(f"{name} is damaged: {first_line(error)}") from None
+    net.binary = reader.binary
+    return net
+
+
+def write_kata_net(path: Path, net: KataNetFile) -> None:
+    """Write a network file atomically, compressed if the name ends with .gz."""
+    data = kata_net_bytes(net)
+    write_file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def kata_net_bytes(net: KataNetFile) -> bytes:
+    """Return the uncompressed contents of a network file."""
+    parts: list[bytes] = []
+    _write_record(net, net.binary, parts, {})
+    return b"".join(parts)
+
+
+class _Field(NamedTuple):
+    """A field of a record: its type, `Range`, `Dims` and `When`; the last three may be missing."""
+
+    name: str
+    type: Any
+    range: Range | None
+    dims: Dims | None
+    when: When | None
+
+
+@cache
+def _fields_of(record: Any) -> list[_Field]:
+    """Return the fields of a record that are in the file, in order."""
+    hints = get_type_hints(record, globals(), include_extras=True)
+    return [_parse_hint(each.name, hints[each.name]) for each in fields(record) if each.metadata.get("stored", True)]
+
+
+def _parse_hint(name: str, hint: Any) -> _Field:
+    base, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    options = [option for option in get_args(base) if option is not type(None)]
+    base = options[0] if get_origin(base) is UnionType else base
+    found = {type(extra): extra for extra in extras}
+    return _Field(name, get_origin(base) or base, found.get(Range), found.get(Dims), found.get(When))
+
+
+_INHERITED = ("version", "encoder_version", "channels")
+"""Names of sizes and options that parts of a part see."""
+
+
+def _read_record(record: Any, reader: _Reader, outer: Known, depth: int = 0) -> Any:
+    known = {name: outer[name] for name in _INHERITED if name in outer}
+    values: dict[str, Any] = {}
+    for each in _fields_of(record):
+        if each.when is not None and not each.when.condition(known):
+            value = each.when.otherwise(known)
+        elif each.type is list:
+            value = _read_list(each, reader, known, depth)
+        elif each.type is np.ndarray:
+            assert each.dims is not None
+            value = reader.array([_size(name, known) for name in each.dims.names])
+        elif is_dataclass(each.type):
+            value = _read_record(each.type, reader, known, depth)
+            if each.dims is not None:
+                _check_sizes(value, each.dims, known)
+        else:
+            value = _read_value(each, reader)
+        if isinstance(value, int):
+            known[each.name] = value
+            if each.dims is not None:
+                _unify(each.dims.names[0], value, known, each.name)
+        values[each.name] = value
+    return record(**values)
+
+
+def _read_list(each: _Field, reader: _Reader, known: Known, depth: int) -> list[Any]:
+    """Read the blocks of a trunk or a nested bottleneck, or words that must be 0."""
+    assert each.dims is not None
+    if each.name == "unused":
+        return [
+            _read_value(_Field("an unused word", int, Range(0, 0), None, None), reader)
+            for _ in range(int(each.dims.names[0]))
+        ]
+    if depth > _MAX_DEPTH:
+        raise FormatError(f"nested bottlenecks must be at most {_MAX_DEPTH} deep")
+    inner = known | {"channels": _size(each.dims.names[0], known)}
+    blocks = []
+    for _ in range(known["count"]):
+        word = reader.word()
+        if word not in _BLOCKS:
+            raise FormatError(f"unknown block {word!r}")
+        blocks.append(_read_record(_BLOCKS[word], reader, inner, depth + 1))
+    return blocks
+
+
+def _read_value(each: _Field, reader: _Reader) -> Any:
+    """Read a word: a text, a number in its range, or a positive float."""
+    word = reader.word()
+    if each.type is str:
+        return word
+    try:
+        if each.type is float:
+            value: float = float(word)
+            if 0 < value < math.inf:
+                return value
+        elif re.fullmatch(r"-?\d{1,9}", word, re.ASCII):
+            low, high = each.range or (0, 1)
+            if low <= int(word) <= high:
+                return each.type(int(word))
+    except ValueError:
+        pass
+    allowed = "a positive number" if each.type is float else " to ".join(map(str, each.range or (0, 1)))
+    raise FormatError(f"{each.name} must be {allowed}, got {word!r}")
+
+
+def _size(name: str, known: Known) -> int:
+    return int(name) if name.isdigit() else known[name]
+
+
+def _check_sizes(layer: Any, dims: Dims, known: Known) -> None:
+    """Check the sizes of a layer against those that are known, and add the others."""
+    for dim, attribute in zip(dims.names, layer.SIZES, strict=True):
+        _unify(dim, getattr(layer, attribute), known, layer.name)
+
+
+def _unify(dim: str, size: int, known: Known, layer: str) -> None:
+    product, unknown = 1, None
+    for name in dim.split("*"):
+        if name.isdigit() or name in known:
+            product *= _size(name, known)
+        else:
+            unknown = name
+    if unknown is None and size == product:
+        return
+    if unknown is not None and size % product == 0:
+        known[unknown] = size // product
+        return
+    raise FormatError(f"{layer} has size {size}, which does not fit the layers around it ({dim})")
+
+
+def _write_record(record: Any, binary: bool, out: list[bytes], outer: Known) -> None:
+    known = {name: outer[name] for name in _INHERITED if name in outer}
+    for each in _fields_of(record.__class__):
+        value = getattr(record, each.name)
+        if isinstance(value, int):
+            known[each.name] = value
+        if each.when is not None and not each.when.condition(known):
+            continue
+        if isinstance(value, np.ndarray):
+            out.append(_array_bytes(value, binary))
+        elif isinstance(value, list):
+            for item in value:
+                if isinstance(item, int):
+                    out.append(b"%d\n" % item)
+                else:
+                    out.append(item.WORD.encode() + b"\n")
+                    _write_record(item, binary, out, known)
+        elif is_dataclass(value):
+            _write_record(value, binary, out, known)
+        else:
+            out.append(f"{int(value) if isinstance(value, bool) else value}\n".encode())
+
+
+def _array_bytes(array: Floats, binary: bool) -> bytes:
+    if binary:
+        return _ARRAY + array.astype("<f4").tobytes() + b"\n"
+    # The shortest text of a float32 reads as the same float32.
+    return " ".join(map(str, array.ravel())).encode() + b"\n"
+
+
+def _arrays(record: Any) -> Iterator[Floats]:
+    """Yield the arrays of a record but the statistics of batch norms."""
+    for each in _fields_of(record.__class__):
+        value = getattr(record, each.name)
+        if isinstance(value, np.ndarray) and each.name not in ("mean", "variance"):
+            yield value
+        for item in value if isinstance(value, list) else [value]:
+            if is_dataclass(item):
+                yield from _arrays(item)
+
+
+class _Reader:
+    """Reads words and arrays from a stream, with limits.
+
+    Attributes:
+        binary: True if arrays are bytes, False if they are text; the first array decides.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._buffer, self._at = stream, b"", 0
+        self._floats, self._first = MAX_PARAMETERS, True
+        self.binary = True
+
+    def word(self) -> str:
+        """Return the next word."""
+        while True:
+            match = _WORD.match(self._buffer, self._at)
+            if match is not None and match.end() < len(self._buffer):
+                break
+            if match is not None and len(match[1]) > _MAX_WORD:
+                raise FormatError(f"a word has more than {_MAX_WORD} bytes")
+            if not self._fill():
+                if match is None:
+                    raise EOFError
+                break
+        self._at = match.end()
+        if not (len(match[1]) <= _MAX_WORD and match[1].isascii() and (word := match[1].decode()).isprintable()):
+            raise FormatError("a word is too long or not printable ASCII")
+        return word
+
+    def array(self, shape: list[int]) -> Floats:
+        """Return the next array, finite float32."""
+        count = math.prod(shape)
+        self._floats -= count
+        if self._floats < 0:
+            raise FormatError(f"more than {MAX_PARAMETERS:,} parameters")
+        while not (start := _TOKEN.match(self._buffer, self._at)):
+            if not self._fill():
+                raise EOFError
+        binary = self._buffer[start.start(1) : start.end()] == b"@"
+        if self._first:
+            self.binary, self._first = binary, False
+        if binary != self.binary:
+            raise FormatError("arrays must be all bytes or all text")
+        self._at = start.start(1)
+        array = self._bytes(count) if binary else self._text(count)
+        if not np.isfinite(array).all():
+            raise FormatError("NaN or infinite weights")
+        return array.reshape(shape)
+
+    def finish(self) -> None:
+        """Check that nothing but white space follows, and the checksum of gzip."""
+        self._buffer = self._buffer[self._at :]
+        if self._buffer.strip() or self._stream.read(_CHUNK).strip():
+            raise FormatError("it goes on after the value head")
+
+    def _bytes(self, count: int) -> Floats:
+        while len(self._buffer) - self._at < len(_ARRAY):
+            if not self._fill():
+                raise EOFError
+        self._at += len(_ARRAY)
+        if self._buffer[self._at - len(_ARRAY) : self._at] != _ARRAY:
+            raise FormatError("an array does not begin with @BIN@")
+        parts = [self._buffer[self._at : self._at + 4 * count]]
+        self._at += len(parts[0])
+        missing = 4 * count - len(parts[0])
+        while missing:
+            parts.append(self._stream.read(min(missing, _CHUNK)))
+            missing -= len(parts[-1])
+            if not parts[-1]:
+                raise EOFError
+        return np.frombuffer(b"".join(parts), "<f4").astype(np.float32, copy=False)
+
+    def _text(self, count: int) -> Floats:
+        parts: list[Floats] = []
+        while count:
+            end = max(self._buffer.rfind(space) for space in (b" ", b"\n", b"\t", b"\r"))
+            words = self._buffer[self._at : max(end, self._at)].split(None, count)
+            rest = words.pop() if len(words) > count else b""
+            try:
+                parts.append(np.array(words, np.bytes_).astype(np.float32))
+            except ValueError as error:
+                raise FormatError(f"an array has a word that is no number: {first_line(error)}") from None
+            count -= len(words)
+            self._at = end - len(rest) if count == 0 else max(end, self._at)
+            if count and len(self._buffer) - self._at > _MAX_WORD:
+                raise FormatError(f"a word has more than {_MAX_WORD} bytes")
+            if count and not self._fill():
+                raise EOFError
+        return np.concatenate(parts)
+
+    def _fill(self) -> bool:
+        """Read more into the buffer, without white space in front; return False at the end of the stream."""
+        more = self._stream.read(_SMALL_CHUNK)
+        self._buffer, self._at = (self._buffer[self._at :] + more).lstrip(), 0
+        return bool(more)

@@ -213,15 +213,6 @@ def test_archives_of_equal_names_get_distinct_names(tmp_path: Path) -> None:
     assert rows(path, "archive") == [name for name in names for _ in range(2)]
 
 
-@pytest.mark.parametrize("rules", config_names("cleaning"))
-def test_the_bytes_are_the_same_for_any_number_of_threads(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
-    made = []
-    for jobs in (1, 2, 3, 3):
-        ingest(sources.values(), tmp_path / "a.parquet", clean=load_cleaning_rules(rules), jobs=jobs)
-        made.append((tmp_path / "a.parquet").read_bytes())
-    assert made.count(made[0]) == 4
-
-
 def test_the_rows_are_the_same_from_an_archive_and_from_a_folder(tmp_path: Path) -> None:
     members = {f"{k:02}.sgf": data for k, data in enumerate(records(8))} | {"90.olf": OLF_LINE * 3}
     for name, data in members.items():

@@ -361,12 +361,12 @@ def test_serialized_shards_give_the_same_catalogue(
 ) -> None:
     path, clean = tmp_path / "a.parquet", load_cleaning_rules(rules)
     made: list[tuple[IngestReport, bytes]] = []
-    for jobs in (1, 2):
+    for jobs in (1, 2, 3):
         made.append((ingest(mix, path, clean=clean, jobs=jobs), path.read_bytes()))
     serializing.install(monkeypatch)
     made.append((ingest(mix, path, clean=clean, engine=serializing.ENGINE), path.read_bytes()))
     assert serializing.SerializingExecutor.shards > 2 * len(mix)
-    assert made[0] == made[1] == made[2]
+    assert made.count(made[0]) == 4
     assert made[0][0].unparsed.keys() == {"result_text", "black_rank"}
     assert list(tmp_path.iterdir()) == [path]
 

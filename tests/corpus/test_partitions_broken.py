@@ -44,6 +44,20 @@ def folders(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tu
     return top / "one", top / "all"
 
 
+@pytest.fixture
+def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of the first folder."""
+    return Path(shutil.copytree(folders[0], tmp_path / "games"))
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Change the index of a folder and return it."""
+    index: dict[str, Any] = json.loads((path / INDEX).read_text())
+    change(index)
+    (path / INDEX).write_text(json.dumps(index))
+    return index
+
+
 def kill(monkeypatch: pytest.MonkeyPatch, where: object, name: str, after: int = 0) -> None:
     """From now on the process ends, as it were, when it comes to this for the first time, or some times later."""
     calls = iter(range(1 << 30))
@@ -164,22 +178,18 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_hostile_index_raises_a_one_line_error(folders: tuple[Path, Path], tmp_path: Path, name: str) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
-    index = json.loads((path / INDEX).read_text())
-    CHANGES[name](index)
-    (path / INDEX).write_text(json.dumps(index))
-    before = tree(path)
+def test_hostile_index_raises_a_one_line_error(copied: Path, name: str) -> None:
+    edit(copied, CHANGES[name])
+    before = tree(copied)
     with pytest.raises(FormatError) as error:
-        open_catalogue(path)
-    assert str(path) in str(error.value)
+        open_catalogue(copied)
+    assert str(copied) in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
-    for command in (["inspect", path], ["query", "SELECT 1", path], ["compact", path], ["stats", path]):
-        done = run(*command)
+    for command in (["inspect"], ["query", "SELECT 1"], ["compact"], ["stats"]):
+        done = run(*command, copied)
         assert (done.code, len(done.err)) == (2, 1)
-    assert tree(path) == before
+    assert tree(copied) == before
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"parts": ' * 10_000, "\ud800", "\0"])
@@ -197,10 +207,8 @@ def test_too_large_index_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a link", "a folder that is a link", "a pipe", "a folder"])
-def test_partition_outside_the_folder_is_rejected(folders: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
-    part = next(iter(open_catalogue(path).partitions))
+def test_partition_outside_the_folder_is_rejected(copied: Path, tmp_path: Path, kind: str) -> None:
+    part = next(iter(open_catalogue(copied).partitions))
     place = part.parent if kind == "a folder that is a link" else part
     place.rename(tmp_path / "elsewhere")
     if kind == "a pipe":
@@ -210,32 +218,27 @@ def test_partition_outside_the_folder_is_rejected(folders: tuple[Path, Path], tm
     else:
         place.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FormatError, match=f"{place} (is not a regular file|lies outside the folder)"):
-        open_catalogue(path)
+        open_catalogue(copied)
 
 
-def test_partition_with_other_rows_than_listed_is_rejected(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
-    index = json.loads((path / INDEX).read_text())
-    one, other = index["parts"][:2]
-    for name in ("rows", "kept"):
-        one[name], other[name] = one[name] + 1, other[name] - 1
-    (path / INDEX).write_text(json.dumps(index))
-    catalogue = open_catalogue(path)
-    for read in (lambda: list(catalogue.batches()), catalogue.shards, lambda: open_database([path]).__enter__()):
+def test_partition_with_other_rows_than_listed_is_rejected(copied: Path) -> None:
+    def shift(index: dict[str, Any]) -> None:
+        one, other = index["parts"][:2]
+        for name in ("rows", "kept"):
+            one[name], other[name] = one[name] + 1, other[name] - 1
+
+    edit(copied, shift)
+    catalogue = open_catalogue(copied)
+    for read in (lambda: list(catalogue.batches()), catalogue.shards, lambda: open_database([copied]).__enter__()):
         with pytest.raises(FormatError, match="has changed: it has"):
             read()
 
 
-def test_inspect_finds_a_changed_partition(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
-    assert "partitions  5; their hashes match" in describe_catalogue(path)
-    index = json.loads((path / INDEX).read_text())
-    index["parts"][0]["blake3"] = 64 * "0"
-    (path / INDEX).write_text(json.dumps(index))
+def test_inspect_finds_a_changed_partition(copied: Path) -> None:
+    assert "partitions  5; their hashes match" in describe_catalogue(copied)
+    edit(copied, first_part(lambda part: part.update(blake3=64 * "0")))
     with pytest.raises(FormatError, match="the BLAKE3 hash differs"):
-        describe_catalogue(path)
+        describe_catalogue(copied)
 
 
 def test_shard_of_a_changed_file_is_rejected(folders: tuple[Path, Path]) -> None:
@@ -246,15 +249,14 @@ def test_shard_of_a_changed_file_is_rejected(folders: tuple[Path, Path]) -> None
             list(read_shard(RowShard(unit.path, first, rows)))
 
 
-def test_names_of_a_killed_run_cannot_leave_the_folder(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
+def test_names_of_a_killed_run_cannot_leave_the_folder(copied: Path, tmp_path: Path) -> None:
+    before = tree(copied)
     (tmp_path / "mine.parquet").write_bytes(b"mine")
-    (path / ".new-x").mkdir()
-    (path / ".new-x" / "names.json").write_text(json.dumps(["../mine.parquet", f"{path}/{INDEX}", INDEX, 7, None]))
-    with CatalogueTransaction(path):
+    (copied / ".new-x").mkdir()
+    (copied / ".new-x" / "names.json").write_text(json.dumps(["../mine.parquet", f"{copied}/{INDEX}", INDEX, 7, None]))
+    with CatalogueTransaction(copied):
         pass
-    assert tree(path) == tree(folders[0])
+    assert tree(copied) == before
     assert (tmp_path / "mine.parquet").exists()
 
 
@@ -351,30 +353,25 @@ ABSENT = object()
     ],
 )
 def test_cleaning_rules_of_another_version_are_named(
-    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, change: dict[str, Any], expected_text: str
+    sources: list[Path], copied: Path, change: dict[str, Any], expected_text: str
 ) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
-    index = json.loads((path / INDEX).read_text())
-    index["clean"] = {name: value for name, value in (index["clean"] | change).items() if value is not ABSENT}
-    (path / INDEX).write_text(json.dumps(index))
-    before = tree(path)
-    for change_folder in (lambda: append(sources[1:], path, clean=rules("games")), lambda: compact(path)):
+    def change_rules(index: dict[str, Any]) -> None:
+        index["clean"] = {name: value for name, value in (index["clean"] | change).items() if value is not ABSENT}
+
+    index = edit(copied, change_rules)
+    before = tree(copied)
+    for change_folder in (lambda: append(sources[1:], copied, clean=rules("games")), lambda: compact(copied)):
         with pytest.raises(RecipeError) as raised:
             change_folder()
         assert f"{INDEX}: {expected_text}" in str(raised.value)
-        assert tree(path) == before
-    assert open_catalogue(path).rows == index["read"]
+        assert tree(copied) == before
+    assert open_catalogue(copied).rows == index["read"]
 
 
 @pytest.mark.parametrize("names", ["7", "null", '{"a": 1}', "[1, null]", "{", ""])
-def test_damaged_lists_of_an_interrupted_commit_are_ignored(
-    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, names: str
-) -> None:
-    path = tmp_path / "games"
-    shutil.copytree(folders[0], path)
-    before = tree(path)
-    (path / ".new-0").mkdir()
-    (path / ".new-0" / "names.json").write_text(names)
-    append(sources[:1], path, clean=rules("games"))
-    assert tree(path) == before
+def test_damaged_lists_of_an_interrupted_commit_are_ignored(sources: list[Path], copied: Path, names: str) -> None:
+    before = tree(copied)
+    (copied / ".new-0").mkdir()
+    (copied / ".new-0" / "names.json").write_text(names)
+    append(sources[:1], copied, clean=rules("games"))
+    assert tree(copied) == before

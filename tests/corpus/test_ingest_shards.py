@@ -408,8 +408,8 @@ def test_rows_are_serialized_without_loss(mix: list[Path], tmp_path: Path) -> No
 
 def identities(sources: Any, rules: str = "legal") -> list[Any]:
     found, job = find_sources(sources), IngestJob(load_cleaning_rules(rules), None)
-    infos = hash_sources(found, ThreadExecutor(1))
-    return [[job.fingerprint(), job.shard_fingerprint(unit)] for unit in source_shards(found, infos)]
+    hashed = hash_sources(found, ThreadExecutor(1))
+    return [[job.fingerprint(), job.shard_fingerprint(unit)] for unit in source_shards(hashed)]
 
 
 def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> 
 
 
 def test_cluster_hashes_the_sources(mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    infos = hash_sources(find_sources(mix), ThreadExecutor(1))
+    infos = [source.info for source in hash_sources(find_sources(mix), ThreadExecutor(1))]
     serializing.install(monkeypatch)
     monkeypatch.setattr(Executor, "run", None)  # that of threads
     ingest(mix, tmp_path / "a.parquet", engine=serializing.ENGINE)

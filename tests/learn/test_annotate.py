@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -172,7 +173,8 @@ def test_other_nets_or_options_do_not_resume(
         (nets, {"board": "11x11"}),
     ):
         job, found = learn.annotate.prepare(names, games, learn.annotate.AnnotateOptions(**options))
-        keys += [key for _, key in job.keys(learn.annotate.make_shards(found, [{"blake3": "x"}]))]
+        hashed = [dataclasses.replace(source, info={"blake3": "x"}) for source in found]
+        keys += [key for _, key in job.keys(learn.annotate.make_shards(hashed))]
     assert len(keys) == len(set(keys)) == 4
 
 

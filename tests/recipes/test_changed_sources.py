@@ -14,7 +14,7 @@ from kifu.corpus import ingest as ingesting
 from kifu.corpus import sources, update
 from kifu.corpus.ingest import ingest
 from kifu.errors import SourceError
-from kifu.recipes import kgsgo
+from kifu.recipes import kgsgo, olf_archive, pipeline
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from slow_build import SETTINGS
@@ -34,13 +34,13 @@ def test_a_replaced_archive_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
     other = archive(tmp_path / "other", records(60, 2, 100), year=2001)
     hash_sources = sources.hash_sources
 
-    def replaced(*arguments: Any) -> list[dict[str, Any]]:
-        hashes = hash_sources(*arguments)
+    def replaced(*arguments: Any) -> list[sources.Source]:
+        hashed = hash_sources(*arguments)
         shutil.copy(other, tmp_path / "copy")
         (tmp_path / "copy").replace(path)
-        return hashes
+        return hashed
 
-    for module in (sources, ingesting, update, kgsgo):
+    for module in (ingesting, update, kgsgo, olf_archive, pipeline):
         monkeypatch.setattr(module, "hash_sources", replaced)
     with pytest.raises(SourceError) as error:
         COMMANDS[command](path.parent, tmp_path / "output")

@@ -26,7 +26,7 @@ from kifu.corpus import sources as corpus_sources
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
-from kifu.corpus.sources import HashedSources, ShardReader, archive_shards, find_sources
+from kifu.corpus.sources import ShardReader, archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append
 from kifu.execution.executor import ThreadExecutor
 from kifu.point import POINT_MASK, WHITE_BIT
@@ -293,7 +293,7 @@ def test_every_route_reports_the_same_counts(
 
 def test_catalogues_are_used_again_although_files_are_left_out(tmp_path: Path) -> None:
     source, rules = zipped(tmp_path / "a.zip", FILES), load_cleaning_rules("legal")
-    hashed, options = HashedSources.of(find_sources(source), ThreadExecutor(1)), BuildOptions(1, "threads", silent)
+    hashed, options = hash_sources(find_sources(source), ThreadExecutor(1)), BuildOptions(1, "threads", silent)
     ingest_sources(hashed, tmp_path / "a.parquet", rules, options)
     with mock.patch("kifu.corpus.ingest.ingest", side_effect=AssertionError):
         assert ingest_sources(hashed, tmp_path / "a.parquet", rules, options).rows == 3

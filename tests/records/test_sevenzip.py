@@ -206,7 +206,7 @@ def test_volumes(tmp_path: Path, count: int) -> None:
     assert read(paths[0]) == read(whole)
     assert find_containers(tmp_path).paths == [paths[0], whole]
     with ThreadExecutor(1) as executor:
-        joined, single = hash_sources(find_sources([paths[0], whole]), executor)
+        joined, single = (each.info for each in hash_sources(find_sources([paths[0], whole]), executor))
     assert (joined["bytes"], joined["blake3"]) == (len(data), hash_file(whole))
     assert joined | {"name": ""} == single | {"name": ""}
     alone = put(tmp_path, data, "alone.7z.001")

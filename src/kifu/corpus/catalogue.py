@@ -70,7 +70,7 @@ class Partition(BaseModel):
 
 
 class SourceInfo(BaseModel):
-    """A source as `kifu.corpus.sources.hash_sources` describes it; a folder of loose records has no size and hash.
+    """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size and hash.
 
     Attributes:
         left_out: Number of its files or members that were not read, by kind; None if there are none.

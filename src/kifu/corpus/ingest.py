@@ -24,7 +24,6 @@ from kifu.corpus.rows import Rows, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import count_drops, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     Content,
-    HashedSources,
     ShardReader,
     Source,
     SourceShard,
@@ -187,7 +186,7 @@ class IngestJob(Job[SourceShard, IngestItem, IngestedItem]):
 
 
 def ingest(
-    sources: Paths | HashedSources,
+    sources: Paths | Iterable[Source],
     output: str | os.PathLike[str],
     *,
     clean: str | os.PathLike[str] | CleaningRules = "legal",
@@ -213,12 +212,12 @@ def ingest(
     """
     path = Path(output)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
-    found = sources.sources if isinstance(sources, HashedSources) else find_sources(sources)
+    found = find_sources(sources)
     report, left_out = IngestReport(), count_left_out(found)
     with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
-        infos = sources.hashes if isinstance(sources, HashedSources) else hash_sources(found, executor)
+        found = hash_sources(found, executor)
         job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
-        rows = _count(executor.run(job, source_shards(found, infos)), report, left_out)
+        rows = _count(executor.run(job, source_shards(found)), report, left_out)
         # On errors, too, the hidden files must be removed before the lock on `path` is released.
         with CatalogueWriter(path) as writer, closing(mark_duplicates(rows, rules, executor, path)) as batches:
             for batch in batches:
@@ -226,7 +225,7 @@ def ingest(
                 report.add(batch)
                 bar.advance(len(batch))
             require_unchanged(found)
-            infos = add_left_out(found, infos, left_out)
+            infos = add_left_out(found, left_out)
             writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | report.counts())
     report.bytes, report.left_out = writer.size, left_out.total()
     left_out.log()

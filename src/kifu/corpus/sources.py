@@ -7,11 +7,12 @@ all shards take about the same time. The division does not affect the results.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby, islice, repeat
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,7 +36,7 @@ from kifu.records.containers import (
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import LeftOut, RecordBlock
-from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below
+from kifu.records.paths import AnyPath, Paths, Remote, as_path, etag, file_version, name_below
 from kifu.records.splitting import BLOCK_BYTES, split_blocks
 
 _SMALL_BYTES = 8 << 20
@@ -64,6 +65,9 @@ class Source:
         source: The path of the source that it is, or lies in.
         left_out: For the first container of a folder, the number of files of the folder that are left out, by kind.
         version: See `kifu.records.paths.file_version`; None if this is not a local file.
+        info: Its name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them,
+            once `hash_sources` has computed them. A folder of loose records has no size and hash; a partitioned
+            catalogue has no size.
     """
 
     path: AnyPath
@@ -72,6 +76,7 @@ class Source:
     source: str = ""
     left_out: Counter[str] = field(default_factory=Counter)
     version: tuple[int, ...] | None = None
+    info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.version is None:
@@ -140,17 +145,20 @@ Content: TypeAlias = RecordBlock | pa.RecordBatch
 """An item of a shard: records of a container, or rows of a catalogue."""
 
 
-def find_sources(sources: Paths) -> list[Source]:
+def find_sources(sources: Paths | Iterable[Source]) -> list[Source]:
     """Find all containers and catalogues, in the order of the sources.
 
     An archive within a folder is named by its path in the folder, any other source by the last component of its path.
     Sources of equal names are named by their full paths.
 
     Args:
-        sources: Archives, folders, records, catalogues, or URLs of containers.
+        sources: Archives, folders, records, catalogues, URLs of containers, or the result of an earlier call.
     """
     found: list[Source] = []
-    for source in as_list(sources):
+    for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
+        if isinstance(source, Source):
+            found.append(source)
+            continue
         path = as_path(source)
         if path.name.lower().endswith(".parquet") if isinstance(path, Remote) else is_catalogue(path):
             found.append(Source(path, utf8_name(path.name), open_catalogue(path)))
@@ -194,18 +202,14 @@ def read(sources: Paths) -> Iterator[Game]:
     left_out.log()
 
 
-def source_shards(sources: Iterable[Source], infos: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceShard]:
-    """Yield the shards of all sources, in order.
-
-    Args:
-        infos: The result of `hash_sources`; needed only for fingerprints.
-    """
-    for source, info in zip(sources, repeat({}) if infos is None else infos):
+def source_shards(sources: Iterable[Source]) -> Iterator[SourceShard]:
+    """Yield the shards of all sources, in order. Their fingerprints need the hashes of the sources."""
+    for source in sources:
         shards: Iterable[Shard] = archive_shards(source.path)
         if source.catalogue is not None:
             shards = source.catalogue.shards()
         for shard in shards:
-            yield SourceShard(source.name, info.get("blake3"), shard)
+            yield SourceShard(source.name, source.info.get("blake3"), shard)
 
 
 def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
@@ -279,45 +283,27 @@ class ShardReader:
         return ShardReader, ()
 
 
-@dataclass(frozen=True, slots=True)
-class HashedSources:
-    """Sources that are found and hashed once, for all steps of one command.
+def hash_sources(sources: Iterable[Source], executor: Executor) -> list[Source]:
+    """Return the sources with their `info`; remote files are copied meanwhile, see `kifu.records.containers`.
 
-    Attributes:
-        sources: The result of `find_sources`.
-        hashes: The result of `hash_sources`.
-    """
-
-    sources: list[Source]
-    hashes: list[dict[str, Any]]
-
-    @classmethod
-    def of(cls, sources: list[Source], executor: Executor) -> HashedSources:
-        """Hash the sources."""
-        return cls(sources, hash_sources(sources, executor))
-
-
-def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str, Any]]:
-    """Hash all sources in parallel, and copy remote files meanwhile, see `kifu.records.containers`.
-
-    Returns:
-        For each source the keys name, bytes and blake3, as catalogues and manifests list them. A folder of loose
-        records has no size and hash; a partitioned catalogue has no size.
+    Sources that have it are returned as they are.
     """
     found = list(sources)
+    if all(source.info for source in found):
+        return found
     infos = list(executor.run(_HashJob(executor.staging), [source.path for source in found]))
     use_staged_copies((source.path for source in found), executor.staging)
-    return [{"name": source.name} | info for source, info in zip(found, infos)]
+    return [replace(source, info={"name": source.name} | info) for source, info in zip(found, infos)]
 
 
-def add_left_out(sources: Iterable[Source], infos: Iterable[dict[str, Any]], left_out: LeftOut) -> list[dict[str, Any]]:
-    """Return the result of `hash_sources` with the key left_out, for sources of which something is left out."""
-    counts = (left_out.of_container(str(source.path)) for source in sources)
-    return [info | ({"left_out": count} if count else {}) for info, count in zip(infos, counts)]
+def add_left_out(sources: Iterable[Source], left_out: LeftOut) -> list[dict[str, Any]]:
+    """Return the `info` of each source, with the key left_out where something of it is left out."""
+    counts = ((source.info, left_out.of_container(str(source.path))) for source in sources)
+    return [info | ({"left_out": count} if count else {}) for info, count in counts]
 
 
 def without_left_out(infos: Any) -> Any:
-    """Return the result of `hash_sources`, given that of `add_left_out` from the metadata of a catalogue."""
+    """Return the `info` of sources, given the result of `add_left_out` from the metadata of a catalogue."""
     if not isinstance(infos, list):
         return infos
     return [{k: v for k, v in info.items() if k != "left_out"} if isinstance(info, dict) else info for info in infos]

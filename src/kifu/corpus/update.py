@@ -563,9 +563,8 @@ def _new_sources(
     """Yield the sources that the catalogue does not have, with their index entries; report the others."""
     hashes = {info.blake3 for info in before.sources if info.blake3 is not None}
     names = {info.name for info in before.sources}
-    sources = list(found)
-    for source, fields in zip(sources, hash_sources(sources, executor)):
-        info = SourceInfo(**fields)
+    for source in hash_sources(found, executor):
+        info = SourceInfo(**source.info)
         if info.blake3 in hashes:
             report.skipped.append(source.name)
         else:
@@ -596,9 +595,9 @@ def _append_shards(
     folder: CatalogueTransaction, new: Iterable[tuple[Source, SourceInfo]], first: int
 ) -> Iterator[_AppendShard]:
     directories: list[str] = []
-    for number, (source, info) in enumerate(new, first):
+    for number, (source, _) in enumerate(new, first):
         directories.append(folder.new_name(source.name, directories))
-        for shard in source_shards([source], [info.model_dump(exclude_none=True)]):
+        for shard in source_shards([source]):
             yield _AppendShard(number, directories[-1], shard)
 
 

@@ -273,14 +273,15 @@ def annotate(
     report, games = AnnotateReport(), sum(source.catalogue.rows for source in opened if source.catalogue)
     try:
         with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
-            infos = hash_sources(opened, executor)
+            opened = hash_sources(opened, executor)
             with AnnotationWriter(path) as writer, progress("annotating", games, "games") as bar:
-                for part in executor.run(job, make_shards(opened, infos)):
+                for part in executor.run(job, make_shards(opened)):
                     writer.write(part.rows)
                     report.add(part)
                     bar.advance(part.read)
                 require_unchanged(opened)
                 counts = {"games": report.annotated, "skipped": dict(report.skipped), "rows": report.rows}
+                infos = [source.info for source in opened]
                 writer.commit({"kifu.about": job.describe() | {"sources": infos} | counts})
     finally:
         torch.set_num_threads(threads)
@@ -305,11 +306,11 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     return job, find_sources(catalogues)
 
 
-def make_shards(sources: Iterable[Source], infos: Iterable[dict[str, Any]]) -> Iterator[SourceShard]:
+def make_shards(sources: Iterable[Source]) -> Iterator[SourceShard]:
     """Yield all rows of catalogues, in order, a few hundred at a time."""
-    for source, info in zip(sources, infos):
+    for source in sources:
         assert source.catalogue is not None
         for path, rows in source.catalogue.partitions.items():
             for first in range(0, rows, _SHARD_GAMES):
                 shard = RowShard(str(path), first, min(_SHARD_GAMES, rows - first))
-                yield SourceShard(source.name, info["blake3"], shard)
+                yield SourceShard(source.name, source.info["blake3"], shard)

@@ -372,15 +372,16 @@ def build_kgsgo(
     first = recipe.sets[names[0]].file
     with make_executor(engine, jobs, staging_dir(Path(output, first))) as executor:
         found = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in wanted]
-        hashes = dict(zip(wanted, hash_sources(found, executor)))
+        hashed = dict(zip(wanted, hash_sources(found, executor)))
         reports = []
         cache = _ArchiveCache()
         for name in names:
             shards = [
-                _ArchiveGames(each, paths[each.archive], hashes[each.archive]["blake3"]) for each in selections[name]
+                _ArchiveGames(each, paths[each.archive], hashed[each.archive].info["blake3"])
+                for each in selections[name]
             ]
             targets = _targets(recipe, name, shards, Path(output))
-            reports += _SetBuild(recipe, targets, found, hashes, executor, progress, cache).run(list(targets))
+            reports += _SetBuild(recipe, targets, hashed, executor, progress, cache).run(list(targets))
         return reports
 
 
@@ -408,8 +409,7 @@ class _SetBuild(Build[Manifest]):
 
     recipe: KgsgoRecipe
     targets: dict[Target, list[_ArchiveGames]]
-    sources: list[Source]
-    hashes: dict[Archive, dict[str, Any]]
+    sources: dict[Archive, Source]
     executor: Executor
     progress: ProgressFactory
     cache: _ArchiveCache
@@ -450,14 +450,14 @@ class _SetBuild(Build[Manifest]):
         ):
             for shard in shards:
                 _write_archive(shard, _chunks_of(shard, self.chunks), output, counts, bar)
-            require_unchanged(self.sources)
+            require_unchanged(self.sources.values())
             output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
             written = WrittenFile(utf8_name(target.path.name), output.size, digest)
             return counts.manifest(
                 self.recipe,
                 games,
-                [self.hashes[shard.selection.archive] for shard in shards],
+                [self.sources[shard.selection.archive].info for shard in shards],
                 WriteReport(counts.rows, (written,)),
                 layout.name,
                 find_format(layout.name).plane_set,

@@ -28,7 +28,7 @@ from kifu.atomic_io import AtomicFile, remove_file, staging_dir, write_file
 from kifu.corpus.catalogue import RowShard, read_shard
 from kifu.corpus.rows import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
-from kifu.corpus.sources import HashedSources, find_sources
+from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
@@ -153,14 +153,14 @@ def build_archive(
     into = Path(output)
     found = find_sources(sources)
     with make_executor(engine, jobs, staging_dir(into / MANIFEST)) as executor:
-        build = _ArchiveBuild(recipe, HashedSources.of(found, executor), executor, BuildOptions(jobs, engine, progress))
+        build = _ArchiveBuild(recipe, hash_sources(found, executor), executor, BuildOptions(jobs, engine, progress))
         return build.run([Target("archive", into, into / MANIFEST)])
 
 
 @dataclass
 class _ArchiveBuild(Build[ArchiveManifest]):
     recipe: OlfArchiveRecipe
-    sources: HashedSources
+    sources: list[Source]
     executor: Executor
     options: BuildOptions
 
@@ -168,7 +168,7 @@ class _ArchiveBuild(Build[ArchiveManifest]):
         manifest = _read_manifest(target.manifest)
         if manifest is None or not is_made_by(manifest, self.recipe):
             return None
-        return manifest if are_same(manifest.sources, self.sources.hashes) else None
+        return manifest if are_same(manifest.sources, self.sources) else None
 
     def files(self, target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
         return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
@@ -197,7 +197,7 @@ class _ArchiveBuild(Build[ArchiveManifest]):
         return ArchiveManifest(
             kifu=importlib.metadata.version("kifu"),
             recipe=self.recipe.model_dump(mode="json"),
-            sources=self.sources.hashes,
+            sources=[source.info for source in self.sources],
             read=catalogue.rows,
             kept=sum(file.games for file in files),
             drops=catalogue.metadata["drops"],

@@ -28,7 +28,7 @@ from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shar
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.parquet import parquet_metadata
 from kifu.corpus.schema import count_drops, drop_codes
-from kifu.corpus.sources import HashedSources, find_sources, require_unchanged, without_left_out
+from kifu.corpus.sources import Source, find_sources, hash_sources, require_unchanged, without_left_out
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
     ArchiveRows,
@@ -274,23 +274,24 @@ def is_made_by(manifest: _Manifest, recipe: BaseModel) -> bool:
     return manifest.kifu == version and manifest.recipe == recipe.model_dump(mode="json")
 
 
-def are_same(recorded: object, sources: list[dict[str, Any]]) -> bool:
+def are_same(recorded: object, sources: list[Source]) -> bool:
     """Return whether recorded sources are these. Directories of loose records, which have no hash, never are."""
-    return recorded == sources and all("blake3" in source for source in sources)
+    infos = [source.info for source in sources]
+    return recorded == infos and all("blake3" in info for info in infos)
 
 
-def ingest_sources(sources: HashedSources, path: Path, clean: CleaningRules, options: BuildOptions) -> Catalogue:
+def ingest_sources(sources: list[Source], path: Path, clean: CleaningRules, options: BuildOptions) -> Catalogue:
     """Return the catalogue of all games of the sources at `path`, which is read anew unless an earlier run made it."""
-    if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in sources.sources):
+    if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in sources):
         raise RecipeError(f"{path} is a source and also the catalogue that the build writes; choose another folder")
-    if not _was_ingested(path, sources.hashes, clean):
+    if not _was_ingested(path, sources, clean):
         from kifu.corpus.ingest import ingest
 
         ingest(sources, path, clean=clean, jobs=options.jobs, engine=options.engine, progress=options.progress)
     return open_catalogue(path)
 
 
-def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRules) -> bool:
+def _was_ingested(path: Path, sources: list[Source], clean: CleaningRules) -> bool:
     """Return whether the catalogue at `path` is the one that `ingest` would make again."""
     try:
         about = open_catalogue(path).metadata
@@ -560,7 +561,7 @@ def build_sets(
     found = find_sources(sources)
     targets = [Target.of(name, into / f"{name}{suffix}") for name in dict.fromkeys(names)]
     with make_executor(options.engine, options.jobs, staging_dir(targets[0].path)) as executor:
-        hashed = HashedSources.of(found, executor)
+        hashed = hash_sources(found, executor)
         reports = _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
     if all(report.manifest.kept == report.manifest.elsewhere == 0 for report in reports):
         _log.warning("recipe %s drops all games; clean=legal keeps all legal ones", recipe.name)
@@ -571,7 +572,7 @@ def build_sets(
 class _SetsBuild(Build[Manifest]):
     recipe: SplitRecipe
     make_set: Callable[[SetPlan], Manifest]
-    sources: HashedSources
+    sources: list[Source]
     into: Path
     executor: Executor
     options: BuildOptions
@@ -586,7 +587,7 @@ class _SetsBuild(Build[Manifest]):
             return None
         if isinstance(self.recipe.split, ListSplit):  # its lists have no hash
             return None
-        return manifest if are_same(manifest.sources, self.sources.hashes) else None
+        return manifest if are_same(manifest.sources, self.sources) else None
 
     def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
         return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
@@ -602,13 +603,12 @@ class _SetsBuild(Build[Manifest]):
     def _usable_catalogues(self) -> list[Catalogue] | None:
         """Return the sources if they are catalogues made by the recipe's cleaning rules, or if it has none."""
         rules = None if self.recipe.clean is None else self.recipe.clean.model_dump(mode="json")
-        catalogues = [source.catalogue for source in self.sources.sources if source.catalogue is not None]
+        catalogues = [source.catalogue for source in self.sources if source.catalogue is not None]
         usable = all(rules in (None, each.metadata.get("clean")) for each in catalogues)
-        return catalogues if usable and len(catalogues) == len(self.sources.sources) else None
+        return catalogues if usable and len(catalogues) == len(self.sources) else None
 
     def make(self, target: Target) -> Manifest:
-        manifest = self.make_set(
-            SetPlan(target.set, target.path, self.catalogues, self.sources.hashes, self.executor, self.options.progress)
-        )
-        require_unchanged(self.sources.sources)
+        infos, progress = [source.info for source in self.sources], self.options.progress
+        manifest = self.make_set(SetPlan(target.set, target.path, self.catalogues, infos, self.executor, progress))
+        require_unchanged(self.sources)
         return manifest

@@ -4,8 +4,7 @@
     kifu ingest archives/ -o games.parquet
     python examples/ray_train.py games.parquet --output run --workers 2
 
-Started again with the same folder and any number of workers, it resumes from its last checkpoint. If that is in the
-middle of an epoch, the rest is divided among the new workers, and no position is used twice. On a cluster (--address)
+Started again with the same folder and number of workers, it resumes from its last checkpoint. On a cluster (--address)
 all machines must see the games and the folder.
 """
 

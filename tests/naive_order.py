@@ -66,15 +66,15 @@ def full(total, world_size, batch_size):
     return total // (world_size * batch_size) * batch_size
 
 
-def shuffled_shares(sequence, stage, key_of_block, shuffle, window, drop_last):
-    """Return the positions of each rank in order, for an epoch without interruption."""
+def shuffled_shares(sequence, world_size, batch_size, key_of_block, shuffle, window, drop_last):
+    """Return the positions of each process in order."""
     total = len(sequence)
     if shuffle == "global":
         order = shuffled(key_of_block(0), total)
-        return [[sequence[q] for q in order[low:high]] for low, high in cut(0, total, stage[0])]
+        return [[sequence[q] for q in order[low:high]] for low, high in cut(0, total, world_size)]
     shares = []
-    for low, high in cut(0, total, stage[0]):
-        end = low + full(total, *stage[:2]) if drop_last else high
+    for low, high in cut(0, total, world_size):
+        end = low + full(total, world_size, batch_size) if drop_last else high
         share = []
         for first, last in [*cut(low, end, max((end - low) // window, 1)), (end, high)]:
             order = range(last - first) if shuffle is None else shuffled(key_of_block(first), last - first)
@@ -114,23 +114,15 @@ def epoch_order(
 
 def deliver(
     sequence, seed, epoch, shuffle, *, window=131_072, rank=0, world_size=1, drop_last=False, order="contiguous",
-    batch_size=1, before=(),
+    batch_size=1,
 ):  # fmt: skip
-    """Return the positions of one rank in order. before: (world size, batch size, batches) of earlier stages."""
+    """Return the positions of one process in order."""
     if order == "global-batch":
         whole = deliver(
-            sequence, seed, epoch, shuffle, window=window, drop_last=drop_last, batch_size=world_size * batch_size,
-            before=[(1, n * size, count) for n, size, count in before],
-        )  # fmt: skip
+            sequence, seed, epoch, shuffle, window=window, drop_last=drop_last, batch_size=world_size * batch_size
+        )
         return [example for batch in rank_slices(whole, rank, world_size, batch_size) for example in batch]
-    now = (world_size, batch_size, 0)
-    first, *later = [*before, now]
     shares = shuffled_shares(
-        sequence, first, lambda place: key(seed, epoch, BLOCK, place), shuffle, window, drop_last
-    )  # fmt: skip
-    for was, stage in pairwise([first, *later]):
-        left = [example for share in shares for example in share[was[1] * was[2] :]]
-        shares = [left[low:high] for low, high in cut(0, len(left), stage[0])]
-    if drop_last:
-        return shares[rank][: full(sum(map(len, shares)), world_size, batch_size)]
-    return shares[rank]
+        sequence, world_size, batch_size, lambda place: key(seed, epoch, BLOCK, place), shuffle, window, drop_last
+    )
+    return shares[rank][: full(len(sequence), world_size, batch_size)] if drop_last else shares[rank]

@@ -87,7 +87,7 @@ def test_processes_share_the_batches_of_one_process_also_after_a_resumption(worl
     assert set(seen.values()) == {1}
     assert seen.total() == len(alone) * 12
     assert set(seen) <= positions(recipe, games)
-    with pytest.raises(RecipeError, match=rf"same number of processes, {world}, got 3|world_size"):
+    with pytest.raises(RecipeError, match=rf"world_size was {world}, and is 3|world_size must"):
         learn.data.TrainingData(recipe, found, 0, 3).load_state_dict(states[0])
 
 

@@ -4,17 +4,15 @@ An epoch is a sequence of positions: units (games, or runs of rows) in shuffled 
 together. The sequence is cut into blocks, and each block is shuffled as a whole. Everything follows from the source,
 the options, the seed and the epoch number.
 
-By default each rank takes an equal part of the sequence. If an epoch resumes with a different world size, the positions
-that the previous ranks did not deliver form a new sequence, in rank order, which is divided among the new ranks. With
-order "global-batch", all ranks together deliver the batches of one process, and each rank takes a slice of each batch.
+By default each process takes an equal part of the sequence. With order "global-batch", all processes together deliver
+the batches of one, and each takes a slice of each batch.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -129,29 +127,11 @@ class SelectsEpochs(Protocol):
         """Return the positions of an epoch."""
 
 
-class WorldStage(NamedTuple):
-    """A part of an epoch that was delivered with one world size.
-
-    Attributes:
-        batches: Number of batches that each process delivered, or all of its batches if it had fewer.
-    """
-
-    world_size: int
-    batch_size: int
-    batches: int
-
-
 class LoaderPosition(NamedTuple):
-    """A position in the sequence of batches.
-
-    Attributes:
-        batch: Number of the next batch, counted from the end of the stages in `before`.
-        before: What other world sizes delivered of the epoch.
-    """
+    """A position in the sequence of batches. batch: number of the next batch of the epoch."""
 
     epoch: int
     batch: int = 0
-    before: tuple[WorldStage, ...] = ()
 
 
 class ShuffleBlock(NamedTuple):
@@ -248,7 +228,7 @@ class EpochPlan:
             rank, ranks = 0, 1
         total = sum(block.stop - block.start for block in self.blocks)
         full, rest = divmod(total, size * ranks)
-        low, high = _shares(rest, ranks)[rank]
+        low, high = (rest * (rank + k) // ranks for k in range(2))
         has_last = first <= full and (full - first) % every == 0
         return BatchSlices(
             size=size,
@@ -259,9 +239,9 @@ class EpochPlan:
             last_size=high - low if has_last else 0,
         )
 
-    def reshare(self, config: LoaderConfig, batch_size: int, before: Sequence[WorldStage] = ()) -> EpochPlan:
-        """Return the plan of the same epoch for another rank, world size or batch size; see `make_plan`."""
-        blocks = _plan_blocks(config, batch_size, int(self.ends[-1]), before)
+    def reshare(self, config: LoaderConfig, batch_size: int) -> EpochPlan:
+        """Return the plan of the same epoch for another process, world size or batch size; see `make_plan`."""
+        blocks = _plan_blocks(config, batch_size, int(self.ends[-1]))
         return replace(self, config=config, batch_size=batch_size, blocks=blocks)
 
     def order(self, block: ShuffleBlock) -> npt.NDArray[np.int32]:
@@ -289,17 +269,8 @@ class EpochPlan:
         return self.units[u:v].astype(np.int64), self.ends[u:v] - block.first
 
 
-def make_plan(
-    source: SelectsEpochs, config: LoaderConfig, batch_size: int, number: int, before: Sequence[WorldStage] = ()
-) -> EpochPlan:
-    """Plan one rank's part of an epoch, or of what is left of it.
-
-    Args:
-        before: What other world sizes delivered of the epoch.
-
-    Raises:
-        RecipeError: There are too many positions for a global shuffle.
-    """
+def make_plan(source: SelectsEpochs, config: LoaderConfig, batch_size: int, number: int) -> EpochPlan:
+    """Plan one process's part of an epoch. Raises RecipeError if it has too many positions for a global shuffle."""
     selection = source.select(config.seed, number, config.augment)
     count = len(selection.counts)
     if config.shuffle is None or selection.ordered:
@@ -308,61 +279,28 @@ def make_plan(
         units = permutation(hash_key(config.seed, number, UNIT_ORDER), count)
     ends = np.zeros(count + 1, np.int64)
     np.cumsum(selection.counts[units], out=ends[1:])
-    blocks = _plan_blocks(config, batch_size, int(ends[-1]), before)
+    blocks = _plan_blocks(config, batch_size, int(ends[-1]))
     return EpochPlan(config, batch_size, number, selection, units, ends, blocks)
 
 
-def _plan_blocks(config: LoaderConfig, batch_size: int, total: int, before: Sequence[WorldStage]) -> list[ShuffleBlock]:
+def _plan_blocks(config: LoaderConfig, batch_size: int, total: int) -> list[ShuffleBlock]:
     """Return `EpochPlan.blocks` for an epoch of `total` positions."""
-    if config.order == "global-batch":  # together the ranks deliver what one process with larger batches would
-        before = [WorldStage(1, stage.world_size * stage.batch_size, stage.batches) for stage in before]
+    if config.order == "global-batch":  # together the processes deliver what one with larger batches would
         config, batch_size = replace(config, rank=0, world_size=1), config.world_size * batch_size
-    blocks = _epoch_blocks(config, total, (*before, WorldStage(config.world_size, batch_size, 0))[0])
-    for stage in before:
-        delivered = stage.batches * stage.batch_size
-        blocks = _slice_blocks(blocks, ((low + delivered, high) for low, high in _shares(total, stage.world_size)))
-        total = sum(block.stop - block.start for block in blocks)
-    low, high = _shares(total, config.world_size)[config.rank]
-    if config.drop_last:
-        high = low + _full_batches(total, config.world_size, batch_size)
-    return _slice_blocks(blocks, [(low, high)])
-
-
-def _shares(total: int, world_size: int) -> list[tuple[int, int]]:
-    """Return start and stop of each rank's part."""
-    return list(pairwise(total * rank // world_size for rank in range(world_size + 1)))
-
-
-def _full_batches(total: int, world_size: int, batch_size: int) -> int:
-    """Return how many positions each rank can deliver in full batches, if all deliver the same number."""
-    return total // world_size // batch_size * batch_size
-
-
-def _epoch_blocks(config: LoaderConfig, total: int, first: WorldStage) -> list[ShuffleBlock]:
-    """Return the blocks of a whole epoch; no block spans the parts of two ranks of the first stage."""
     if config.shuffle == "global":
         if total > _MAX_GLOBAL:
             raise RecipeError(
                 f"shuffle 'global' supports at most {_MAX_GLOBAL:,} positions, got {total:,}; use 'window'"
             )
-        return [ShuffleBlock(0, total, 0, total)] if total else []
-    blocks = []
-    for low, high in _shares(total, first.world_size):
-        end = low + _full_batches(total, first.world_size, first.batch_size) if config.drop_last else high
+        bounds = [0, total]
+    low, high = (total * (config.rank + k) // config.world_size for k in range(2))
+    full = low + total // config.world_size // batch_size * batch_size  # all processes can deliver as many
+    end = full if config.drop_last else high
+    if config.shuffle != "global":  # no block spans the parts of two processes
         count = max((end - low) // config.window, 1)
-        bounds = [*(low + (end - low) * k // count for k in range(count + 1)), high]
-        blocks += [ShuffleBlock(start, stop, 0, stop - start) for start, stop in pairwise(bounds) if start < stop]
-    return blocks
-
-
-def _slice_blocks(blocks: Sequence[ShuffleBlock], ranges: Iterable[tuple[int, int]]) -> list[ShuffleBlock]:
-    """Return the given ranges of the entries of a sequence of blocks, none of which is empty, as blocks."""
-    ends = [0, *accumulate(block.stop - block.start for block in blocks)]
-    sliced = []
-    for low, high in ranges:
-        k = bisect_right(ends, low) - 1
-        while low < high:
-            block, first, stop = blocks[k], ends[k], min(high, ends[k + 1])
-            sliced.append(block._replace(start=block.start + low - first, stop=block.start + stop - first))
-            low, k = stop, k + 1
-    return sliced
+        bounds = [low + (end - low) * k // count for k in range(count + 1)]
+    return [
+        ShuffleBlock(start, stop, max(low - start, 0), min(end, stop) - start)
+        for start, stop in pairwise(bounds)
+        if start < stop and low < end
+    ]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +25,6 @@ from kifu.datasets.epoch_plan import (
     LoaderConfig,
     LoaderPosition,
     ShuffleBlock,
-    WorldStage,
     make_plan,
 )
 from kifu.datasets.examples import Batch, Layout, concat
@@ -56,10 +54,8 @@ _CHUNK = 16_384
 
 _BFLOAT16_ONE = 0x3F80
 
-_STATE_VERSION = 3
+_STATE_VERSION = 4
 """Version of the dictionaries of `Loader.state_dict`."""
-
-_MAX_STAGES = 1000
 
 Item = TypeVar("Item")
 
@@ -122,7 +118,7 @@ class Loader:
         self._state = LoaderState.at(LoaderPosition(0)) if state is None else state
 
     def __repr__(self) -> str:
-        layout, (epoch, batch, _) = self.layout, self._state.start
+        layout, (epoch, batch) = self.layout, self._state.start
         shape, labels = " x ".join(map(str, layout.shape)), ", ".join(label.name for label in layout.labels)
         rank = f", rank {self._config.rank} of {self._config.world_size}" if self._config.world_size > 1 else ""
         return (
@@ -147,7 +143,7 @@ class Loader:
 
     @property
     def positions(self) -> int:
-        """The number of examples that this rank delivers in the next epoch, or in the rest of an epoch that resumes."""
+        """The number of examples that this process delivers in an epoch."""
         return self._plan().batches(*self._turn).positions
 
     def __len__(self) -> int:
@@ -186,8 +182,6 @@ class Loader:
 
     def epoch(self, number: int, batch: int = 0) -> Loader:
         """Return a loader of the same games at the start of an epoch, or before a later batch of it.
-
-        An epoch that other processes have started begins with what they left.
 
         Args:
             number: The epoch, from 0.
@@ -250,7 +244,7 @@ class Loader:
         start, plan = self._state.start._replace(batch=0), self._state.plan
         other = Loader(self._source, config, batch_size, LoaderState.at(start))
         if plan is not None and plan.number == start.epoch:
-            other._state.plan = plan.reshare(config, batch_size, start.before)
+            other._state.plan = plan.reshare(config, batch_size)
         return other
 
     def draws(self, batches: int | None = None) -> Draws:
@@ -279,55 +273,43 @@ class Loader:
         The state counts delivered batches, not prefetched ones. Ranks that delivered the same number of batches have
         the same state.
         """
-        epoch, batch, before = self._state.current
-        stages = [*before, WorldStage(self._config.world_size, self.batch_size, batch)]
-        return {"version": _STATE_VERSION, "epoch": epoch, "stages": list(map(list, stages)), "order": self._order}
+        epoch, batch = self._state.current
+        return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, "order": self._order}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a loader of the same source and options stood.
 
-        With a different world size, and any batch size, the rest of the epoch is divided among the new ranks.
-
         Args:
-            state: The result of `state_dict`, of any rank.
+            state: The result of `state_dict`, of any process.
 
         Raises:
-            RecipeError: The state is of another source, or of other options.
+            RecipeError: The state is of another source, of other options, or of another number of processes.
         """
         try:
-            version, epoch, stages, order = (state[key] for key in ("version", "epoch", "stages", "order"))
+            version, epoch, batch, order = (state[key] for key in ("version", "epoch", "batch", "order"))
             if version != _STATE_VERSION:
                 raise RecipeError(f"state version {version!r} is not supported, only version {_STATE_VERSION}")
-            if len(stages) > _MAX_STAGES:
-                raise ValueError
-            *before, last = [WorldStage(*map(operator.index, stage)) for stage in stages]
             for key in {**order, **self._order}:
                 _require_same(key, order.get(key), self._order.get(key))
         except RecipeError:
             raise
         except (KeyError, TypeError, ValueError):
             raise RecipeError(f"not a state of a loader: {str(state)[:80]}") from None
-        for stage in (*before, last):
-            _check_position(epoch, stage.batches)
-            _check_stage(self._config, stage)
-        batch = last.batches
-        if last.world_size == self._config.world_size:
-            _require_same("batch_size", last.batch_size, self.batch_size)
-        else:
-            before, batch = [*before, last] if batch else before, 0
-        self._state = LoaderState.at(LoaderPosition(epoch, batch, tuple(before)))
+        _check_position(epoch, batch)
+        self._state = LoaderState.at(LoaderPosition(epoch, batch))
 
     @cached_property
     def _order(self) -> dict[str, Any]:
         """The options and the source that determine the order of the examples, as JSON values."""
-        return self._config.fingerprint() | self._source.fingerprint()
+        processes = {"world_size": self._config.world_size, "batch_size": self.batch_size}
+        return self._config.fingerprint() | processes | self._source.fingerprint()
 
     def _plan(self) -> EpochPlan:
         """Return the plan of the epoch of the next loop."""
         state = self._state
         if state.plan is None or state.plan.number != state.start.epoch:
             state.plan = None  # frees the memory of the previous plan
-            state.plan = make_plan(self._source, self._config, self._batch_size, state.start.epoch, state.start.before)
+            state.plan = make_plan(self._source, self._config, self._batch_size, state.start.epoch)
         return state.plan
 
     def _batches(self, plan: EpochPlan, first: int) -> Generator[Batch]:
@@ -427,13 +409,6 @@ def _check_position(epoch: Any, batch: Any) -> None:
 def _check_index(name: str, index: int, count: int) -> None:
     if not 0 <= index < count:
         raise RecipeError(f"{name} index must be within 0 to {count - 1}, got {index}")
-
-
-def _check_stage(config: LoaderConfig, stage: WorldStage) -> None:
-    """Raise RecipeError if no loader can have such a stage."""
-    replace(config, rank=0, world_size=stage.world_size)
-    if stage.batch_size < 1:
-        raise RecipeError(f"batch_size must be >= 1, got {stage.batch_size}")
 
 
 def load(

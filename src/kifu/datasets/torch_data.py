@@ -18,7 +18,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from kifu.datasets.examples import Batch
 from kifu.datasets.loader import Item, Loader
-from kifu.errors import RecipeError
 
 
 class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
@@ -59,15 +58,12 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         """Continue where a loop stood, in the main process before workers start. torchdata calls it in each worker.
 
         Raises:
-            RecipeError: The state is of another source or of other options, or of a worker with another world size.
+            RecipeError: The state is of another source, of other options, or of another number of processes.
         """
         if get_worker_info() is None:
             self.loader.load_state_dict(state)
             return
         self._part.load_state_dict(state)
-        saved, current = state["stages"][-1][0], self.loader.config.world_size
-        if saved != current:
-            raise RecipeError(f"the state of a worker requires the same world_size: it was {saved}, and is {current}")
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         if get_worker_info() is None:

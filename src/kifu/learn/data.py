@@ -379,11 +379,7 @@ class TrainingData:
         """
         for loader in (self._start, *self._others.values()):
             loader.load_state_dict(state)
-        if before := self._start.position.before:
-            raise RecipeError(
-                f"a run resumes with the same number of processes, {before[-1].world_size}, got {self._world_size}"
-            )
-        self.position = self._start.position[:2]
+        self.position = self._start.position
 
     @property
     def epochs_done(self) -> float:
@@ -432,7 +428,7 @@ class TrainingData:
         loader = self._start.epoch(*self.position)
         others = {planes: other.epoch(*self.position) for planes, other in self._others.items()}
         while True:
-            epoch, first, _ = loader.position
+            epoch, first = loader.position
             count = len(loader)
             if not count:
                 moves = len(self.games.train.games.moves)

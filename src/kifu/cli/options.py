@@ -78,7 +78,8 @@ Checkpoint = Annotated[
 NetOrEngine = Annotated[
     str,
     typer.Argument(
-        metavar="NET", help="A net, a run directory, a packaged net (small, human), or an engine's command."
+        metavar="NET",
+        help="A net, a run directory, a packaged net (small, human), a network file of KataGo, or an engine's command.",
     ),
 ]
 """The name of a predictor, see `kifu.learn.predictors.open_predictor`."""

@@ -30,7 +30,7 @@ MIN_SIZE, MAX_SIZE = 2, 19
 
 _MIN_PLIES = 512
 
-_ILLEGAL_MOVES = (DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropReason.SUPERKO)
+ILLEGAL_MOVES = (DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropReason.SUPERKO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
     request, n = single_game(game)
     packed, labels, rules = encoder.new_out(n), encoder.new_labels(n), _game_rules(game)
     drop, ply = encoder.draw(encoder.new_scratch(), request, packed, labels, rules)
-    if DropReason(drop[0]) not in (DropReason.KEPT, *_ILLEGAL_MOVES):
+    if DropReason(drop[0]) not in (DropReason.KEPT, *ILLEGAL_MOVES):
         raise GameError(f"KataGo follows {ply[0]} of the game's {len(game)} moves: {DropReason(drop[0]).reason}")
     check_played(game, drop, ply)
     planes = np.empty((n, *encoder.shape), np.uint8)

@@ -13,6 +13,7 @@ The 192 numbers of metadataInputNC, after KataGo v1.17.2: SGFMetadata::fillMetad
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -96,9 +97,52 @@ def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float
     Returns:
         [G, 2, 192] float32 for Black (0) or White (1) to move, computed in float64 and rounded, as in KataGo.
     """
-    out = np.zeros((len(batch), 2, WIDTH), np.float32)
     ranks = [_ranks(batch, side, source) for side in ("black", "white")]
     humans = [~to_numpy(batch[f"{side}_program"]) for side in ("black", "white")]
+    area = to_numpy(batch["width"]).astype(np.int64) * to_numpy(batch["height"])
+    return _rows(ranks, humans, _clock(batch, source), area, _days(batch), source)
+
+
+def profile_rows(
+    rating: npt.NDArray[np.float32], year: npt.NDArray[np.float32], points: int
+) -> npt.NDArray[np.float32]:
+    """Compute the metadata inputs of G games of people of which only ranks and years are known.
+
+    The others are those of KataGo's profiles, such as rank_5k: a game on KGS with 20 minutes and 5 periods of 30 s, on
+    1 March 2020, or on 1 September of an earlier year.
+
+    Args:
+        rating: [G, 2], ratings of Black and White (`kifu.Rank.rating`). NaN is the other player's, or unknown.
+        year: [G], NaN is unknown.
+        points: Number of points of the boards.
+
+    Returns:
+        [G, 2, 192] float32, as `metadata_rows`.
+    """
+    games = len(rating)
+    rating = np.where(np.isnan(rating), rating[:, ::-1], rating)
+    unknown = np.isnan(rating)
+    inverse = np.where(unknown, 0, 41 - np.clip(np.nan_to_num(rating).round(), 41 - _RANKS, 40)).astype(np.int64)
+    ranks = [_Ranks(inverse[:, side], np.zeros(games, np.bool_), unknown[:, side]) for side in range(2)]
+    clock = _Clock(*(np.full(games, value) for value in (_BYO_YOMI, 1200.0, 30.0, 5, 0)))
+    past = np.clip(np.nan_to_num(year, nan=_PROFILE_YEAR), 1970, _PROFILE_YEAR).astype(np.int64)
+    months = (past - 1970) * 12 + np.where(past == _PROFILE_YEAR, 2, 8)
+    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    return _rows(ranks, [np.ones(games, np.bool_)] * 2, clock, np.full(games, points), days, "kgs")
+
+
+_PROFILE_YEAR = 2020
+
+
+def _rows(
+    ranks: Sequence[_Ranks],
+    humans: Sequence[npt.NDArray[np.bool_]],
+    clock: _Clock,
+    area: npt.NDArray[np.int64],
+    all_days: npt.NDArray[np.int64],
+    source: Source,
+) -> npt.NDArray[np.float32]:
+    out = np.zeros((len(area), 2, WIDTH), np.float32)
     for mover in range(2):
         for k, side in enumerate((mover, 1 - mover)):
             first = _RANK_INPUTS + k * _RANKS
@@ -107,10 +151,9 @@ def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float
             out[:, mover, 4 + k] = ranks[side].unknown
             out[:, mover, first : first + _RANKS] = np.arange(_RANKS) < ranks[side].inverse[:, None]
     out[:, :, _RATED_INPUT] = 0.0 if source in ("gogod", "go4go") else 0.5
-    _fill_clock(out, _clock(batch, source))
-    area = to_numpy(batch["width"]).astype(np.int64) * to_numpy(batch["height"])
+    _fill_clock(out, clock)
     out[:, :, 86] = (0.5 * np.log(area / 361.0))[:, None]
-    days, day_index = np.unique(_days(batch), return_inverse=True)
+    days, day_index = np.unique(all_days, return_inverse=True)
     turns = days[:, None] / _PERIODS * _TWO_PI
     waves = np.stack([np.cos(turns), np.sin(turns)], 2).reshape(-1, 2 * len(_PERIODS)).astype(np.float32)
     out[:, :, _DATE_INPUTS:_SOURCE_INPUTS] = waves[day_index][:, None]

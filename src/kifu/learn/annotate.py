@@ -37,7 +37,15 @@ from kifu.learn import Precision
 from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor, Predictor
-from kifu.learn.predictors import check_ranks, common_board, open_predictor, replay_planes, score_moves, unique_names
+from kifu.learn.predictors import (
+    EnginePredictor,
+    check_ranks,
+    common_board,
+    open_predictor,
+    replay_planes,
+    score_moves,
+    unique_names,
+)
 from kifu.learn.scores import MoveScores
 from kifu.point import WHITE_BIT
 from kifu.progress import ProgressFactory, silent
@@ -157,7 +165,9 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     def hashes(self) -> list[str | None]:
         """Hashes of the nets' files; None for engines."""
         pairs = zip(self.nets, self.predictors)
-        return [hash_file(net_file(net)) if isinstance(predictor, Predictor) else None for net, predictor in pairs]
+        return [
+            None if isinstance(predictor, EnginePredictor) else hash_file(net_file(net)) for net, predictor in pairs
+        ]
 
     @cached_property
     def names(self) -> list[str]:
@@ -195,7 +205,7 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
 
     def _score(self, predictor: MovePredictor, positions: EvalPositions) -> MoveScores:
         # An engine thinks about many positions at a time, and answers one caller.
-        with nullcontext() if isinstance(predictor, Predictor) else self._engine_lock:
+        with self._engine_lock if isinstance(predictor, EnginePredictor) else nullcontext():
             return score_moves(predictor, positions, legal=True, jobs=1)
 
     @cached_property

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from kifu.errors import FormatError, first_line
 from kifu.files import open_regular
+from kifu.katago.net_file import is_kata_net, read_kata_net
 from kifu.learn import BEST, PACKAGED, is_command, split_class
 
 METADATA_KEY = "kifu-net"
@@ -22,7 +23,7 @@ _MAX_HEADER_BYTES = 16 << 20
 
 
 def check_net(name: str) -> None:
-    """Check the header of a net; packaged nets and engines are not checked.
+    """Check the header of a net, or a network file of KataGo; packaged nets and engines are not checked.
 
     Args:
         name: A net or an engine, as for `kifu.learn.predictors.open_predictor`.
@@ -31,6 +32,9 @@ def check_net(name: str) -> None:
         FormatError: The file is missing or not a net.
     """
     if is_command(name) or (name in PACKAGED and not Path(name).exists()):
+        return
+    if is_kata_net(name):
+        read_kata_net(name)
         return
     path = Path(split_class(name)[0])
     with open_net_file(path / BEST if path.is_dir() else path, "numpy"):

@@ -88,11 +88,13 @@ class BatchOutput(NamedTuple):
             all moves of a position without a legal one.
         value: [B] float32 or None.
         ownership: [B, points] float32 or None.
+        score: [B, 2] float32 or None.
     """
 
     log_probs: Tensor
     value: Tensor | None
     ownership: Tensor | None
+    score: Tensor | None = None
 
 
 class _SymmetryMaps(NamedTuple):
@@ -159,12 +161,9 @@ class BatchEvaluator:
             if not self.symmetries:
                 return self._evaluate_symmetry(planes, globals, legal, maps, 0)
             outputs = [self._evaluate_symmetry(planes, globals, legal, maps, k) for k in range(len(maps.sources))]
-            log_probs, values, ownerships = zip(*outputs)
-            return BatchOutput(
-                torch.stack(log_probs).logsumexp(0) - math.log(len(outputs)),
-                None if values[0] is None else torch.stack(values).mean(0),
-                None if ownerships[0] is None else torch.stack(ownerships).mean(0),
-            )
+            log_probs, *others = zip(*outputs)
+            means = (None if parts[0] is None else torch.stack(parts).mean(0) for parts in others)
+            return BatchOutput(torch.stack(log_probs).logsumexp(0) - math.log(len(outputs)), *means)
 
     def _evaluate_symmetry(
         self, planes: Tensor, globals: Tensor | None, legal: Tensor | None, maps: _SymmetryMaps, k: int
@@ -186,7 +185,7 @@ class BatchEvaluator:
             log_probs = log_probs.masked_fill(~mask, -torch.inf)  # NaN where no move is legal
         value = None if output.value is None else output.value.float()
         ownership = None if output.ownership is None else output.ownership.float()[:, target[:-1]]
-        return BatchOutput(log_probs, value, ownership)
+        return BatchOutput(log_probs, value, ownership, None if output.score is None else output.score.float())
 
     def _symmetry_maps(self, width: int, height: int, frame_width: int, frame_height: int) -> _SymmetryMaps:
         key = (width, height, frame_width, frame_height)
@@ -266,12 +265,15 @@ class Predictions:
         legal: [B, moves] bool, the allowed moves. The policy is 0 for all others, and 0 everywhere if there are none.
         value: [B] float32 from -1 (the side to move loses) to 1 (it wins), or None without a value head.
         ownership: [B, points] float32 from -1 (the opponent's) to 1, or None without an ownership head.
+        score: [B, 2] float32, points by which the side to move is ahead, and the standard deviation of its score; None
+            but for nets of KataGo.
     """
 
     policy: npt.NDArray[np.float32]
     legal: npt.NDArray[np.bool_]
     value: npt.NDArray[np.float32] | None
     ownership: npt.NDArray[np.float32] | None
+    score: npt.NDArray[np.float32] | None = None
 
     def __repr__(self) -> str:
         heads = "".join(f", {name}" for name in ("value", "ownership") if getattr(self, name) is not None)
@@ -329,6 +331,7 @@ class MovePredictor(Protocol):
         passes: True if it predicts passes.
         has_value: True if evaluations have a value.
         has_ownership: True if evaluations have ownership.
+        takes_ranks: True if it imitates players of the ranks that positions have.
     """
 
     name: str
@@ -338,6 +341,7 @@ class MovePredictor(Protocol):
     passes: bool
     has_value: bool
     has_ownership: bool
+    takes_ranks: bool
 
     def check_board(self, width: int, height: int) -> None:
         """Raise RecipeError or GameError for a board size that it does not support."""
@@ -379,6 +383,7 @@ class Predictor:
         inputs = f" with {', '.join(about.inputs)}" if about.inputs else ""
         self.description, self.board = f"{about.net} on {about.planes}{inputs}", (about.width, about.height)
         self.has_value, self.has_ownership = "value" in about.heads, "ownership" in about.heads
+        self.takes_ranks = "ranks" in about.inputs or self.net.encoder.plane_set.needs_ranks
         self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, symmetries=symmetries)
         self._encoders: dict[tuple[int, int], tuple[Encoder, EncoderScratch]] = {}

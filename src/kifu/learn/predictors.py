@@ -16,14 +16,14 @@ from torch import Tensor
 from kifu.config import parse_board
 from kifu.datasets.global_inputs import InputPositions
 from kifu.errors import FormatError, RecipeError
-from kifu.go.board import EMPTY, Board
-from kifu.go.replay import GameMoves, GamesLike
+from kifu.go.replay import GameMoves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.analysis_engine import AnalysisEngine, AnalysisQuery
-from kifu.katago.rules import KataRules
+from kifu.katago.net_file import is_kata_net
 from kifu.learn import Precision, is_command
+from kifu.learn.kata import KataPredictor, check_kata_board, game_at, rules_and_komi, stones_before
 from kifu.learn.net import AnyNet, Net
-from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_slots, legal_masks
+from kifu.learn.positions import EvalPositions, PredictPositions, assign_slots, legal_masks
 from kifu.learn.predict import BatchOutput, MovePredictor, Predictions, Predictor
 from kifu.learn.scores import MoveScores
 from kifu.point import BLACK, WHITE, WHITE_BIT
@@ -35,11 +35,6 @@ _BATCH_SIZE = 512
 
 _MIN_PROBABILITY = 1e-9
 """Probability of a legal move that the engine rounds to 0, or that its rules forbid."""
-
-_MAX_SIZE = 19
-"""Side of the largest board that KataGo supports unless it is compiled for larger ones."""
-
-_MAX_KOMI = 150
 
 _LAST_PREAZ_YEAR = 2017
 """The last year whose games are imitated with openings from before AlphaZero."""
@@ -53,10 +48,7 @@ class EnginePredictor:
 
     The engine runs until the predictor is closed or deleted, or the interpreter exits.
 
-    The attributes are those of `MovePredictor`, and:
-
-    Attributes:
-        takes_ranks: True if a net of the engine imitates players of the ranks that positions have.
+    The attributes are those of `MovePredictor`.
     """
 
     board = 19, 19
@@ -90,8 +82,7 @@ class EnginePredictor:
 
     def check_board(self, width: int, height: int) -> None:
         """Raise RecipeError for a board size that KataGo does not support."""
-        if not 2 <= min(width, height) <= max(width, height) <= _MAX_SIZE:
-            raise RecipeError(f"KataGo supports boards of 2 to {_MAX_SIZE} lines, got {width} x {height}")
+        check_kata_board(width, height)
 
     def predict(self, positions: PredictPositions, legal: bool = True, ownership: bool = True) -> Predictions:
         """Evaluate positions, see `Predictor.predict`; the policy is 0 for illegal moves in any case.
@@ -157,16 +148,16 @@ class EnginePredictor:
         profiles, planned = self._profiles(inputs), []
         order = np.argsort(positions.game, kind="stable")
         for which in np.split(order, np.flatnonzero(np.diff(positions.game[order])) + 1):
-            game, size = _game_at(positions.games, int(positions.game[which[0]]))
+            game, size = game_at(positions.games, int(positions.game[which[0]]))
             starts = _query_starts(game)
             start_of = starts[np.searchsorted(starts, ply[which], "right") - 1].tolist()
             groups: dict[tuple[int, str | None], dict[int, list[int]]] = {}
             for k, start in zip(which.tolist(), start_of):
                 groups.setdefault((start, profiles[k]), {}).setdefault(int(ply[k]) - start, []).append(k)
             for (start, profile), turns in groups.items():
-                kata_rules, komi = _rules_and_komi(inputs, int(which[0]), rules)
+                kata_rules, komi = rules_and_komi(inputs, int(which[0]), rules)
                 query = AnalysisQuery(
-                    f"game {positions.game[which[0]] + 1}", *size, _stones_before(game, *size, start, rules),
+                    f"game {positions.game[which[0]] + 1}", *size, stones_before(game, *size, start, rules),
                     game.moves[start : start + max(turns)], WHITE if game.moves[start] & WHITE_BIT else BLACK,
                     sorted(turns), str(kata_rules), komi, profile, self._symmetries, ownership,
                 )  # fmt: skip
@@ -189,39 +180,11 @@ class EnginePredictor:
         ]
 
 
-def _rules_and_komi(positions: InputPositions, k: int, rules: Rules) -> tuple[KataRules, float]:
-    """Return rules and komi of a position; unknown rules are area rules, an unknown komi is the usual one."""
-    conditions, game = positions.conditions, positions.game[k]
-    territory, komi = bool(conditions.area[game] == 0), float(conditions.komi[game])
-    ko = "simple" if rules.ko == "none" else rules.ko
-    if territory:
-        kata_rules, usual = KataRules(ko, "territory", "seki", rules.suicide), 6.5
-    else:
-        kata_rules, usual = KataRules(ko, "area", suicide=rules.suicide, handicap_bonus="n"), 7.5
-    return kata_rules, float(np.clip(round(2 * (usual if np.isnan(komi) else komi)) / 2, -_MAX_KOMI, _MAX_KOMI))
-
-
-def _game_at(games: GamesLike, g: int) -> tuple[GameMoves, tuple[int, int]]:
-    """Return the moves and setup of a game, and the size of its board."""
-    moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]]
-    setup = slice(int(games.setup_offset[g]), int(games.setup_offset[g + 1]))
-    return GameMoves(moves, games.setup[setup], games.setup_ply[setup]), (int(games.width[g]), int(games.height[g]))
-
-
 def _query_starts(game: GameMoves) -> npt.NDArray[np.int64]:
     """Return the ascending plies at which queries begin: 0, and where stones are set up or a player moves twice."""
     white = game.moves >= WHITE_BIT
     twice = np.flatnonzero(white[1:] == white[:-1]) + 1
     return np.union1d(twice, np.append(game.setup_ply.astype(np.int64), 0))
-
-
-def _stones_before(game: GameMoves, width: int, height: int, ply: int, rules: Rules) -> Words:
-    """Return the stones on the board before a move, as point | WHITE_BIT."""
-    if not (ply or len(game.setup)):
-        return np.empty(0, np.uint16)
-    stones = Board.after(width, height, *game, ply, rules=rules).stones.ravel()
-    points = np.flatnonzero(stones != EMPTY).astype(np.uint16)
-    return np.where(stones[points] == WHITE, points | WHITE_BIT, points).astype(np.uint16)
 
 
 def open_predictor(
@@ -234,8 +197,9 @@ def open_predictor(
     """Open a net, or start an engine.
 
     Args:
-        name: A net's file, a run directory or the name of a packaged net, as for `open_net`; or the command line of
-            KataGo's analysis engine, such as "katago analysis -config analysis.cfg -model net.bin.gz".
+        name: A net's file, a run directory or the name of a packaged net, as for `open_net`; a network file of KataGo
+            (.bin.gz, .txt.gz); or the command line of its analysis engine, such as "katago analysis -config
+            analysis.cfg -model net.bin.gz".
         precision: Precision of `MovePredictor.stream`; engines have their own.
 
     Raises:
@@ -243,6 +207,8 @@ def open_predictor(
     """
     if isinstance(name, str) and is_command(name):
         return EnginePredictor(name, rules=rules, symmetries=symmetries)
+    if name is not None and is_kata_net(name):
+        return KataPredictor(name, rules=rules, symmetries=symmetries, precision=precision)
     return Predictor(name, rules=rules, symmetries=symmetries, precision=precision)
 
 
@@ -267,28 +233,15 @@ def check_ranks(predictor: MovePredictor, *ranks: float | None) -> None:
     Raises:
         RecipeError: It does not take ranks.
     """
-    if all(rank is None for rank in ranks):
+    if predictor.takes_ranks or all(rank is None for rank in ranks):
         return
-    if isinstance(predictor, EnginePredictor) and not predictor.takes_ranks:
+    if isinstance(predictor, EnginePredictor):
         raise RecipeError(
             f"{predictor.description} does not take ranks; that needs a net that imitates players (-human-model FILE)"
             " and no humanSLProfile in the command"
         )
-    if not isinstance(predictor, Predictor):
-        return
-    net = predictor.net
-    if "ranks" not in net.about.inputs and not net.encoder.plane_set.needs_ranks:
-        inputs = ", ".join(("planes", *net.about.inputs))
-        raise RecipeError(f"net {net.name} does not take ranks; its inputs are {inputs}")
-
-
-def takes_ranks(predictor: MovePredictor) -> bool:
-    """Return True if a net or engine takes ranks."""
-    try:
-        check_ranks(predictor, 0.0)
-    except RecipeError:
-        return False
-    return True
+    inputs = predictor.net.about.inputs if isinstance(predictor, Predictor) else ["19 numbers of KataGo"]
+    raise RecipeError(f"net {predictor.name} does not take ranks; its inputs are {', '.join(('planes', *inputs))}")
 
 
 def replay_planes(predictors: Sequence[MovePredictor]) -> str:

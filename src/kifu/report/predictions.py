@@ -71,7 +71,7 @@ class MovePrediction:
         """Return the prediction with all probabilities in the format of docs/prediction.md."""
         game, predictions = self.game, self.predictions
         points = game.width * game.height
-        value, ownership = predictions.value, predictions.ownership
+        value, ownership, score = predictions.value, predictions.ownership, predictions.score
         values: dict[str, Any] = {
             "net": self.net,
             "game": str(game),
@@ -84,6 +84,8 @@ class MovePrediction:
             "value": None if value is None else _rounded(float(value[0])),
             "ownership": None if ownership is None else _rows(ownership[0], game),
         }
+        if score is not None:
+            values |= {"lead": _rounded(float(score[0, 0])), "score_stdev": _rounded(float(score[0, 1]))}
         return json.dumps(values) + "\n"
 
     def name(self, move: int) -> str:
@@ -142,6 +144,10 @@ def describe(prediction: MovePrediction) -> str:
     lines += ["", f"played: {_played(prediction)}"] if prediction.played is not None else []
     win = _win_probability(prediction)
     lines += [f"{_side(prediction)}'s probability of winning: {win:.0%}"] if win is not None else []
+    score = prediction.predictions.score
+    if score is not None:
+        lead, stdev = score[0].tolist()
+        lines.append(f"{_side(prediction)}'s lead: {lead:+.1f} points (standard deviation {stdev:.1f})")
     return join_lines(lines)
 
 

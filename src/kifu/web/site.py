@@ -271,13 +271,11 @@ class ServedNet:
 
     Attributes:
         predictor: Predicts moves; called by one thread at a time, see `lock`.
-        takes_ranks: True if it takes the ranks of the players.
         lock: Held while `predictor` works.
     """
 
     name: str
     predictor: MovePredictor
-    takes_ranks: bool
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
@@ -386,7 +384,7 @@ class Site:
                 "board": each.predictor.board,
                 "passes": each.predictor.passes,
                 "has_value": each.predictor.has_value,
-                "takes_ranks": each.takes_ranks,
+                "takes_ranks": each.predictor.takes_ranks,
             }
             for each in self.nets
         ]
@@ -408,7 +406,7 @@ def _open_nets(nets: Sequence[str | None]) -> list[ServedNet]:
     """Open nets and engines. The imports take most of the time."""
     if not nets:
         return []
-    from kifu.learn.predictors import open_predictor, takes_ranks, unique_names
+    from kifu.learn.predictors import open_predictor, unique_names
 
     predictors = [open_predictor(net) for net in nets]
-    return [ServedNet(name, each, takes_ranks(each)) for name, each in zip(unique_names(predictors), predictors)]
+    return [ServedNet(name, each) for name, each in zip(unique_names(predictors), predictors)]

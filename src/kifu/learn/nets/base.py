@@ -31,11 +31,13 @@ class NetworkOutput(NamedTuple):
             predicts passes.
         value: [B] expected result from -1 (the side to move loses) to 1 (it wins), or None.
         ownership: [B, N] final owner of each point from -1 (the opponent) to 1 (the side to move), or None.
+        score: [B, 2] points by which the side to move is ahead, and the standard deviation of its score, or None.
     """
 
     policy: Tensor
     value: Tensor | None = None
     ownership: Tensor | None = None
+    score: Tensor | None = None
 
 
 @dataclass(frozen=True)

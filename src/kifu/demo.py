@@ -74,7 +74,7 @@ figure {{ margin: 1rem 0 }}
 
 
 @dataclass
-class _Report:
+class _DemoReport:
     """Prints the results line by line, and collects them for a page."""
 
     folder: Path
@@ -118,7 +118,7 @@ def run_demo(
     say(f"From Go records to a net, into {printable(into)}. The first run compiles kifu's kernels.\n")
     learn = find_spec("torch") is not None
     with _compiling_encoder(learn, progress) as wait:
-        report = _Report(into, say, progress)
+        report = _DemoReport(into, say, progress)
         test = _prepare(report, jobs)
         data_set, row = _build_and_check(report, jobs)
         catalogue = into / "games.parquet"
@@ -166,7 +166,7 @@ def compile_encoder() -> None:
     encode(_two_moves(), _PLANES)
 
 
-def _prepare(report: _Report, jobs: int | None) -> Path:
+def _prepare(report: _DemoReport, jobs: int | None) -> Path:
     """Catalogue the sample and divide it. Return the catalogue of the games for the comparison of nets."""
     sample, into = sample_path(), report.folder
     found = summarize(sample)
@@ -198,7 +198,7 @@ def _prepare(report: _Report, jobs: int | None) -> Path:
     return into / "sets" / "test.parquet"
 
 
-def _build_and_check(report: _Report, jobs: int | None) -> tuple[Path, int]:
+def _build_and_check(report: _DemoReport, jobs: int | None) -> tuple[Path, int]:
     """Build the data sets of both formats and compare them. Return a data set and a row with a ko."""
     sample, into = sample_path(), report.folder
     began = time.perf_counter()
@@ -285,7 +285,7 @@ def _draw(path: Path, row: int, into: Path) -> None:
     save(picture, into / "planes.png")
 
 
-def _learn(report: _Report, test: Path, jobs: int | None, seconds: float) -> str:
+def _learn(report: _DemoReport, test: Path, jobs: int | None, seconds: float) -> str:
     """Train a net, and compare it with the packaged one. Return a command that shows the last position."""
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor

@@ -45,7 +45,7 @@ def test_pages_of_equal_searches_are_cached(web_catalogue: Path, monkeypatch: py
     from kifu.web.site import Filter, Site
 
     monkeypatch.setattr(patterns, "_MAX_RESULTS", 2)
-    site, results = Site([web_catalogue]), patterns.Results()
+    site, results = Site([web_catalogue]), patterns.SearchResults()
     try:
         found = [
             results.find(site.corpora[0], 0, Filter(), parse_pattern(text), Deadline(60))
@@ -68,13 +68,13 @@ def test_a_vague_pattern_is_refused(site_server: ServedSite, monkeypatch: pytest
 
 def test_a_search_takes_limited_time(web_catalogue: Path) -> None:
     from kifu.web.api import Deadline, TimeLimitError
-    from kifu.web.patterns import Results, SearchParams, search
+    from kifu.web.patterns import SearchParams, SearchResults, search
     from kifu.web.site import Site
 
     site = Site([web_catalogue])
     try:
         with pytest.raises(TimeLimitError, match="longer than"):
-            search(site, Results(), SearchParams(pattern="XO/OX"), Deadline(-1))
+            search(site, SearchResults(), SearchParams(pattern="XO/OX"), Deadline(-1))
     finally:
         site.close()
 

@@ -231,7 +231,7 @@ from kifu.web.nets import PredictParams, predict
 from kifu.web.server import warm_up
 from kifu.web.patterns import explore
 from kifu.web.positions import Line
-from kifu.web.patterns import Results, SearchParams, search
+from kifu.web.patterns import SearchResults, SearchParams, search
 from kifu.web.positions import PositionParams
 from kifu.web.site import Site
 
@@ -240,7 +240,7 @@ warm_up(site, site.startup)
 with mock.patch.object(_CachedDispatcher, "compile", autospec=True, side_effect=AssertionError):
     predict(site, PredictParams(line=Line(moves=[60, 300]), ply=2))
     explore(site, PositionParams(moves="dd"), site.startup)
-    search(site, Results(), SearchParams(pattern="X . O"), site.startup)
+    search(site, SearchResults(), SearchParams(pattern="X . O"), site.startup)
 site.close()
 """
 

@@ -81,7 +81,7 @@ def join_rows(parts: Sequence[ChunkRows]) -> ChunkRows:
     return parts[0] if len(parts) == 1 else ChunkRows(*(np.concatenate(arrays) for arrays in zip(*parts)))
 
 
-class Decoded(NamedTuple):
+class DecodedChunk(NamedTuple):
     """Decoded records: bytes consumed, rows, and what is wrong with the record after them, or ""."""
 
     used: int
@@ -100,7 +100,7 @@ class Decoder:
 
     name: str
     size: int
-    decode: Callable[[Bytes, int, Layout], Decoded]
+    decode: Callable[[Bytes, int, Layout], DecodedChunk]
     tail: bytes = b""
 
 

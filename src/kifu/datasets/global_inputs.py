@@ -39,7 +39,7 @@ _TIME_KNOTS = (0, 1, 2, 3, 4, 5, 6, 8)
 _KOMI_UNIT = 10
 """Points of komi that are encoded as 1."""
 
-_MOST = 3
+_MAX_ENCODED = 3
 """Largest encoded komi and handicap; others are clipped."""
 
 _MOVES = 120
@@ -181,7 +181,7 @@ def _signed(at: InputPositions, values: Floats, scale: float) -> Floats:
     """[B, 2] 1 and the value over the scale for Black, its negative for White; zeros where unknown."""
     value = values[at.game] / scale
     known = np.isfinite(value)
-    signed = np.clip(np.where(at.white, -value, value), -_MOST, _MOST)
+    signed = np.clip(np.where(at.white, -value, value), -_MAX_ENCODED, _MAX_ENCODED)
     return np.where(known[:, None], np.stack([np.ones_like(value), signed], 1), 0)
 
 
@@ -286,9 +286,9 @@ def shift_komi(names: Sequence[str], values: Floats, points: Floats) -> tuple[Fl
     """
     known = input_size(names[: names.index("komi")])
     komi = known + 1
-    given = np.where((values[:, known] == 1) & (np.abs(values[:, komi]) < _MOST), points, np.float32(0))
+    given = np.where((values[:, known] == 1) & (np.abs(values[:, komi]) < _MAX_ENCODED), points, np.float32(0))
     shifted = values.copy()
-    shifted[:, komi] = np.clip(values[:, komi] + given / _KOMI_UNIT, -_MOST, _MOST)
+    shifted[:, komi] = np.clip(values[:, komi] + given / _KOMI_UNIT, -_MAX_ENCODED, _MAX_ENCODED)
     return shifted, given
 
 

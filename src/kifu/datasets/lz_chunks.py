@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.chunk_reader import ChunkRows, Decoded, Decoder, new_rows
+from kifu.datasets.chunk_reader import ChunkRows, DecodedChunk, Decoder, new_rows
 from kifu.datasets.chunks import Chunks
 from kifu.datasets.examples import Layout
 from kifu.errors import FormatError
@@ -93,11 +93,11 @@ def _tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
     return digits, np.array([float(f"1e{k}") for k in range(_MAX_EXPONENT + 1)])
 
 
-def _decode_text(data: Bytes, limit: int, layout: Layout) -> Decoded:
+def _decode_text(data: Bytes, limit: int, layout: Layout) -> DecodedChunk:
     rows = new_rows(min(limit, len(data) // (_PLANES * (_DIGITS + 1))), layout)
     digits, powers = _tables()
     used, count, error = _parse_v1(data, digits, powers, np.empty(49, np.uint8), *rows)
-    return Decoded(used, rows.take(slice(count)), _ERRORS[error])
+    return DecodedChunk(used, rows.take(slice(count)), _ERRORS[error])
 
 
 @inline_kernel
@@ -273,7 +273,7 @@ def _parse_policy(data: Any, at: Any, powers: Any, policy: Any) -> Any:
 # Version 2: binary
 
 
-def _decode_binary(data: Bytes, limit: int, layout: Layout) -> Decoded:
+def _decode_binary(data: Bytes, limit: int, layout: Layout) -> DecodedChunk:
     count = min(limit, len(data) // _V2.itemsize)
     records = data[: count * _V2.itemsize].view(_V2)
     right = (records["version"] == 1) & (records["white"] <= 1) & (records["won"] <= 1)
@@ -290,7 +290,7 @@ def _decode_binary(data: Bytes, limit: int, layout: Layout) -> Decoded:
         np.where(white, WHITE, BLACK).astype(np.uint8),
         np.where(white == (records["won"] != 0), -1, 1).astype(np.int8),
     )
-    return Decoded(len(records) * _V2.itemsize, rows, error)
+    return DecodedChunk(len(records) * _V2.itemsize, rows, error)
 
 
 @kernel

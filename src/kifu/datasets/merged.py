@@ -208,7 +208,7 @@ def _hash_positions(games: GamesLike, plies: int) -> tuple[npt.NDArray[np.uint64
         for key in np.unique(size[part]).tolist():
             width, height = divmod(key, 256)
             tables, scratch = position_tables(width, height), (np.empty(1, np.int64), np.empty(8, np.uint64))
-            context = _HashContext(tables, hashes, lowest, *scratch)
+            context = _MergeContext(tables, hashes, lowest, *scratch)
             with np.errstate(over="ignore"):
                 _hash_games(
                     new_state(width, height), new_history(0), arrays, part[size[part] == key], plies,
@@ -222,7 +222,7 @@ def _hash_positions(games: GamesLike, plies: int) -> tuple[npt.NDArray[np.uint64
     return hashes, lowest
 
 
-class _HashContext(NamedTuple):
+class _MergeContext(NamedTuple):
     """The context of a replay.
 
     Attributes:
@@ -240,12 +240,12 @@ class _HashContext(NamedTuple):
 
 
 @inline_kernel
-def _update_setup(context: _HashContext, s: State, game: GameMoves, first: Any, last: Any) -> None:
+def _update_setup(context: _MergeContext, s: State, game: GameMoves, first: Any, last: Any) -> None:
     set_stones(context.tables, s)
 
 
 @inline_kernel
-def _store_hash(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+def _store_hash(context: _MergeContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
     entry, hashes, situation = context.first[0] + t, context.tables.hashes, context.situation
     for k in range(8):
         situation[k] = hashes[k] ^ WHITE_TO_MOVE if c == WHITE else hashes[k]
@@ -262,7 +262,7 @@ def _store_hash(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any
 
 
 @inline_kernel
-def _update_stone(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+def _update_stone(context: _MergeContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
     if s.scalars[LAST_CAPTURED] == 0 and s.scalars[LAST_POINT] >= 0:
         set_stone(context.tables, p, np.int64(c))
     else:
@@ -271,7 +271,7 @@ def _update_stone(context: _HashContext, s: State, game: GameMoves, t: Any, p: A
 
 @kernel
 def _hash_games(
-    s: State, history: History, games: ReplayArrays, game_index: Any, plies: Any, rules: Any, context: _HashContext
+    s: State, history: History, games: ReplayArrays, game_index: Any, plies: Any, rules: Any, context: _MergeContext
 ) -> None:
     """Fill the hashes and symmetries of the first positions of games of the size of s."""
     for i in range(game_index.shape[0]):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.chunk_reader import RECORD_LIMIT, Decoded, Decoder, new_rows
+from kifu.datasets.chunk_reader import RECORD_LIMIT, DecodedChunk, Decoder, new_rows
 from kifu.datasets.chunks import Chunks
 from kifu.datasets.examples import Layout
 from kifu.errors import FormatError
@@ -75,7 +75,7 @@ def is_minigo(head: bytes) -> bool:
     return int(masked_crc(data, 0, 8, crc_tables())) == int.from_bytes(head[8:_HEAD], "little")
 
 
-def _decode(data: Bytes, limit: int, layout: Layout) -> Decoded:
+def _decode(data: Bytes, limit: int, layout: Layout) -> DecodedChunk:
     rows = new_rows(min(limit, len(data) // (PLANES * layout.points) + 1), layout)
     outcome = np.empty(len(rows.winner), "<f4")
     used, count, error = _parse(
@@ -86,7 +86,7 @@ def _decode(data: Bytes, limit: int, layout: Layout) -> Decoded:
     if not right.all():
         error, count = _BAD_OUTCOME, int(np.argmin(right))
     rows.winner[:count] = outcome[:count]
-    return Decoded(used, rows.take(slice(count)), _ERRORS[error])
+    return DecodedChunk(used, rows.take(slice(count)), _ERRORS[error])
 
 
 # Checksums

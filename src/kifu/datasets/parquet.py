@@ -20,7 +20,7 @@ from kifu.atomic_io import AtomicFile
 from kifu.corpus.parquet import open_parquet, parquet_metadata, seal
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
-from kifu.datasets.row_groups import MAGIC, RowGroup, encode_row_group, file_footer, place_row_group
+from kifu.datasets.row_groups import MAGIC, EncodedRowGroup, encode_row_group, file_footer, place_row_group
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
 
@@ -100,13 +100,13 @@ class ParquetWriter(Writer):
         return group_rows(layout)
 
     @classmethod
-    def encode_group(cls, batch: Batch, layout: Layout) -> RowGroup:
+    def encode_group(cls, batch: Batch, layout: Layout) -> EncodedRowGroup:
         """Encode a row group; see `Writer.encode_group`."""
         return encode_row_group(pa.Table.from_batches([cls.prepare(batch, layout)]), **_OPTIONS)
 
-    def append(self, prepared: pa.RecordBatch | RowGroup) -> None:
+    def append(self, prepared: pa.RecordBatch | EncodedRowGroup) -> None:
         """Append a prepared batch or an encoded group; see `Writer.append`."""
-        if isinstance(prepared, RowGroup):
+        if isinstance(prepared, EncodedRowGroup):
             assert not self._pending
             self.examples += prepared.rows
             self._copy(prepared)
@@ -124,7 +124,7 @@ class ParquetWriter(Writer):
     def _encode(self, table: pa.Table) -> None:
         self._copy(encode_row_group(table.combine_chunks(), **_OPTIONS))  # pages end where chunks do
 
-    def _copy(self, group: RowGroup) -> None:
+    def _copy(self, group: EncodedRowGroup) -> None:
         self._groups.append(place_row_group(group, self._output.size))
         self._output.write(group.pages.data)
 

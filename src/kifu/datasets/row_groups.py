@@ -31,7 +31,7 @@ _COLUMN, _PAGE_OFFSETS = 3, (9, 10, 11)
 """The field of a column chunk with its description, and the fields there that are offsets in the file."""
 
 
-class RowGroup(NamedTuple):
+class EncodedRowGroup(NamedTuple):
     """An encoded row group.
 
     Attributes:
@@ -44,7 +44,7 @@ class RowGroup(NamedTuple):
     rows: int
 
 
-def encode_row_group(table: pa.Table, **options: Any) -> RowGroup:
+def encode_row_group(table: pa.Table, **options: Any) -> EncodedRowGroup:
     """Encode a table as one row group.
 
     Args:
@@ -55,10 +55,10 @@ def encode_row_group(table: pa.Table, **options: Any) -> RowGroup:
     fields, _ = _read(footer, 0, _STRUCT)
     (group,) = fields[_ROW_GROUPS][1][1]
     description = np.frombuffer(_write(group, _STRUCT), np.uint8)
-    return RowGroup(data[len(MAGIC) : len(data) - len(footer) - 8], description, len(table))
+    return EncodedRowGroup(data[len(MAGIC) : len(data) - len(footer) - 8], description, len(table))
 
 
-def place_row_group(group: RowGroup, offset: int) -> bytes:
+def place_row_group(group: EncodedRowGroup, offset: int) -> bytes:
     """Return the serialized description of a row group whose pages begin at `offset`."""
     fields, _ = _read(group.description.tobytes(), 0, _STRUCT)
     shift = offset - len(MAGIC)

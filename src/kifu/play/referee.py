@@ -240,7 +240,7 @@ class _Loss(Exception):  # noqa: N818 - control flow, not an error
 
 
 @dataclass
-class _Game:
+class _RefereedGame:
     """A game in progress."""
 
     rules: MatchRules
@@ -301,7 +301,7 @@ def play_game(
             loss = _Loss(colour, error.fault, error.reason)
             return _lost_outcome(loss, [], (0.0, 0.0)), {}
         seats = {colour: _Seat(colour, program) for colour, program in programs.items()}
-        game = _Game(rules, seats, Board(rules.size, rules=Rules.named(rules.ruleset)), on_move)
+        game = _RefereedGame(rules, seats, Board(rules.size, rules=Rules.named(rules.ruleset)), on_move)
         outcome = _play(game, opening, scorer, stop)
     finally:
         for program in programs.values():
@@ -309,7 +309,7 @@ def play_game(
     return outcome, {colour: program.log for colour, program in programs.items()}
 
 
-def _play(game: _Game, opening: Opening, scorer: Sequence[str] | None, stop: threading.Event) -> GameOutcome:
+def _play(game: _RefereedGame, opening: Opening, scorer: Sequence[str] | None, stop: threading.Event) -> GameOutcome:
     ending: Ending = "score"
     scored_by: ScoredBy | None = None
     try:
@@ -327,7 +327,7 @@ def _play(game: _Game, opening: Opening, scorer: Sequence[str] | None, stop: thr
     return GameOutcome(tuple(game.moves), result, ending, reason, scored_by, _seconds(game))
 
 
-def _start(game: _Game, opening: Opening) -> None:
+def _start(game: _RefereedGame, opening: Opening) -> None:
     for seat in game.seats.values():
         try:
             set_up(seat.program, game.rules, game.rules.start_seconds)
@@ -340,7 +340,7 @@ def _start(game: _Game, opening: Opening) -> None:
             seat.ask(f"play {letter} {to_gtp(point, game.rules.size)}", game.rules.move_seconds)
 
 
-def _move(game: _Game) -> bool:
+def _move(game: _RefereedGame) -> bool:
     """Have the player to move generate a move and send it to the opponent; return False if it resigns."""
     colour, size = game.board.to_play, game.rules.size
     mine, other = game.seats[colour], game.seats[BLACK + WHITE - colour]
@@ -370,11 +370,11 @@ def _lost_outcome(loss: _Loss, moves: Sequence[int], seconds: tuple[float, float
     return GameOutcome(tuple(moves), Result(winner, how), loss.ending, reason, None, seconds)
 
 
-def _seconds(game: _Game) -> tuple[float, float]:
+def _seconds(game: _RefereedGame) -> tuple[float, float]:
     return game.seats[BLACK].seconds, game.seats[WHITE].seconds
 
 
-def _score(game: _Game, scorer: Sequence[str] | None, stop: threading.Event) -> tuple[Result, ScoredBy, str]:
+def _score(game: _RefereedGame, scorer: Sequence[str] | None, stop: threading.Event) -> tuple[Result, ScoredBy, str]:
     """Score a game that ended by two passes; return the result, the scorer and the reason."""
     reason = "both passed"
     if scorer is not None:
@@ -397,7 +397,7 @@ def _score(game: _Game, scorer: Sequence[str] | None, stop: threading.Event) -> 
     return Result(BLACK if margin > 0 else WHITE, "score", abs(margin)), "board", reason
 
 
-def _ask_scorer(game: _Game, scorer: Sequence[str], stop: threading.Event) -> Result:
+def _ask_scorer(game: _RefereedGame, scorer: Sequence[str], stop: threading.Event) -> Result:
     with GtpProcess(scorer, stop) as program:
         set_up(program, game.rules, game.rules.start_seconds)
         for move in game.moves:

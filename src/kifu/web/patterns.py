@@ -116,7 +116,7 @@ class PatternParams(PositionParams):
     pattern: Annotated[str, Field(max_length=_MAX_TEXT)] = ""
 
 
-class Results:
+class SearchResults:
     """The latest results of searches, for many threads."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ def _check_frequency(searcher: Searcher, pattern: Pattern, rows: Rows | None, de
         )
 
 
-def search(site: Site, results: Results, params: SearchParams, deadline: Deadline) -> dict[str, Any]:
+def search(site: Site, results: SearchResults, params: SearchParams, deadline: Deadline) -> dict[str, Any]:
     """Return the counts of a pattern, its continuations, and a page of hits."""
     corpus = site.corpus(params.corpus)
     hits = results.find(corpus, params.corpus, params.chosen, parse_pattern(params.pattern), deadline)
@@ -251,7 +251,7 @@ def _corner(point: int | None, width: int, height: int) -> Rectangle:
 
 def patterns_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
-    results = Results()
+    results = SearchResults()
     return [
         endpoint("/api/explore", PositionParams, lambda params, end: explore(site, params, end), site.explore),
         endpoint(

@@ -34,7 +34,7 @@ from kifu.errors import RecipeError, first_line
 from kifu.web.api import BusyError, Deadline, error_response, json_response, plain_route
 from kifu.web.games import games_routes
 from kifu.web.nets import PredictParams, nets_routes, predict
-from kifu.web.patterns import Results, SearchParams, explore, patterns_routes, search
+from kifu.web.patterns import SearchParams, SearchResults, explore, patterns_routes, search
 from kifu.web.positions import PositionParams
 from kifu.web.site import Site
 from kifu.web.statistics import statistics_routes
@@ -384,7 +384,7 @@ def warm_up(site: Site, deadline: Deadline) -> None:
     Engines are not asked, since they take long or have started already.
     """
     explore(site, PositionParams.model_validate({"moves": "pd", "sql": _FEW}), deadline)
-    search(site, Results(), SearchParams.model_validate({"pattern": ". X .", "sql": _FEW}), deadline)
+    search(site, SearchResults(), SearchParams.model_validate({"pattern": ". X .", "sql": _FEW}), deadline)
     if site.nets:
         from kifu.learn.predict import Predictor  # imports torch, which takes seconds
     for number, net in enumerate(site.nets):

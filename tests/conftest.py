@@ -49,7 +49,7 @@ def shared() -> Path:
 
 
 FIRST = [
-    "test_nojit.py", "cli/test_cli_examples.py", "execution/test_cluster_same.py", "execution/test_cluster_head.py",
+    "cli/test_cli_examples.py", "execution/test_cluster_same.py",
     "learn/test_train.py", "planes/test_planes.py", "planes/test_encoder.py", "recipes/test_shuffle_killed.py",
     "datasets/test_ray_data.py", "cli/test_planted_links.py", "execution/test_cluster_nodes.py",
     "execution/test_cluster.py", "go/test_ladder.py", "planes/test_alphago.py", "corpus/test_corpus_real.py",
@@ -57,7 +57,7 @@ FIRST = [
     "recipes/test_build_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_loader_torch.py",
     "cli/test_foreign_text.py", "learn/test_own_networks.py", "learn/test_evaluate.py", "learn/test_export.py",
     "learn/test_annotate.py", "learn/test_nets.py", "learn/test_value.py", "records/test_sevenzip.py",
-    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_kombilo.py", "cli/test_searching_guide.py",
+    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_kombilo.py",
     "test_demo.py", "test_public.py", "web/test_library.py", "web/test_serve.py", "web/test_every_page.py",
     "web/test_games_page.py", "play/test_gtp.py", "play/test_match.py", "cli/test_cli.py",
     "publication/test_publish.py", "datasets/test_lz_chunks.py",

@@ -24,7 +24,7 @@ from kgs_archives import archive, records
 from kifu.atomic_io import staging_dir
 from kifu.folders import locked_folder
 
-pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
+pytestmark = [pytest.mark.thorough, pytest.mark.subprocess]  # Ray takes most of a minute to notice
 
 RAY = Path(sys.executable).with_name("ray")
 

@@ -84,7 +84,10 @@ def alone(games: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tu
     return found
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4])
+THOROUGH = pytest.mark.thorough
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(1, marks=THOROUGH), pytest.param(4, marks=THOROUGH)])
 def processes(request: pytest.FixtureRequest) -> Iterator[int]:
     """Start a Ray with a number of processes, which commands use."""
     ray.init("local", num_cpus=request.param, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -117,7 +120,7 @@ def at_work(node: int) -> int:
     raise AssertionError("no process has a unit")
 
 
-@pytest.mark.parametrize("name", ["ingest", "kgsgo", "npy"])
+@pytest.mark.parametrize("name", ["ingest", pytest.param("kgsgo", marks=THOROUGH), pytest.param("npy", marks=THOROUGH)])
 def test_a_process_and_a_node_die_at_work(name, games, tmp_path, alone):
     """A process is killed as soon as it has work, then the only node; another one joins."""
     out = tmp_path / "out"

@@ -143,7 +143,6 @@ class Client:
         return self._pools.setdefault(proxy, _new_pool(proxy))
 
     def _failure(self, error: BaseException) -> DownloadError:
-        """Translate an error of urllib3."""
         cause = error.args[-1] if error.args else None
         match error:
             case exceptions.ProtocolError() if isinstance(cause, _SlowHeadersError):

@@ -123,7 +123,7 @@ def _dicts(values: Any) -> list[dict[str, Any]]:
 
 def count_by_source(sources: Sequence[Mapping[str, Any]], archives: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the sources with the number of kept games, where their names are those of archives."""
-    games = {name: {"games": archives.get(name, 0)} for name in {*archives}}
+    games = {name: {"games": count} for name, count in archives.items()}
     return [dict(source) | games.get(str(source["name"]), {}) for source in sources]
 
 
@@ -227,7 +227,6 @@ def _size_category(rows: int) -> str:
 
 
 def _pattern(split: PublishedSplit) -> str:
-    """Return the pattern of a split's files."""
     return split.files[0].path if len(split.files) == 1 else f"data/{split.name}-*.parquet"
 
 
@@ -267,7 +266,6 @@ def _split_table(data: Publication) -> str:
 
 
 def _origin(data: Publication) -> str:
-    """Return how the sets were made."""
     origin, lines = data.origin, []
     split = origin.get("split")
     if isinstance(split, dict):
@@ -341,10 +339,9 @@ def _bias_sections(data: Publication) -> list[str]:
     kept = max(counts["kept"], 1)
     bands = [sum(row) + sum(column) for row, column in zip(counts["ranks"]["games"], zip(*counts["ranks"]["games"]))]
     winners = {winner: sum(endings.values()) for winner, endings in counts["results"].items()}
-    endings: dict[str, int] = {}
-    for each in counts["results"].values():
-        for ending, games in each.items():
-            endings[ending] = endings.get(ending, 0) + games
+    endings: Counter[str] = Counter()
+    for by_ending in counts["results"].values():
+        endings.update(by_ending)
     lengths = {name: sum(each.values()) for name, each in counts["lengths"].items() if each}
     tables = {
         "Ranks of the players": (dict(zip(BANDS, bands)), 2 * kept, "players"),
@@ -431,7 +428,6 @@ def _audit(data: Publication) -> str:
 
 
 def _shared_games(pairs: Sequence[AuditedPair]) -> str:
-    """Return the list of shared games."""
     lines = [f"- {pair.first}, {pair.second}: {_text(game)}" for pair in pairs for game in pair.games]
     return "\n\n" + "\n".join(lines) if lines else ""
 
@@ -552,7 +548,6 @@ def render_croissant(data: Publication) -> str:
 
 
 def _files(split: PublishedSplit) -> list[dict[str, Any]]:
-    """Return the file objects of a split, and the set of several."""
     files: list[dict[str, Any]] = [
         {
             "@type": "cr:FileObject",
@@ -566,22 +561,16 @@ def _files(split: PublishedSplit) -> list[dict[str, Any]]:
         for file in split.files
     ]
     if len(files) > 1:
-        pattern = f"data/{split.name}-*.parquet"
+        name = f"{split.name}-files"
         files.append(
-            {
-                "@type": "cr:FileSet",
-                "@id": f"{split.name}-files",
-                "name": f"{split.name}-files",
-                "encodingFormat": _FORMAT,
-                "includes": pattern,
-            }
+            {"@type": "cr:FileSet", "@id": name, "name": name, "encodingFormat": _FORMAT, "includes": _pattern(split)}
         )
     return files
 
 
 def _record_set(split: PublishedSplit, columns: dict[str, tuple[str, str]]) -> dict[str, Any]:
-    key = "fileObject" if len(split.files) == 1 else "fileSet"
-    files = {key: {"@id": split.files[0].path if len(split.files) == 1 else f"{split.name}-files"}}
+    single = len(split.files) == 1
+    files = {"fileObject": {"@id": split.files[0].path}} if single else {"fileSet": {"@id": f"{split.name}-files"}}
     return {
         "@type": "cr:RecordSet",
         "@id": split.name,

@@ -65,7 +65,7 @@ CATALOGUE = "games.parquet"
 """File name of the catalogue that a build makes of sources that are not catalogues already."""
 
 
-class _Manifest(Protocol):
+class _AnyManifest(Protocol):
     """The part of a manifest that the pipeline uses."""
 
     @property
@@ -79,7 +79,7 @@ class _Manifest(Protocol):
     def write(self, path: Path) -> None: ...
 
 
-M = TypeVar("M", bound=_Manifest)
+M = TypeVar("M", bound=_AnyManifest)
 
 _COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
 """Fields of manifests that reports list."""
@@ -268,7 +268,7 @@ def output_names(recipe: Any) -> list[str]:
     return [""]
 
 
-def is_made_by(manifest: _Manifest, recipe: BaseModel) -> bool:
+def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
     """Return whether this version of kifu made the output, from this recipe."""
     version = importlib.metadata.version("kifu")
     return manifest.kifu == version and manifest.recipe == recipe.model_dump(mode="json")

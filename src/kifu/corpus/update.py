@@ -44,7 +44,6 @@ from kifu.corpus.catalogue import (
 )
 from kifu.corpus.cleaning import CleaningRules, check_cleaning_rules, load_cleaning_rules
 from kifu.corpus.duplicates import DUPLICATE_REASONS, DuplicateFlags, flag_duplicates
-from kifu.corpus.fields import UnparsedTexts
 from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
 from kifu.corpus.schema import drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
@@ -515,13 +514,13 @@ def append(
             shards = list(_append_shards(folder, new, len(before.sources)))
             staged: list[StagedRows] = []
             results = executor.run(_StageJob(ingest_job, staging), [each.shard for each in shards])
-            for result, shard in zip(results, shards):
+            for (name, games), shard in zip(results, shards):
                 names = staged.pop().names if shard.continues else ()
-                staged.append(StagedRows((*names, result.name), shard.directory, (shard.source,)))
-                report.add_unparsed(result.unparsed)
+                staged.append(StagedRows((*names, name), shard.directory, (shard.source,)))
+                report.add_unparsed(games.unparsed)
                 source, _ = new[shard.source - len(before.sources)]
-                left_out.add(str(source.path), result.rows, result.left_out)
-                bar.advance(result.rows)
+                left_out.add(str(source.path), games.read, games.left_out)
+                bar.advance(games.read)
             require_unchanged(found)
             index = before.model_copy(update={"sources": (*before.sources, *_with_left_out(new, left_out))})
             write_partitions(folder, staging, staged, index, executor, report, replace=False)
@@ -601,17 +600,12 @@ def _append_shards(
             yield _AppendShard(number, directories[-1], shard)
 
 
-class _StagedShard(NamedTuple):
-    """A staged file of rows. name: within the staging directory, whose path may differ between nodes."""
+class _StageJob(Job[SourceShard, SourceShard, tuple[str, IngestReport]]):
+    """Writes the rows of each shard to a file, with all rules applied except those on duplicates.
 
-    name: str
-    rows: int
-    unparsed: UnparsedTexts
-    left_out: Counter[str]
-
-
-class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
-    """Writes the rows of each shard to a file, with all rules applied except those on duplicates."""
+    Results are the name of the file within the staging directory, whose path may differ between nodes, and the number
+    of games, the unparsed texts and what is left out.
+    """
 
     def __init__(self, ingest_job: IngestJob, staging: Path) -> None:
         self._ingest_job = ingest_job
@@ -623,7 +617,7 @@ class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
     def shard_fingerprint(self, shard: SourceShard) -> Any:
         return shard.fingerprint()
 
-    def process(self, item: SourceShard) -> _StagedShard:
+    def process(self, item: SourceShard) -> tuple[str, IngestReport]:
         name = unique_file("rows")
         report = IngestReport()
         with CatalogueWriter(self._staging / name) as writer:
@@ -635,7 +629,7 @@ class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
                     report.add_unparsed(rows.unparsed)
                     report.read += len(rows.drop)
             writer.commit({})
-        return _StagedShard(name, report.read, report.unparsed, report.left_out)
+        return name, report
 
 
 @dataclass(frozen=True, slots=True)

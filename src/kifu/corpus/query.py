@@ -102,6 +102,14 @@ _TYPES = {
     EVALUATIONS: "STRUCT(win FLOAT, loss FLOAT, score FLOAT, visits INTEGER)[]", NAMES: "VARCHAR",
 }  # fmt: skip
 
+_CSV_TYPES = NUMBERS | {"varchar", "boolean", "date", "timestamp"}
+"""Types that Arrow writes to CSV in the usual way; others are written as DuckDB's text."""
+
+_BATCH = 65_536
+"""Rows that are read at a time."""
+
+_BOOLEAN = "boolean"
+
 
 class _CatalogueFiles(AbstractFileSystem):  # type: ignore[misc]
     """A file system for DuckDB that contains the files to query, and opens them to read only."""
@@ -440,10 +448,6 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-_CSV_TYPES = NUMBERS | {"varchar", "boolean", "date", "timestamp"}
-"""Types that Arrow writes to CSV in the usual way; others are written as DuckDB's text."""
-
-
 @dataclass(frozen=True, slots=True)
 class QueryHead(Report):
     """The first rows of a query's result.
@@ -597,12 +601,6 @@ def _csv_rows(batch: pa.RecordBatch) -> bytes:
     pyarrow.csv.write_csv(batch, buffer, pyarrow.csv.WriteOptions(include_header=False))
     data: bytes = buffer.getvalue().to_pybytes()
     return data
-
-
-_BATCH = 65_536
-"""Rows that are read at a time."""
-
-_BOOLEAN = "boolean"
 
 
 def check_condition(database: Database, condition: str, table: str) -> None:

@@ -86,6 +86,15 @@ _MAX_ROWS = 1 << 17
 _MAX_OPEN = 64
 """Maximum number of partitions that are written at the same time."""
 
+MAX_PARTITION_ROWS = 1 << 20
+"""Maximum number of rows of a compacted partition: about 300 MB."""
+
+LARGE_SOURCE_ROWS = 1 << 18
+"""Sources of at least this many rows keep a directory of their own when compacted; smaller ones share one."""
+
+_SHARED = -1
+"""The key of all smaller sources."""
+
 
 class CatalogueTransaction:
     """A context manager that locks a catalogue's folder and adds or replaces partitions atomically.
@@ -434,16 +443,6 @@ def _name_partitions(
                 year=year,
             )
             yield partition, part
-
-
-MAX_PARTITION_ROWS = 1 << 20
-"""Maximum number of rows of a compacted partition: about 300 MB."""
-
-LARGE_SOURCE_ROWS = 1 << 18
-"""Sources of at least this many rows keep a directory of their own when compacted; smaller ones share one."""
-
-_SHARED = -1
-"""The key of all smaller sources."""
 
 
 @dataclass(slots=True, repr=False)

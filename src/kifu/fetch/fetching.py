@@ -65,6 +65,15 @@ _DAMAGE = (
     zipfile.BadZipFile,
 )
 
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,15})-[0-9]{1,15}|\*)/(?:([0-9]{1,15})|\*)")
+_VALIDATOR = re.compile(r'"[!#-~]{1,200}"|[A-Z][a-z]{2}, [0-9A-Za-z :]{20,22} GMT')
+
+_PAUSE_S = 1.0
+"""Seconds between two files, so that the publisher's server is not kept busy."""
+
+_MAX_REASONS = 3
+"""Reasons in the one line of an error."""
+
 
 def kind_of(name: str) -> str:
     """Return the kind of a file by its name, such as "tar.gz" or "7z.001"; "" for one that cannot be checked."""
@@ -177,9 +186,6 @@ try:
     import fcntl
 except ImportError:  # Windows, where a file that another process has open cannot be replaced anyway
     fcntl = None  # type: ignore[assignment]
-
-_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,15})-[0-9]{1,15}|\*)/(?:([0-9]{1,15})|\*)")
-_VALIDATOR = re.compile(r'"[!#-~]{1,200}"|[A-Z][a-z]{2}, [0-9A-Za-z :]{20,22} GMT')
 
 
 class FileDownload:
@@ -362,13 +368,6 @@ def _open_own(path: str, flags: int) -> int:
         os.close(descriptor)
         raise cannot_write(Path(path), error) from None
     return descriptor
-
-
-_PAUSE_S = 1.0
-"""Seconds between two files, so that the publisher's server is not kept busy."""
-
-_MAX_REASONS = 3
-"""Reasons in the one line of an error."""
 
 
 @dataclass(slots=True)

@@ -58,6 +58,21 @@ _SHARD_ROWS = 1 << 19
 RecordIndex = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 """For each archive, by its BLAKE3: the entries that games were taken from and the numbers of these games, [K] each."""
 
+BANDS = (0, 10, 20, 30, 50, 100)
+"""The lower bounds of the bands of stones on the board by which positions are counted."""
+
+LATE = BANDS.index(50)
+"""The first band of late positions. Unrelated games share early positions, so only late ones count as leaks."""
+
+ROWS = 1 << 23
+"""Positions compared at a time, at 30 bytes of memory each. The others wait on disk, at 15 bytes each."""
+
+_HASHES = "hashes"
+_LISTED = 10
+_NO_LEAKS = "no game in two sets"
+_NO_PAIRS = np.empty(0, np.int64)
+_STONES = (*((lowest, after - 1) for lowest, after in pairwise(BANDS)), (BANDS[-1], None))
+
 
 @dataclass(frozen=True, slots=True)
 class GameLocation:
@@ -408,20 +423,6 @@ def _hash_games(first: int, games: GameArrays) -> PositionHashes:
 
 Numbers = npt.NDArray[np.int64]
 
-BANDS = (0, 10, 20, 30, 50, 100)
-"""The lower bounds of the bands of stones on the board by which positions are counted."""
-
-LATE = BANDS.index(50)
-"""The first band of late positions. Unrelated games share early positions, so only late ones count as leaks."""
-
-ROWS = 1 << 23
-"""Positions compared at a time, at 30 bytes of memory each. The others wait on disk, at 15 bytes each."""
-
-_HASHES = "hashes"
-_LISTED = 10
-_NO_LEAKS = "no game in two sets"
-_NO_PAIRS = np.empty(0, np.int64)
-
 
 @dataclass(frozen=True, slots=True)
 class AuditedSet:
@@ -487,9 +488,6 @@ class Pair:
     def leaks(self) -> bool:
         """True if the sets share a game or a late position."""
         return bool(self.games) or sum(self.distinct[LATE:]) > 0
-
-
-_STONES = (*((lowest, after - 1) for lowest, after in pairwise(BANDS)), (BANDS[-1], None))
 
 
 class Audit(BaseModel):

@@ -44,6 +44,49 @@ _SERVERS = 12
 _LISTED = 10
 """Number of shared games that are listed for each pair of splits."""
 
+TO_FILL = "TO BE FILLED IN"
+
+_STRONG = BANDS.index("7d")
+"""The first of the strongest rank bands: 7 dan to professional."""
+
+_SIZES = {10**3: "1K", 10**4: "10K", 10**5: "100K", 10**6: "1M", 10**7: "10M", 10**8: "100M", 10**9: "1B"}
+
+_MAX_LINES = 60
+"""Maximum number of rows of a table of foreign values; kifu.json has all of them."""
+
+_CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    **{
+        name: f"cr:{name}"
+        for name in (
+            "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject",
+            "fileProperty", "fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath", "key", "md5",
+            "parentField", "path", "recordSet", "references", "regex", "repeated", "replace", "samplingRate",
+            "separator", "source", "subField", "transform",
+        )
+    },
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/",
+}  # fmt: skip
+
+_TYPES = {
+    "bool": "sc:Boolean", "date32": "sc:Date", "float32": "cr:Float32", "float64": "cr:Float64",
+    **{f"{sign}int{bits}": f"cr:{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+_FORMAT = "application/x-parquet"
+_LIST = re.compile(r"list<(.*)>(?:\[(\d+)\])?")
+_STRUCT_FIELD = re.compile(r"(\w+): (\w+)")
+
 
 class SetCounts:
     """Counts of sets: the games of each split, and over all splits those of servers, archives and programs."""
@@ -169,16 +212,6 @@ def audit_splits(
         )
         for pair, (first, second) in zip(report.pairs, combinations(sets, 2))
     ], ""
-
-
-TO_FILL = "TO BE FILLED IN"
-
-_STRONG = BANDS.index("7d")
-"""The first of the strongest rank bands: 7 dan to professional."""
-
-_SIZES = {10**3: "1K", 10**4: "10K", 10**5: "100K", 10**6: "1M", 10**7: "10M", 10**8: "100M", 10**9: "1B"}
-_MAX_LINES = 60
-"""Maximum number of rows of a table of foreign values; kifu.json has all of them."""
 
 
 def render_card(data: Publication) -> str:
@@ -494,39 +527,6 @@ def _code(text: str, language: str) -> str:
 
 def _json(value: Any) -> str:
     return _code(json.dumps(value, ensure_ascii=False, indent=1), "json")
-
-
-_CONTEXT = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    **{
-        name: f"cr:{name}"
-        for name in (
-            "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject",
-            "fileProperty", "fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath", "key", "md5",
-            "parentField", "path", "recordSet", "references", "regex", "repeated", "replace", "samplingRate",
-            "separator", "source", "subField", "transform",
-        )
-    },
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "description": {"@container": "@language"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "name": {"@container": "@language"},
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "sc": "https://schema.org/",
-}  # fmt: skip
-
-_TYPES = {
-    "bool": "sc:Boolean", "date32": "sc:Date", "float32": "cr:Float32", "float64": "cr:Float64",
-    **{f"{sign}int{bits}": f"cr:{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}  # fmt: skip
-_FORMAT = "application/x-parquet"
-_LIST = re.compile(r"list<(.*)>(?:\[(\d+)\])?")
-_STRUCT_FIELD = re.compile(r"(\w+): (\w+)")
 
 
 def render_croissant(data: Publication) -> str:

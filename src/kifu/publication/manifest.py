@@ -26,8 +26,18 @@ from kifu.text import Report
 
 MANIFEST = "kifu.json"
 CHANGES_FILE = "changes.parquet"
-
 _VERSION = re.compile(r"(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})", re.ASCII)
+
+CATALOGUE = f"catalogue@{VERSION}"
+"""The kind of catalogues; that of data sets is the name of their format."""
+
+EXAMPLES = "parquet@1"
+_ORDER = ("train", "validation", "test")
+_SPLIT = re.compile(r"\w+", re.ASCII)
+_CARD_ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| [^|]+? \| (.+) \|$", re.MULTILINE)
+
+_REFERENCE = re.compile(r"; see \[[^]]*\]\([^)]*\)| \((?:below|docs/[\w.]+)\)")
+"""References to other pages, which a published folder does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,19 +220,6 @@ def next_version(changes: Changes) -> str:
     if changes.removed or changes.changed or changes.moved:
         return f"{major + 1}.0.0"
     return f"{major}.{minor + 1}.0" if changes.added else f"{major}.{minor}.{patch + 1}"
-
-
-CATALOGUE = f"catalogue@{VERSION}"
-"""The kind of catalogues; that of data sets is the name of their format."""
-
-EXAMPLES = "parquet@1"
-
-_ORDER = ("train", "validation", "test")
-_SPLIT = re.compile(r"\w+", re.ASCII)
-_CARD_ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| [^|]+? \| (.+) \|$", re.MULTILINE)
-
-_REFERENCE = re.compile(r"; see \[[^]]*\]\([^)]*\)| \((?:below|docs/[\w.]+)\)")
-"""References to other pages, which a published folder does not have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,11 +202,6 @@ class _RenderExamples(_ExampleJob[_ExampleChunk]):
 
     @property
     def slice_rows(self) -> int:
-        """Maximum number of rows in a slice."""
-        return self.chunk_rows
-
-    @property
-    def chunk_rows(self) -> int:
         """Maximum number of rows that are rendered at a time: examples of about `CHUNK_BYTES`."""
         drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
         return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
@@ -233,9 +228,8 @@ class _RenderExamples(_ExampleJob[_ExampleChunk]):
             content = content.take(stays)
             if runs is not None:
                 content = content.with_runs(_runs(batch, rows, counts))
-        in_order = self.recipe.order == "corpus"
         return _ExampleChunk(
-            self.writer.prepare(content, self.layout) if in_order else content,
+            self.writer.prepare(content, self.layout) if self.recipe.order == "corpus" else content,
             keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
             content.ply.astype(np.uint16), drops, selected.elsewhere,
         )  # fmt: skip
@@ -275,11 +269,11 @@ class _DivideExamples(_ExampleJob[_DividedExamples]):
     @property
     def slice_rows(self) -> int:
         """Maximum number of rows in a slice, whose examples are in one file."""
-        return self._render.chunk_rows * FILE_CHUNKS
+        return self._render.slice_rows * FILE_CHUNKS
 
     def process(self, item: RowSlice) -> _DividedExamples:
         """Render the examples of a slice, one chunk at a time, and write them."""
-        size = self._render.chunk_rows
+        size = self._render.slice_rows
         slices = (RowSlice(item.first + at, item.batch.slice(at, size)) for at in range(0, len(item.batch), size))
         drops, elsewhere, columns = Counter[str](), 0, list[Columns]()
         for chunk in map(self._render.process, slices):

@@ -40,6 +40,12 @@ _NAME = re.compile(
 _ANCHOR = re.compile(r"<a\s[^<>]{1,1000}>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""\s([^\s"'=<>/]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 
+MAX_GAMES = 10_000_000
+"""Maximum number of games in all archives together; KGS had 171,562 up to 2014."""
+
+_WORD = 2**64
+_MULTIPLIER = 1000003
+
 
 @dataclass(frozen=True, slots=True)
 class Archive:
@@ -154,13 +160,6 @@ def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -
     except OSError as error:
         raise SourceError(f"cannot read the index page {index}: {error.strerror}") from None
     return parse_index(page)
-
-
-MAX_GAMES = 10_000_000
-"""Maximum number of games in all archives together; KGS had 171,562 up to 2014."""
-
-_WORD = 2**64
-_MULTIPLIER = 1000003
 
 
 def hash_text(text: str) -> int:

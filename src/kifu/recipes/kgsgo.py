@@ -40,6 +40,20 @@ from kifu.records.paths import AnyPath
 from kifu.records.sgf import scan
 from kifu.records.splitting import split_blocks
 
+_CACHE_BYTES = 16 << 20
+"""Memory for loaded archives that are used again: 35,000 games of KGS."""
+
+_CHUNK_BYTES = 1 << 22
+"""Size of a chunk of records, which takes 0.2 ms of Python besides 3 ms of work, so that two threads hardly wait.
+
+Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor written faster.
+"""
+
+_KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum
+
+_SPARE_MOVES = 512
+"""Memory for the rest of the last game of a chunk, in moves."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedArchive:
@@ -125,21 +139,6 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
         name_start=np.concatenate(starts),
         name_stop=np.concatenate(stops),
     )
-
-
-_CACHE_BYTES = 16 << 20
-"""Memory for loaded archives that are used again: 35,000 games of KGS."""
-
-_CHUNK_BYTES = 1 << 22
-"""Size of a chunk of records, which takes 0.2 ms of Python besides 3 ms of work, so that two threads hardly wait.
-
-Chunks that fit into an L2 cache of 1 MiB are neither made nor hashed nor written faster.
-"""
-
-_KEPT = int(DropReason.KEPT)  # arrays are compared with it faster than with a member of an enum
-
-_SPARE_MOVES = 512
-"""Memory for the rest of the last game of a chunk, in moves."""
 
 
 class _ArchiveGames(NamedTuple):

@@ -39,7 +39,7 @@ PACKAGES = [
     "errors", "text", "point", "registry", "progress", "retry", "process", "assets", "files", "config",
     "folders", "atomic_io", "viz", "compiler", "kernel", "execution", "go", "records",
     "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
-    "learn", "play", "report", "web", "demo", "cli",
+    "learn", "play", "report", "web", "cli",
 ]  # fmt: skip
 
 NETWORK_LIBRARIES = {"urllib", "urllib3", "http", "socket", "ssl", "requests", "fsspec", "aiohttp"}

@@ -1,4 +1,4 @@
-"""Commands for reference: demo, recipes, planes, formats, nets."""
+"""Commands for reference: recipes, planes, formats, nets."""
 
 from __future__ import annotations
 
@@ -11,26 +11,11 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, echo, progress
-from kifu.cli.options import Board, Duration, Jobs, Output
+from kifu.cli.app import Outcome, command, echo
+from kifu.cli.options import Board
 from kifu.errors import printable
 
 _PANEL = "Reference"
-
-
-@command(_PANEL, "kifu demo", "kifu demo -o demo --time 20s", kernels=True)
-def demo(
-    output: Annotated[Path, Output(help="Folder for the results.")] = Path("kifu-demo"),
-    time: Annotated[float, Duration(help="Training time.", show_default="30s")] = 30.0,
-    jobs: Jobs = None,
-) -> None:
-    """Run the whole pipeline on the bundled sample.
-
-    It builds and checks data sets, trains a net, and shows all results on a page.
-    """
-    from kifu.demo import run_demo
-
-    run_demo(output, jobs, time, echo, progress)
 
 
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")

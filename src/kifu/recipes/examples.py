@@ -210,15 +210,17 @@ class _RenderExamples(_ExampleJob[_ExampleChunk]):
         batch, selected = item.batch, self._select(item.batch)
         games, rows = selected.games, selected.rows
         planes = self.renderer.encoder.new_out(len(selected.game))
-        drawn = self.renderer.new_labels(len(selected.game))
-        at = LabelPositions(batch, games, rows[selected.game], selected.ply, self.layout.width, self.layout.height)
+        rendered = self.renderer.new_labels(len(selected.game))
+        positions = LabelPositions(
+            batch, games, rows[selected.game], selected.ply, self.layout.width, self.layout.height
+        )
         symmetry = np.zeros(len(rows), np.uint8)
-        drop, _ = self.renderer.render(batch, games, rows, symmetry, selected.take, planes, drawn)
-        labels = drawn | label_values(self.layout.labels, at)
+        drop, _ = self.renderer.render(batch, games, rows, symmetry, selected.take, planes, rendered)
+        labels = rendered | label_values(self.layout.labels, positions)
         counts = np.bincount(selected.game, minlength=len(rows))
         runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None
-        wanted = {label.name: labels[label.name] for label in self.layout.labels}
-        content = Batch(planes, wanted, to_numpy(batch["id"])[at.game], at.ply, runs)
+        labels = {label.name: labels[label.name] for label in self.layout.labels}
+        content = Batch(planes, labels, to_numpy(batch["id"])[positions.game], positions.ply, runs)
         keys, drops = selected.keys, selected.drops
         kept = drop == DropReason.KEPT
         if not kept.all():  # KataGo's planes need rules and komi, which cleaning rules do not require

@@ -364,14 +364,14 @@ def build_kgsgo(
     paths = find_archives(sources)
     sampler = Sampler(recipe, read_index(index, paths))
     selections = {name: sampler.select(name) for name in names}
-    wanted = {each.archive: None for selected in selections.values() for each in selected}
-    _require_archives(wanted, paths)
-    if not wanted:
+    archives = list(dict.fromkeys(each.archive for selected in selections.values() for each in selected))
+    _require_archives(archives, paths)
+    if not archives:
         return []
     first = recipe.sets[names[0]].file
     with make_executor(engine, jobs, staging_dir(Path(output, first))) as executor:
-        found = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in wanted]
-        hashed = dict(zip(wanted, hash_sources(found, executor)))
+        found = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in archives]
+        hashed = dict(zip(archives, hash_sources(found, executor)))
         reports = []
         cache = _ArchiveCache()
         for name in names:
@@ -384,11 +384,13 @@ def build_kgsgo(
         return reports
 
 
-def _require_archives(wanted: Collection[Archive], paths: dict[Archive, AnyPath]) -> None:
-    missing = sorted(archive.stem for archive in wanted if archive not in paths)
+def _require_archives(archives: Collection[Archive], paths: dict[Archive, AnyPath]) -> None:
+    missing = sorted(archive.stem for archive in archives if archive not in paths)
     if missing:
         listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-        raise SourceError(f"{len(missing)} of the {len(wanted)} archives that the sets draw from are missing: {listed}")
+        raise SourceError(
+            f"{len(missing)} of the {len(archives)} archives that the sets draw from are missing: {listed}"
+        )
 
 
 def _targets(

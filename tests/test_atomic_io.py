@@ -15,6 +15,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kifu import atomic_io
 from kifu.atomic_io import AtomicDirectory, AtomicFile, append_to, remove_file, write_file, write_output
 from kifu.errors import OutputError
 from kifu.files import hash_file
@@ -142,7 +143,7 @@ def test_a_lock_dies_with_its_process(tmp_path):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG])
-@pytest.mark.parametrize("failing", ["write", "pwrite", "fchmod", "lseek", "replace", "fstat"])
+@pytest.mark.parametrize("failing", ["write", "pwrite", "fchmod", "lseek", "replace", "fstat", "fsync"])
 def test_failures_leave_no_files(tmp_path, monkeypatch, failing, code):
     """Any system call may fail; the next attempt succeeds."""
     path = tmp_path / "file"
@@ -465,3 +466,50 @@ def test_appending_follows_no_link(tmp_path):
         with pytest.raises(OutputError, match=f"^cannot write .*{name}: .*{reason}"):
             append_to(tmp_path / name, b"x")
     assert path.read_bytes() == b"one, two"
+
+
+def test_files_are_on_the_disk_before_their_names(tmp_path, monkeypatch):
+    """Data first, then the name, then the directory that holds it."""
+    calls = []
+    fsync, replace = os.fsync, Path.replace
+
+    def record_sync(descriptor):
+        calls.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
+        fsync(descriptor)
+
+    def record_rename(path, target):
+        calls.append(f"rename {path.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(Path, "replace", record_rename)
+    (tmp_path / "here").mkdir()
+    write_file(tmp_path / "here" / "file", b"x")
+    assert calls == ["sync .file.part", "rename .file.part", "sync here"]
+    calls.clear()
+    write_set(tmp_path / "here" / "set", "one")
+    assert calls == [
+        "sync .one.part", "rename .one.part", "sync .set.part",
+        "sync .index.json.part", "rename .index.json.part", "sync .set.part",
+        "rename .set.part", "sync here",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("can_swap", [True, False])
+def test_a_replaced_directory_always_stands_under_its_name(tmp_path, monkeypatch, can_swap):
+    path = tmp_path / "set"
+    write_set(path, "one")
+    if not can_swap:
+        monkeypatch.setattr(atomic_io, "_swap", lambda one, other: False)
+    names_seen, rename = [], Path.rename
+
+    def record(source, target):
+        result = rename(source, target)
+        names_seen.append(sorted(path.iterdir()) if path.exists() else None)
+        return result
+
+    monkeypatch.setattr(Path, "rename", record)
+    write_set(path, "two")
+    assert names(path) == ["index.json", "two"]
+    assert names(tmp_path) == ["set"]
+    assert names_seen == [[path / "index.json", path / "two"] if can_swap else None]

@@ -131,7 +131,7 @@ class AtomicFile:
             raise self._error(error) from None
 
     def commit(self, header: bytes | None = None) -> str:
-        """Rename the file into place.
+        """Rename the file into place, once its bytes are on the disk.
 
         Args:
             header: The final header, if it differs from the first; the file is then read again to hash it.
@@ -148,7 +148,9 @@ class AtomicFile:
                 self._hash = self._hash_all()
             self.check()
             self.status = os.fstat(self._file)
+            os.fsync(self._file)
             self._part.replace(self.path)
+            _sync_folder(self.path.parent)
         except OutputError:
             raise
         except OSError as error:
@@ -193,7 +195,8 @@ class AtomicDirectory:
 
     Until then it is ".NAME.part", under the same terms as an `AtomicFile`. It contains an index, a JSON object whose
     key "files" lists the others by their paths within the directory. An existing directory is replaced only if its own
-    index lists all of its files, so files of the user are never removed; it is ".NAME.old" while it is replaced.
+    index lists all of its files, so files of the user are never removed. Both are swapped in one step where the file
+    system can; the old one is ".NAME.old" while it is removed.
     """
 
     def __init__(self, path: Path, index: str) -> None:
@@ -254,9 +257,14 @@ class AtomicDirectory:
                 self.path.unlink()
             if old.is_symlink() or old.exists():  # of a run that was killed
                 self._remove(old)
-            if self._list_files(self.path):
+            if not self._list_files(self.path):
+                self._part.replace(self.path)
+            elif _swap(self._part, self.path):
+                self._part.rename(old)
+            else:
                 self.path.rename(old)
-            self._part.replace(self.path)
+                self._part.replace(self.path)
+            _sync_folder(self.path.parent)
             self._remove(old)
         except OutputError:
             raise
@@ -309,6 +317,38 @@ class AtomicDirectory:
                 if os.path.samestat(self._part.lstat(), os.fstat(self._descriptor)):
                     shutil.rmtree(self._part)
             self._close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a directory to the disk, if its permissions and its file system allow it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # files can be made in it, but not listed
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _swap(one: Path, other: Path) -> bool:
+    """Exchange two directories in one step. Return False if the operating or file system cannot."""
+    import ctypes  # only here, to keep the start of commands short
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    paths = [os.fsencode(path) for path in (one, other)]
+    if sys.platform == "darwin":
+        failed = libc.renamex_np(*paths, ctypes.c_uint(2))  # RENAME_SWAP
+    elif hasattr(libc, "renameat2"):
+        failed = libc.renameat2(-100, paths[0], -100, paths[1], ctypes.c_uint(2))  # AT_FDCWD, RENAME_EXCHANGE
+    else:
+        return False
+    if failed and (code := ctypes.get_errno()) not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        raise OSError(code, os.strerror(code))
+    return not failed
 
 
 def temp_path(path: Path) -> Path:

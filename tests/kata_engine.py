@@ -81,12 +81,12 @@ class RawOutput(NamedTuple):
 class Gtp:
     """A GTP engine; a context manager."""
 
-    def __init__(self, net: Path, folder: Path) -> None:
+    def __init__(self, net: Path, folder: Path, **options: str) -> None:
         engine = katrain() / "KataGo" / "katago"
         engine.chmod(0o755)
         tuning = folder / "tuning.txt"
         tuning.write_text(_TUNING)
-        settings = _SETTINGS | {"homeDataDir": folder, "logFile": folder / "log", "openclTunerFile": tuning}
+        settings = _SETTINGS | {"homeDataDir": folder, "logFile": folder / "log", "openclTunerFile": tuning} | options
         config = folder / "gtp.cfg"
         config.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
         self._process = subprocess.Popen(
@@ -119,8 +119,8 @@ class Gtp:
         return "".join(lines)[1:]
 
     def raw_output(self) -> RawOutput:
-        """Return the outputs for the position on the board, without symmetry."""
-        head, _, rest = self("kata-raw-nn 0").partition("policy\n")
+        """Return the outputs for the position on the board, without symmetry and without optimism."""
+        head, _, rest = self("kata-raw-nn 0 0").partition("policy\n")
         policy, _, owners = rest.partition("whiteOwnership")
         values = dict(line.split() for line in head.splitlines() if line.strip())
         return RawOutput(

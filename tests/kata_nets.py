@@ -98,7 +98,7 @@ def small_net(
         "trunk", len(blocks), channels, 5, 5, 3, 3, int(rms), [0] * 5 if version >= 15 else [],
         conv(22, channels, 5), linear(19, channels), encoder, blocks, None if rms else norm(channels),
         kata.TipNorm("tip", channels, 1e-6, True, 0, 1 + make.floats(channels), make.floats(channels)) if rms else None,
-        act(),
+        kata.Activation("act", "ACTIVATION_SILU") if rms else act(),  # KataGo under OpenCL knows no Mish here
     )  # fmt: skip
     policies = 4 if version >= 16 else 2 if version >= 12 else 1
     two = version >= 15

@@ -16,7 +16,7 @@ from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.fields import parse_fields
 from kifu.corpus.ingest import ingest
-from kifu.katago.metadata import META_COLUMNS, metadata_rows
+from kifu.katago.metadata import META_COLUMNS, metadata_rows, profile_rows
 from kifu.records.text import known_programs
 
 WORDS = (
@@ -207,3 +207,17 @@ def test_a_batch_equals_single_games():
     together = pa.Table.from_batches([games(**each) for each in words]).combine_chunks().to_batches()[0]
     assert np.array_equal(metadata_rows(together, "kgs"), np.concatenate(alone))
     assert metadata_rows(together.slice(0, 0), "kgs").shape == (0, 2, 192)
+
+
+def test_profiles():
+    """Profiles equal games on KGS with the same ranks, date and clock."""
+    cases = (("2016-09-01", 2016), ("2020-03-01", 2020), ("2020-03-01", 2023), ("2020-03-01", np.nan))
+    for date, year in cases:
+        game = one(
+            black_rank="5k", white_rank="3d", date_text=date, time_text="1200", overtime="5x30 byo-yomi", black="a",
+            white="b",
+        )  # fmt: skip
+        assert np.array_equal(profile_rows(np.float32([[27, 34]]), np.float32([year]), 361)[0], game)
+    unknown, half = profile_rows(np.float32([[np.nan] * 2, [np.nan, 34]]), np.float32([2016] * 2), 361)
+    assert unknown[:, 4:74].tolist() == [[1, 1, *[0] * 68]] * 2
+    assert half[0, 6:40].sum() == half[0, 40:74].sum() == 7

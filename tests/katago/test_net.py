@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from kata_nets import BLOCKS, Maker, small_net
-from kifu.katago.net import KataAttention, KataNet, KataOutput
+from lazy import lazy_import
+
+kata = lazy_import("kifu.katago.net")
+torch = lazy_import("torch")
 
 
-def _inputs(width: int, height: int, count: int = 2) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _inputs(width: int, height: int, count: int = 2) -> tuple:
     """Return random planes, scalars and metadata of boards."""
     random = torch.Generator().manual_seed(3)
     planes = torch.randint(0, 2, (count, 22, height, width), generator=random).float()
@@ -27,7 +29,7 @@ def _inputs(width: int, height: int, count: int = 2) -> tuple[torch.Tensor, torc
 def test_boards_within_larger_arrays(kinds, options):
     """The mask makes a board in the upper left corner of an array equal to the board by itself."""
     file = small_net(kinds or ["residual"], **options)
-    net, (planes, globals, metadata) = KataNet(file).eval(), _inputs(5, 4)
+    net, (planes, globals, metadata) = kata.KataNet(file).eval(), _inputs(5, 4)
     metadata = metadata if file.is_human else None
     padded = torch.nn.functional.pad(planes, (0, 2, 0, 3))
     with torch.inference_mode():
@@ -47,7 +49,7 @@ def test_attention_equals_a_slow_twin(rotary, learned):
     """Grouped heads, scaled softmax and rotations of pairs, one number at a time."""
     block = Maker(np.random.default_rng(1)).attention(6, rotary, learned)
     features = np.random.default_rng(2).normal(size=(6, 3, 4)).astype(np.float32)
-    out = KataAttention(block)(torch.from_numpy(features)[None], None, torch.tensor([12.0]))[0].detach().numpy()
+    out = kata.KataAttention(block)(torch.from_numpy(features)[None], None, torch.tensor([12.0]))[0].detach().numpy()
     rows = features.reshape(6, 12).T.astype(np.float64)
     rows = rows / np.sqrt((rows**2).mean(1, keepdims=True) + 1e-6) * block.norm.scale
     query, key, value = (rows @ part.weights for part in (block.query, block.key, block.value))
@@ -76,9 +78,9 @@ def _angle(block, head: int, pair: int, x: int, y: int) -> float:
 
 def test_no_result():
     """Games have a result with area scoring and superko; without one the score is 0."""
-    net, (planes, globals, _) = KataNet(small_net(["residual"])).eval(), _inputs(5, 5, 3)
+    net, (planes, globals, _) = kata.KataNet(small_net(["residual"])).eval(), _inputs(5, 5, 3)
     globals[:, 6], globals[:, 9] = torch.tensor([1.0, 0, 1]), torch.tensor([0.0, 0, 1])
     with torch.inference_mode():
-        output: KataOutput = net(planes, globals)
+        output = net(planes, globals)
     assert (output.result[:, 2] == 0).tolist() == [True, False, False]
     torch.testing.assert_close(output.result.sum(1), torch.ones(3))

@@ -24,6 +24,8 @@ from lazy import lazy_import
 learn = lazy_import("kifu.learn")
 kata = lazy_import("kifu.katago.net")
 torch = lazy_import("torch")
+player = lazy_import("kifu.play.player")
+engine = lazy_import("kifu.play.engine")
 
 GAME = b"(;SZ[9]RU[Japanese]KM[6.5]BR[3d]WR[5k]DT[2016-05-01];B[ee];W[cc];B[gg];W[cg];B[gc];W[dd];B[fe])"
 BRIEF = ["residual", "pooling", "learned"]
@@ -119,7 +121,7 @@ def test_ranks(folder):
 
 
 def test_commands(folder, tmp_path):
-    """Predict, evaluate, annotate and match take a network file."""
+    """Predict, evaluate, annotate and GTP take a network file."""
     net, games = folder / "net.bin.gz", folder / "games.parquet"
     done = run("predict", net, folder / "game.sgf")
     assert (done.code, "White's lead: " in done.out) == (0, True)
@@ -135,6 +137,10 @@ def test_commands(folder, tmp_path):
     assert json.loads(scores.read_text())["nets"][0]["description"] == "KataGo's net small"
     done = run("annotate", games, "-o", tmp_path / "moves.parquet", "--net", net, "--board", "9x9")
     assert done.code == 0, done.err
+    evaluator = player.NetEvaluator(open_net(folder / "human.bin.gz"), rules="japanese", rank=30.0)
+    host = engine.Engine(player.Player(evaluator))
+    host.run("boardsize", ["9"])
+    assert host.run("genmove", ["b"])
     (folder / "broken.bin.gz").write_bytes(b"kifu")
     done = run("predict", folder / "broken.bin.gz", folder / "game.sgf")
     assert (done.code, len(done.err)) == (2, 1)

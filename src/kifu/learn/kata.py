@@ -1,4 +1,4 @@
-"""KataGo's network files as predictors of moves, and the rules that KataGo is told for a position."""
+"""KataGo's network files as predictors of moves, and the rules that KataGo is given."""
 
 from __future__ import annotations
 

@@ -9,11 +9,10 @@ import pyarrow as pa
 
 import naive_figures
 from kifu.point import WHITE_BIT
-from kifu.records._fields import NAMES as SGF_NAMES
-from kifu.records.decode import Decoded, decode
 from kifu.records.game import Game, game_at
 from kifu.records.games import FIELDS, ParsedBlock, RecordBlock
-from kifu.records.sgf import read_block, root_properties
+from kifu.records.sgf import NAMES as SGF_NAMES
+from kifu.records.sgf import Decoded, decode, read_block, root_properties
 from naive_sgf import PIECES, SPACE, NaiveGame, find_start, points, split_nodes
 
 _SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")

@@ -47,12 +47,11 @@ from kifu.errors import DropReason, KifuError, SourceError
 from kifu.execution.executor import Executor, ThreadExecutor
 from kifu.execution.serialization import read_results, write_results
 from kifu.files import hash_file
-from kifu.records import _remote, _streams
-from kifu.records.containers import blocks
+from kifu.records import _streams, paths
+from kifu.records.containers import BLOCK_BYTES, blocks, split_blocks
 from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
 from kifu.records.paths import as_path
-from kifu.records.splitting import BLOCK_BYTES, split_blocks
 from marks import slow
 from record_samples import OLF_LINE, TYGEM_LINE
 from web_store import web_store
@@ -301,7 +300,7 @@ def test_file_that_changes_between_shards_is_rejected(
 ) -> None:
     """Or than it was when it was hashed."""
     pytest.importorskip("aiohttp")
-    monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(paths, "PIECE_BYTES", 4096)
     with web_store() as web:
         web.files["/a"] = kinds[kind].read_bytes()
         path = as_path(f"{web.url}/a")

@@ -25,7 +25,7 @@ from kifu.execution.executor import StagingDir, ThreadExecutor
 from kifu.files import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
-from kifu.records import _remote, containers
+from kifu.records import containers, paths
 from kifu.records.containers import blocks, hash_and_copy, use_staged_copies
 from kifu.records.paths import as_path
 from web_store import Web, web_store
@@ -152,7 +152,7 @@ def fault(source: str, folder: Path) -> str:
 
 
 def test_failures_of_a_transfer(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "_POLICY", replace(_remote._POLICY, first_delay_s=0.01))
+    monkeypatch.setattr(paths, "_POLICY", replace(paths._POLICY, first_delay_s=0.01))
     url = f"{web.url}/games.tar.gz"
     web.cuts = 1000
     assert fault(url, tmp_path).startswith(f"{url}: ")
@@ -187,9 +187,9 @@ def test_a_file_that_changes(web: Web, tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_full_disk(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"{web.url}/games.tar.gz"
     with monkeypatch.context() as patch:
-        patch.setattr(_remote.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "wb"))
+        patch.setattr(paths.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "wb"))
         message = fault(url, tmp_path)
-    assert message == f"{url}: cannot write a copy to {_remote.tempfile.gettempdir()}: No space left on device"
+    assert message == f"{url}: cannot write a copy to {paths.tempfile.gettempdir()}: No space left on device"
     work = tmp_path / "work"
     with pytest.raises(OutputError, match="its folder is gone"):
         hash_and_copy(as_path(url), work)

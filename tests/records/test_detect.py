@@ -22,13 +22,12 @@ from hypothesis import strategies as st
 import kifu
 from commands import run
 from kifu.errors import DropReason, SourceError
-from kifu.records._tokens import LINE_LIMIT
-from kifu.records.containers import blocks, containers, read_blocks
+from kifu.records._nodes import LINE_LIMIT
+from kifu.records.containers import blocks, containers, read_blocks, split_block
 from kifu.records.detect import OLF, SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import ParsedBlock, RecordBlock
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
-from kifu.records.splitting import split_block
 from naive_tygem import ROW
 from record_samples import OLF_LINE, SGF_RECORD, TYGEM_LINE
 

@@ -17,7 +17,7 @@ from kifu.errors import SourceError
 from kifu.files import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
-from kifu.records import _remote
+from kifu.records import paths
 from kifu.records.containers import blocks, containers
 from kifu.records.paths import as_path, open_file
 from web_store import web_store
@@ -133,8 +133,8 @@ def test_a_truncated_object(store: Any, emulator: Any, monkeypatch: pytest.Monke
 
 
 def test_an_object_that_is_replaced_while_it_is_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
-    monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
+    monkeypatch.setattr(paths, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(paths, "_PAGE_BYTES", 1024)
     text = record("a", 300) * 10
     store.pipe("games/many.sgf", text)
     digest = hash_file(as_path("gs://games/many.sgf"))

@@ -33,11 +33,10 @@ from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.progress import silent
 from kifu.recipes.pipeline import BuildOptions, ingest_sources
 from kifu.records import _zip
-from kifu.records.containers import blocks, find_containers
+from kifu.records.containers import blocks, find_containers, split_blocks
 from kifu.records.detect import count_kinds, is_record_name
 from kifu.records.games import LeftOut
 from kifu.records.parse import summarize
-from kifu.records.splitting import split_blocks
 from record_samples import OLF_LINE, SGF, TYGEM_LINE
 
 OGS = b'{"game_id": 1, "width": 9, "height": 9, "players": {"moves": 1}, "moves": [[2, 2, 100]]}'

@@ -15,11 +15,10 @@ import kifu
 from fuzz_ngf import GI_RECORD, RECORD, make_members
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
-from kifu.records.decode import decode
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank
 from kifu.records.ngf import read_ngf
-from kifu.records.sgf import as_block
+from kifu.records.sgf import as_block, decode
 from naive_ngf import PIECES, NaiveGame, compare_with_naive, read_naive
 from reference_games import compare_with_reference, reference_games
 

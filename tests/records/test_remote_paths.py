@@ -27,7 +27,7 @@ from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.files import hash_file
-from kifu.records import _remote
+from kifu.records import paths
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.paths import Remote, as_path, etag, name_below
 from kifu.records.tygem import load_index
@@ -42,13 +42,13 @@ SECRETS = ("user", "password", "signature", "s3cr3t")
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small files take several requests."""
-    monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
-    monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
+    monkeypatch.setattr(paths, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(paths, "_PAGE_BYTES", 1024)
 
 
 @pytest.fixture
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "_POLICY", replace(_remote._POLICY, first_delay_s=0.01))
+    monkeypatch.setattr(paths, "_POLICY", replace(paths._POLICY, first_delay_s=0.01))
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_broken_connections_are_retried_a_few_times(web: Web, tree: Path, ranges
 
 @pytest.mark.usefixtures("short_delays")
 def test_a_silent_server_times_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "_POLICY", replace(_remote._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
+    monkeypatch.setattr(paths, "_POLICY", replace(paths._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
     web.files["/games.zip"], web.silent = zipped(MANY), True
     assert fault(f"{web.url}/games.zip") == f"{web.url}/games.zip: no answer in time"
 
@@ -329,7 +329,7 @@ def test_a_less_precise_time_is_no_change(monkeypatch: pytest.MonkeyPatch) -> No
         (plain | {"LastModified": "12:00:13.345"}, False),
         (plain | {"size": 4, "ETag": '"a"'}, False),
     ):
-        monkeypatch.setattr(_remote.Store, "info", lambda _, now=now: now)
+        monkeypatch.setattr(paths.Store, "info", lambda _, now=now: now)
         with nullcontext() if same else pytest.raises(OSError, match="changed"):
             Remote("memory://a.zip", listed).require_unchanged()
 
@@ -353,7 +353,7 @@ def test_a_full_disk_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: py
         return write(file, data[: room - at], at)
 
     web.files["/games.zip"] = TREE["a.zip"]
-    monkeypatch.setattr(_remote.os, "pwrite", few)
+    monkeypatch.setattr(paths.os, "pwrite", few)
     assert "cannot write a copy to " in fault(f"{web.url}/games.zip")
     room = 1 << 20
     assert len(rows(f"{web.url}/games.zip")) == 61

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import DropReason
-from kifu.records import sgf, splitting
+from kifu.records import containers, sgf
+from kifu.records.containers import split_block
 from kifu.records.games import GameArrays, ParsedBlock, RecordBlock
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
-from kifu.records.splitting import split_block
 from record_samples import OLF_LINE, TYGEM_LINE
 
 SHORT = b"(;KM[7]RE[B+R];B[pd];W[dp])     "
@@ -64,8 +64,8 @@ def row_of(parsed: ParsedBlock, g: int) -> dict[str, Any]:
 
 def split(block: RecordBlock, size: int, games: int, stones: int = 1 << 20) -> list[RecordBlock]:
     with (
-        mock.patch.object(splitting, "GAMES_AT_ONCE", games),
-        mock.patch.object(splitting, "_RECTANGLES_AT_ONCE", games),
+        mock.patch.object(containers, "GAMES_AT_ONCE", games),
+        mock.patch.object(containers, "_RECTANGLES_AT_ONCE", games),
         mock.patch.object(sgf, "_SETUP_AT_ONCE", stones),
     ):
         return list(split_block(block, size))

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from fuzz_ugf import RECORD, make_members
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
-from kifu.records.decode import decode
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
-from kifu.records.sgf import as_block
+from kifu.records.sgf import as_block, decode
 from kifu.records.ugf import read_ugf
 from marks import slow
 from naive_ugf import PIECES, NaiveGame, compare_with_naive, read_naive

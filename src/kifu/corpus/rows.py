@@ -37,12 +37,11 @@ from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_gtp, to_sgf
-from kifu.records.decode import decode
 from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.parse import RECORD_FORMATS, name_properties
-from kifu.records.sgf import make_record, text_properties
+from kifu.records.sgf import decode, make_record, text_properties
 from kifu.records.text import Programs
 
 

@@ -24,20 +24,20 @@ from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalo
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.files import utf8_name
-from kifu.records._remote import CHANGED
 from kifu.records.containers import (
+    BLOCK_BYTES,
     blocks,
     count_blocks,
     find_containers,
     hash_and_copy,
+    split_blocks,
     use_staged_copies,
     volume_paths,
 )
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import LeftOut, RecordBlock
-from kifu.records.paths import AnyPath, Paths, Remote, as_path, etag, file_version, name_below
-from kifu.records.splitting import BLOCK_BYTES, split_blocks
+from kifu.records.paths import CHANGED, AnyPath, Paths, Remote, as_path, etag, file_version, name_below
 
 _SMALL_BYTES = 8 << 20
 """Archives up to this size are one shard."""

@@ -34,11 +34,10 @@ from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.kgs import Archive, Sampler, Selection, find_archives, read_index
 from kifu.recipes.pipeline import Build, BuildReport, ManifestCounts, Target, check_sets, is_made_by
 from kifu.recipes.schema import KgsgoRecipe
-from kifu.records.containers import blocks
+from kifu.records.containers import blocks, split_blocks
 from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
 from kifu.records.paths import AnyPath
 from kifu.records.sgf import scan
-from kifu.records.splitting import split_blocks
 
 _CACHE_BYTES = 16 << 20
 """Memory for loaded archives that are used again: 35,000 games of KGS."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._tokens import (
+from kifu.records._nodes import (
     COLON,
     HASH,
     LEFT,

@@ -19,10 +19,9 @@ import numpy as np
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.files import require_regular
-from kifu.records._remote import CHANGED
+from kifu.records._nodes import LINE_LIMIT
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
-from kifu.records._tokens import LINE_LIMIT
 from kifu.records.detect import (
     LINE_FORMATS,
     RECORD_EXTENSIONS,
@@ -35,7 +34,7 @@ from kifu.records.detect import (
     left_out_kind,
 )
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
-from kifu.records.paths import AnyPath, Remote, open_file
+from kifu.records.paths import CHANGED, AnyPath, Remote, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
 _INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
 from typing import NamedTuple
@@ -134,6 +134,17 @@ def make_block(
         name_offset=np.cumsum([0, *map(len, names)], dtype=np.int64),
         drop=np.array(drops, np.uint8),
     )
+
+
+def groups(counts: npt.NDArray[np.int64], limits: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows whose sums are within the limits, or of one row. counts: [K, C]; limits: [C]."""
+    ends = np.concatenate([np.zeros((1, counts.shape[1]), np.int64), np.cumsum(counts, axis=0)])
+    first = 0
+    while first < len(counts):
+        fits = (int(np.searchsorted(ends[:, c], ends[first, c] + limits[c], "right")) - 1 for c in range(len(limits)))
+        last = max(first + 1, min(fits))
+        yield first, last
+        first = last
 
 
 class ParseWarning(IntFlag):
@@ -268,7 +279,7 @@ class ParsedBlock:
 
     Attributes:
         format: The record format, one of `kifu.records.parse.RECORD_FORMATS`.
-        text_fields: Their text fields, not decoded yet; see `kifu.records.decode`.
+        text_fields: Their text fields, not decoded yet; see `kifu.records.sgf`.
         index: [G] int32. Ordinal of the game in its member, from 0; in formats of lines, its line number.
         territory: [T] uint16. Final territory as point | WHITE_BIT, ascending by point, if the record lists it.
         territory_offset: [G + 1] int64. Territory of game g is territory[territory_offset[g]:territory_offset[g + 1]].

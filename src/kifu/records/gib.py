@@ -25,10 +25,10 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap
-from kifu.records._nodes import MAX_MOVES
-from kifu.records._tokens import (
+from kifu.records._nodes import (
     ESCAPE,
     LEFT,
+    MAX_MOVES,
     SPACE,
     Int,
     byte,

@@ -29,8 +29,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap, max_handicap
-from kifu.records._nodes import MAX_MOVES
-from kifu.records._tokens import LETTER_B, LETTER_W, Int, byte, end_of_any_line, skip_space
+from kifu.records._nodes import LETTER_B, LETTER_W, MAX_MOVES, Int, byte, end_of_any_line, skip_space
 from kifu.records.games import (
     FIELD_LIMIT,
     NO_HANDICAP,

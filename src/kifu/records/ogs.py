@@ -22,17 +22,34 @@ import numpy.typing as npt
 import orjson
 
 from kifu.errors import DropReason
-from kifu.point import BLACK, MAX_SIZE, WHITE
-from kifu.records import _ogs as o
-from kifu.records._nodes import BYTES_PER_GAME, MAX_POINTS
-from kifu.records._ogs import DEEPEST
-from kifu.records.decode import decode
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, WHITE, WHITE_BIT
+from kifu.records._nodes import (
+    BYTES_PER_GAME,
+    COLON,
+    HASH,
+    HYPHEN,
+    LEFT,
+    LINE_LIMIT,
+    MAX_MOVES,
+    MAX_POINTS,
+    MAX_SETUP,
+    RIGHT,
+    SPACE,
+    Int,
+    end_of_line,
+    is_digit,
+    is_text,
+    skip_bom,
+    skip_space,
+)
 from kifu.records.detect import OGS_LINES, detect
 from kifu.records.games import (
     FIELD_LIMIT,
     FIELDS,
     NO_HANDICAP,
     TO_PLAY_UNSET,
+    Bytes,
     GameArrays,
     ParsedBlock,
     ParseWarning,
@@ -40,7 +57,537 @@ from kifu.records.games import (
     concat,
     text_fields,
 )
-from kifu.records.sgf import as_block, read_block
+from kifu.records.sgf import as_block, decode, read_block
+
+DEEPEST = 512
+"""Objects and arrays that may contain each other, fewer than orjson and the standard library accept."""
+
+QUOTE, COMMA, OPEN_BRACE, CLOSE_BRACE = (ord(c) for c in '",{}')
+_ESCAPE, _PLUS, _DOT = (ord(c) for c in "\\+.")
+_ZERO, _LOWER, _E, _U, _A, _F, _T, _N = 48, 0x20, ord("e"), ord("u"), ord("a"), ord("f"), ord("t"), ord("n")
+_ESCAPED = tuple(b'"\\/bfnrt')
+_TRUE, _FALSE, _NULL = tuple(b"true"), tuple(b"false"), tuple(b"null")
+
+_MAX_MANTISSA = 10**17  # another digit still fits into an int64
+_MAX_POWER = 400  # of ten: beyond the range of floating-point numbers
+
+PLAIN = np.ones(256, np.uint8)  # bytes that are neither brackets nor quotes
+PLAIN[[LEFT, RIGHT, OPEN_BRACE, CLOSE_BRACE, QUOTE]] = 0
+
+
+@inline_kernel
+def end_of_string(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the position after the quote that ends the string whose text begins at `i`, or `stop`."""
+    while i < stop and data[i] != QUOTE:
+        i += 2 if data[i] == _ESCAPE else 1
+    return min(i + 1, stop)
+
+
+@inline_kernel
+def end_of_brackets(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the position after the array at `i`, whose brackets may be mixed up, or -1."""
+    depth = 0
+    while i < stop:
+        c = data[i]
+        i += 1
+        if PLAIN[c]:
+            continue
+        if c == QUOTE:
+            i = end_of_string(data, i, stop)
+        elif c in (LEFT, OPEN_BRACE):
+            depth += 1
+        elif c in (RIGHT, CLOSE_BRACE):
+            depth -= 1
+            if depth == 0:
+                return i
+    return -1
+
+
+@inline_kernel
+def skip_json_space(data: Bytes, i: Int, stop: Int) -> Int:
+    """Skip the white space of JSON."""
+    while i < stop and (data[i] == SPACE or 9 <= data[i] <= 10 or data[i] == 13):
+        i += 1
+    return i
+
+
+@inline_kernel
+def _read_digits(data: Bytes, i: Int, stop: Int, mantissa: Int) -> tuple[Int, Int, Int]:
+    """Read one or more digits: (position after them, mantissa with them behind it, number of digits left out)."""
+    begin, left_out = i, 0
+    while i < stop and is_digit(data[i]):
+        if mantissa < _MAX_MANTISSA:
+            mantissa = mantissa * 10 + np.int64(data[i]) - _ZERO
+        else:
+            left_out += 1
+        i += 1
+    return i if i > begin else -1, mantissa, left_out
+
+
+@inline_kernel
+def read_json_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, float]:
+    """Read a number: (position after it, value)."""
+    negative = i < stop and data[i] == HYPHEN
+    begin = i + 1 if negative else i
+    i, mantissa, power = _read_digits(data, begin, stop, 0)
+    if i < 0 or (data[begin] == _ZERO and i > begin + 1):
+        return -1, 0.0
+    if i < stop and data[i] == _DOT:
+        begin = i + 1
+        i, mantissa, left_out = _read_digits(data, begin, stop, mantissa)
+        power -= i - begin - left_out
+    if i > 0 and i < stop and data[i] | _LOWER == _E:
+        i += 1
+        sign = 1
+        if i < stop and (data[i] == _PLUS or data[i] == HYPHEN):
+            sign = -1 if data[i] == HYPHEN else 1
+            i += 1
+        i, exponent, left_out = _read_digits(data, i, stop, 0)
+        power += sign * (exponent if left_out == 0 else _MAX_MANTISSA)
+    value = float(mantissa)
+    if mantissa > 0 and power > 0:
+        value = value * 10.0 ** min(power, _MAX_POWER)
+    elif mantissa > 0 and power < 0:
+        value = value / 10.0 ** min(-power, _MAX_POWER)
+    return i, -value if negative else value
+
+
+@inline_kernel
+def _is_hex(c: Int) -> Any:
+    return is_digit(c) or _A <= c | _LOWER <= _F
+
+
+@inline_kernel
+def _string(data: Bytes, i: Int, stop: Int) -> Int:
+    """Read a string, without regard to its encoding."""
+    if i >= stop or data[i] != QUOTE:
+        return -1
+    i += 1
+    while i < stop:
+        c = data[i]
+        i += 1
+        if c == QUOTE:
+            return i
+        if c < SPACE:
+            return -1
+        if c == _ESCAPE:
+            if i < stop and data[i] == _U and stop - i > 4:
+                for k in range(i + 1, i + 5):
+                    if not _is_hex(data[k]):
+                        return -1
+                i += 5
+            elif i < stop and data[i] in _ESCAPED:
+                i += 1
+            else:
+                return -1
+    return -1
+
+
+@inline_kernel
+def _key(data: Bytes, i: Int, stop: Int) -> Int:
+    """Read a name and the colon after it."""
+    i = _string(data, i, stop)
+    if i < 0:
+        return -1
+    i = skip_json_space(data, i, stop)
+    return skip_json_space(data, i + 1, stop) if i < stop and data[i] == COLON else -1
+
+
+@inline_kernel
+def _word(data: Bytes, i: Int, stop: Int) -> Int:
+    """Read true, false or null."""
+    if i < stop and data[i] == _T:
+        return i + len(_TRUE) if is_text(data, i, stop, _TRUE) else -1
+    if i < stop and data[i] == _N:
+        return i + len(_NULL) if is_text(data, i, stop, _NULL) else -1
+    return i + len(_FALSE) if is_text(data, i, stop, _FALSE) else -1
+
+
+@inline_kernel
+def read_value(data: Bytes, i: Int, stop: Int, stack: npt.NDArray[np.int64]) -> Int:
+    """Read any value."""
+    depth = 0
+    while i < stop:
+        c = data[i]
+        if c in (LEFT, OPEN_BRACE):
+            if depth == DEEPEST:
+                return -1
+            after = skip_json_space(data, i + 1, stop)
+            if after < stop and data[after] == c + 2:  # the brackets of a pair are two apart
+                i = after + 1
+            else:
+                stack[depth] = c
+                depth += 1
+                i = _key(data, after, stop) if c == OPEN_BRACE else after
+                if i < 0:
+                    return -1
+                continue
+        elif c == QUOTE:
+            i = _string(data, i, stop)
+        elif c == HYPHEN or is_digit(c):
+            i, _number = read_json_number(data, i, stop)
+        else:
+            i = _word(data, i, stop)
+        while i >= 0:
+            if depth == 0:
+                return i
+            i = skip_json_space(data, i, stop)
+            if i >= stop:
+                return -1
+            if data[i] == stack[depth - 1] + 2:
+                depth -= 1
+                i += 1
+            elif data[i] == COMMA:
+                i = skip_json_space(data, i + 1, stop)
+                if stack[depth - 1] == OPEN_BRACE:
+                    i = _key(data, i, stop)
+                break
+            else:
+                return -1
+        if i < 0:
+            return -1
+    return -1
+
+
+OBJECT_LIMIT = 4 << 20
+"""Bytes. A larger object over several lines is not a game; what orjson makes of one takes up to twenty times as much.
+"""
+
+GAMES_ALWAYS = 16
+"""A file of lines may have this many games plus one for each `BYTES_PER_GAME` bytes; the rest is one more row."""
+
+# Columns of a row of `find_objects`: a line or an object over several lines, and the arrays of moves in the object
+# itself and in its "gamedata", 0 if absent.
+MEMBER, LINE, START, STOP, DROP, OUTER_START, OUTER_STOP, INNER_START, INNER_STOP, OBJECT_COLUMNS = range(10)
+
+NOTHING, ARRAY, LETTERS = range(3)
+"""Kinds of moves: none, [[15, 3, 2280], ..] in the data, or "pddp" in the text."""
+
+# Columns of a row of `read_moves`: the first ones are its input, the last ones are filled in.
+KIND, BEGIN, END, WIDTH, HEIGHT, TURN, FREE, BLACK_STONES, WHITE_STONES, STONES_END = range(10)
+STATUS, WARNINGS, PLAYED, ROOT_SETUP, MOVE_END, SETUP_END, GAME_COLUMNS = range(10, 17)
+
+_BANG, _DOT, _ZERO, _LOWER, _A = ord("!"), ord("."), 48, 0x20, ord("a")
+_MOVES, _GAMEDATA_KEY, _UNDEFINED = tuple(b"moves"), tuple(b"gamedata"), tuple(b"!undefined")
+
+_EDITED = 3  # an edit that removes a stone; 1 and 2 are the colours of edited stones
+_LONGEST = 1e15  # milliseconds, of a move
+
+_PASS_AS_TT, _TRUNCATED = int(ParseWarning.PASS_AS_TT), int(ParseWarning.TRUNCATED)
+_BAD_SETUP, _SETUP_TWICE = int(ParseWarning.BAD_SETUP_POINT), int(ParseWarning.SETUP_TWICE)
+_KEPT, _NO_RECORD, _TOO_LARGE, _UNREADABLE = (
+    int(drop) for drop in (DropReason.KEPT, DropReason.NO_RECORD, DropReason.TOO_LARGE, DropReason.UNREADABLE)
+)
+
+Row = npt.NDArray[np.int64]
+
+
+class MovesOut(NamedTuple):
+    """The output of `read_moves`, and its memory.
+
+    Attributes:
+        moves: [M] uint16.
+        seconds: [M] float32.
+        setup, setup_ply: [S] uint16.
+        seen: [MAX_POINTS] int64, zeros. The last game that set up each point, times 4, plus its colour.
+        stack: [DEEPEST] int64. The bracket of each open array or object.
+    """
+
+    moves: npt.NDArray[np.uint16]
+    seconds: npt.NDArray[np.float32]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    seen: npt.NDArray[np.int64]
+    stack: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def _find_moves(data: Bytes, i: Int, stop: Int, row: Row) -> None:
+    """Locate the value of "moves" in the object at `i`, or in its "gamedata", if it is an array."""
+    depth, in_gamedata = 0, False
+    while i < stop:
+        c = data[i]
+        if PLAIN[c]:
+            i += 1
+            continue
+        if c == QUOTE:
+            begin = i + 1
+            i = end_of_string(data, begin, stop)
+            if depth == 1 or (depth == 2 and in_gamedata):
+                after = skip_space(data, i, stop)
+                if after < stop and data[after] == COLON:
+                    value = skip_space(data, after + 1, stop)
+                    length = i - 1 - begin
+                    if depth == 1 and length == len(_GAMEDATA_KEY) and is_text(data, begin, stop, _GAMEDATA_KEY):
+                        in_gamedata = value < stop and data[value] == OPEN_BRACE
+                        row[INNER_START] = row[INNER_STOP] = 0
+                    elif length == len(_MOVES) and is_text(data, begin, stop, _MOVES):
+                        at = OUTER_START if depth == 1 else INNER_START
+                        row[at] = row[at + 1] = 0
+                        if value < stop and data[value] == LEFT:
+                            row[at] = value
+                            value = end_of_brackets(data, value, stop)
+                            if value < 0:
+                                row[DROP] = _UNREADABLE
+                                return
+                            row[at + 1] = value
+                    i = value
+            continue
+        i += 1
+        if c in (LEFT, OPEN_BRACE):
+            depth += 1
+            if depth > DEEPEST:
+                row[DROP] = _UNREADABLE
+                return
+        elif c in (RIGHT, CLOSE_BRACE):
+            depth -= 1
+            if depth == 1:
+                in_gamedata = False
+
+
+@inline_kernel
+def _new_object(member: Int, start: Int, stop: Int, line: Int, drop: Int, row: Row) -> None:
+    row[:] = 0
+    row[MEMBER], row[LINE], row[START], row[STOP], row[DROP] = member, line, start, stop, drop
+
+
+@kernel
+def find_objects(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    drop: npt.NDArray[np.uint8],
+    has_lines: npt.NDArray[np.uint8],
+    rows: npt.NDArray[np.int64],
+) -> Int:
+    """Locate the objects of each member and the arrays of their moves. A member without any has one row.
+
+    Args:
+        data: [N] uint8, the members.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        drop: [K] uint8, their `DropReason`.
+        has_lines: [K] uint8, 1 for members with one object a line; others are one object.
+        rows: [.., OBJECT_COLUMNS] int64, filled; large enough for the limits on rows.
+    """
+    count = 0
+    for k in range(len(start)):
+        first, line = count, 0
+        most = GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_PER_GAME
+        i = skip_bom(data, start[k], stop[k])
+        while i < stop[k]:
+            end = end_of_line(data, i, stop[k]) if has_lines[k] else stop[k]
+            i = skip_space(data, i, end)
+            last = end
+            while last > i and data[last - 1] <= SPACE:
+                last -= 1
+            if last > i and data[i] != HASH:
+                too_large = last - i > (LINE_LIMIT if has_lines[k] else OBJECT_LIMIT) or count - first == most
+                _new_object(k, i, last, line, _TOO_LARGE if too_large else _KEPT, rows[count])
+                if not too_large:
+                    _find_moves(data, i, last, rows[count])
+                count += 1
+                if count - first > most:
+                    break
+            i = end + 1
+            line += 1
+        if count == first:
+            _new_object(k, start[k], stop[k], 0, np.int64(drop[k]) if drop[k] else _NO_RECORD, rows[count])
+            count += 1
+    return count
+
+
+@inline_kernel
+def _play(point: Int, colour: Int, seconds: float, row: Row, out: MovesOut) -> None:
+    """Append a move. Colour 0 is that of the player to move; an edit, with another one, does not change the turn.
+
+    While Black places handicap stones, the turn does not change either, and passes are skipped, which old games have
+    in place of White's moves.
+    """
+    left = row[FREE] - row[PLAYED]
+    if colour == 0 and left > 0 and point == row[WIDTH] * row[HEIGHT]:
+        return
+    if row[MOVE_END] - row[BEGIN] == MAX_MOVES:
+        row[STATUS] = _TOO_LARGE
+        return
+    white = (colour if colour else row[TURN]) == WHITE
+    out.moves[row[MOVE_END]] = point | WHITE_BIT if white else point
+    out.seconds[row[MOVE_END]] = seconds
+    row[MOVE_END] += 1
+    if colour == 0:
+        row[PLAYED] += 1
+        if left < 2:
+            row[TURN] = BLACK + WHITE - row[TURN]
+
+
+@inline_kernel
+def _set_up(point: Int, bits: Int, ply: Int, row: Row, out: MovesOut) -> None:
+    if row[SETUP_END] - row[ROOT_SETUP] == MAX_SETUP:
+        row[STATUS] = _TOO_LARGE
+        return
+    out.setup[row[SETUP_END]] = point | bits
+    out.setup_ply[row[SETUP_END]] = ply
+    row[SETUP_END] += 1
+
+
+@inline_kernel
+def _point(x: float, y: float, row: Row) -> Int:
+    """Return the point or pass (-1, -1) of coordinates, or NO_POINT."""
+    if x == -1 and y == -1:
+        return row[WIDTH] * row[HEIGHT]
+    if 0 <= x < row[WIDTH] and 0 <= y < row[HEIGHT] and x == np.floor(x) and y == np.floor(y):
+        return np.int64(y) * row[WIDTH] + np.int64(x)
+    return NO_POINT
+
+
+@inline_kernel
+def _read_move(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -> Int:
+    """Read [x, y, milliseconds, colour, extra], of which only the first two are required."""
+    if i >= stop or data[i] != LEFT:
+        return -1
+    i, x = read_json_number(data, skip_json_space(data, i + 1, stop), stop)
+    if i < 0:
+        return -1
+    i = skip_json_space(data, i, stop)
+    if i >= stop or data[i] != COMMA:
+        return -1
+    i, y = read_json_number(data, skip_json_space(data, i + 1, stop), stop)
+    if i < 0:
+        return -1
+    seconds, colour = np.nan, 0
+    place = 2
+    i = skip_json_space(data, i, stop)
+    while i < stop and data[i] == COMMA:
+        i = skip_json_space(data, i + 1, stop)
+        if i < stop and (data[i] == HYPHEN or is_digit(data[i])):
+            i, number = read_json_number(data, i, stop)
+            if place == 2 and 0 <= number <= _LONGEST:
+                seconds = number / 1000
+            elif place == 3 and number in (BLACK, WHITE):
+                colour = int(number)
+        else:
+            i = read_value(data, i, stop, out.stack)
+        if i < 0:
+            return -1
+        place += 1
+        i = skip_json_space(data, i, stop)
+    if i >= stop or data[i] != RIGHT:
+        return -1
+    _play(_point(x, y, row), colour, seconds, row, out)
+    return i + 1
+
+
+@inline_kernel
+def _read_array(data: Bytes, row: Row, out: MovesOut) -> None:
+    """Read the array of moves data[BEGIN:END]."""
+    stop = row[END]
+    i = skip_json_space(data, row[BEGIN] + 1, stop)
+    row[BEGIN] = row[MOVE_END]
+    if i == stop - 1 and data[i] == RIGHT:
+        return
+    while row[STATUS] == _KEPT:
+        i = _read_move(data, i, stop, row, out)
+        if i >= 0:
+            i = skip_json_space(data, i, stop)
+        if i < 0 or i >= stop or (data[i] != COMMA and i != stop - 1) or (i == stop - 1 and data[i] != RIGHT):
+            row[STATUS] = _UNREADABLE
+        elif i == stop - 1:
+            return
+        else:
+            i = skip_json_space(data, i + 1, stop)
+
+
+@inline_kernel
+def _letter(c: Int) -> Int:
+    """Return the number of a letter in either case, -1 for a dot, and -2 for anything else."""
+    if c == _DOT:
+        return -1
+    letter = np.int64(c | _LOWER) - _A
+    return letter if 0 <= letter < 26 and c >= 65 else -2
+
+
+@inline_kernel
+def _read_letters(text: Bytes, row: Row, out: MovesOut) -> None:
+    """Read moves such as "pddp..!1aa" from text[BEGIN:END]; a point off the board is a pass, as on OGS."""
+    i, stop = row[BEGIN], row[END]
+    row[BEGIN] = row[MOVE_END]
+    while i < stop and row[STATUS] == _KEPT:
+        colour = 0
+        if text[i] == _BANG:
+            if is_text(text, i, stop, _UNDEFINED):
+                colour, i = _EDITED, i + len(_UNDEFINED)
+            elif i + 1 < stop and _ZERO <= text[i + 1] <= _ZERO + WHITE:
+                colour, i = int(text[i + 1]) - _ZERO, i + 2
+                colour = colour if colour > 0 else _EDITED
+            else:
+                row[STATUS] = _UNREADABLE
+                return
+        if stop - i < 2:
+            row[WARNINGS] |= _TRUNCATED
+            return
+        x, y = _letter(text[i]), _letter(text[i + 1])
+        i += 2
+        if x < -1 or y < -1:
+            row[STATUS] = _UNREADABLE
+        elif x >= row[WIDTH] or y >= row[HEIGHT]:
+            row[WARNINGS] |= _PASS_AS_TT
+            x = y = -1
+        elif x < 0 or y < 0:
+            x = y = -1
+        if row[STATUS] == _KEPT and colour != _EDITED:
+            _play(_point(x, y, row), colour, np.nan, row, out)
+        elif row[STATUS] == _KEPT and x >= 0:
+            _set_up(y * row[WIDTH] + x, ERASE_BIT, row[MOVE_END] - row[BEGIN], row, out)
+
+
+@inline_kernel
+def _read_stones(text: Bytes, i: Int, stop: Int, game: Int, white: bool, row: Row, out: MovesOut) -> None:
+    """Read stones such as "pddp" of the initial position."""
+    while i < stop and row[STATUS] == _KEPT:
+        x = _letter(text[i])
+        y = _letter(text[i + 1]) if i + 1 < stop else -2
+        i += 2
+        if x < 0 or y < 0 or x >= row[WIDTH] or y >= row[HEIGHT]:
+            row[WARNINGS] |= _BAD_SETUP
+            continue
+        point = y * row[WIDTH] + x
+        stamp = 4 * (game + 1) + white
+        if out.seen[point] == stamp:
+            continue
+        if out.seen[point] == stamp - 1 and white:
+            row[WARNINGS] |= _SETUP_TWICE
+        out.seen[point] = stamp
+        _set_up(point, WHITE_BIT if white else 0, 0, row, out)
+
+
+@kernel
+def read_moves(data: Bytes, text: Bytes, rows: npt.NDArray[np.int64], out: MovesOut) -> None:
+    """Read setup and moves of each game that has a KIND other than NOTHING.
+
+    Args:
+        data: [N] uint8, with the arrays of moves.
+        text: [T] uint8, with moves and stones in letters.
+        rows: [G, GAME_COLUMNS] int64. Its columns from STATUS on are filled.
+        out: Filled in; large enough for a move per 2 bytes of letters and per 5 bytes of arrays, and as many stones.
+    """
+    moves, setup = 0, 0
+    for g in range(len(rows)):
+        row = rows[g]
+        row[STATUS] = row[WARNINGS] = row[PLAYED] = 0
+        row[MOVE_END] = moves
+        row[SETUP_END] = row[ROOT_SETUP] = setup
+        if row[KIND] != NOTHING:
+            _read_stones(text, row[BLACK_STONES], row[WHITE_STONES], g, False, row, out)
+            _read_stones(text, row[WHITE_STONES], row[STONES_END], g, True, row, out)
+        root = row[SETUP_END] - setup
+        if row[STATUS] == _KEPT and row[KIND] == ARRAY:
+            _read_array(data, row, out)
+        elif row[STATUS] == _KEPT and row[KIND] == LETTERS:
+            _read_letters(text, row, out)
+        if row[STATUS] != _KEPT:
+            row[MOVE_END], row[SETUP_END], root = moves, setup, 0
+        moves, setup, row[ROOT_SETUP] = row[MOVE_END], row[SETUP_END], root
+
 
 JsonObject = Mapping[str, Any]
 
@@ -243,8 +790,8 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     """
     has_lines = (detect(block) == OGS_LINES).astype(np.uint8)
     length = int(np.sum(block.stop - block.start))
-    rows = np.empty((length // BYTES_PER_GAME + (o.GAMES_ALWAYS + 1) * len(block), o.OBJECT_COLUMNS), np.int64)
-    rows = rows[: o.find_objects(block.data, block.start, block.stop, block.drop, has_lines, rows)]
+    rows = np.empty((length // BYTES_PER_GAME + (GAMES_ALWAYS + 1) * len(block), OBJECT_COLUMNS), np.int64)
+    rows = rows[: find_objects(block.data, block.start, block.stop, block.drop, has_lines, rows)]
     data = block.data.data
     headers = [_read_object(data, row) for row in rows.tolist()]
     played = _read_moves(block, rows, headers)
@@ -252,7 +799,7 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     uploaded = [g for g, header in enumerate(headers) if header.sgf is not None]
     if uploaded:
         played = _with_uploaded(played, uploaded, [headers[g].sgf or "" for g in uploaded], texts)
-    line = rows[:, o.LINE].astype(np.int32)
+    line = rows[:, LINE].astype(np.int32)
     line[played.games.block_index == 0] += block.first_line
     return ParsedBlock(
         format="ogs",
@@ -284,11 +831,11 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
     """
     text = bytearray()
     inputs = [_moves_input(row, header, text) for row, header in zip(rows.tolist(), headers)]
-    table = np.zeros((len(rows), o.GAME_COLUMNS), np.int64)
-    table[:, : o.STATUS] = inputs
-    is_array = table[:, o.KIND] == o.ARRAY
-    capacity = int(np.sum(table[is_array, o.END] - table[is_array, o.BEGIN])) // 5 + len(text) // 2 + len(rows) + 1
-    out = o.MovesOut(
+    table = np.zeros((len(rows), GAME_COLUMNS), np.int64)
+    table[:, :STATUS] = inputs
+    is_array = table[:, KIND] == ARRAY
+    capacity = int(np.sum(table[is_array, END] - table[is_array, BEGIN])) // 5 + len(text) // 2 + len(rows) + 1
+    out = MovesOut(
         moves=np.empty(capacity, np.uint16),
         seconds=np.empty(capacity, np.float32),
         setup=np.empty(len(text) // 2 + len(rows) + 1, np.uint16),
@@ -296,8 +843,8 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
         seen=np.zeros(MAX_POINTS, np.int64),
         stack=np.empty(DEEPEST, np.int64),
     )
-    o.read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
-    return _PlayedMoves(_to_games(block, rows, headers, table, out), out.seconds[: table[-1, o.MOVE_END]].copy())
+    read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
+    return _PlayedMoves(_to_games(block, rows, headers, table, out), out.seconds[: table[-1, MOVE_END]].copy())
 
 
 def _to_games(
@@ -305,45 +852,45 @@ def _to_games(
     rows: npt.NDArray[np.int64],
     headers: Sequence[_OgsHeader],
     table: npt.NDArray[np.int64],
-    out: o.MovesOut,
+    out: MovesOut,
 ) -> GameArrays:
     """Return the games of the objects, given the output of `_ogs.read_moves`: [G, GAME_COLUMNS] and arrays."""
     found = np.array([header.drop for header in headers], np.uint8)
-    drop = np.where(found != DropReason.KEPT, found, table[:, o.STATUS]).astype(np.uint8)
+    drop = np.where(found != DropReason.KEPT, found, table[:, STATUS]).astype(np.uint8)
     kept = drop == DropReason.KEPT
-    moves, setup = table[-1, o.MOVE_END], table[-1, o.SETUP_END]
+    moves, setup = table[-1, MOVE_END], table[-1, SETUP_END]
     first = np.array([header.first for header in headers], np.uint8)
     handicap = np.array([header.handicap for header in headers], np.int16)
-    warnings = np.array([header.warnings for header in headers], np.int64) | table[:, o.WARNINGS]
-    member = rows[:, o.MEMBER]
+    warnings = np.array([header.warnings for header in headers], np.int64) | table[:, WARNINGS]
+    member = rows[:, MEMBER]
     return GameArrays(
-        width=(table[:, o.WIDTH] * kept).astype(np.uint8),
-        height=(table[:, o.HEIGHT] * kept).astype(np.uint8),
+        width=(table[:, WIDTH] * kept).astype(np.uint8),
+        height=(table[:, HEIGHT] * kept).astype(np.uint8),
         moves=out.moves[:moves].copy(),
-        move_offset=np.concatenate(([0], table[:, o.MOVE_END])),
+        move_offset=np.concatenate(([0], table[:, MOVE_END])),
         setup=out.setup[:setup].copy(),
         setup_ply=out.setup_ply[:setup].copy(),
-        setup_offset=np.concatenate(([0], table[:, o.SETUP_END])),
-        root_setup=table[:, o.ROOT_SETUP].astype(np.uint16),
+        setup_offset=np.concatenate(([0], table[:, SETUP_END])),
+        root_setup=table[:, ROOT_SETUP].astype(np.uint16),
         to_play=np.where(kept & (first == WHITE), WHITE, TO_PLAY_UNSET).astype(np.uint8),
         handicap=np.where(kept, handicap, NO_HANDICAP).astype(np.int16),
         warnings=np.where(kept, warnings, 0).astype(np.uint32),
         drop=drop,
         member=block.member[member],
         block_index=member.astype(np.int32),
-        start=rows[:, o.START].copy(),
-        stop=rows[:, o.STOP].copy(),
+        start=rows[:, START].copy(),
+        stop=rows[:, STOP].copy(),
     )
 
 
 def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tuple[int, ...]:
     """Return the input columns of `_ogs.read_moves` for an object, and append its letters to the text."""
     if header.drop or header.sgf is not None:
-        return (o.NOTHING,) + (0,) * (o.STATUS - 1)
+        return (NOTHING,) + (0,) * (STATUS - 1)
     if header.letters is None:
-        kind, (begin, end) = o.ARRAY, _array_of_moves(row)
+        kind, (begin, end) = ARRAY, _array_of_moves(row)
     else:
-        kind, begin = o.LETTERS, len(text)
+        kind, begin = LETTERS, len(text)
         text += header.letters.encode("utf-8", "replace")
         end = len(text)
     black = len(text)
@@ -356,10 +903,10 @@ def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tup
 
 def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:
     """Read an object without the array of its moves."""
-    if row[o.DROP]:
-        return _DROPPED[DropReason(row[o.DROP])]
+    if row[DROP]:
+        return _DROPPED[DropReason(row[DROP])]
     begin, end = _array_of_moves(row)
-    start, stop = row[o.START], row[o.STOP]
+    start, stop = row[START], row[STOP]
     try:
         value = _parse(b"".join((data[start:begin], b"[]", data[end:stop])) if end else data[start:stop].tobytes())
         if not isinstance(value, dict):
@@ -368,7 +915,7 @@ def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:
         inner = game if isinstance(game, dict) else value
         owner = inner if "moves" in inner else value
         moves = owner.get("moves")
-        is_array = moves == [] and end > 0 and (row[o.INNER_STOP] == 0) == (owner is value)
+        is_array = moves == [] and end > 0 and (row[INNER_STOP] == 0) == (owner is value)
         if end and not is_array:
             _parse(data[begin:end].tobytes())  # not the moves of the game, so nothing else reads it
     except (ValueError, RecursionError):
@@ -386,7 +933,7 @@ def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:
 
 def _array_of_moves(row: Sequence[int]) -> tuple[int, int]:
     """Return the start and end of the array of moves of an object; 0 if it has none."""
-    inner, outer = (row[o.INNER_START], row[o.INNER_STOP]), (row[o.OUTER_START], row[o.OUTER_STOP])
+    inner, outer = (row[INNER_START], row[INNER_STOP]), (row[OUTER_START], row[OUTER_STOP])
     return inner if inner[1] else outer
 
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
-from kifu.records._nodes import BYTES_PER_GAME, MAX_MOVES
-from kifu.records._tokens import COLON, LINE_LIMIT, SPACE, Int, byte, read_number
+from kifu.records._nodes import BYTES_PER_GAME, COLON, LINE_LIMIT, MAX_MOVES, SPACE, Int, byte, read_number
 from kifu.records.games import (
     FIELDS,
     NO_HANDICAP,

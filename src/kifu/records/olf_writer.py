@@ -15,8 +15,7 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 from kifu.records import olf as o
-from kifu.records._nodes import MAX_MOVES
-from kifu.records._tokens import SPACE, Int
+from kifu.records._nodes import MAX_MOVES, SPACE, Int
 from kifu.records.games import NO_HANDICAP, Bytes, GameArrays
 from kifu.records.olf import (
     BY_RESIGNATION,

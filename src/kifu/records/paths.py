@@ -3,24 +3,535 @@
 A source is a `Path` or a `Remote`, which has the methods of a path that readers need and raises OSError where a path
 does. `os.fspath` of either is text from which `as_path` restores it, also in another process. `str()` is a display form
 with credentials removed.
+
+Remote files are opened through fsspec: read sequentially with prefetch, at any position, or from a copy.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import re
-from collections.abc import Iterable
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
-from io import FileIO
+from http import HTTPStatus
+from io import FileIO, RawIOBase
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from kifu.errors import SourceError
+from kifu.errors import SourceError, first_line
 from kifu.files import open_regular
-from kifu.records._remote import CHANGED, CopiedFile, FullCopy, Info, RemoteFile, Store, StoreError, etag_of, is_same
+from kifu.retry import RetryPolicy, is_transient, retry
+
+T = TypeVar("T")
+
+Info: TypeAlias = dict[str, Any]
+"""The metadata of a file or folder: "type", "size", and more, depending on the store."""
+
+_CHUNK_BYTES = 256 << 10
+_POLICY = RetryPolicy(attempts=3)
+_REQUEST_TIMEOUT_S = 600.0
+"""For all of one range by HTTP."""
+_ONCE = RetryPolicy(attempts=1)
+_SILENT = logging.NullHandler()
+
+_HEADERS = {"User-Agent": "kifu", "Accept-Encoding": "identity"}
+
+_VERSIONS = ("ETag", "etag", "generation")
+_ETAG_KEYS = ("size", *_VERSIONS, "LastModified", "Last-Modified", "last_modified", "mtime")
+"""Metadata that changes with the content of a file; no store has all of it."""
+
+CHANGED = "it changed while it was read"
+
+
+class StoreError(OSError):
+    """A request that failed, with the reason in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EIO, reason)
+
+
+class Store:
+    """The store behind a URL."""
+
+    def __init__(self, url: str) -> None:
+        """Open the store. Raises OSError if the protocol is unknown or its library is missing."""
+        protocol = url.partition("://")[0].lower()
+        self.is_web = protocol in ("http", "https")
+        self._names_secrets = "@" in url or "?" in url
+        self._files, self._path = self.call(lambda: _open_store(url, protocol))
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Return the result of a call of fsspec, retried over HTTP. Raises StoreError."""
+        try:
+            return retry(call, _POLICY if self.is_web else _ONCE, lambda error: not _is_final(error))
+        except StoreError:
+            raise
+        except Exception as error:  # the stores of fsspec raise what their own libraries raise
+            raise StoreError(self._reason(error)) from None
+
+    def _reason(self, error: BaseException) -> str:
+        cause = error.__cause__
+        if isinstance(error, FileNotFoundError) and cause is not None:
+            return self._reason(cause)  # fsspec's HTTP store reports every failure as a missing file
+        status = getattr(error, "status", None) or getattr(error, "code", None)  # of aiohttp, and of gcsfs
+        if isinstance(status, int) and status != HTTPStatus.NOT_FOUND:
+            return f"the server answered {status}{_PHRASES.get(status, '')}"
+        if isinstance(error, ImportError):
+            return f"{first_line(error)}; pip install 'kifu[cluster]' brings fsspec, with what s3:// and http:// take"
+        for kind, reason in _REASONS:
+            if isinstance(error, kind) or status == HTTPStatus.NOT_FOUND:
+                return reason
+        if isinstance(error, OSError) and error.errno == errno.EBUSY:  # raised by s3fs
+            return CHANGED
+        if isinstance(error, OSError) and str(error).startswith("Forbidden: "):  # raised by gcsfs, with the URL
+            return "access is denied"
+        if isinstance(error, OSError) and error.errno and error.errno in errno.errorcode and error.errno != errno.EIO:
+            return os.strerror(error.errno)
+        # Messages of aiohttp, and of others about such URLs, may contain the URL.
+        if type(error).__module__.startswith("aiohttp") or self._names_secrets:
+            return f"the connection failed ({type(error).__name__})"
+        return str(getattr(error, "strerror", None) or first_line(error))
+
+    def info(self) -> Info:
+        """Request the metadata of the file or folder."""
+        return dict(self.call(lambda: self._files.info(self._path)))
+
+    def files(self) -> list[tuple[str, Info]]:
+        """Return all files in the tree of a folder: relative paths, and the metadata needed later.
+
+        The rest of the metadata would take more memory than the names.
+        """
+        root = self._path.rstrip("/") + "/"
+        found = self.call(lambda: self._files.find(self._path, detail=True))
+        return [
+            (name[len(root) :], {key: info[key] for key in ("type", *_ETAG_KEYS) if key in info})
+            for name, info in found.items()
+            if info["type"] == "file" and name.startswith(root) and not name.endswith("/")
+        ]
+
+    def read_all(self, size: int) -> bytes:
+        """Return the content of a file of a known size."""
+        data: bytes = self.call(lambda: self._files.cat_file(self._path))
+        if len(data) != size:
+            raise StoreError(f"{len(data):,} bytes came, not the {size:,} expected")
+        return data
+
+    def ranges(self) -> FileRanges | WebRanges:
+        """Open a file to read byte ranges of it."""
+        return WebRanges(self._files, self._path) if self.is_web else FileRanges(self._files, self._path)
+
+
+def _open_store(url: str, protocol: str) -> tuple[Any, str]:
+    """Return the file system of fsspec for a URL, and its name for the path."""
+    import fsspec
+
+    options: dict[str, Any] = {"use_listings_cache": False}  # a file may change between two requests
+    if protocol in ("http", "https"):
+        options["client_kwargs"] = {
+            "timeout": _timeout(_REQUEST_TIMEOUT_S),
+            "auto_decompress": False,
+            "trust_env": True,
+        }
+        options["headers"] = _HEADERS
+    elif protocol in ("gs", "gcs"):
+        logging.getLogger("gcsfs").addHandler(_SILENT)  # it logs tracebacks of failures, which it raises as well
+    elif protocol in ("s3", "s3a"):
+        options["config_kwargs"] = {"retries": {"mode": "standard", "max_attempts": _POLICY.attempts}}
+    found: tuple[Any, str] = fsspec.url_to_fs(url, **{**options, **fsspec.config.conf.get(protocol, {})})
+    return found
+
+
+def _timeout(total_s: float | None) -> Any:
+    import aiohttp
+
+    return aiohttp.ClientTimeout(
+        total=total_s, sock_connect=_POLICY.connect_timeout_s, sock_read=_POLICY.read_timeout_s
+    )
+
+
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (FileNotFoundError, "no such file or folder"),
+    (PermissionError, "access is denied"),
+    (TimeoutError, "no answer in time"),
+)
+_PHRASES = {status.value: f" ({status.phrase})" for status in HTTPStatus}
+
+
+def _is_final(error: Exception) -> bool:
+    """Return whether another attempt would fail in the same way."""
+    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+        return _is_final(error.__cause__)
+    status = getattr(error, "status", None)
+    if isinstance(status, int):
+        return not is_transient(status)
+    return isinstance(error, FileNotFoundError | PermissionError | ImportError | ValueError | NotImplementedError)
+
+
+def etag_of(info: Info) -> dict[str, str]:
+    """Return the metadata that changes with the content of a file."""
+    return {name: str(info[name]) for name in _ETAG_KEYS if name in info}
+
+
+def is_same(before: Info, now: Info) -> bool:
+    """Return whether a file is unchanged, as far as its metadata shows.
+
+    The modification time counts only without a version: MinIO lists it in milliseconds, for a single file in seconds.
+    """
+    old, new = etag_of(before), etag_of(now)
+    both = old.keys() & new.keys()
+    compared = both & {"size", *_VERSIONS} if both & {*_VERSIONS} else both
+    return all(old[name] == new[name] for name in compared)
+
+
+class FileRanges:
+    """Byte ranges of a file through fsspec's file object, which fetches only what is asked for.
+
+    The one of S3 asks for the version first, and then returns bytes of that version only.
+
+    Attributes:
+        seekable: A range costs no more than its bytes, wherever it is.
+    """
+
+    seekable = True
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._file = files.open(path, "rb", cache_type="none")
+
+    def read(self, begin: int, stop: int) -> bytes:
+        """Return these bytes, fewer at the end of the file."""
+        self._file.seek(begin)
+        data: bytes = self._file.read(stop - begin)
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class WebRanges:
+    """Byte ranges of a file over HTTP. If the server does not support them, the file is read from its beginning.
+
+    fsspec's own file object would take into memory whatever a server sends instead of a range.
+    """
+
+    seekable = True
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._files, self._path = files, path
+        self._response: Any = None
+        self._position = 0
+
+    def read(self, begin: int, stop: int) -> bytes:
+        """Return these bytes, fewer at the end of the file."""
+        if self._response is None or begin < self._position:
+            self.close()
+            self._request(begin, stop)
+        for _ in self._chunks(begin - self._position):
+            pass
+        data = b"".join(self._chunks(stop - begin))
+        if self.seekable:
+            if self._response.read(1):
+                raise StoreError("the server sends more than requested")
+            self.close()
+        return data
+
+    def _request(self, begin: int, stop: int) -> None:
+        headers = _HEADERS | {"Range": f"bytes={begin}-{stop - 1}"}
+        self._response = self._files.open(
+            self._path, "rb", size=stop, block_size=0, headers=headers, timeout=_timeout(None)
+        )
+        answer = self._response.r
+        self.seekable = answer.status == HTTPStatus.PARTIAL_CONTENT
+        self._position = begin if self.seekable else 0
+        if self.seekable and not re.match(rf"bytes {begin}-", answer.headers.get("Content-Range", "")):
+            raise StoreError("the server sends another range than requested")
+
+    def _chunks(self, count: int) -> Iterator[bytes]:
+        deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+        while count > 0 and (chunk := self._response.read(min(count, _CHUNK_BYTES))):
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            count -= len(chunk)
+            self._position += len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._response is not None:
+            self._response.close()
+            self._response = None
+
+
+PIECE_BYTES = 8 << 20
+"""Size of a request: at 100 MB/s it takes 80 ms, against the 10 to 50 ms until a store answers."""
+
+_PAGE_BYTES = 1 << 20
+"""Size of the first request, since many files are only opened to detect their format, and of a page of a copy."""
+
+
+class RemoteFile:
+    """An open remote file, unbuffered like `FileIO`, but fetched in pieces, the next one ahead.
+
+    A context manager: leaving it raises OSError if the file has changed and took more than one request.
+
+    Attributes:
+        size: Length in bytes.
+    """
+
+    def __init__(self, store: Store, size: int, require_unchanged: Callable[[], None]) -> None:
+        """Open a file.
+
+        Args:
+            size: Its length in bytes.
+            require_unchanged: Raises OSError if the file has changed.
+        """
+        self.size = size
+        self._store, self._require_unchanged = store, require_unchanged
+        self._position = 0
+        self._piece, self._begin = b"", 0
+        self._next: Future[bytes] | None = None
+        self._thread = ThreadPoolExecutor(1)  # makes all requests
+        self._ranges: FileRanges | WebRanges | None = None
+        self._requests = 0
+        self._copies: list[SparseCopy] = []
+
+    def read(self, size: int, /) -> bytes:
+        """Return at least one byte and at most `size`; none at the end."""
+        return bytes(self._take(size))
+
+    def readinto(self, view: memoryview, /) -> int:
+        """Read into the beginning of a buffer, and return the number of bytes."""
+        data = self._take(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move to a position, counted from the beginning or the current position."""
+        self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def _take(self, limit: int) -> memoryview:
+        """Return the next bytes of the current piece, and move behind them."""
+        if not self._begin <= self._position < self._begin + len(self._piece):
+            self._load_piece()
+        data = memoryview(b"")
+        if self._position < self.size:
+            data = memoryview(self._piece)[self._position - self._begin :][:limit]
+        self._position += len(data)
+        return data
+
+    def _load_piece(self) -> None:
+        """Load the piece that begins at the position; if it follows the last one, prefetch the next."""
+        sequential = self._requests > 0 and self._position == self._begin + len(self._piece)
+        stop = min(self._position + (PIECE_BYTES if self._requests else _PAGE_BYTES), self.size)
+        if self._position >= stop:
+            return
+        if sequential and self._next is not None:
+            self._piece = self._next.result()
+        else:
+            self._piece = self.fetch(self._position, stop)
+        self._begin, self._next = self._position, None
+        if sequential and stop < self.size:
+            self._next = self._thread.submit(self._fetch, stop, min(stop + PIECE_BYTES, self.size))
+
+    def fetch(self, begin: int, stop: int) -> bytes:
+        """Return exactly these bytes, which are not kept. Raises OSError if the file has fewer."""
+        return self._thread.submit(self._fetch, begin, stop).result()
+
+    def sparse_copy(self) -> SparseCopy:
+        """Return a copy of the file, which fetches bytes as long as the file is open."""
+        copy = SparseCopy(self)
+        self._copies.append(copy)
+        if self._begin == 0 and self._piece:  # read to detect the format
+            copy.store(self._piece, 0)
+        return copy
+
+    def _fetch(self, begin: int, stop: int) -> bytes:
+        self._requests += 1
+        return self._store.call(lambda: self._read_exactly(begin, stop))
+
+    def _read_exactly(self, begin: int, stop: int) -> bytes:
+        try:
+            if self._ranges is None:
+                self._ranges = self._store.ranges()
+            data = self._ranges.read(begin, stop)
+            if len(data) != stop - begin:
+                raise StoreError(f"it ends at byte {begin + len(data):,} of {self.size:,}")
+        except BaseException:
+            self._close_ranges()
+            raise
+        return data
+
+    @property
+    def seekable(self) -> bool:
+        """True unless the server is known not to support range requests."""
+        return self._ranges is None or self._ranges.seekable
+
+    def _close_ranges(self) -> None:
+        if self._ranges is not None:
+            self._ranges.close()
+            self._ranges = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(wait=error is None, cancel_futures=True)
+        self._close_ranges()
+        for copy in self._copies:
+            copy.close()
+        if error is None and self._requests > 1:
+            self._require_unchanged()
+
+
+class SparseCopy:
+    """A copy of a remote file, which contains the bytes that were asked for.
+
+    They are kept in an unnamed temporary file (in TMPDIR), and fetched once.
+
+    Attributes:
+        size: Length of the file in bytes.
+    """
+
+    def __init__(self, file: RemoteFile) -> None:
+        """Prepare the copy, without fetching anything."""
+        self._file = file
+        self.size = file.size
+        self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by `close`
+        os.ftruncate(self._copy.fileno(), file.size)
+        self._present = bytearray(-(-file.size // _PAGE_BYTES))
+
+    def fill(self, begin: int, view: memoryview) -> None:
+        """Fill a buffer with the bytes from `begin` on, which the file must have. Raises OSError."""
+        self._ensure(begin, begin + len(view))
+        self._copy.seek(begin)
+        while len(view):
+            view = view[self._copy.readinto(view) :]
+
+    def _ensure(self, begin: int, stop: int) -> None:
+        """Fetch these bytes unless they are present. Raises OSError."""
+        if not self._file.seekable:
+            begin, stop = 0, self._file.size
+        page, last = max(begin, 0) // _PAGE_BYTES, -(-min(stop, self._file.size) // _PAGE_BYTES)
+        while (page := self._present.find(0, page, max(last, 0))) >= 0:
+            end = self._present.find(1, page, last)
+            end = min(page + PIECE_BYTES // _PAGE_BYTES, last if end < 0 else end)
+            self.store(self._file.fetch(page * _PAGE_BYTES, min(end * _PAGE_BYTES, self._file.size)), page)
+
+    def store(self, data: bytes, page: int) -> None:
+        """Write whole pages, of which `page` is the first, or the end of the file. Raises OSError."""
+        rest = memoryview(data)
+        try:
+            while len(rest):
+                rest = rest[os.pwrite(self._copy.fileno(), rest, page * _PAGE_BYTES + len(data) - len(rest)) :]
+        except OSError as error:
+            raise _cannot_write(error) from None
+        count = -(-len(data) // _PAGE_BYTES)
+        self._present[page : page + count] = b"\1" * count
+
+    def close(self) -> None:
+        """Remove the copy."""
+        self._copy.close()
+
+
+class FullCopy:
+    """A complete copy of a remote file.
+
+    Attributes:
+        path: A file that other processes see, too. None for an unnamed temporary file (in TMPDIR), which exists as long
+            as this object.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Refer to a complete copy, or create an empty unnamed one."""
+        self.path = path
+        self._file = None
+        if path is None:
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with this object
+            weakref.finalize(self, self._file.close)
+
+    def write(self, data: memoryview) -> None:
+        """Append bytes to an unnamed copy. Raises OSError."""
+        assert self._file is not None
+        try:
+            while len(data):
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise _cannot_write(error) from None
+
+    def open(self) -> CopiedFile:
+        """Open the copy. Raises OSError."""
+        if self._file is not None:
+            return CopiedFile(os.dup(self._file.fileno()))
+        assert self.path is not None
+        return CopiedFile(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _cannot_write(error: OSError) -> StoreError:
+    return StoreError(f"cannot write a copy to {tempfile.gettempdir()}: {error.strerror}")
+
+
+class CopiedFile(RawIOBase):
+    """An open copy, without a buffer; other threads may read the same copy.
+
+    Attributes:
+        size: Length in bytes.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Take over the descriptor of an open file."""
+        self._descriptor = descriptor
+        self._position = 0
+        self.size = os.fstat(descriptor).st_size
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, view: memoryview, /) -> int:  # type: ignore[override]
+        """Read into the beginning of a buffer, and return the number of bytes."""
+        count = os.preadv(self._descriptor, [view], self._position)
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move to a position, counted from the beginning or the current position."""
+        self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def fill(self, begin: int, view: memoryview) -> None:
+        """Fill a buffer with the bytes from `begin` on, which the file must have. Raises OSError."""
+        self._position = begin
+        while len(view):
+            if not (count := self.readinto(view)):
+                raise StoreError("its copy is truncated")
+            view = view[count:]
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
+
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"(://)[^/]*@")

@@ -9,32 +9,51 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kifu.errors import DropReason
-from kifu.kernel import kernel, writable_view
-from kifu.point import POINT_MASK
+from kifu.kernel import inline_kernel, kernel, writable_view
+from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records import _nodes as n
-from kifu.records._fields import TerritoryInput, collect_territory, find_territory, find_text_fields, root_values
-from kifu.records._figures import (
-    ABSOLUTE,
-    BYO_YOMI,
-    CANADIAN,
-    CLOCKS,
-    EVALUATIONS,
-    UNKNOWN_OVERTIME,
-    FigureInput,
-    collect_figures,
-    find_clocks,
+from kifu.records._nodes import (
+    CLOSE,
+    ESCAPE,
+    FULL,
+    HYPHEN,
+    LEFT,
+    LETTER_B,
+    LETTER_W,
+    MAX_POINTS,
+    NAME_B,
+    NAME_CA,
+    NAME_W,
+    OPEN,
+    RIGHT,
+    SEMICOLON,
+    SPACE,
+    Int,
+    byte,
+    end_of_value,
+    find_charset,
+    find_game,
+    is_digit,
+    is_letter,
+    is_root,
+    name_key,
+    next_name,
+    read_name,
+    read_rectangle,
+    scan_members,
+    skip_space,
 )
-from kifu.records._nodes import FULL, find_game, scan_members
-from kifu.records._tokens import CLOSE, LEFT, SEMICOLON, Int, end_of_value, find_charset
 from kifu.records.games import (
     FIELD_LIMIT,
     FIELDS,
@@ -47,7 +66,791 @@ from kifu.records.games import (
     make_block,
 )
 from kifu.records.meta import parse_minutes, parse_overtime
-from kifu.records.text import SINGLE, Charsets, canonical_value, charsets, choose_codec, escape
+from kifu.records.text import (
+    SINGLE,
+    Charsets,
+    canonical_value,
+    charsets,
+    choose_codec,
+    detect_codec,
+    escape,
+    keeps_utf8,
+    unescape,
+)
+
+Spans = npt.NDArray[np.int64]
+
+NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
+"""SGF's names of `kifu.records.games.FIELDS`, except game_type, which is a part of C."""
+
+_NO_FIELD = 255
+_FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name minus that of AA
+_FIRST_KEY = name_key("AA")
+_FIELD[[name_key(name) - _FIRST_KEY for name in NAMES]] = np.arange(len(NAMES))
+_TB, _TW = name_key("TB"), name_key("TW")
+_LETTER_T = ord("T")
+
+NAME_C = ord("C")
+_COMMA = ord(",")
+_GAME_TYPE = FIELDS.index("game_type")
+_START, _TYPE = tuple(b"startTurnIdx="), tuple(b"gtype=")
+
+# Flags for the bytes of a value.
+BLANK = 1  # empty or white space only
+BEYOND_ASCII = 2
+NOT_UTF8 = 4
+ESCAPED = 8  # contains a backslash
+
+
+@inline_kernel
+def next_value(
+    data: Bytes, i: Int, stop: Int, charset: Int, key: Int, name: Int, name_stop: Int
+) -> tuple[Int, Int, Int, Int]:
+    """Advance from after a node's ; or a value's ] to after the node's next [.
+
+    Args:
+        data: [N] uint8, the text.
+        key: Key of the current property; negative at first.
+
+    Returns:
+        (position, key, start of the name, its end). The key is negative if the node has no more values; the position is
+        then the end of the node.
+    """
+    i = skip_space(data, i, stop)
+    while key < 0 or i >= stop or data[i] != LEFT:
+        i = next_name(data, i, stop, charset)
+        if i >= stop or not is_letter(data[i]):
+            return i, -1, i, i
+        name = i
+        i, key, _small = read_name(data, i, stop)
+        name_stop = i
+        i = skip_space(data, i, stop)
+    return i + 1, key, name, name_stop
+
+
+@kernel
+def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
+    """Locate the root's values in the text of one game. A value truncated at the end of the text is left out.
+
+    Args:
+        data: [N] uint8, from the game's ( on.
+        spans: [P, 4] int64, filled: start and end of the property's name and of the value between its brackets.
+
+    Returns:
+        The number of values; as many as fit are written.
+    """
+    stop = len(data)
+    count = 0
+    charset = SINGLE
+    has_charset = False
+    _at, root, _junk = find_game(data, 0, stop)
+    i, key, name, name_stop = next_value(data, root + 1, stop, charset, -1, 0, 0)
+    while key >= 0:
+        end = end_of_value(data, i, stop, charset)
+        if end == stop:
+            break
+        if count < len(spans):
+            spans[count, 0], spans[count, 1] = name, name_stop
+            spans[count, 2], spans[count, 3] = i, end
+        count += 1
+        if key == NAME_CA and not has_charset:
+            has_charset = True
+            charset = find_charset(data, i, end, charsets)
+        i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
+    return count
+
+
+@inline_kernel
+def find_text(data: Bytes, i: Int, stop: Int, text: tuple[int, ...]) -> Int:
+    """Return the position after the first occurrence of a text in data[i:stop], or -1."""
+    for k in range(i, stop - len(text) + 1):
+        j = 0
+        while j < len(text) and data[k + j] == text[j]:
+            j += 1
+        if j == len(text):
+            return k + j
+    return -1
+
+
+@inline_kernel
+def find_game_type(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
+    """Locate the value of gtype in a root comment of KataGo.
+
+    Returns:
+        (start, end), equal without gtype; (0, 0) for a comment that has no startTurnIdx.
+    """
+    if find_text(data, i, stop, _START) < 0:
+        return 0, 0
+    at = find_text(data, i, stop, _TYPE)
+    if at < 0:
+        return i, i
+    end = at
+    while end < stop and data[end] > SPACE and data[end] != _COMMA:
+        end += 1
+    return at, end
+
+
+@kernel
+def find_text_fields(
+    data: Bytes, start: Spans, stop: Spans, charsets: Charsets, field_start: Spans, field_stop: Spans
+) -> None:
+    """Locate the first value of each of `NAMES` in the roots of games; one larger than `FIELD_LIMIT` is empty.
+
+    Field game_type is located by `find_game_type`; its start is 0 only for games that are not KataGo's.
+
+    Args:
+        data: [N] uint8.
+        start: [G] int64, start of each game's text.
+        stop: [G] int64, end of each game's text.
+        field_start: [F, G] int64, initially zeros, filled.
+        field_stop: [F, G] int64, initially zeros, filled.
+    """
+    for g in range(len(start)):
+        charset = SINGLE
+        has_charset = False
+        _at, root, _junk = find_game(data, start[g], stop[g])
+        i, key, name, name_stop = next_value(data, root + 1, stop[g], charset, -1, 0, 0)
+        while key >= 0:
+            end = end_of_value(data, i, stop[g], charset)
+            if end == stop[g]:
+                break
+            if key >= _FIRST_KEY:
+                field = np.int64(_FIELD[key - _FIRST_KEY])
+                if field != _NO_FIELD and field_start[field, g] == 0:
+                    field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
+            elif key == NAME_C and field_start[_GAME_TYPE, g] == 0:
+                field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
+            if key == NAME_CA and not has_charset:
+                has_charset = True
+                charset = find_charset(data, i, end, charsets)
+            i, key, name, name_stop = next_value(data, end + 1, stop[g], charset, key, name, name_stop)
+
+
+@inline_kernel
+def byte_kind(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the flags of data[i:stop]."""
+    top, escaped = np.uint8(0), False
+    for c in data[i:stop]:  # a loop over a view is vectorized by the compiler
+        top = max(top, c)
+        escaped |= c == ESCAPE
+    kind = (BLANK if top <= SPACE else 0) | (ESCAPED if escaped else 0)
+    if top >= 0x80:
+        kind |= BEYOND_ASCII | (0 if is_utf8(data, i, stop) else NOT_UTF8)
+    return kind
+
+
+@inline_kernel
+def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether data[i:stop] is well-formed UTF-8 by table 3-7 of the Unicode standard."""
+    while i < stop:
+        c = byte(data, i)
+        i += 1
+        if c < 0x80:
+            continue
+        low, high = 0x80, 0xBF  # of the second byte
+        if 0xC2 <= c <= 0xDF:
+            more = 1
+        elif 0xE0 <= c <= 0xEF:
+            more = 2
+            low = 0xA0 if c == 0xE0 else 0x80
+            high = 0x9F if c == 0xED else 0xBF
+        elif 0xF0 <= c <= 0xF4:
+            more = 3
+            low = 0x90 if c == 0xF0 else 0x80
+            high = 0x8F if c == 0xF4 else 0xBF
+        else:
+            return False
+        if i + more > stop or data[i] < low or data[i] > high:
+            return False
+        for k in range(i + 1, i + more):
+            if data[k] < 0x80 or data[k] > 0xBF:
+                return False
+        i += more
+    return True
+
+
+@kernel
+def byte_kinds(data: Bytes, start: Spans, stop: Spans, kind: Bytes) -> None:
+    """Compute the flags of each piece of the data. start, stop, kind: [K]."""
+    for k in range(len(start)):
+        kind[k] = byte_kind(data, start[k], stop[k])
+
+
+@kernel
+def gather(data: Bytes, start: Spans, skip: Bytes, offset: npt.NDArray[np.int32], out: Bytes) -> None:
+    """Copy data[start[g] :] to out[offset[g] : offset[g + 1]] for all g, except where skip[g] is set."""
+    for g in range(len(start)):
+        if skip[g] == 0:
+            first = start[g]
+            for k in range(offset[g + 1] - offset[g]):
+                out[offset[g] + k] = data[first + k]
+
+
+@kernel
+def find_territory(data: Bytes, start: Spans, stop: Spans, has_territory: Bytes) -> None:
+    """Set has_territory[g] if "TB[" or "TW[" occurs in the text of game g. start, stop, has_territory: [G]."""
+    for g in range(len(start)):
+        first = data[start[g] : stop[g]]
+        second, third = first[1:], first[2:]
+        hit = False
+        for i in range(len(third)):
+            owner = (second[i] == LETTER_B) | (second[i] == LETTER_W)
+            hit |= (first[i] == _LETTER_T) & owner & (third[i] == LEFT)
+        has_territory[g] = hit
+
+
+@inline_kernel
+def mark_territory(data: Bytes, i: Int, stop: Int, width: Int, height: Int, owner: Int, owners: Bytes) -> Int:
+    """Assign the point or rectangle of a value of TB or TW to its owner; return the number of points."""
+    status, left, top, right, bottom = read_rectangle(data, i, stop, width, height)
+    if status <= 0:
+        return 0
+    for y in range(top, bottom + 1):
+        for x in range(left, right + 1):
+            owners[y * width + x] = owner
+    return (right - left + 1) * (bottom - top + 1)
+
+
+@inline_kernel
+def last_territory(
+    data: Bytes, i: Int, stop: Int, width: Int, height: Int, charsets: Charsets, owners: Bytes, budget: Int
+) -> Int:
+    """Follow the main line from the root's ; and collect the territory of the last node that has TB or TW.
+
+    Args:
+        data: [N] uint8, the text.
+        owners: [MAX_POINTS] uint8, filled: 1 for Black's and 2 for White's points.
+        budget: The number of points that may be marked.
+
+    Returns:
+        The rest of the budget; negative if it is exceeded.
+    """
+    owners[: width * height] = 0
+    charset = SINGLE
+    has_charset = False
+    node = 0
+    while i < stop and data[i] != CLOSE and budget >= 0:
+        if data[i] == OPEN:
+            if is_root(data, skip_space(data, i + 1, stop), stop):
+                break
+            i += 1
+        elif data[i] != SEMICOLON:  # junk between ( and ;
+            i = next_name(data, i + 1 if is_letter(data[i]) else i, stop, charset)
+        else:
+            node += 1
+            is_cleared = False
+            i, key, name, name_stop = next_value(data, i + 1, stop, charset, -1, 0, 0)
+            while key >= 0 and budget >= 0:
+                end = end_of_value(data, i, stop, charset)
+                if end == stop:
+                    return budget
+                if key in (_TB, _TW):
+                    if not is_cleared:
+                        owners[: width * height] = 0
+                    is_cleared = True
+                    budget -= mark_territory(data, i, end, width, height, 1 if key == _TB else 2, owners)
+                elif key == NAME_CA and node == 1 and not has_charset:
+                    has_charset = True
+                    charset = find_charset(data, i, end, charsets)
+                i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
+    return budget
+
+
+class TerritoryInput(NamedTuple):
+    """The games whose territory `collect_territory` reads, and its scratch space.
+
+    Attributes:
+        start, stop: [G] int64. The games' texts.
+        width, height: [G] uint8. A game without a width is skipped.
+        owners: [MAX_POINTS] uint8, scratch space.
+    """
+
+    start: Spans
+    stop: Spans
+    width: Bytes
+    height: Bytes
+    owners: Bytes
+
+
+@kernel
+def collect_territory(
+    data: Bytes, games: TerritoryInput, charsets: Charsets, offset: Spans, out: npt.NDArray[np.uint16]
+) -> None:
+    """Write the territory of each game, ascending by point, and its end to offset[g + 1].
+
+    Args:
+        data: [N] uint8.
+        offset: [G + 1] int64, filled; the first entry is 0.
+        out: [T] uint16, filled.
+    """
+    owners = games.owners
+    count = 0
+    for g in range(len(games.start)):
+        if games.width[g] > 0:
+            _at, root, _junk = find_game(data, games.start[g], games.stop[g])
+            width, height = np.int64(games.width[g]), np.int64(games.height[g])
+            budget = games.stop[g] - games.start[g] + 2 * MAX_POINTS
+            left = last_territory(data, root, games.stop[g], width, height, charsets, owners, budget)
+            if left >= 0:
+                for point in range(width * height):
+                    if owners[point] > 0:
+                        out[count] = point if owners[point] == 1 else point | WHITE_BIT
+                        count += 1
+        offset[g + 1] = count
+
+
+Float: TypeAlias = Any
+"""A float64 in compiled code; in Python, a float or a NumPy scalar."""
+
+Floats = npt.NDArray[np.float64]
+
+CLOCKS, EVALUATIONS = 1, 2
+"""Bits of `FigureInput.wanted`."""
+
+ABSOLUTE, BYO_YOMI, CANADIAN, UNKNOWN_OVERTIME = range(4)
+"""Kinds of overtime."""
+
+_MAIN, _COUNTED_MAIN, _LOST = -1, -2, -3
+"""Counts of a player who is in main time, also if the record writes a count there, or whose state is unknown."""
+
+_LEFT, _COUNT, _PENDING = range(3)
+
+_UNSEEN = -np.inf
+"""A clock that a node lacks; NaN if the first value is no number."""
+
+_IN_ROOT = -2
+"""Neither a charset nor NO_CHARSET."""
+
+_BL, _OB, _WL, _OW = map(name_key, ("BL", "OB", "WL", "OW"))
+_LETTER_L, _LETTER_V, _EQUALS, _POINT = (ord(c) for c in "Lv=.")
+_MAX_DIGITS = 15
+_MAX_PLAIN = 9
+_SCALE = 10.0 ** np.arange(_MAX_PLAIN + 1)
+_MAX_VISITS = 1e9
+
+
+class FigureInput(NamedTuple):
+    """The games whose figures `collect_figures` reads, and its scratch space.
+
+    Attributes:
+        start, stop: [G] int64. The games' texts.
+        move_offset: [G + 1] int64, as in `GameArrays`.
+        wanted: [G] uint8. Which figures to read: bits CLOCKS and EVALUATIONS.
+        main: [G] float64. Main time in seconds; NaN if unknown.
+        kind: [G] uint8. Kind of overtime.
+        limit: [G] int64. Number of periods of byo-yomi, or of moves of a Canadian period.
+        period: [G] float64. Length of a period in seconds.
+        clock: [2, 2] float64, scratch space: time left and count of each player in a node.
+        state: [2, 3] float64, scratch space: of each player, the time left and the count after the last move with a
+            clock, and the index of the last move if that has no clock, else -1.
+        node: [3] int64, scratch space: colour of the node's move (0 black, 1 white, -1 none), start and end of C.
+    """
+
+    start: Spans
+    stop: Spans
+    move_offset: Spans
+    wanted: Bytes
+    main: Floats
+    kind: Bytes
+    limit: Spans
+    period: Floats
+    clock: Floats
+    state: Floats
+    node: Spans
+
+
+@inline_kernel
+def read_decimal(data: Bytes, i: Int, stop: Int) -> Float:
+    """Parse a decimal number of at most 15 digits, with an optional minus and surrounding white space; else NaN."""
+    i = skip_space(data, i, stop)
+    while stop > i and data[stop - 1] <= SPACE:
+        stop -= 1
+    negative = i < stop and data[i] == HYPHEN
+    if negative:
+        i += 1
+    digits, mantissa, scale, has_point = 0, 0, 1.0, False
+    for k in range(i, stop):
+        if data[k] == _POINT and not has_point:
+            has_point = True
+        elif is_digit(data[k]) and digits < _MAX_DIGITS:
+            digits += 1
+            mantissa = mantissa * 10 + byte(data, k) - 48
+            scale *= 10.0 if has_point else 1.0
+        else:
+            return np.nan
+    if digits == 0:
+        return np.nan
+    return (0 - mantissa if negative else mantissa) / scale
+
+
+@inline_kernel
+def find_visits(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the position of the v= of a comment of KataGo, or -1."""
+    for k in range(i + 1, stop - 1):
+        if data[k] == _LETTER_V and data[k + 1] == _EQUALS and data[k - 1] <= SPACE:
+            return k
+    return -1
+
+
+@inline_kernel
+def read_evaluation(data: Bytes, i: Int, stop: Int, out: npt.NDArray[np.float32]) -> None:
+    """Parse "win loss noResult score v=visits" within a comment; anything may stand before and after.
+
+    Args:
+        data: [N] uint8.
+        out: [4] float32, filled with win, loss, score and visits; not changed if the comment is another one.
+    """
+    at = find_visits(data, i, stop)
+    if at < 0:
+        return
+    end = at + 2
+    while end < stop and is_digit(data[end]):
+        end += 1
+    visits = read_decimal(data, at + 2, end)
+    score = loss = win = np.nan
+    for k in range(4):  # backwards: score, noResult, loss, win
+        while at > i and data[at - 1] <= SPACE:
+            at -= 1
+        begin = at
+        while begin > i and data[begin - 1] > SPACE:
+            begin -= 1
+        value = read_decimal(data, begin, at)
+        if k == 0:
+            score = value
+        elif k == 1 and np.isnan(value):
+            return
+        elif k == 2:
+            loss = value
+        else:
+            win = value
+        at = begin
+    if 0 <= win <= 1 and 0 <= loss <= 1 and visits <= _MAX_VISITS and not np.isnan(score):
+        out[0], out[1], out[2], out[3] = win, loss, score, visits
+
+
+@inline_kernel
+def read_plain_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, Float]:
+    """Read a number as KataGo writes it, such as -12.3: (position after it, number), or (-1, NaN) for anything else."""
+    negative = i < stop and data[i] == HYPHEN
+    if negative:
+        i += 1
+    begin, point, mantissa = i, -1, 0
+    while i < stop and i - begin <= _MAX_PLAIN:
+        c = byte(data, i)
+        if c == _POINT and point < 0 and i > begin:
+            point = i
+        elif is_digit(c):
+            mantissa = mantissa * 10 + c - 48
+        else:
+            break
+        i += 1
+    if point < 0 or i == point + 1 or i - begin > _MAX_PLAIN:
+        return -1, np.nan
+    return i, (0 - mantissa if negative else mantissa) / _SCALE[i - point - 1]
+
+
+@inline_kernel
+def read_plain_evaluation(data: Bytes, i: Int, stop: Int) -> tuple[Int, Float, Float, Float, Float]:
+    """Read the beginning of a comment that is as `read_evaluation` expects, without words before.
+
+    Returns:
+        (position after it, win, loss, score, visits); the position is -1 for anything else.
+    """
+    win = loss = score = np.nan
+    for k in range(4):
+        i, value = read_plain_number(data, i, stop)
+        if i < 0 or i >= stop or data[i] != SPACE:
+            return -1, np.nan, np.nan, np.nan, np.nan
+        i += 1
+        if k == 0:
+            win = value
+        elif k == 1:
+            loss = value
+        elif k == 3:
+            score = value
+    begin = i + 2
+    if begin >= stop or data[i] != _LETTER_V or data[i + 1] != _EQUALS:
+        return -1, np.nan, np.nan, np.nan, np.nan
+    i, visits = begin, 0
+    while i < stop and is_digit(data[i]) and i - begin <= _MAX_PLAIN:
+        visits = visits * 10 + byte(data, i) - 48
+        i += 1
+    if i == begin or i - begin >= _MAX_PLAIN or not (0 <= win <= 1 and 0 <= loss <= 1):
+        return -1, np.nan, np.nan, np.nan, np.nan
+    return i, win, loss, score, visits
+
+
+@inline_kernel
+def plain_evaluations(
+    data: Bytes, i: Int, stop: Int, charset: Int, move: Int, last: Int, evaluations: npt.NDArray[np.float32]
+) -> tuple[Int, Int]:
+    """Read consecutive nodes of the form ;B[xy] or ;B[xy]C[0.44 0.26 0.30 1.4 v=2 ...], most of a record by KataGo.
+
+    Returns:
+        (position of the next other node, index of its move).
+    """
+    while move < last and i + 8 < stop:
+        if data[i] != SEMICOLON or (data[i + 1] != LETTER_B and data[i + 1] != LETTER_W) or data[i + 2] != LEFT:
+            break
+        at = i + 3
+        if is_letter(data[at]) and is_letter(data[at + 1]):
+            at += 2
+        if data[at] != RIGHT:
+            break
+        at += 1
+        win = loss = score = visits = np.nan
+        if at + 1 < stop and data[at] == NAME_C and data[at + 1] == LEFT:
+            at, win, loss, score, visits = read_plain_evaluation(data, at + 2, stop)
+            if at < 0:
+                break
+            at = end_of_value(data, at, stop, charset)
+            if at == stop:
+                break
+            at += 1
+        at = skip_space(data, at, stop)
+        if at == stop or (data[at] != SEMICOLON and data[at] != CLOSE):
+            break
+        row = evaluations[move]
+        row[0], row[1], row[2], row[3] = win, loss, score, visits
+        move += 1
+        i = at
+    return i, move
+
+
+@inline_kernel
+def main_time_used(before: Float, count: Int, left: Float, counted: bool, strict: bool) -> tuple[Float, Float, Int]:
+    """Return (seconds used, time left, count) for a clock that shows main time.
+
+    Args:
+        before: Time left before the move; NaN if unknown.
+        counted: The record writes a count in main time.
+        strict: Time can be left again only after overtime has begun.
+    """
+    if count == _LOST and not counted:
+        return np.nan, np.nan, _LOST
+    in_main = count in (_MAIN, _COUNTED_MAIN)
+    if strict and not counted and (not in_main or left > before):
+        return np.nan, np.nan, _LOST
+    used = before - left if in_main else np.nan
+    return used if used >= 0 else np.nan, left, _COUNTED_MAIN if counted else _MAIN
+
+
+@inline_kernel
+def byo_yomi_used(
+    before: Float, count: Int, left: Float, after: Int, periods: Int, period: Float
+) -> tuple[Float, Float, Int]:
+    """Return (seconds used, time left, count) for a clock that shows a period of byo-yomi.
+
+    Args:
+        before: Time left before the move; NaN if unknown.
+        left: Time left after the move. A clock that was reset to the whole period hides the time used.
+    """
+    if count == _COUNTED_MAIN and after == periods:  # still main time, or the first period
+        return np.nan, np.nan, _COUNTED_MAIN
+    used = np.nan
+    if left < period:
+        if count == _MAIN and after == periods:
+            used = before + period - left
+        elif count >= after:
+            used = (count - after) * period + period - left
+    return used, period, after
+
+
+@inline_kernel
+def canadian_used(
+    before: Float, count: Int, left: Float, after: Int, moves: Int, period: Float
+) -> tuple[Float, Float, Int]:
+    """Return (seconds used, time left, count) for a clock that shows a Canadian period; see `byo_yomi_used`.
+
+    The counts are numbers of moves left in the period. After the last one, a new period begins.
+    """
+    used = np.nan
+    if count == _MAIN and (after == moves - 1 or (after == moves and left < period)):
+        used = before + period - left
+    elif count > 0 and after == count - 1:
+        used = before - left
+    used = used if used >= 0 else np.nan
+    return (used, period, moves) if after == 0 else (used, left, after)
+
+
+@inline_kernel
+def time_used(
+    games: FigureInput, g: Int, before: Float, count: Int, left: Float, after: Int
+) -> tuple[Float, Float, Int]:
+    """Return (seconds used, time left, count) after a move; the seconds are NaN if they are unknown.
+
+    Args:
+        before: Time left before the move; NaN if unknown.
+        left: Time left after the move, not negative.
+        after: The count after the move; negative if the node has none.
+    """
+    kind, limit, period = games.kind[g], games.limit[g], games.period[g]
+    if kind == UNKNOWN_OVERTIME:
+        return np.nan, np.nan, _LOST
+    if kind == ABSOLUTE:
+        return main_time_used(before, count, left, False, False)
+    if after < 0 or (after == limit and left > period):
+        return main_time_used(before, count, left, after >= 0, True)
+    if after > limit or left > period:
+        return np.nan, np.nan, _LOST
+    if kind == BYO_YOMI:
+        return byo_yomi_used(before, count, left, after, limit, period)
+    return canadian_used(before, count, left, after, limit, period)
+
+
+@inline_kernel
+def begin_clocks(games: FigureInput, g: Int) -> None:
+    """Set the clocks of both players to their values before the first move."""
+    for side in range(2):
+        is_unlimited = games.main[g] == 0 and games.kind[g] == ABSOLUTE
+        games.state[side, _LEFT] = np.nan if is_unlimited else games.main[g]
+        games.state[side, _COUNT], games.state[side, _PENDING] = _MAIN, -1
+
+
+@inline_kernel
+def read_clocks(games: FigureInput, g: Int, move: Int, colour: Int, seconds: npt.NDArray[np.float32]) -> None:
+    """Compute times used from the clocks of a node, whose own move has index `move` if it has one.
+
+    A clock of the player who did not move is that of this player's last move, if the node of that has none.
+    """
+    for side in range(2):
+        state, left = games.state[side], games.clock[side, 0]
+        if side == colour:
+            if state[_PENDING] >= 0:
+                state[_LEFT] = np.nan
+            state[_PENDING] = move
+        if state[_PENDING] >= 0 and left >= 0:
+            after = games.clock[side, 1]
+            after = np.int64(after) if after >= 0 else -1
+            used, now, count = time_used(games, g, state[_LEFT], np.int64(state[_COUNT]), left, after)
+            seconds[np.int64(state[_PENDING])] = used
+            state[_LEFT], state[_COUNT], state[_PENDING] = now, count, -1
+
+
+@inline_kernel
+def _is_capital(c: Int) -> Any:
+    return 65 <= c <= 90
+
+
+@inline_kernel
+def next_short_value(
+    data: Bytes, i: Int, stop: Int, charset: Int, key: Int, name: Int, name_stop: Int
+) -> tuple[Int, Int, Int, Int]:
+    """Do the same as `next_value`, faster if a name of one or two capitals and its value follow at once."""
+    if i + 2 < stop and _is_capital(data[i]):
+        if data[i + 1] == LEFT:
+            return i + 2, byte(data, i), i, i + 1
+        if data[i + 2] == LEFT and _is_capital(data[i + 1]):
+            return i + 3, byte(data, i) * 256 + byte(data, i + 1), i, i + 2
+    return next_value(data, i, stop, charset, key, name, name_stop)
+
+
+@inline_kernel
+def read_node(data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, games: FigureInput) -> tuple[Int, Int]:
+    """Read a node from after its ; into games.node and games.clock.
+
+    Args:
+        data: [N] uint8.
+        charset: The charset by which values end; _IN_ROOT in the root, whose CA decides.
+    """
+    is_first = charset == _IN_ROOT
+    if is_first:
+        charset = SINGLE
+    node, clock = games.node, games.clock
+    node[0], node[1], node[2] = -1, 0, 0
+    clock[:] = _UNSEEN
+    i, key, name, name_stop = next_short_value(data, i, stop, charset, -1, 0, 0)
+    while key >= 0:
+        end = end_of_value(data, i, stop, charset)
+        if end == stop:
+            return stop, charset
+        if key == NAME_B or (key == NAME_W and node[0] < 0):
+            node[0] = 0 if key == NAME_B else 1
+        elif key == NAME_C and node[1] == 0:
+            node[1], node[2] = i, end
+        elif key == NAME_CA and is_first:
+            is_first = False
+            charset = find_charset(data, i, end, charsets)
+        elif key in (_BL, _OB, _WL, _OW):
+            side, part = int(key in (_WL, _OW)), int(key in (_OB, _OW))
+            if clock[side, part] == _UNSEEN:
+                clock[side, part] = read_decimal(data, i, end)
+        i, key, name, name_stop = next_short_value(data, end + 1, stop, charset, key, name, name_stop)
+    return i, charset
+
+
+@inline_kernel
+def read_game(
+    data: Bytes,
+    root: Int,
+    charsets: Charsets,
+    games: FigureInput,
+    g: Int,
+    seconds: npt.NDArray[np.float32],
+    evaluations: npt.NDArray[np.float32],
+) -> None:
+    """Follow the main line of game g from the root's ;."""
+    i, stop, charset = root, games.stop[g], _IN_ROOT
+    move, last = games.move_offset[g], games.move_offset[g + 1]
+    begin_clocks(games, g)
+    while i < stop and data[i] != CLOSE:
+        if data[i] == OPEN:
+            if is_root(data, skip_space(data, i + 1, stop), stop):
+                break
+            i += 1
+        elif data[i] != SEMICOLON:  # junk between ( and ;
+            i = next_name(data, i + 1 if is_letter(data[i]) else i, stop, max(charset, SINGLE))
+        else:
+            if games.wanted[g] == EVALUATIONS and charset != _IN_ROOT:
+                i, move = plain_evaluations(data, i, stop, charset, move, last, evaluations)
+                if data[i] != SEMICOLON:
+                    continue
+            i, charset = read_node(data, i + 1, stop, charsets, charset, games)
+            colour, comment, comment_stop = games.node[0], games.node[1], games.node[2]
+            if colour >= 0 and move == last:
+                break
+            if games.wanted[g] & CLOCKS:
+                read_clocks(games, g, move, colour, seconds)
+            if colour >= 0 and games.wanted[g] & EVALUATIONS and comment < comment_stop:
+                read_evaluation(data, comment, comment_stop, evaluations[move])
+            if colour >= 0:
+                move += 1
+
+
+@kernel
+def collect_figures(
+    data: Bytes,
+    games: FigureInput,
+    charsets: Charsets,
+    seconds: npt.NDArray[np.float32],
+    evaluations: npt.NDArray[np.float32],
+) -> None:
+    """Read the figures of each game's moves.
+
+    Args:
+        data: [N] uint8.
+        seconds: [M] float32, initially NaN, filled where known; may be empty if no game wants CLOCKS.
+        evaluations: [M, 4] float32, likewise.
+    """
+    for g in range(len(games.start)):
+        if games.wanted[g] != 0:
+            _at, root, _junk = find_game(data, games.start[g], games.stop[g])
+            read_game(data, root, charsets, games, g, seconds, evaluations)
+
+
+@kernel
+def find_clocks(data: Bytes, start: Spans, stop: Spans, wanted: Bytes) -> None:
+    """Set the bit CLOCKS of wanted[g] if "BL[" or "WL[" occurs in the text of game g. start, stop, wanted: [G]."""
+    for g in range(len(start)):
+        first = data[start[g] : stop[g]]
+        second, third = first[1:], first[2:]
+        hit = False
+        for i in range(len(third)):
+            owner = (first[i] == LETTER_B) | (first[i] == LETTER_W)
+            hit |= owner & (second[i] == _LETTER_L) & (third[i] == LEFT)
+        if hit:
+            wanted[g] |= CLOCKS
+
 
 _MAX_ROOT_VALUES = 65_536
 
@@ -385,3 +1188,136 @@ def split_nodes(record: bytes) -> list[bytes]:
     count = _find_nodes(data, ca_bytes, charsets(), starts)
     cuts = starts[: count + 1].tolist()
     return [record[start:stop] for start, stop in pairwise(cuts)]
+
+
+_CHARSET = FIELDS.index("charset")
+_PLAYERS = ("black", "white")
+_UTF8 = "utf_8"
+_WHITE_SPACE = bytes(range(33))  # as in the SGF scanner, control characters included
+
+_Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The decoded text of G games.
+
+    Attributes:
+        text: Field -> [G] strings, for all of `FIELDS` except "charset". Null if the field is missing, empty, or white
+            space only (control characters count as such). White space around other text is kept.
+        encoding: [G] strings, never null: Python's codec by which the game was decoded; "utf_8" for ASCII.
+    """
+
+    text: Mapping[str, pa.StringArray]
+    encoding: pa.StringArray
+
+
+def decode(parsed: ParsedBlock) -> Decoded:
+    """Decode the text fields of a block, as `Game.text` does. Bytes outside a game's charset become U+FFFD.
+
+    SGF is decoded by the codec of its record (`Game.codec`) and unescaped. Text that a reader has decoded stays as it
+    is. Other formats have neither escapes nor a charset: a game is read as UTF-8 if all its text is valid, else by the
+    detected charset; in OLF a "_" in a player's name is a space.
+    """
+    text_fields = parsed.text_fields
+    kinds = np.empty(text_fields.start.shape, np.uint8)
+    byte_kinds(text_fields.data, text_fields.start.ravel(), text_fields.stop.ravel(), kinds.ravel())
+    codecs = _sgf_codecs(parsed, kinds[_CHARSET]) if parsed.format == "sgf" else _codecs(text_fields, kinds)
+    needs_decoding = kinds & (NOT_UTF8 | ESCAPED if parsed.format == "sgf" else NOT_UTF8) != 0
+    needs_decoding[:, list(codecs)] = True
+    needs_decoding &= kinds & BLANK == 0
+    text = {}
+    for f, field in enumerate(FIELDS):
+        if f == _CHARSET:
+            continue
+        replacements = {
+            g: _decode_value(parsed, f, g, codecs.get(g, _UTF8)) for g in np.flatnonzero(needs_decoding[f]).tolist()
+        }
+        blank = kinds[f] & BLANK != 0
+        blank[[g for g, value in replacements.items() if not value.strip(_WHITE_SPACE)]] = True
+        valid, offset, data = _buffers(text_fields, f, blank, replacements)
+        text[field] = pa.StringArray.from_buffers(len(blank), offset, data, valid)
+    if parsed.format == "olf":
+        text.update({field: _spaced(text[field]) for field in _PLAYERS})
+    if parsed.codecs is not None:
+        codecs = dict(enumerate(parsed.codecs))
+    return Decoded(text, _encoding(codecs, len(parsed.index)))
+
+
+def _sgf_codecs(parsed: ParsedBlock, charset_kind: Bytes) -> dict[int, str]:
+    """Return game -> codec for all games that are not certain to be UTF-8.
+
+    The charset is that of all values of a root. It is UTF-8 if the whole record is, unless CA names a double-byte
+    charset.
+    """
+    games, data = parsed.games, parsed.block.data
+    whole = np.empty(len(games), np.uint8)
+    byte_kinds(data, games.start, games.stop, whole)
+    doubtful = whole & NOT_UTF8 != 0
+    if (whole & BEYOND_ASCII).any():
+        doubtful |= (whole & BEYOND_ASCII != 0) & ~_keep_utf8(parsed.text_fields, charset_kind)
+    records = ((g, data[games.start[g] : games.stop[g]].tobytes()) for g in np.flatnonzero(doubtful).tolist())
+    return {g: root_codec(root_properties(record)) for g, record in records}
+
+
+def _keep_utf8(text_fields: TextFields, charset_kind: Bytes) -> _Mask:
+    """Return [G] whether the CA of each game keeps UTF-8 text as it is. Each distinct CA is checked once."""
+    names = pa.Array.from_buffers(
+        pa.binary(), len(charset_kind), _buffers(text_fields, _CHARSET, charset_kind & BLANK != 0, {})
+    ).dictionary_encode("encode")
+    keeps = np.array([keeps_utf8(name) for name in names.dictionary.to_pylist()], bool)
+    of_game: npt.NDArray[np.int32] = names.indices.to_numpy()
+    return keeps[of_game]
+
+
+def _codecs(text_fields: TextFields, kinds: Bytes) -> dict[int, str]:
+    """Return game -> codec for the games of other formats whose text is not UTF-8."""
+    rows = np.flatnonzero(np.bitwise_or.reduce(kinds, axis=0) & NOT_UTF8)
+    return {g: detect_codec(b"\n".join(_raw(text_fields, f, g) for f in range(len(FIELDS)))) for g in rows.tolist()}
+
+
+def _raw(text_fields: TextFields, f: int, g: int) -> bytes:
+    return text_fields.data[text_fields.start[f, g] : text_fields.stop[f, g]].tobytes()
+
+
+def _decode_value(parsed: ParsedBlock, f: int, g: int, codec: str) -> bytes:
+    """Return one value as UTF-8."""
+    value = _raw(parsed.text_fields, f, g).decode(codec, "replace")
+    return (unescape(value) if parsed.format == "sgf" else value).encode("utf-8", "replace")
+
+
+def _buffers(
+    text_fields: TextFields, f: int, blank: _Mask, replacements: Mapping[int, bytes]
+) -> list[pa.Buffer | None]:
+    """Return the buffers of an Arrow array of field f: validity, offsets, data.
+
+    Args:
+        blank: [G] True where it is null.
+    """
+    size = np.where(blank, 0, text_fields.stop[f] - text_fields.start[f])
+    replaced = np.zeros(len(size), np.uint8)
+    for g, value in replacements.items():
+        size[g] = 0 if blank[g] else len(value)
+        replaced[g] = 1
+    offset = np.zeros(len(size) + 1, np.int32)
+    np.cumsum(size, out=offset[1:])
+    data = np.empty(offset[-1], np.uint8)
+    gather(text_fields.data, text_fields.start[f], replaced, offset, data)
+    for g, value in replacements.items():
+        if not blank[g]:
+            data[offset[g] : offset[g + 1]] = np.frombuffer(value, np.uint8)
+    valid = pa.py_buffer(np.packbits(~blank, bitorder="little")) if blank.any() else None
+    return [valid, pa.py_buffer(offset), pa.py_buffer(data)]
+
+
+def _spaced(names: pa.StringArray) -> pa.StringArray:
+    """Replace "_" by a space in player names of OLF; a name of nothing else becomes null."""
+    spaced = pc.replace_substring(names, "_", " ")
+    return pc.if_else(pc.equal(pc.utf8_trim(spaced, " "), ""), None, spaced)
+
+
+def _encoding(codecs: Mapping[int, str], count: int) -> pa.StringArray:
+    names = sorted({_UTF8, *codecs.values()})
+    code = np.full(count, names.index(_UTF8), np.int32)
+    code[list(codecs)] = [names.index(codec) for codec in codecs.values()]
+    return pa.DictionaryArray.from_arrays(code, names).cast(pa.string())

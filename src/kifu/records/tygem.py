@@ -22,21 +22,25 @@ from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
 from kifu.records import _nodes as n
-from kifu.records._nodes import BYTES_PER_GAME, MAX_MOVES, NodesOut, plain_moves, read_move
-from kifu.records._tokens import (
+from kifu.records._nodes import (
+    BYTES_PER_GAME,
     HASH,
     LEFT,
     LETTER_B,
     LETTER_W,
     LINE_LIMIT,
+    MAX_MOVES,
     RIGHT,
     SEMICOLON,
     SPACE,
     TAB,
     Int,
+    NodesOut,
     end_of_line,
     is_digit,
+    plain_moves,
     read_id,
+    read_move,
     skip_bom,
     skip_space,
 )

@@ -28,11 +28,12 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, POINT_MASK, WHITE_BIT
-from kifu.records._nodes import MAX_MOVES, MAX_SETUP
-from kifu.records._tokens import (
+from kifu.records._nodes import (
     LEFT,
     LETTER_B,
     LETTER_W,
+    MAX_MOVES,
+    MAX_SETUP,
     RIGHT,
     Int,
     byte,

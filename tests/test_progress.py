@@ -167,7 +167,7 @@ def _remaining(unit: str, clock: list[float], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", _Terminal())
     with progress("work", total=60, unit=unit) as bar:
-        assert isinstance(bar, kifu.progress._RichBar)
+        assert isinstance(bar, kifu.progress._Task)
         for _ in range(30):
             clock[0] += 1
             bar.advance()

@@ -15,9 +15,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from kifu.errors import printable
 from kifu.text import format_bytes, format_seconds
@@ -25,6 +25,7 @@ from kifu.text import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 _INTERVAL_S = 5.0
 """Seconds between two plain lines."""
@@ -32,15 +33,15 @@ _INTERVAL_S = 5.0
 _REMAINING_WINDOW_S = 30.0
 """Seconds over which the rate is measured that the remaining time is estimated from."""
 
-_LONGEST_S = 100 * 3600
+_MAX_REMAINING_S = 100 * 3600
 """A longer remaining time is not shown."""
 
 Note = str | Callable[[], str]
 """A text, or a function that returns it whenever it is shown."""
 
 
-class Subtask(Protocol):
-    """A part of the work with a separate count while it lasts, such as one file of many."""
+class Subtask:
+    """A part of the work with a separate count while it lasts, such as one file of many; this class shows nothing."""
 
     def restart(self, done: int, total: int | None) -> None:
         """Set the count to `done` of `total` (None: unknown)."""
@@ -49,11 +50,8 @@ class Subtask(Protocol):
         """Add n to the count."""
 
 
-class Progress(Protocol):
-    """The progress of the whole work."""
-
-    def advance(self, n: int = 1) -> None:
-        """Add n to the count."""
+class Progress(Subtask):
+    """The progress of the whole work; this class shows nothing."""
 
     def log(self, line: str) -> None:
         """Print a line now."""
@@ -63,16 +61,15 @@ class Progress(Protocol):
 
     def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
         """Begin a part of the work, with a separate bar on a terminal."""
+        return nullcontext(Subtask())
 
 
-class ProgressFactory(Protocol):
-    """The signature of `progress` and `silent`, for functions that take either."""
-
-    def __call__(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
-        """Begin to show progress."""
+ProgressFactory = Callable[[str, int | None, str], AbstractContextManager[Progress]]
+"""The signature of `progress` and `silent`: label, total and unit."""
 
 
-def progress(label: str, total: int | None, unit: str, *, transient: bool = False) -> AbstractContextManager[Progress]:
+@contextmanager
+def progress(label: str, total: int | None, unit: str, *, transient: bool = False) -> Iterator[Progress]:
     """Show the progress of some work on standard error.
 
     Args:
@@ -80,13 +77,30 @@ def progress(label: str, total: int | None, unit: str, *, transient: bool = Fals
         unit: Unit of the count; "bytes" are shown as kB, MB and GB, and "s" are seconds that pass by themselves.
         transient: Remove the bar at the end. Plain lines are then printed only every few seconds.
     """
-    on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return (_rich_bar if on_terminal else _plain_bar)(label, total, unit, transient)
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        printer = _Printer(transient)
+        yield _Task(printer, label, total, unit)
+        printer.end()
+        return
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    # Rich redirects standard output to its console, which is standard error here: right only if both are terminals.
+    with RichProgress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[shown]}", markup=False),
+        TextColumn("{task.fields[shown].time}", style="progress.remaining", markup=False),
+        console=_console(sys.stderr),
+        redirect_stdout=sys.stdout.isatty(),
+        transient=transient,
+    ) as bars:
+        yield _Task(_Bars(bars), label, total, unit)
 
 
 def silent(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
     """Show nothing."""
-    return _silence()
+    return nullcontext(Progress())
 
 
 class Rate:
@@ -139,148 +153,63 @@ class Rate:
             self._samples.popleft()
 
 
-class _Count:
-    def __init__(self, total: int | None, unit: str) -> None:
-        self.done, self.total, self.unit = 0, total, unit
+class _Task(Progress):
+    """The count of the work or of a subtask, which a display shows."""
 
-    def __str__(self) -> str:
-        if self.unit == "bytes":
-            done = format_bytes(self.done)
-            return done if self.total is None else f"{done} of {format_bytes(self.total)}"
-        done = f"{self.done:,}"
-        return f"{done} {self.unit}" if self.total is None else f"{done} of {self.total:,} {self.unit}"
-
-
-class Silence:
-    """A `Progress` and `Subtask` that shows nothing, and the base of those that show little."""
+    def __init__(self, display: _Printer | _Bars, label: str, total: int | None, unit: str) -> None:
+        self.label, self._unit, self._display = label, unit, display
+        self._note: Note = ""
+        self._lock = threading.Lock()
+        self.restart(0, total)
 
     def restart(self, done: int, total: int | None) -> None:
-        """Do nothing, like all methods."""
+        with self._lock:
+            self.done, self.total, self._rate = done, total, Rate(_REMAINING_WINDOW_S)
+            self._start = self._end = time.monotonic()
+            self._display.show(self)
 
     def advance(self, n: int = 1) -> None:
-        """Do nothing."""
+        with self._lock:
+            self.done += n
+            self._rate.add(n)
+            self._end = time.monotonic()
+            self._display.show(self)
 
     def log(self, line: str) -> None:
-        """Do nothing."""
-
-    def set_note(self, note: Note) -> None:
-        """Do nothing."""
-
-    def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
-        """Begin a part that shows nothing either."""
-        return _silence()
-
-
-@contextmanager
-def _silence() -> Iterator[Silence]:
-    yield Silence()
-
-
-class _PlainBar:
-    """Prints a line at the start, one every few seconds, and one at the end unless the work fails."""
-
-    def __init__(self, label: str, total: int | None, unit: str) -> None:
-        self._label, self._count = label, _Count(total, unit)
-        self._subtasks: list[_PlainSubtask] = []
-        self._note: Note = ""
-        self._start = self._printed = time.monotonic()
-        self._lock = threading.Lock()
-
-    def start(self) -> None:
-        self.log(f"{self._label}: {self._count}" if self._count.total is not None else f"{self._label} ...")
-
-    def advance(self, n: int = 1) -> None:
-        self.add(self._count, n)
-
-    def add(self, count: _Count, n: int) -> None:
-        """Add to the count of the bar or of a subtask, and print a line if one is due."""
-        with self._lock:
-            count.done += n
-            now = time.monotonic()
-            if now - self._printed >= _INTERVAL_S:
-                self._printed = now
-                subtasks = "".join(f"; {task.label}: {task.count}" for task in self._subtasks)
-                elapsed = format_seconds(now - self._start)
-                self._print(f"{self._label}: {self._count} after {elapsed}{subtasks}{_after('; ', self._note)}")
-
-    def log(self, line: str) -> None:
-        with self._lock:
-            self._print(line)
+        self._display.print(line)
 
     def set_note(self, note: Note) -> None:
         self._note = note
 
     @contextmanager
     def subtask(self, label: str, unit: str) -> Iterator[Subtask]:
-        task = _PlainSubtask(self, label, unit)
-        with self._lock:
-            self._subtasks.append(task)
+        task = _Task(self._display, label, None, unit)
         try:
             yield task
         finally:
-            with self._lock:
-                self._subtasks.remove(task)
-
-    def finish(self) -> None:
-        self.log(f"{self._label}: {self._count} in {format_seconds(time.monotonic() - self._start)}")
-
-    def _print(self, line: str) -> None:
-        print(printable(line), file=sys.stderr, flush=True)
-
-
-class _PlainSubtask:
-    def __init__(self, bar: _PlainBar, label: str, unit: str) -> None:
-        self._bar, self.label, self.count = bar, label, _Count(None, unit)
-
-    def restart(self, done: int, total: int | None) -> None:
-        self.count.done, self.count.total = done, total
-
-    def advance(self, n: int = 1) -> None:
-        self._bar.add(self.count, n)
-
-
-def _after(separator: str, note: Note) -> str:
-    text = note if isinstance(note, str) else note()
-    return separator + text if text else ""
-
-
-@contextmanager
-def _plain_bar(label: str, total: int | None, unit: str, transient: bool) -> Iterator[Progress]:
-    bar = _PlainBar(label, total, unit)
-    if not transient:
-        bar.start()
-    yield bar
-    if not transient:
-        bar.finish()
-
-
-class _RichTask:
-    """A bar of a rich display."""
-
-    def __init__(self, display: RichProgress, label: str, total: int | None, unit: str) -> None:
-        self._display, self._count, self._lock = display, _Count(total, unit), threading.Lock()
-        self._rate = Rate(_REMAINING_WINDOW_S)
-        self._start, self._end = time.monotonic(), 0.0
-        self._note: Note = ""
-        self.id = display.add_task(printable(label), total=total, shown=self)
+            self._display.remove(task)
 
     def __str__(self) -> str:
-        """Return count and note; the display asks for them several times a second."""
-        return f"{self._count}{_after('  ', self._note)}"
+        """Return count and note; a rich display asks for them several times a second."""
+        return f"{self.count}{self.note('  ')}"
 
-    def restart(self, done: int, total: int | None) -> None:
-        with self._lock:
-            self._count.done, self._count.total = done, total
-            self._rate = Rate(_REMAINING_WINDOW_S)
-            self._start = time.monotonic()
-            self._show()
+    @property
+    def count(self) -> str:
+        """The count with its unit."""
+        if self._unit == "bytes":
+            done = format_bytes(self.done)
+            return done if self.total is None else f"{done} of {format_bytes(self.total)}"
+        return f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self._unit}"
 
-    def advance(self, n: int = 1) -> None:
-        with self._lock:
-            self._count.done += n
-            self._rate.add(n)
-            self._end = time.monotonic()
-            self._show()
+    def note(self, separator: str) -> str:
+        """Return the present note after a separator, or nothing."""
+        text = self._note if isinstance(self._note, str) else self._note()
+        return separator + text if text else ""
+
+    @property
+    def elapsed(self) -> str:
+        """The time since the start."""
+        return format_seconds(time.monotonic() - self._start)
 
     @property
     def time(self) -> str:
@@ -288,37 +217,69 @@ class _RichTask:
 
         Rich's own estimate stays the same while nothing is counted.
         """
-        done, total = self._count.done, self._count.total
-        if total is None:
+        if self.total is None:
             return ""
-        rate = 1.0 if self._count.unit == "s" else self._rate.per_second()
-        seconds = self._end - self._start if done >= total else (total - done) / rate if rate else math.inf
-        if seconds >= _LONGEST_S:
+        rate = 1.0 if self._unit == "s" else self._rate.per_second()
+        left = self.total - self.done
+        seconds = self._end - self._start if left <= 0 else left / rate if rate else math.inf
+        if seconds >= _MAX_REMAINING_S:
             return "--:--"
         minutes, seconds = divmod(int(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
-    def _show(self) -> None:
-        self._display.update(self.id, completed=self._count.done, total=self._count.total)
+
+class _Printer:
+    """Prints a line at the start, one every few seconds, and one at the end unless the work fails."""
+
+    def __init__(self, transient: bool) -> None:
+        self._transient, self._printed = transient, time.monotonic()
+        self._tasks: list[_Task] = []  # the first is the whole work
+        self._lock = threading.Lock()
+
+    def show(self, task: _Task) -> None:
+        with self._lock:
+            if task not in self._tasks:
+                self._tasks.append(task)
+                if len(self._tasks) == 1 and not self._transient:
+                    self.print(f"{task.label} ..." if task.total is None else f"{task.label}: {task.count}")
+            now = time.monotonic()
+            if now - self._printed >= _INTERVAL_S:
+                self._printed = now
+                work, *subtasks = self._tasks
+                parts = "".join(f"; {each.label}: {each.count}" for each in subtasks)
+                self.print(f"{work.label}: {work.count} after {work.elapsed}{parts}{work.note('; ')}")
+
+    def remove(self, task: _Task) -> None:
+        with self._lock:
+            self._tasks.remove(task)
+
+    def end(self) -> None:
+        if not self._transient:
+            work = self._tasks[0]
+            self.print(f"{work.label}: {work.count} in {work.elapsed}")
+
+    def print(self, line: str) -> None:
+        print(printable(line), file=sys.stderr, flush=True)
 
 
-class _RichBar(_RichTask):
-    """The first bar of a rich display; subtasks are shown below it."""
+class _Bars:
+    """The bars of a rich display: that of the whole work, and those of subtasks below it."""
 
-    def log(self, line: str) -> None:
-        self._display.console.print(printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True)
+    def __init__(self, bars: RichProgress) -> None:
+        self._bars = bars
+        self._ids: dict[_Task, TaskID] = {}
 
-    def set_note(self, note: Note) -> None:
-        self._note = note
+    def show(self, task: _Task) -> None:
+        if task not in self._ids:
+            self._ids[task] = self._bars.add_task(printable(task.label), total=task.total, shown=task)
+        self._bars.update(self._ids[task], completed=task.done, total=task.total)
 
-    @contextmanager
-    def subtask(self, label: str, unit: str) -> Iterator[Subtask]:
-        task = _RichTask(self._display, label, None, unit)
-        try:
-            yield task
-        finally:
-            self._display.remove_task(task.id)
+    def remove(self, task: _Task) -> None:
+        self._bars.remove_task(self._ids.pop(task))
+
+    def print(self, line: str) -> None:
+        self._bars.console.print(printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 @cache
@@ -327,21 +288,3 @@ def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
     return Console(file=stream)
-
-
-@contextmanager
-def _rich_bar(label: str, total: int | None, unit: str, transient: bool) -> Iterator[Progress]:
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as RichProgress
-
-    # Rich redirects standard output to its console, which is standard error here: right only if both are terminals.
-    with RichProgress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[shown]}", markup=False),
-        TextColumn("{task.fields[shown].time}", style="progress.remaining", markup=False),
-        console=_console(sys.stderr),
-        redirect_stdout=sys.stdout.isatty(),
-        transient=transient,
-    ) as display:
-        yield _RichBar(display, label, total, unit)

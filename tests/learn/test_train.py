@@ -464,7 +464,7 @@ def test_the_better_of_averaged_and_raw_weights_are_kept(
     games: Path, sample: Path, tmp_path: Path, changes: dict[str, Any], end: str, averaged: bool | None
 ) -> None:
     recipe, lines = tiny(**changes), list[str]()
-    with mock.patch.object(kifu.progress.Silence, "log", lambda self, line: lines.append(line)):
+    with mock.patch.object(kifu.progress.Progress, "log", lambda self, line: lines.append(line)):
         # On random moves, training makes the validation worse.
         result = learn.train.train(recipe, [games if recipe.patience else sample], tmp_path)
     assert result.reason == end
@@ -543,7 +543,7 @@ def test_a_run_that_was_slowed_down_says_so(
         mock.patch("kifu.learn.loop.time.monotonic", side_effect=lambda: now[0]),
         mock.patch.object(learn.loop, "LOG_EVERY", 5),
         mock.patch.object(learn.loop.TrainingLoop, "_seed_step", timed_step),
-        mock.patch.object(kifu.progress.Silence, "set_note", lambda self, note: shown.append(note())),
+        mock.patch.object(kifu.progress.Progress, "set_note", lambda self, note: shown.append(note())),
     ):
         result = learn.train.train(recipe, [games], tmp_path)
     assert result.state == "finished"

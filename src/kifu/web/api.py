@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kifu.errors import KifuError, first_line
-from kifu.progress import Progress, Silence
+from kifu.progress import Progress
 from kifu.text import Report
 
 MAX_BODY = 1 << 20
@@ -177,7 +177,7 @@ class Deadline:
             self._interrupts.remove(interrupt)
 
 
-class _Checks(Silence):
+class _Checks(Progress):
     """Checks the time."""
 
     def __init__(self, deadline: Deadline) -> None:

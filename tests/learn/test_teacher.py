@@ -13,7 +13,9 @@ import pytest
 
 from analysis_engines import engine
 from commands import run
+from kata_nets import small_net
 from kifu.errors import FormatError, KifuError, RecipeError
+from kifu.katago.net_file import write_kata_net
 from kifu.learn.positions import PredictPositions
 from kifu.process import ProcessError
 from kifu.recipes.schema import load_training
@@ -224,6 +226,24 @@ def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_pat
         values.append(output.value.detach().numpy())
     assert np.allclose(soft.policy.numpy(), np.mean(policies, 0), atol=1e-6)
     assert np.allclose(soft.value.numpy(), np.mean(values, 0), atol=1e-6)
+
+
+def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -> None:
+    """Its file is asked for the same positions as an engine."""
+    write_kata_net(tmp_path / "net.bin.gz", small_net(["residual"]))
+    recipe = tiny(teacher={"nets": [str(tmp_path / "net.bin.gz")], "weight": 1.0}, augment=False, steps=2)
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    batch = next(iter(data.batches()))
+    soft = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch).soft
+    found, at = kept_games(games), batch.teachers[0]
+    asked = [found[key] for key in at.game.numpy().view(np.uint64).tolist()]
+    predictor = learn.predictors.open_predictor(tmp_path / "net.bin.gz")
+    expected = predictor.predict(PredictPositions.from_games(asked, at.ply.tolist()))
+    points = expected.policy[:, : soft.policy.shape[1]]
+    assert np.allclose(soft.policy.numpy(), points / points.sum(1, keepdims=True), atol=1e-5)
+    learn.train.train(recipe, [games], tmp_path / "run")
+    with pytest.raises(RecipeError, match="augment must be false where a net of KataGo teaches"):
+        learn.data.open_teachers(tiny(teacher={"nets": [str(tmp_path / "net.bin.gz")]}))
 
 
 @pytest.fixture

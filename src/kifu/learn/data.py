@@ -31,6 +31,7 @@ from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
 from kifu.files import hash_file, utf8_name
+from kifu.katago.net_file import is_kata_net
 from kifu.learn import is_command
 from kifu.learn.benchmark import is_reserved
 from kifu.learn.net import Net, net_file, open_net
@@ -103,19 +104,21 @@ class TrainingGames:
 
 
 def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
-    """Open the nets among the teachers of a recipe; the command lines of engines stay as they are.
+    """Open the nets among the teachers of a recipe; KataGo's files and the command lines of engines stay as they are.
 
     Raises:
         RecipeError: A net does not support the board, or predicts no passes although the recipe does. A program was not
-            found, or the positions that an engine shall evaluate are augmented.
+            found, or the positions that KataGo's net or engine shall evaluate are augmented.
     """
     names = recipe.teacher.nets if recipe.teacher else ()
-    nets = [name if is_command(name) else open_net(name) for name in names]
+    nets = [name if is_command(name) or is_kata_net(name) else open_net(name) for name in names]
     for net in nets:
         if isinstance(net, str):
-            split_command(net, "the command of an engine")
+            if is_command(net):
+                split_command(net, "the command of an engine")
             if recipe.augment:
-                raise RecipeError(f"augment must be false where an engine teaches: {net}")
+                teacher = "an engine" if is_command(net) else "a net of KataGo"
+                raise RecipeError(f"augment must be false where {teacher} teaches: {net}")
             continue
         net.encoder_for(*recipe.size)
         if recipe.positions.passes and not net.about.passes:
@@ -172,7 +175,12 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     return TrainingGames(
         own,
         None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
-        np.concatenate([*(to_numpy(rows["canonical"]) for rows in used), *(open_net(path).games for path in nets)]),
+        np.concatenate(
+            [
+                *(to_numpy(rows["canonical"]) for rows in used),
+                *(open_net(path).games for path in nets if not is_kata_net(path)),
+            ]
+        ),
         inputs,
         excluded,
         teachers,
@@ -195,7 +203,7 @@ def _read_rows(
 
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
-    conditions = CONDITION_COLUMNS if any(map(is_command, recipe.nets)) else ()
+    conditions = CONDITION_COLUMNS if any(is_command(net) or is_kata_net(net) for net in recipe.nets) else ()
     columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *conditions))
     return read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions), excluded
 

@@ -16,8 +16,8 @@ from kifu.learn.net import Net, copy_weights, open_net
 from kifu.learn.nets import Network, NetworkOutput, make_net
 from kifu.learn.nets.base import drop_inputs
 from kifu.learn.nets.registry import import_net, initialize
-from kifu.learn.predict import BatchEvaluator, BatchOutput, supported_precision
-from kifu.learn.predictors import EnginePredictor
+from kifu.learn.predict import BatchEvaluator, BatchOutput, MovePredictor, supported_precision
+from kifu.learn.predictors import EnginePredictor, open_predictor
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
@@ -149,11 +149,11 @@ class Teachers:
         self._symmetries, self._precision = self._config.symmetries, recipe.precision
         self._evaluators = [self._open(net) for net in open_teachers(recipe)]
 
-    def _open(self, net: Net | str) -> BatchEvaluator | EnginePredictor:
+    def _open(self, net: Net | str) -> BatchEvaluator | MovePredictor:
         if isinstance(net, str):
-            engine = EnginePredictor(net, symmetries=self._symmetries)
-            engine.check_board(*self._size)
-            return engine
+            predictor = open_predictor(net, symmetries=self._symmetries, precision=self._precision)
+            predictor.check_board(*self._size)
+            return predictor
         return BatchEvaluator(net, device=self._device, symmetries=self._symmetries, precision=self._precision)
 
     def close(self) -> None:
@@ -181,12 +181,16 @@ class Teachers:
         return batch._replace(soft=soft, teachers=())
 
     def _evaluate(
-        self, teacher: BatchEvaluator | EnginePredictor, inputs: TeacherInputs | TeacherPositions
+        self, teacher: BatchEvaluator | MovePredictor, inputs: TeacherInputs | TeacherPositions
     ) -> BatchOutput:
-        if isinstance(teacher, EnginePredictor):
+        if not isinstance(teacher, BatchEvaluator):
             assert isinstance(inputs, TeacherPositions)
             ids, ply = inputs.game.cpu().numpy().view(np.uint64), inputs.ply.cpu().numpy()
-            output = teacher.predict(self._games.positions(ids, ply), ownership=False)
+            positions = self._games.positions(ids, ply)
+            if isinstance(teacher, EnginePredictor):
+                output = teacher.predict(positions, ownership=False)
+            else:
+                output = teacher.predict(positions)
             policy, value = (torch.from_numpy(array).to(self._device) for array in (output.policy, output.value))
             return BatchOutput(policy.log(), value, None)
         assert isinstance(inputs, TeacherInputs)

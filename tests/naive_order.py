@@ -1,4 +1,4 @@
-"""The order of an epoch in plain integers and lists; the slow twin of `kifu.datasets.order` and `epoch_plan`."""
+"""The order of an epoch in plain integers and lists; the slow twin of `kifu.datasets.epoch_plan` and `epoch_plan`."""
 
 from itertools import pairwise
 from typing import NamedTuple

@@ -18,8 +18,7 @@ import kifu.report.inspect as inspection
 from kifu.datasets import formats
 from kifu.datasets.dat import DAT_LAYOUTS, MAX_SEGMENTS, Dat, check_segments, find_dat_layout
 from kifu.datasets.formats import FORMATS, find_format
-from kifu.datasets.manifest import ArchiveRows
-from kifu.datasets.writer import WrittenFile
+from kifu.datasets.manifest import ArchiveRows, WrittenFile
 from kifu.errors import FormatError, KifuError, RecipeError, SourceError
 from kifu.planes.packing import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import kifu
 from example_sets import FORMATS, MOVE, assert_same, bytes_of, cut, layout_for, random_batch, write
-from kifu.datasets.augment import augment_planes
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes, parse_layout
 from kifu.datasets.formats import find_format, formats_of, open_writer
+from kifu.datasets.labels import augment_planes
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 from kifu.report.inspect import inspect_examples

@@ -14,9 +14,8 @@ from kgs_archives import archive
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets import global_inputs
-from kifu.datasets.augment import check_augmentable
 from kifu.datasets.global_inputs import INPUTS, Conditions, InputPositions, encode_inputs, input_parts, input_size
-from kifu.datasets.labels import inputs_label
+from kifu.datasets.labels import check_augmentable, inputs_label
 from kifu.errors import RecipeError
 from kifu.point import WHITE_BIT
 from loader_games import load, make

@@ -21,9 +21,9 @@ from commands import run
 from kgs_archives import archive, records
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import game_arrays
-from kifu.datasets.augment import augment_planes
 from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import formats_of, open_writer
+from kifu.datasets.labels import augment_planes
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries

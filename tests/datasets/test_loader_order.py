@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_order
-from kifu.datasets.order import hash_key, permutation, rank_entries, select_positions
+from kifu.datasets.epoch_plan import hash_key, permutation, rank_entries, select_positions
 from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import fill_slots
 from kifu.point import WHITE_BIT

@@ -187,7 +187,7 @@ NUMBERS = st.one_of(
 @settings(max_examples=20)
 @given(st.lists(NUMBERS, min_size=1, max_size=30))
 def test_numbers_are_read_as_python_reads_them(few: list[str]) -> None:
-    from kifu.datasets.chunk_reader import chunk_layout
+    from kifu.datasets.chunks import chunk_layout
     from kifu.datasets.lz_chunks import find_decoder
 
     numbers = (few * 362)[:362]

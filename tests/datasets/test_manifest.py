@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.datasets.manifest import ArchiveRows, DroppedGame, Manifest, manifest_path, read_manifest
-from kifu.datasets.writer import WrittenFile
+from kifu.datasets.manifest import ArchiveRows, DroppedGame, Manifest, WrittenFile, manifest_path, read_manifest
 from kifu.errors import FormatError
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.datasets.row_groups import MAGIC, _read, _write, encode_row_group, file_footer, place_row_group
+from kifu.datasets.parquet import MAGIC, _read, _write, encode_row_group, file_footer, place_row_group
 
 OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
 

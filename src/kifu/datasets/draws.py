@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, UNKNOWN, WINNERS, rank_bands
-from kifu.datasets.epoch_plan import BatchSlices, EpochPlan
-from kifu.datasets.order import rank_entries
+from kifu.datasets.epoch_plan import BatchSlices, EpochPlan, rank_entries
 from kifu.datasets.sources import CatalogueSource, LoaderSource
 from kifu.errors import RecipeError
 from kifu.kernel import kernel

@@ -17,7 +17,7 @@ from kifu.registry import Registry, lookup
 
 if TYPE_CHECKING:
     from kifu.datasets.examples import Dataset, Layout
-    from kifu.datasets.writer import Writer
+    from kifu.datasets.manifest import Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,8 @@ _FORMATS = (
         name="book-npy@1",
         title="the chunks of 1,024 that the book's data processor reads, in a folder",
         recipe_kind="examples",
-        reader="kifu.datasets.book_npy:BookNpy",
-        writer="kifu.datasets.book_npy:BookNpyWriter",
+        reader="kifu.datasets.npy:BookNpy",
+        writer="kifu.datasets.npy:BookNpyWriter",
         needs_move=True,
         real=True,
     ),
@@ -248,7 +248,7 @@ def detect_format(path: Path) -> Format | None:
 
 def detect_chunks(path: Path) -> Format | None:
     """Return the format of a file, or of the first file that is not empty of a folder or pattern, if it is a chunk."""
-    from kifu.datasets.chunk_reader import chunk_files, read_head  # loads numpy, see `detect_format`
+    from kifu.datasets.chunks import chunk_files, read_head  # loads numpy, see `detect_format`
 
     head = next(filter(None, map(read_head, chunk_files(path))), b"")
     if not head:

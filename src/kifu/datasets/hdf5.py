@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kifu.atomic_io import AtomicFile, temp_path
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes, parse_layout
-from kifu.datasets.writer import Rebatcher, Writer, WriteReport, WrittenFile
+from kifu.datasets.manifest import Rebatcher, Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
 from kifu.files import require_regular
 

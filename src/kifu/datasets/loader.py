@@ -26,11 +26,11 @@ from kifu.datasets.epoch_plan import (
     LoaderPosition,
     ShuffleBlock,
     make_plan,
+    rank_entries,
 )
 from kifu.datasets.examples import Batch, Layout, concat
 from kifu.datasets.mixture import Mixture, MixtureSource
 from kifu.datasets.mmap_games import read_games
-from kifu.datasets.order import rank_entries
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.sources import (
     DRAW_COLUMNS,

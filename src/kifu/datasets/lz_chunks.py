@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.chunk_reader import ChunkRows, DecodedChunk, Decoder, new_rows
-from kifu.datasets.chunks import Chunks
+from kifu.datasets.chunks import ChunkRows, Chunks, DecodedChunk, Decoder, new_rows
 from kifu.datasets.examples import Layout
 from kifu.errors import FormatError
 from kifu.kernel import inline_kernel, kernel

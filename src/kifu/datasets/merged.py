@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus.hashes import mix
-from kifu.datasets.order import position_weight
+from kifu.datasets.epoch_plan import position_weight
 from kifu.execution.executor import ThreadExecutor
 from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, WHITE_TO_MOVE, History, is_ko_recapture, new_history
@@ -153,7 +153,7 @@ def _fill_policies(
 def weigh_positions(
     moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, weights: Any
 ) -> None:
-    """Fill weights [G, plies], 0 for positions that are not selected; see `kifu.datasets.order.select_positions`."""
+    """Fill weights [G, plies], 0 for positions that are not selected; see `select_positions`."""
     for g in range(weights.shape[0]):
         for t in range(weights.shape[1]):
             weights[g, t] = 0

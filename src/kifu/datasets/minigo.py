@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.chunk_reader import RECORD_LIMIT, DecodedChunk, Decoder, new_rows
-from kifu.datasets.chunks import Chunks
+from kifu.datasets.chunks import RECORD_LIMIT, Chunks, DecodedChunk, Decoder, new_rows
 from kifu.datasets.examples import Layout
 from kifu.errors import FormatError
 from kifu.kernel import inline_kernel, kernel

@@ -25,8 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.datasets.epoch_plan import EpochSelection
-from kifu.datasets.order import SOURCE, UNIT_ORDER, hash_key, permutation
+from kifu.datasets.epoch_plan import SOURCE, UNIT_ORDER, EpochSelection, hash_key, permutation
 from kifu.datasets.sources import ExampleBuffer, LoaderSource, Ranks, SourcePart, Units
 from kifu.errors import RecipeError
 from kifu.kernel import kernel

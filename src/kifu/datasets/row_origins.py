@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
 from kifu.corpus.schema import to_numpy
-from kifu.datasets.manifest import Manifest, RowOrigin, find_skips, origins_path
-from kifu.datasets.writer import WrittenFile
+from kifu.datasets.manifest import Manifest, RowOrigin, WrittenFile, find_skips, origins_path
 from kifu.errors import FormatError, first_line
 from kifu.files import utf8_name
 

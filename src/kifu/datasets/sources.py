@@ -23,8 +23,7 @@ import pyarrow as pa
 from blake3 import blake3
 
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays, to_numpy
-from kifu.datasets.augment import augment_labels, augment_planes, check_augmentable
-from kifu.datasets.epoch_plan import EpochSelection
+from kifu.datasets.epoch_plan import PER_GAME, SYMMETRY, WEIGHT, EpochSelection, hash_key, select_positions
 from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_dataset
@@ -32,13 +31,15 @@ from kifu.datasets.labels import (
     ENCODED_LABELS,
     MERGED_LABELS,
     LabelPositions,
+    augment_labels,
+    augment_planes,
+    check_augmentable,
     find_label,
     label_columns,
     label_values,
 )
 from kifu.datasets.merged import LabelledPositions, MergedPositions, merge_positions, weigh_positions
 from kifu.datasets.mmap_games import WEIGHT_COLUMN
-from kifu.datasets.order import PER_GAME, SYMMETRY, WEIGHT, hash_key, select_positions
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.errors import DropReason, FormatError, RecipeError
@@ -219,9 +220,9 @@ def fill_slots(  # noqa: PLR0913 - kernel
     Args:
         units: [U] int64, games that are consecutive in the block.
         first: Index in the block of the first selected position of the first game; may be negative.
-        rank: [size of the block], slot of each position, or -1; see `kifu.datasets.order.rank_entries`.
+        rank: [size of the block], slot of each position, or -1; see `kifu.datasets.epoch_plan.rank_entries`.
         move_offset: [G + 1], start of the moves of each game.
-        selected: Bits of the selected moves, see `kifu.datasets.order.select_positions`.
+        selected: Bits of the selected moves, see `kifu.datasets.epoch_plan.select_positions`.
         ids: [G] uint64, ids of the games.
         rows: [U], receives the games with a position that has a slot.
         slot_of_move: Receives, for these games, the slot of each move, or -1.

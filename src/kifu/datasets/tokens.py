@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kifu.atomic_io import AtomicDirectory
 from kifu.config import first_invalid
 from kifu.datasets.formats import TOKENS_INDEX
+from kifu.datasets.manifest import WriteReport
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
 from kifu.datasets.tokenizer import Tokenizer, Tokens
-from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
 from kifu.files import read_small
 from kifu.records.games import GameArrays

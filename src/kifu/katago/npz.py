@@ -19,9 +19,9 @@ import numpy.typing as npt
 from kifu.atomic_io import AtomicDirectory
 from kifu.datasets.examples import Batch, Dataset, Layout
 from kifu.datasets.labels import UNKNOWN, find_label
+from kifu.datasets.manifest import WriteReport, WrittenFile
 from kifu.datasets.npy import INDEX, read_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
-from kifu.datasets.writer import WriteReport, WrittenFile
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.folders import cannot_write
 from kifu.planes.registry import KATAGO22

@@ -27,11 +27,10 @@ from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.formats import find_writer, open_writer
 from kifu.datasets.labels import LabelPositions, label_columns, label_values
-from kifu.datasets.manifest import Manifest
+from kifu.datasets.manifest import Manifest, Writer
 from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
 from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.datasets.tokens import FORMAT, TokenWriter
-from kifu.datasets.writer import Writer
 from kifu.errors import DropReason
 from kifu.execution.executor import THREADS, R
 from kifu.execution.range_sort import (

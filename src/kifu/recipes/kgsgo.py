@@ -20,9 +20,8 @@ from kifu.atomic_io import AtomicFile, staging_dir
 from kifu.corpus.sources import Source, hash_sources, require_unchanged
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.datasets.formats import find_format
-from kifu.datasets.manifest import DroppedGame, Manifest, data_set_files, read_manifest
+from kifu.datasets.manifest import DroppedGame, Manifest, WriteReport, WrittenFile, data_set_files, read_manifest
 from kifu.datasets.row_origins import read_game_rows
-from kifu.datasets.writer import WriteReport, WrittenFile
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, make_executor
 from kifu.files import utf8_name

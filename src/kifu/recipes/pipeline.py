@@ -34,13 +34,13 @@ from kifu.datasets.manifest import (
     ArchiveRows,
     DroppedGame,
     Manifest,
+    WriteReport,
     data_set_files,
     manifest_path,
     origins_path,
     read_manifest,
 )
 from kifu.datasets.row_origins import OriginsWriter
-from kifu.datasets.writer import WriteReport
 from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
 from kifu.files import utf8_name

@@ -1,10 +1,10 @@
-"""Commands for networks: train, evaluate, predict, export."""
+"""Commands for networks: train, evaluate, annotate, predict, export, rank, benchmark."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -237,3 +237,107 @@ def export(
         return Plan((str(checkpoint),), (str(output),)).outcome()
     report = export_onnx(net, output)
     return Outcome(str(report), report, summary=True)
+
+
+@command(
+    _PANEL,
+    "kifu rank sample --net run --calibration ranks.json --dry-run",
+    "kifu rank sample --net run --player gnugo3 --dry-run",
+    kernels=True,
+)
+def rank(
+    sources: Sources,
+    player: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name of a player. Repeatable.", show_default="all players"),
+    ] = None,
+    net: Annotated[
+        str, typer.Option(metavar="NET", help="A net with the input ranks, or its run directory; or an engine.")
+    ] = "small",
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Calibration of the net.", show_default="the file beside the net"),
+    ] = None,
+    precision: Precision = "float32",
+    jobs: Jobs = None,
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Estimate the ranks of players by the likelihood of their moves.
+
+    A net is calibrated once on players whose ranks are known, see docs/rank.md.
+    """
+    from kifu.cli.dry_run import Plan
+    from kifu.learn import Precision
+    from kifu.learn.predictors import open_predictor
+    from kifu.learn.rank import describe_estimates, estimate_ranks, open_calibration
+    from kifu.registry import check_choice
+
+    check_choice("precision", precision, get_args(Precision))
+    if dry_run:
+        return Plan.of_sources(sources, []).outcome()
+    predictor = open_predictor(net, precision=precision)  # type: ignore[arg-type]
+    opened = open_calibration(calibration, net)
+    estimates = estimate_ranks(predictor, sources, opened, player or (), jobs=jobs, progress=progress)
+    return Outcome(describe_estimates(estimates), estimates)
+
+
+@command(_PANEL, "kifu benchmark", "kifu benchmark --list kgs-2018q4@1", kernels=True)
+def benchmark(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NET SOURCE]...",
+            help="A net, and archives, folders, records or catalogues that hold the games.",
+            show_default="list the sets",
+        ),
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="NET", help="Another net, evaluated on the same positions. Repeatable."),
+    ] = None,
+    sets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SETS", help="Benchmark sets, such as kgs-2016,kgs-2018q4.", show_default="all in the sources"
+        ),
+    ] = None,
+    symmetries: Symmetries = False,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the hashes of the games of the set named instead of a net.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare results, files that --json wrote, instead of nets.")
+    ] = False,
+    output: Annotated[Path | None, Output(help="Write a Markdown page that compares the nets.")] = None,
+    jobs: Jobs = None,
+) -> Outcome:
+    """Measure nets on fixed, named test sets, which training leaves out.
+
+    NET SOURCE... measures a net on the games of the sets that the sources hold.
+    """
+    from kifu.atomic_io import write_output
+    from kifu.errors import RecipeError
+    from kifu.learn.benchmark import benchmark as benchmark_nets
+    from kifu.learn.benchmark import load_set, set_names
+    from kifu.learn.results import read_results
+    from kifu.report.evaluation import compare as compare_results
+    from kifu.report.evaluation import print_results, print_sets
+
+    given = arguments or []
+    if compare:
+        results = [read_results(path) for path in given]
+        page = compare_results(results)
+        write = None if output is None else partial(write_output, output, page.encode())
+        return Outcome(page.rstrip("\n"), [each.model_dump(mode="json") for each in results], write=write)
+    if listing or not given:
+        found = [load_set(name) for name in (given or set_names())]
+        data = [each.model_dump(mode="json", exclude={"hashes"}) for each in found]
+        return Outcome("".join(each.listing() for each in found).rstrip("\n") if listing else print_sets, data)
+    if len(given) < 2:
+        raise RecipeError(f"benchmark takes a net and sources of games, got {given[0]} only")
+    names = [] if sets is None else [name.strip() for name in sets.split(",")]
+    result = benchmark_nets(
+        [given[0], *(others or ())], given[1:], names, symmetries=symmetries, jobs=jobs, progress=progress
+    )
+    write = None if output is None else partial(write_output, output, compare_results([result]).encode())
+    return Outcome(lambda: print_results(result), result, write=write)

@@ -31,7 +31,6 @@ from kifu.records._nodes import (
     LEFT,
     LETTER_B,
     LETTER_W,
-    MAX_POINTS,
     NAME_B,
     NAME_CA,
     NAME_W,
@@ -286,125 +285,12 @@ def gather(data: Bytes, start: Spans, skip: Bytes, offset: npt.NDArray[np.int32]
                 out[offset[g] + k] = data[first + k]
 
 
-@kernel
-def find_territory(data: Bytes, start: Spans, stop: Spans, has_territory: Bytes) -> None:
-    """Set has_territory[g] if "TB[" or "TW[" occurs in the text of game g. start, stop, has_territory: [G]."""
-    for g in range(len(start)):
-        first = data[start[g] : stop[g]]
-        second, third = first[1:], first[2:]
-        hit = False
-        for i in range(len(third)):
-            owner = (second[i] == LETTER_B) | (second[i] == LETTER_W)
-            hit |= (first[i] == _LETTER_T) & owner & (third[i] == LEFT)
-        has_territory[g] = hit
-
-
-@inline_kernel
-def mark_territory(data: Bytes, i: Int, stop: Int, width: Int, height: Int, owner: Int, owners: Bytes) -> Int:
-    """Assign the point or rectangle of a value of TB or TW to its owner; return the number of points."""
-    status, left, top, right, bottom = read_rectangle(data, i, stop, width, height)
-    if status <= 0:
-        return 0
-    for y in range(top, bottom + 1):
-        for x in range(left, right + 1):
-            owners[y * width + x] = owner
-    return (right - left + 1) * (bottom - top + 1)
-
-
-@inline_kernel
-def last_territory(
-    data: Bytes, i: Int, stop: Int, width: Int, height: Int, charsets: Charsets, owners: Bytes, budget: Int
-) -> Int:
-    """Follow the main line from the root's ; and collect the territory of the last node that has TB or TW.
-
-    Args:
-        data: [N] uint8, the text.
-        owners: [MAX_POINTS] uint8, filled: 1 for Black's and 2 for White's points.
-        budget: The number of points that may be marked.
-
-    Returns:
-        The rest of the budget; negative if it is exceeded.
-    """
-    owners[: width * height] = 0
-    charset = SINGLE
-    has_charset = False
-    node = 0
-    while i < stop and data[i] != CLOSE and budget >= 0:
-        if data[i] == OPEN:
-            if is_root(data, skip_space(data, i + 1, stop), stop):
-                break
-            i += 1
-        elif data[i] != SEMICOLON:  # junk between ( and ;
-            i = next_name(data, i + 1 if is_letter(data[i]) else i, stop, charset)
-        else:
-            node += 1
-            is_cleared = False
-            i, key, name, name_stop = next_value(data, i + 1, stop, charset, -1, 0, 0)
-            while key >= 0 and budget >= 0:
-                end = end_of_value(data, i, stop, charset)
-                if end == stop:
-                    return budget
-                if key in (_TB, _TW):
-                    if not is_cleared:
-                        owners[: width * height] = 0
-                    is_cleared = True
-                    budget -= mark_territory(data, i, end, width, height, 1 if key == _TB else 2, owners)
-                elif key == NAME_CA and node == 1 and not has_charset:
-                    has_charset = True
-                    charset = find_charset(data, i, end, charsets)
-                i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
-    return budget
-
-
-class TerritoryInput(NamedTuple):
-    """The games whose territory `collect_territory` reads, and its scratch space.
-
-    Attributes:
-        start, stop: [G] int64. The games' texts.
-        width, height: [G] uint8. A game without a width is skipped.
-        owners: [MAX_POINTS] uint8, scratch space.
-    """
-
-    start: Spans
-    stop: Spans
-    width: Bytes
-    height: Bytes
-    owners: Bytes
-
-
-@kernel
-def collect_territory(
-    data: Bytes, games: TerritoryInput, charsets: Charsets, offset: Spans, out: npt.NDArray[np.uint16]
-) -> None:
-    """Write the territory of each game, ascending by point, and its end to offset[g + 1].
-
-    Args:
-        data: [N] uint8.
-        offset: [G + 1] int64, filled; the first entry is 0.
-        out: [T] uint16, filled.
-    """
-    owners = games.owners
-    count = 0
-    for g in range(len(games.start)):
-        if games.width[g] > 0:
-            _at, root, _junk = find_game(data, games.start[g], games.stop[g])
-            width, height = np.int64(games.width[g]), np.int64(games.height[g])
-            budget = games.stop[g] - games.start[g] + 2 * MAX_POINTS
-            left = last_territory(data, root, games.stop[g], width, height, charsets, owners, budget)
-            if left >= 0:
-                for point in range(width * height):
-                    if owners[point] > 0:
-                        out[count] = point if owners[point] == 1 else point | WHITE_BIT
-                        count += 1
-        offset[g + 1] = count
-
-
 Float: TypeAlias = Any
 """A float64 in compiled code; in Python, a float or a NumPy scalar."""
 
 Floats = npt.NDArray[np.float64]
 
-CLOCKS, EVALUATIONS = 1, 2
+CLOCKS, EVALUATIONS, TERRITORY = 1, 2, 4
 """Bits of `FigureInput.wanted`."""
 
 ABSOLUTE, BYO_YOMI, CANADIAN, UNKNOWN_OVERTIME = range(4)
@@ -430,12 +316,13 @@ _MAX_VISITS = 1e9
 
 
 class FigureInput(NamedTuple):
-    """The games whose figures `collect_figures` reads, and its scratch space.
+    """The games whose figures and territory `collect_figures` reads, and its scratch space.
 
     Attributes:
         start, stop: [G] int64. The games' texts.
+        width, height: [G] uint8.
         move_offset: [G + 1] int64, as in `GameArrays`.
-        wanted: [G] uint8. Which figures to read: bits CLOCKS and EVALUATIONS.
+        wanted: [G] uint8. What to read: bits CLOCKS, EVALUATIONS and TERRITORY.
         main: [G] float64. Main time in seconds; NaN if unknown.
         kind: [G] uint8. Kind of overtime.
         limit: [G] int64. Number of periods of byo-yomi, or of moves of a Canadian period.
@@ -444,10 +331,14 @@ class FigureInput(NamedTuple):
         state: [2, 3] float64, scratch space: of each player, the time left and the count after the last move with a
             clock, and the index of the last move if that has no clock, else -1.
         node: [3] int64, scratch space: colour of the node's move (0 black, 1 white, -1 none), start and end of C.
+        owners: [MAX_POINTS] uint8, scratch space: 1 for Black's and 2 for White's points.
+        budget: [1] int64, scratch space: the number of points that may still be marked; negative if exceeded.
     """
 
     start: Spans
     stop: Spans
+    width: Bytes
+    height: Bytes
     move_offset: Spans
     wanted: Bytes
     main: Floats
@@ -457,6 +348,8 @@ class FigureInput(NamedTuple):
     clock: Floats
     state: Floats
     node: Spans
+    owners: Bytes
+    budget: Spans
 
 
 @inline_kernel
@@ -728,6 +621,30 @@ def read_clocks(games: FigureInput, g: Int, move: Int, colour: Int, seconds: npt
 
 
 @inline_kernel
+def mark_territory(data: Bytes, i: Int, stop: Int, owner: Int, games: FigureInput, g: Int) -> None:
+    """Assign the point or rectangle of a value of TB or TW to its owner, within the budget."""
+    width, height = np.int64(games.width[g]), np.int64(games.height[g])
+    status, left, top, right, bottom = read_rectangle(data, i, stop, width, height)
+    if status > 0 and games.budget[0] >= 0:
+        for y in range(top, bottom + 1):
+            for x in range(left, right + 1):
+                games.owners[y * width + x] = owner
+        games.budget[0] -= (right - left + 1) * (bottom - top + 1)
+
+
+@inline_kernel
+def write_territory(games: FigureInput, g: Int, territory: npt.NDArray[np.uint16], count: Int) -> Int:
+    """Write the owned points of game g to territory[count:], ascending, and return the new count."""
+    if games.wanted[g] & TERRITORY and games.budget[0] >= 0:
+        for point in range(np.int64(games.width[g]) * games.height[g]):
+            owner = games.owners[point]
+            if owner > 0:
+                territory[count] = point if owner == 1 else point | WHITE_BIT
+                count += 1
+    return count
+
+
+@inline_kernel
 def _is_capital(c: Int) -> Any:
     return 65 <= c <= 90
 
@@ -746,8 +663,10 @@ def next_short_value(
 
 
 @inline_kernel
-def read_node(data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, games: FigureInput) -> tuple[Int, Int]:
-    """Read a node from after its ; into games.node and games.clock.
+def read_node(
+    data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, games: FigureInput, g: Int
+) -> tuple[Int, Int]:
+    """Read a node from after its ; into games.node and games.clock, and its territory, if any, into games.owners.
 
     Args:
         data: [N] uint8.
@@ -759,6 +678,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, 
     node, clock = games.node, games.clock
     node[0], node[1], node[2] = -1, 0, 0
     clock[:] = _UNSEEN
+    has_territory = False
     i, key, name, name_stop = next_short_value(data, i, stop, charset, -1, 0, 0)
     while key >= 0:
         end = end_of_value(data, i, stop, charset)
@@ -775,6 +695,11 @@ def read_node(data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, 
             side, part = int(key in (_WL, _OW)), int(key in (_OB, _OW))
             if clock[side, part] == _UNSEEN:
                 clock[side, part] = read_decimal(data, i, end)
+        elif key in (_TB, _TW) and games.wanted[g] & TERRITORY:
+            if not has_territory:
+                games.owners[:] = 0
+            has_territory = True
+            mark_territory(data, i, end, 1 if key == _TB else 2, games, g)
         i, key, name, name_stop = next_short_value(data, end + 1, stop, charset, key, name, name_stop)
     return i, charset
 
@@ -793,6 +718,8 @@ def read_game(
     i, stop, charset = root, games.stop[g], _IN_ROOT
     move, last = games.move_offset[g], games.move_offset[g + 1]
     begin_clocks(games, g)
+    games.owners[:] = 0
+    games.budget[0] = stop - games.start[g] + 2 * n.MAX_POINTS
     while i < stop and data[i] != CLOSE:
         if data[i] == OPEN:
             if is_root(data, skip_space(data, i + 1, stop), stop):
@@ -805,7 +732,7 @@ def read_game(
                 i, move = plain_evaluations(data, i, stop, charset, move, last, evaluations)
                 if data[i] != SEMICOLON:
                     continue
-            i, charset = read_node(data, i + 1, stop, charsets, charset, games)
+            i, charset = read_node(data, i + 1, stop, charsets, charset, games, g)
             colour, comment, comment_stop = games.node[0], games.node[1], games.node[2]
             if colour >= 0 and move == last:
                 break
@@ -824,32 +751,42 @@ def collect_figures(
     charsets: Charsets,
     seconds: npt.NDArray[np.float32],
     evaluations: npt.NDArray[np.float32],
+    territory: npt.NDArray[np.uint16],
+    territory_offset: Spans,
 ) -> None:
-    """Read the figures of each game's moves.
+    """Read the figures of each game's moves, and its territory.
 
     Args:
         data: [N] uint8.
         seconds: [M] float32, initially NaN, filled where known; may be empty if no game wants CLOCKS.
         evaluations: [M, 4] float32, likewise.
+        territory: [T] uint16, filled: the games' points, ascending.
+        territory_offset: [G + 1] int64, filled; the first entry is 0.
     """
+    count = 0
     for g in range(len(games.start)):
         if games.wanted[g] != 0:
             _at, root, _junk = find_game(data, games.start[g], games.stop[g])
             read_game(data, root, charsets, games, g, seconds, evaluations)
+            count = write_territory(games, g, territory, count)
+        territory_offset[g + 1] = count
 
 
 @kernel
-def find_clocks(data: Bytes, start: Spans, stop: Spans, wanted: Bytes) -> None:
-    """Set the bit CLOCKS of wanted[g] if "BL[" or "WL[" occurs in the text of game g. start, stop, wanted: [G]."""
+def find_figures(data: Bytes, start: Spans, stop: Spans, wanted: Bytes) -> None:
+    """Set bits of wanted[g] if game g has "BL[" or "WL[" (CLOCKS), "TB[" or "TW[" (TERRITORY). All arrays: [G]."""
     for g in range(len(start)):
         first = data[start[g] : stop[g]]
         second, third = first[1:], first[2:]
-        hit = False
+        has_clocks = has_territory = False
         for i in range(len(third)):
-            owner = (first[i] == LETTER_B) | (first[i] == LETTER_W)
-            hit |= owner & (second[i] == _LETTER_L) & (third[i] == LEFT)
-        if hit:
-            wanted[g] |= CLOCKS
+            side, other = (
+                (first[i] == LETTER_B) | (first[i] == LETTER_W),
+                (second[i] == LETTER_B) | (second[i] == LETTER_W),
+            )
+            has_clocks |= side & (second[i] == _LETTER_L) & (third[i] == LEFT)
+            has_territory |= (first[i] == _LETTER_T) & other & (third[i] == LEFT)
+        wanted[g] |= (CLOCKS if has_clocks else 0) | (TERRITORY if has_territory else 0)
 
 
 _MAX_ROOT_VALUES = 65_536
@@ -966,11 +903,10 @@ def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
 
 
 def read_block(block: RecordBlock) -> ParsedBlock:
-    """Parse every game of a block: `scan`, `read_text_fields`, `read_territory` and `read_figures` in one."""
+    """Parse every game of a block: `scan`, `read_text_fields` and `read_figures` in one."""
     games = scan(block)
     text_fields = read_text_fields(block, games)
-    territory, territory_offset = read_territory(block, games)
-    seconds, evaluations = read_figures(block, games, text_fields)
+    territory, territory_offset, seconds, evaluations = read_figures(block, games, text_fields)
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
     before = 0 if block.piece is None else block.piece.first_game
     return ParsedBlock(
@@ -1000,43 +936,23 @@ def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
     return TextFields(block.data, start, stop)
 
 
-def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-    """Read the final territory, TB and TW of the last node of the main line that has them; invalid values are skipped.
-
-    Only games with "TB[" or "TW[" in their text that are not dropped are read. A game has no territory if its nodes
-    list more points than its text has bytes, plus 1,250.
-
-    Returns:
-        (territory [T], offset [G + 1]), see `ParsedBlock`.
-    """
-    has_territory = np.empty(len(games), np.uint8)
-    find_territory(block.data, games.start, games.stop, has_territory)
-    width = np.where(games.drop == DropReason.KEPT, games.width, 0) * has_territory
-    capacity = int((width.astype(np.int64) * games.height).sum())
-    territory, offset = np.empty(capacity, np.uint16), np.zeros(len(games) + 1, np.int64)
-    source = TerritoryInput(
-        start=games.start,
-        stop=games.stop,
-        width=width,
-        height=games.height,
-        owners=np.empty(n.MAX_POINTS, np.uint8),
-    )
-    collect_territory(block.data, source, charsets(), offset, territory)
-    return territory[: offset[-1]].copy(), offset
-
-
 def read_figures(
     block: RecordBlock, games: GameArrays, text_fields: TextFields
-) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]:
-    """Read the figures of moves: seconds from BL, WL, OB and OW (docs/clocks.md), evaluations from KataGo's comments.
+) -> tuple[
+    npt.NDArray[np.uint16], npt.NDArray[np.int64], npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None
+]:
+    """Read the final territory of games, and the figures of their moves.
 
-    Only games with "BL[" or "WL[" in their text, or with KataGo's comment on the root, are read.
+    Seconds come from BL, WL, OB and OW (docs/clocks.md), evaluations from KataGo's comments. Territory is TB and TW of
+    the last node of the main line that has them; invalid values are skipped. A game has no territory if its nodes list
+    more points than its text has bytes, plus 1,250. Only games are read that are not dropped and have "BL[", "WL[",
+    "TB[" or "TW[" in their text, or KataGo's comment on the root.
 
     Returns:
-        (seconds [M], evaluations [M, 4]), see `ParsedBlock`.
+        (territory [T], its offset [G + 1], seconds [M], evaluations [M, 4]), see `ParsedBlock`.
     """
     wanted = np.where(text_fields.start[FIELDS.index("game_type")] > 0, np.uint8(EVALUATIONS), np.uint8(0))
-    find_clocks(block.data, games.start, games.stop, wanted)
+    find_figures(block.data, games.start, games.stop, wanted)
     wanted[games.drop != DropReason.KEPT] = 0
     limits = np.zeros((len(games), 4))
     rows = [FIELDS.index(name) for name in ("time", "overtime", "periods", "period_seconds")]
@@ -1046,9 +962,13 @@ def read_figures(
     has_clocks, has_evaluations = (bool((wanted & figure).any()) for figure in (CLOCKS, EVALUATIONS))
     seconds = np.full(len(games.moves) if has_clocks else 0, np.nan, np.float32)
     evaluations = np.full((len(games.moves) if has_evaluations else 0, 4), np.nan, np.float32)
+    points = games.width.astype(np.int64) * games.height
+    territory, offset = np.empty(points[wanted & TERRITORY != 0].sum(), np.uint16), np.zeros(len(games) + 1, np.int64)
     source = FigureInput(
         start=games.start,
         stop=games.stop,
+        width=games.width,
+        height=games.height,
         move_offset=games.move_offset,
         wanted=wanted,
         main=limits[:, 0].copy(),
@@ -1058,10 +978,17 @@ def read_figures(
         clock=np.empty((2, 2)),
         state=np.empty((2, 3)),
         node=np.empty(3, np.int64),
+        owners=np.empty(n.MAX_POINTS, np.uint8),
+        budget=np.empty(1, np.int64),
     )
     if wanted.any():
-        collect_figures(block.data, source, charsets(), seconds, evaluations)
-    return seconds if has_clocks else None, evaluations if has_evaluations else None
+        collect_figures(block.data, source, charsets(), seconds, evaluations, territory, offset)
+    return (
+        territory[: offset[-1]].copy(),
+        offset,
+        seconds if has_clocks else None,
+        evaluations if has_evaluations else None,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -1184,7 +1111,7 @@ def split_nodes(record: bytes) -> list[bytes]:
     """Return the text of each node of the main line of the first game, from its ; up to the next one."""
     ca = root_properties(record).get("CA", (b"",))[0]
     starts = np.empty(record.count(b";") + 1, np.int64)
-    data, ca_bytes = (writable_view(np.frombuffer(text, np.uint8)) for text in (record, ca))
+    data, ca_bytes = map(_as_array, (record, ca))
     count = _find_nodes(data, ca_bytes, charsets(), starts)
     cuts = starts[: count + 1].tolist()
     return [record[start:stop] for start, stop in pairwise(cuts)]

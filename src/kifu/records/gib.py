@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -283,7 +283,7 @@ def read_gib(block: RecordBlock) -> ParsedBlock:
     rows = np.empty((max_rows(block.start, block.stop), COLUMNS), np.int64)
     rows = rows[: find_games(block.data, block.start, block.stop, block.drop, rows)]
     headers = [_read_header(block.data[row[START] : row[HEADER_STOP]], row[DROP]) for row in rows]
-    size = np.array([header.size for header in headers], np.int64)
+    size = np.array([header.width for header in headers], np.int64)
     rows[(rows[:, DROP] == DropReason.KEPT) & ((size < 1) | (size > MAX_SIZE)), DROP] = DropReason.BAD_SIZE
     handicap = np.array([header.handicap for header in headers], np.int64)
     length = int(np.sum(block.stop - block.start))
@@ -304,36 +304,21 @@ _NO_STONES = np.empty(0, np.uint16)
 _SETUP = {n: np.array(fixed_handicap(n, _SIZE, _SIZE), np.uint16) for n in range(2, MAX_STONES + 1)}
 """Black's stones on 19 x 19 by handicap."""
 
-
-@dataclass(frozen=True, slots=True)
-class _GibHeader:
-    """The values of a header.
-
-    Attributes:
-        fields: See `SingleGame`.
-        codec: See `SingleGame`.
-    """
-
-    size: int
-    handicap: int
-    fields: dict[str, str]
-    codec: str
-
-
-_NO_HEADER = _GibHeader(0, NO_HANDICAP, {}, "utf_8")
+_NO_GAME = SingleGame(member=0, start=0, stop=0)
 
 
 def _to_game(
-    row: list[int], index: int, handicap: int, moves: npt.NDArray[np.uint16], header: _GibHeader
+    row: list[int], index: int, handicap: int, moves: npt.NDArray[np.uint16], header: SingleGame
 ) -> SingleGame:
-    """Return a game, given its row of `find_games` and its handicap by header and lines."""
-    size, warnings = header.size, row[WARNINGS]
+    """Return a game, given its row of `find_games`, its handicap by header and lines, and its header as a game."""
+    size, warnings = header.width, row[WARNINGS]
     is_kept = row[DROP] == DropReason.KEPT
     if handicap > MAX_STONES:
         handicap, warnings = NO_HANDICAP, warnings | ParseWarning.HANDICAP_TEXT
     elif handicap == 1:
         warnings |= ParseWarning.HANDICAP_ONE
-    return SingleGame(
+    return replace(
+        header,
         member=row[MEMBER],
         start=row[START],
         stop=row[STOP],
@@ -343,8 +328,6 @@ def _to_game(
         moves=moves,
         setup=_SETUP.get(handicap, _NO_STONES) if is_kept and size == _SIZE else _NO_STONES,
         handicap=handicap if is_kept else NO_HANDICAP,
-        fields=header.fields,
-        codec=header.codec,
         warnings=warnings if is_kept else 0,
         drop=DropReason(row[DROP]),
     )
@@ -375,16 +358,17 @@ _TAG = re.compile(
 )
 
 
-def _read_header(header: Bytes, drop: int) -> _GibHeader:
-    """Read the text of a header, [H] uint8, of a game that the scanner has dropped for the reason `drop`, or not."""
+def _read_header(header: Bytes, drop: int) -> SingleGame:
+    """Return a game with the size, handicap and text of a header, [H] uint8, unless the scanner dropped it."""
     if drop != DropReason.KEPT:
-        return _NO_HEADER
+        return _NO_GAME
     raw = header[:FIELD_LIMIT].tobytes()
     codec = _choose_codec(raw)
     values = _read_values(raw.decode(codec, "replace"))
     size, handicap = (_number(values.get(key, "")) for key in ("LINE", "R"))
-    return _GibHeader(
-        size=_SIZE if size is None else size,
+    return replace(
+        _NO_GAME,
+        width=_SIZE if size is None else size,
         handicap=NO_HANDICAP if handicap is None or handicap < 0 else handicap,
         fields={name: text for name, text in _text_fields(values).items() if text},
         codec=codec,

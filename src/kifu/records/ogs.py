@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -794,36 +794,33 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     rows = rows[: find_objects(block.data, block.start, block.stop, block.drop, has_lines, rows)]
     data = block.data.data
     headers = [_read_object(data, row) for row in rows.tolist()]
-    played = _read_moves(block, rows, headers)
+    games, seconds = _read_moves(block, rows, headers)
     texts = [header.texts for header in headers]
     uploaded = [g for g, header in enumerate(headers) if header.sgf is not None]
     if uploaded:
-        played = _with_uploaded(played, uploaded, [headers[g].sgf or "" for g in uploaded], texts)
+        games, seconds = _with_uploaded(games, seconds, uploaded, [headers[g].sgf or "" for g in uploaded], texts)
     line = rows[:, LINE].astype(np.int32)
-    line[played.games.block_index == 0] += block.first_line
+    line[games.block_index == 0] += block.first_line
     return ParsedBlock(
         format="ogs",
         block=block,
-        games=played.games,
+        games=games,
         text_fields=text_fields(texts),
         index=line,
         territory=np.empty(0, np.uint16),
         territory_offset=np.zeros(len(rows) + 1, np.int64),
         codecs=["utf_8"] * len(rows),
-        seconds=None if np.isnan(played.seconds).all() else played.seconds,
+        seconds=None if np.isnan(seconds).all() else seconds,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _PlayedMoves:
-    """Games and the time of each move: [M] float32 seconds, NaN if unknown."""
-
-    games: GameArrays
-    seconds: npt.NDArray[np.float32] = field(repr=False)
+_Seconds = npt.NDArray[np.float32]
 
 
-def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequence[_OgsHeader]) -> _PlayedMoves:
-    """Read the moves and the initial stones of the objects.
+def _read_moves(
+    block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequence[_OgsHeader]
+) -> tuple[GameArrays, _Seconds]:
+    """Return games with the moves and the initial stones of the objects, and the seconds of each move or NaN, [M].
 
     Args:
         rows: [G, OBJECT_COLUMNS], the objects.
@@ -844,7 +841,7 @@ def _read_moves(block: RecordBlock, rows: npt.NDArray[np.int64], headers: Sequen
         stack=np.empty(DEEPEST, np.int64),
     )
     read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
-    return _PlayedMoves(_to_games(block, rows, headers, table, out), out.seconds[: table[-1, MOVE_END]].copy())
+    return _to_games(block, rows, headers, table, out), out.seconds[: table[-1, MOVE_END]].copy()
 
 
 def _to_games(
@@ -854,7 +851,7 @@ def _to_games(
     table: npt.NDArray[np.int64],
     out: MovesOut,
 ) -> GameArrays:
-    """Return the games of the objects, given the output of `_ogs.read_moves`: [G, GAME_COLUMNS] and arrays."""
+    """Return the games of the objects, given the output of `read_moves`: [G, GAME_COLUMNS] and arrays."""
     found = np.array([header.drop for header in headers], np.uint8)
     drop = np.where(found != DropReason.KEPT, found, table[:, STATUS]).astype(np.uint8)
     kept = drop == DropReason.KEPT
@@ -1017,29 +1014,33 @@ def _fixed_stones(width: int, height: int, handicap: int, is_old: bool) -> str:
 
 
 def _with_uploaded(
-    played: _PlayedMoves, uploaded: Sequence[int], records: Sequence[str], texts: list[Mapping[str, str]]
-) -> _PlayedMoves:
-    """Return the games with those at `uploaded` replaced by the first games of SGF records, and replace their texts."""
+    games: GameArrays,
+    seconds: _Seconds,
+    uploaded: Sequence[int],
+    records: Sequence[str],
+    texts: list[Mapping[str, str]],
+) -> tuple[GameArrays, _Seconds]:
+    """Return games and seconds with those at `uploaded` replaced by SGF records' first games; replace their texts."""
     as_utf8 = [_CHARSET.sub("CA[UTF-8]", record, count=1).encode("utf-8", "replace") for record in records]
     parsed = read_block(as_block(as_utf8))
     decoded = {name: column.to_pylist() for name, column in decode(parsed).text.items() if name in FIELDS}
     rows = np.searchsorted(parsed.games.block_index, np.arange(len(uploaded)))
     for g, row in zip(uploaded, rows.tolist()):
         texts[g] = {name: column[row] for name, column in decoded.items() if column[row]}
-    order = np.arange(len(played.games))
+    order = np.arange(len(games))
     order[uploaded] = len(order) + rows
-    both = concat([played.games, parsed.games])
-    seconds = np.append(played.seconds, np.full(len(parsed.games.moves), np.nan, np.float32))
+    both = concat([games, parsed.games])
+    seconds = np.append(seconds, np.full(len(parsed.games.moves), np.nan, np.float32))
     move_offset, move = _ragged(both.move_offset, order)
     setup_offset, setup = _ragged(both.setup_offset, order)
     per_game = {each.name: getattr(both, each.name) for each in fields(GameArrays)}
+    of_line = {name: getattr(games, name) for name in ("member", "block_index", "start", "stop")}
     games = GameArrays(
         **{name: values[order] for name, values in per_game.items() if len(values) == len(both)}
         | {"moves": both.moves[move], "move_offset": move_offset}
         | {"setup": both.setup[setup], "setup_ply": both.setup_ply[setup], "setup_offset": setup_offset}
     )
-    of_line = {name: getattr(played.games, name) for name in ("member", "block_index", "start", "stop")}
-    return _PlayedMoves(replace(games, **of_line), seconds[move])
+    return replace(games, **of_line), seconds[move]
 
 
 def _ragged(offset: _Offsets, order: npt.NDArray[np.int64]) -> tuple[_Offsets, npt.NDArray[np.int64]]:

@@ -1,13 +1,26 @@
-"""Ranks, results and komi in the spellings of many servers and languages."""
+"""Ranks, results, komi, dates and times in the spellings of many servers and languages."""
 
 from __future__ import annotations
+
+import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.point import BLACK, WHITE
-from kifu.records.meta import Rank, Result, parse_komi
+from kifu.records.meta import (
+    Date,
+    Overtime,
+    Rank,
+    Result,
+    parse_date,
+    parse_komi,
+    parse_main_before,
+    parse_minutes,
+    parse_overtime,
+    thinking_seconds,
+)
 
 RANKS = {
     "5d": "5d", "9 dan": "9d", "6 Dan": "6d", "9D": "9d", "10d": "10d", "3k": "3k", "20 kyu": "20k", "30K": "30k",
@@ -159,3 +172,134 @@ def test_full_width_letters_are_read(text: str) -> None:
     assert (Rank.parse(wide), Result.parse(wide), parse_komi(wide)) == (
         Rank.parse(text), Result.parse(text), parse_komi(text),
     )  # fmt: skip
+
+
+# Expected: year-month-day, a year only, or None.
+DATES = {
+    "2016-01-12": "2016-01-12", "2016-01-12,13": "2016-01-12", "2001-02-10,2001-02-11": "2001-02-10",
+    "2000-7-20": "2000-07-20",
+    "2016/1/2": "2016-01-02", "2016.01.01 00:02": "2016-01-01", "C2016.01.01 00:02": "2016-01-01",
+    "2017-04-03T20:34:10.504419275+00:00": "2017-04-03", "2016-12-29 19:01:34": "2016-12-29", "20160112": "2016-01-12",
+    "1846-09-11 to 1846-09-15": "1846-09-11", "1846.9.11~15": "1846-09-11",
+    "1998-03": "1998", "1998-03,04": "1998", "1998": "1998", "c. 1820": "1820", "ca 1820?": "1820", "1830s": "1830",
+    "Published 1717": "1717", "0196": "196", "2018年": "2018", "1998-??-??": "1998",
+    "12 Mar 1998": "1998-03-12", "12-Mar-1998": "1998-03-12", "12th of March, 1998": "1998-03-12",
+    "12mar1998": "1998-03-12",
+    "Mar 12, 1998": "1998-03-12", "March 1st 1998": "1998-03-01", "Sept. 5, 2001": "2001-09-05", "May 2001": "2001",
+    "Sat Mar 12 14:30:11 1998": "1998-03-12", "Sat Mar 12 14:30:11 UTC 1998": "1998-03-12",
+    "2018年7月30日": "2018-07-30", "2018 年 7 月 30 日": "2018-07-30", "二〇一八年七月三十日": "2018-07-30",
+    "２０１８年７月３０日": "2018-07-30", "2018년 7월 30일": "2018-07-30",
+    "平成10年3月1日": "1998-03-01", "平成十年三月一日": "1998-03-01", "平成元年": "1989",
+    "令和元年5月1日": "2019-05-01",
+    "昭和 64年 1月 7日": "1989-01-07", "大正15年12月": "1926", "明治6年1月1日": "1873-01-01", "明治5年11月9日": "1872",
+    "3.12.1998": "1998-12-03", "3/12/1998": "1998", "13/12/1998": "1998-12-13", "12/13/1998": "1998-12-13",
+    "4-4-1998": "1998-04-04", "20-07-2016 14:30": "2016-07-20",
+    "2018-02-31": "2018", "2018-13-01": "2018", "2018-00-00": "2018", "31 Feb 2018": "2018",
+    "": None, "?": None, "unknown": None, "0000-00-00": None, "1970-01-01": None, "1970-01-02": "1970-01-02",
+    "98-03-12": None, "12 Mar": None, "123456789": None, "9999-01-01": None, "2200": None, "平成年": None,
+}  # fmt: skip
+
+
+def as_text(date: Date | None) -> str | None:
+    if date is None:
+        return None
+    assert date.first is None or date.first.year == date.year
+    return date.first.isoformat() if date.first else str(date.year)
+
+
+@pytest.mark.parametrize("text", DATES)
+def test_date(text: str) -> None:
+    assert as_text(parse_date(text)) == DATES[text]
+
+
+ONE_DAY = st.dates(datetime.date(1900, 1, 1), datetime.date(2199, 12, 31)).filter(
+    lambda day: day != datetime.date(1970, 1, 1)
+)
+
+
+@given(
+    ONE_DAY, st.sampled_from(["%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d %H:%M", "%d %b %Y", "%B %d, %Y", "%Y年%m月%d日", "%c"])
+)
+def test_spellings_of_a_day(day: datetime.date, form: str) -> None:
+    assert parse_date(day.strftime(form)) == Date(day.year, day)
+
+
+MINUTES = {
+    "1800": 30, "0": 0, "90": 1.5, "600.0": 10, "1800000": 30_000,
+    "1h": 60, "1h30": 90, "1h30m": 90, "1 h 30": 90, "2 hours": 120, "2 hours each": 120, "1.5h": 90, "1,5 h": 90,
+    "3 hours, 30 minutes": 210, "90 min": 90, "90 minutes per player": 90, "5m": 5, "45 sec.": 0.75, "2 days": 2880,
+    "30:00": 30, "1:30:00": 90, "0:45": 0.75, "2小时": 120, "各3小时": 180, "1時間30分": 90, "각 2시간": 120, "60秒": 1,
+    "": None, "-": None, "-5": None, "x": None, "none": None, "1e9": None, "nan": None, "5 moves": None, "30:0": None,
+    "2 houris": None, "h": None, "9" * 100: None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MINUTES)
+def test_minutes(text: str) -> None:
+    assert parse_minutes(text) == MINUTES[text]
+
+
+OVERTIMES = {
+    "5x30 byo-yomi": ("byo-yomi", 5, 30), "80x10 byo-yomi": ("byo-yomi", 80, 10), "3x30s": ("byo-yomi", 3, 30),
+    "3*30sec": ("byo-yomi", 3, 30), "5 periods of 30 seconds": ("byo-yomi", 5, 30),
+    "byoyomi: 3 x 1 min": ("byo-yomi", 3, 60),
+    "5 times 60 seconds": ("byo-yomi", 5, 60), "30秒3回": ("byo-yomi", 3, 30), "60초 3회": ("byo-yomi", 3, 60),
+    "1分10次": ("byo-yomi", 10, 60), "30s byo yomi": ("byo-yomi", 1, 30), "30 seconds per move": ("byo-yomi", 1, 30),
+    "25/300 Canadian": ("canadian", 25, 300), "1/6 Canadian": ("canadian", 1, 6),
+    "canadian: 15/5min": ("canadian", 15, 300),
+    "25 stones in 5 min": ("canadian", 25, 300), "20 moves / 10 minutes": ("canadian", 20, 600),
+    "3 periods 30 seconds": ("byo-yomi", 3, 30), "读秒 3次 30秒": ("byo-yomi", 3, 30), "3회 30초": ("byo-yomi", 3, 30),
+    "30s x3": ("byo-yomi", 3, 30), "30 sec * 3": ("byo-yomi", 3, 30), "byo-yomi 1m x 5": ("byo-yomi", 5, 60),
+    "30秒\xd73": ("byo-yomi", 3, 30), "25 moves / 10 min": ("canadian", 25, 600),
+    "14 days + 1 day per move and 10 extra periods": ("byo-yomi", 10, 86_400),
+    "Japanese byoyomi: 2 days + 1 day per move and 5 extra periods": ("byo-yomi", 5, 86_400),
+    "3 days + 1 day/10 periods Japanese byoyomi": ("byo-yomi", 10, 86_400),
+    "90 days + 15 days per 20 stones": ("canadian", 20, 1_296_000),
+    "90 days and 5 hours + 15 days/20 stones Canadian byoyomi": ("canadian", 20, 1_296_000),
+    "1 day and 5 hours per 5 stones": ("canadian", 5, 104_400),
+    "7 days with 1 day extra per move": ("fischer", 1, 86_400), "with 8 hours extra per move": ("fischer", 1, 28_800),
+    "Fischer time: 7 days with 1 day and 2 hours extra per move": ("fischer", 1, 93_600),
+    "7 days without byoyomi": None, "7 days + some": None, "x with 1 day extra per move": None, "30秒3": None,
+    "10 fischer": ("fischer", 1, 10), "fischer +10s": ("fischer", 1, 10), "+5": ("fischer", 1, 5),
+    "": None, "None": None, "30": None, "0x10 byo-yomi": None, "5x0 byo-yomi": None, "5x byo-yomi": None,
+    "byo-yomi": None,
+    "5x30 byo-yomi or so": None, "9" * 100: None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OVERTIMES)
+def test_overtime(text: str) -> None:
+    expected = OVERTIMES[text]
+    assert parse_overtime(text) == (Overtime(*expected) if expected else None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("overtime", "minutes"),
+    [
+        ("14 days + 1 day per move and 10 extra periods", 14 * 1440),
+        ("Fischer time: 3 days and 5 hours with 2 days extra per move", 3 * 1440 + 300),
+        ("7 hours without byoyomi", 420),
+        ("1 day per 5 stones", None),
+        ("5x30 byo-yomi", None),
+        ("", None),
+    ],
+)
+def test_main_time_before_an_overtime(overtime: str, minutes: float | None) -> None:
+    assert parse_main_before(overtime) == minutes
+
+
+@pytest.mark.parametrize(
+    ("minutes", "overtime", "seconds"),
+    [
+        (1, "5x10 byo-yomi", 60 + 4 * 10 + 120 * 10),
+        (0, "80x10 byo-yomi", 79 * 10 + 120 * 10),
+        (None, "3x30 byo-yomi", 2 * 30 + 120 * 30),
+        (10, "25/600 Canadian", 600 + 120 * 24),
+        (5, "10 fischer", 300 + 120 * 10),
+        (20, "None", 1200),
+        (0, "", None),
+        (None, "", None),
+    ],
+)
+def test_thinking_seconds(minutes: float | None, overtime: str, seconds: float | None) -> None:
+    assert thinking_seconds(minutes, parse_overtime(overtime)) == seconds

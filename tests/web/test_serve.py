@@ -89,7 +89,7 @@ def run(site, app, listener):
     site.background.submit(logging.getLogger, "a thread that waits")
     os.kill(os.getpid(), signal.SIGTERM)
 
-with mock.patch("kifu.cli.play._run", run):
+with mock.patch("kifu.cli.serve._run", run):
     main()
 """
 

@@ -1,0 +1,169 @@
+"""The command serve."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shlex
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback
+from kifu.errors import RecipeError, first_line, printable
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from kifu.web.site import Site
+
+_STOP_SECONDS = 1.8
+"""Longest time between a signal and the end of the process."""
+
+_END = "the server has ended"
+
+
+@command("Play", "kifu serve games.parquet", "kifu serve games.parquet --net small --net run --port 0", kernels=True)
+def serve(
+    catalogues: Annotated[list[Path], typer.Argument(metavar="CATALOGUE...", help="Catalogues made by `kifu ingest`.")],
+    net: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NET", help="A net, a run directory, or an engine's command line; repeatable.", show_default="small"
+        ),
+    ] = None,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A report to show: JSON of `kifu evaluate`, `benchmark` or `audit`; repeatable.",
+            show_default="none",
+        ),
+    ] = None,
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="An archive or folder that was ingested, to show the bytes of its records; repeatable.",
+            show_default="none",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; another one than the default needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 8361,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Secret that every visitor needs, 16 letters or digits or more.",
+            show_default="none; random for another --host",
+        ),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the default browser.")] = False,
+) -> None:
+    """Serve catalogues and nets as web pages: browse, explore, search, play. --net none serves no net."""
+    import secrets
+    import webbrowser
+
+    from kifu.web.server import Access, create_app, listen
+    from kifu.web.site import Site
+
+    if token is not None and not re.fullmatch("[A-Za-z0-9_-]{16,200}", token):
+        raise RecipeError("--token must be 16 to 200 letters, digits, - or _")
+    nets = [] if net == ["none"] else net or ["small"]
+    is_local = host in ("127.0.0.1", "localhost", "::1")
+    with contextlib.closing(listen(host, port)) as listener:
+        port = listener.getsockname()[1]
+        if not is_local:
+            token = token or secrets.token_urlsafe(24)
+        access = Access.local(port, token) if is_local else Access.remote(port, token or "")
+        with contextlib.closing(Site(catalogues, nets, report or (), records or ())) as site, _bounded_interrupt():
+            app = create_app(site, access, _report_failure)
+            url = f"http://{_name(host)}:{port}/" + (f"?token={token}" if token else "")
+            games = sum(len(each.searcher.catalogue) for each in site.corpora)
+            named = {0: "no net", 1: f"the net {printable(nets[0])}" if nets else ""}.get(
+                len(nets), f"{len(nets)} nets"
+            )
+            echo(f"{url} serves {games:,} games and {named}; Ctrl-C ends it")
+            if token:
+                _note("everyone who has this address can read all games; others are refused")
+            for path, each in zip(catalogues, site.corpora):
+                if not each.indexed:
+                    command_line = f"kifu index {shlex.quote(printable(path))}"
+                    _note(f"{each.name} has no search index: `{command_line}` makes the explorer and searches fast")
+            sys.stdout.flush()
+            note_for_interrupt(_END)
+            if open_browser:
+                webbrowser.open(url)
+            _run(site, app, listener)
+
+
+def _run(site: Site, app: ASGIApp, listener: socket.socket) -> None:
+    """Run the application of a site until a signal arrives or a net cannot be opened."""
+    from kifu.web.server import SiteServer, warm_up
+
+    def stop() -> None:
+        site.stop()
+        if server.signal:
+            _end_soon(server.signal)
+
+    server = SiteServer(app, stop)
+    site.background.submit(warm_up, site, site.startup)
+    site.opening.add_done_callback(lambda done: server.end_if(done.exception() is not None))
+    server.run(sockets=[listener])
+    site.opening.result()
+
+
+@contextlib.contextmanager
+def _bounded_interrupt() -> Iterator[None]:
+    """End the process within seconds of an interrupt, also of one before the server runs.
+
+    It may strike while this thread takes a lock, of `logging` for example, which is then never released: a thread that
+    imports torch would wait for it forever.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        _end_soon(interrupt.args[0] if interrupt.args else signal.SIGINT)
+        raise
+
+
+def _end_soon(number: int) -> None:
+    """End the process after a signal even if a library does not return. number: of the signal."""
+    timer = threading.Timer(_STOP_SECONDS, _end_process, [number])
+    timer.daemon = True
+    timer.start()
+
+
+def _name(host: str) -> str:
+    """Return a host as part of an address that others can open."""
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
+
+
+def _note(text: str) -> None:
+    logging.getLogger("kifu").info("%s", text)
+
+
+def _report_failure(request: str, error: Exception) -> None:
+    """Print an unexpected exception of a request as one line, and its traceback with --verbose."""
+    print_traceback(error)
+    log_line = f"{request}: unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback"
+    print(f"kifu: {printable(log_line)}", file=sys.stderr)
+
+
+def _end_process(number: int) -> None:
+    """End the process as after an interrupt, without waiting for other threads."""
+    note_for_interrupt(_END)
+    print_interrupted()
+    os._exit(128 + number)

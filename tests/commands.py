@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -71,10 +72,10 @@ def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str)
 
 
 def finish(process: subprocess.Popen[str]) -> Done:
-    """Waits for it, 300 s at most."""
+    """Waits for it, 120 s at most."""
     with process:
         try:
-            out, err = process.communicate(timeout=300)
+            out, err = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()  # or the end of the context waits forever
             raise
@@ -88,6 +89,8 @@ def on_terminal(columns: int, *arguments: str) -> list[str]:
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
     process = subprocess.Popen([KIFU, *arguments], stdout=theirs, env=environment | {"TERM": "xterm", "NO_COLOR": "1"})
     os.close(theirs)
+    killer = threading.Timer(120, process.kill)
+    killer.start()
     shown = b""
     while True:
         try:
@@ -95,5 +98,6 @@ def on_terminal(columns: int, *arguments: str) -> list[str]:
         except OSError:  # the other side is closed
             break
     os.close(ours)
-    assert process.wait() == 0
+    killer.cancel()
+    assert process.wait(120) == 0, f"{arguments} failed, or ran longer than 120 s"
     return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).splitlines()

@@ -366,7 +366,8 @@ def test_fifos_are_written_to_and_never_replaced(tmp_path):
     reader = threading.Thread(target=lambda: received.append(path.read_bytes()))
     reader.start()
     write_output(path, b"x" * 100_000)
-    reader.join()
+    reader.join(120)
+    assert not reader.is_alive(), "the reader has not ended in 120 s"
     assert received == [b"x" * 100_000]
     with pytest.raises(OutputError, match=f"^cannot write {path}: not a regular file$"):
         AtomicFile(path)
@@ -383,7 +384,12 @@ def test_open_files_are_written_to_and_never_replaced(tmp_path, name):
     )
     with (tmp_path / "out").open("wb") as out:
         done = subprocess.run(
-            [sys.executable, "-c", script, name], stdout=out, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-c", script, name],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=120,
         )
     assert (tmp_path / "out").read_text() == "text\ndata\nend\n"
     assert done.stderr.endswith(f"cannot write {name}: not a regular file\n")

@@ -64,6 +64,7 @@ def test_the_cache_tells_kernels_with_bounds_checks_apart() -> None:
         subprocess.run(
             [sys.executable, "-c", program],
             cwd=Path(__file__).parent, env=os.environ | {"NUMBA_BOUNDSCHECK": flag}, capture_output=True, check=True,
+            timeout=120,
         ).stdout
         for flag in "01"
     }  # fmt: skip

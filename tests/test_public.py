@@ -124,7 +124,7 @@ for arguments in [[], ["--version"], *([command.callback.__name__] for command i
 @pytest.mark.subprocess
 def test_import_and_help_load_nothing_heavy() -> None:
     """One process imports kifu, then shows the version and every help; what each step loads stays loaded."""
-    done = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True, timeout=120)
     loaded = {what: set(names) for what, *names in map(str.split, done.stderr.splitlines())}
     assert len(loaded) > 20
     assert loaded["import"] & (HEAVY | {"typer", "rich"}) == set()
@@ -136,7 +136,7 @@ def test_import_and_help_load_nothing_heavy() -> None:
 
 @pytest.mark.subprocess
 def test_installed_command_runs_this_package() -> None:
-    done = subprocess.run([KIFU, "--version"], check=True, capture_output=True, text=True)
+    done = subprocess.run([KIFU, "--version"], check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout == f"kifu {kifu.__version__}\n"
 
 
@@ -219,7 +219,7 @@ def test_type_checkers_know_the_type_of_every_public_name(tmp_path: Path) -> Non
     script = tmp_path / "names.py"
     script.write_text("\n".join(lines))
     command = [sys.executable, "-m", "mypy", "--config-file", REPOSITORY / "pyproject.toml", script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False, timeout=120)
     revealed = re.findall(r'note: Revealed type is "(.*)"', done.stdout)
     assert (done.returncode, len(revealed)) == (0, len(HOMES)), done.stdout
     assert [kind for kind in revealed if kind == "Any"] == []

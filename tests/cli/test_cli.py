@@ -145,7 +145,7 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
 @pytest.mark.subprocess
 def test_a_missing_package_is_reported_with_its_extra() -> None:
     program = "import sys\nsys.modules['torch'] = None\nfrom kifu.cli import main\nsys.argv = ['kifu', 'nets']\nmain()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "kifu: torch is required: pip install 'kifu[learn]'\n"
 
@@ -414,7 +414,9 @@ def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.subprocess
 def test_running_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "kifu.cli", "--version"], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "kifu.cli", "--version"], check=True, capture_output=True, text=True, timeout=120
+    )
     assert done.stdout == f"kifu {kifu.__version__}\n"
 
 

@@ -38,7 +38,9 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
             done = run(name, *arguments)
             assert done.code == 0, (line, done.err)
             continue
-        by_shell = subprocess.run(line, shell=True, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+        by_shell = subprocess.run(
+            line, shell=True, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
+        )
         assert by_shell.returncode == 0, (line, by_shell.stderr)
 
 

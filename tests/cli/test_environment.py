@@ -44,7 +44,7 @@ def test_a_removed_working_directory(name: str, games: Path, tmp_path: Path, mon
 def test_a_removed_working_directory_of_a_process(line: str, tmp_path: Path) -> None:
     """Some libraries cannot be imported there, and torch ends the process."""
     script = f'cd "{tmp_path}" && mkdir d && cd d && rmdir ../d && exec "{KIFU}" {line}'
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=120)
     if line == "--version":
         assert (done.returncode, done.stderr) == (0, "")
     else:
@@ -95,7 +95,8 @@ def test_outputs_into_a_fifo(line: str, games: Path, tmp_path: Path, monkeypatch
     done = run(*line.replace("GAMES", str(games)).split())
     assert done.code == 0, done.err
     assert fifo.is_fifo()
-    reader.join()
+    reader.join(120)
+    assert not reader.is_alive(), "the reader has not ended in 120 s"
     assert received[0][:1] in (b"{", b"<")
     os.mkfifo(tmp_path / "other.olf")
     assert run("convert", games, "-o", "other.olf").err[-1] == "kifu: cannot write other.olf: not a regular file"
@@ -108,5 +109,7 @@ def test_outputs_into_a_fifo(line: str, games: Path, tmp_path: Path, monkeypatch
 def test_a_home_that_cannot_be_written(home: str, games: Path) -> None:
     """The kernels are kept elsewhere, or compiled anew."""
     environment = os.environ | {"HOME": home, "XDG_CACHE_HOME": home and f"{home}/cache"}
-    done = subprocess.run([KIFU, "show", games, "-q"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [KIFU, "show", games, "-q"], env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     assert (done.returncode, done.stderr) == (0, "")

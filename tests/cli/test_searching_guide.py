@@ -55,7 +55,9 @@ def test_answers(shared: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, "utf-8")
     environment = os.environ | {"PATH": f"{KIFU.parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     for script, shown in SCRIPTS:
-        done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, (script, done.stderr)
         expected = ".*".join(map(re.escape, shown.split("...\n")))
         assert re.match(expected, done.stdout, re.DOTALL), f"{script}\n{done.stdout}"

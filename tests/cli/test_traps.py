@@ -45,7 +45,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_python_itself_is_trapped(folder: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", "import h5py"], cwd=folder, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", "import h5py"], cwd=folder, capture_output=True, check=False, timeout=120
+    )
     assert done.returncode == 1
     assert sprung(folder) == ["h5py"]
 
@@ -63,6 +65,6 @@ def test_no_command_imports_a_module_of_the_working_directory(folder: Path, tmp_
     ]
     (tmp_path / "commands.py").write_text(SCRIPT)
     command = [sys.executable, tmp_path / "commands.py", json.dumps(commands)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
     assert sprung(folder) == []
     assert done.returncode == 0, done.stderr

@@ -13,11 +13,13 @@ from blake3 import blake3
 import benchmarks
 import kifu
 from commands import run
+from kata_nets import small_net
 from kgs_archives import archive, members
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.katago.net_file import write_kata_net
 from kifu.recipes.schema import load_training
 from lazy import lazy_import
 from nets import tiny_net
@@ -184,6 +186,12 @@ def test_missing_and_seen_games(
     incomplete, of_unknown = result.remarks()
     assert f"{result.used} of 24 games; {24 - len(present)} are not in the sources" in incomplete
     assert of_unknown.startswith("The training games of unknown are unknown")
+
+
+def test_a_net_of_katago(source: Path, tiny_set: learn.benchmark.BenchmarkSet, tmp_path: Path) -> None:
+    write_kata_net(tmp_path / "net.bin.gz", small_net(["residual"]))
+    found = only(learn.benchmark.benchmark([tmp_path / "net.bin.gz"], source))
+    assert [each.description for each in found.nets] == ["KataGo's net small"]
 
 
 def test_nothing_is_left(source: Path, tiny_set: learn.benchmark.BenchmarkSet, tmp_path: Path) -> None:

@@ -116,12 +116,15 @@ def test_ranks(folder):
     assert np.abs(human.predict(positions.with_ranks(34.0, 27.0)).policy - recorded).max() > 1e-5
     with pytest.raises(RecipeError, match="does not take ranks; its inputs are planes, 19 numbers of KataGo"):
         learn.predictors.check_ranks(open_net(folder / "net.bin.gz"), 30.0)
+    learn.rank.check_rank_dependence(human, [20, 30], (9, 9))
+    with pytest.raises(RecipeError, match="does not depend on ranks"):
+        learn.rank.check_rank_dependence(open_net(folder / "net.bin.gz"), [20, 30], (9, 9))
     with pytest.raises(RecipeError, match="boards of 2 to 19 lines, got 25 x 25"):
         human.check_board(25, 25)
 
 
 def test_commands(folder, tmp_path):
-    """Predict, evaluate, annotate and GTP take a network file."""
+    """Predict, evaluate, annotate, match and GTP take a network file."""
     net, games = folder / "net.bin.gz", folder / "games.parquet"
     done = run("predict", net, folder / "game.sgf")
     assert (done.code, "White's lead: " in done.out) == (0, True)
@@ -141,6 +144,10 @@ def test_commands(folder, tmp_path):
     host = engine.Engine(player.Player(evaluator))
     host.run("boardsize", ["9"])
     assert host.run("genmove", ["b"])
+    done = run("match", net, "small", "--games", 1, "--board", "9x9", "-o", tmp_path / "match")
+    assert done.code == 0, done.err
+    done = run("predict", net)
+    assert done.err == [f"kifu: the last argument must be a game, got the net {net}"]
     (folder / "broken.bin.gz").write_bytes(b"kifu")
     done = run("predict", folder / "broken.bin.gz", folder / "game.sgf")
     assert (done.code, len(done.err)) == (2, 1)

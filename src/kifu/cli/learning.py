@@ -203,6 +203,7 @@ def predict(
 ) -> Outcome:
     """Predict the next move of a position; draw a heat map."""
     from kifu.errors import RecipeError
+    from kifu.katago.net_file import is_kata_net
     from kifu.learn import SUFFIX
     from kifu.learn.predictors import open_predictor
     from kifu.records.paths import as_path
@@ -211,7 +212,7 @@ def predict(
 
     if len(files) > 2:
         raise RecipeError(f"predict takes a net and a game, got {len(files)} files")
-    if files[-1].endswith(SUFFIX):
+    if files[-1].endswith(SUFFIX) or is_kata_net(files[-1]):
         raise RecipeError(f"the last argument must be a game, got the net {files[-1]}")
     predictor = open_predictor(files[0] if len(files) == 2 else None, symmetries=symmetries)
     game = find_game(as_path(files[-1]), number)

@@ -18,6 +18,7 @@ from typing import Literal
 from kifu.errors import DropReason, GameError, IllegalMove, KifuError
 from kifu.go.board import Board
 from kifu.go.rules import Rules
+from kifu.katago.net_file import is_kata_net
 from kifu.learn import PACKAGED, SUFFIX, split_class
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp, to_gtp
 from kifu.process import POLL_S, PipedProcess, ProcessError, excerpt, split_command
@@ -40,7 +41,7 @@ class MatchCancelledError(KifuError):
 def parse_command(text: str, rules: str = "chinese") -> list[str]:
     """Return the program and arguments of a command line.
 
-    A net (a run directory, a .safetensors file, or the name of a packaged one) stands for `kifu gtp NET --rules RULES`.
+    A net (a run directory, a .safetensors or .bin.gz file, or a packaged one) stands for `kifu gtp NET --rules RULES`.
 
     Raises:
         RecipeError: The text is not a command line, or the program was not found.
@@ -49,7 +50,7 @@ def parse_command(text: str, rules: str = "chinese") -> list[str]:
     if text.isprintable() and _is_net(text):
         return net
     # `kifu gtp` reports the missing file
-    if text.endswith(SUFFIX) and text.isprintable() and len(text.split()) == 1:
+    if (text.endswith(SUFFIX) or is_kata_net(text)) and text.isprintable() and len(text.split()) == 1:
         return net
     return split_command(text, 'a program such as "gnugo --mode gtp", or a net')
 
@@ -59,7 +60,9 @@ def _is_net(text: str) -> bool:
     try:
         if not path.exists():
             return text in PACKAGED
-        return bool(text.strip()) and (path.is_dir() or (path.suffix == SUFFIX and path.is_file()))
+        return bool(text.strip()) and (
+            path.is_dir() or ((path.suffix == SUFFIX or is_kata_net(path)) and path.is_file())
+        )
     except OSError:  # for example, the name is too long
         return False
 

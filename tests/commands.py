@@ -71,11 +71,24 @@ def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str)
     )
 
 
-def finish(process: subprocess.Popen[str]) -> Done:
-    """Waits for it, 120 s at most."""
+def first_line(process: subprocess.Popen[str], seconds: float = 60) -> str:
+    """Return the first line that a command prints. A command that prints nothing for too long is killed and fails."""
+    assert process.stdout is not None
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        timer.cancel()
+    assert line, f"no line within {seconds} s: {finish(process, 10)}"
+    return line
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 120) -> Done:
+    """Wait for the end of a command; kill it after so many seconds."""
     with process:
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()  # or the end of the context waits forever
             raise

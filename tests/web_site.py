@@ -130,13 +130,14 @@ def serving(site: Site, access: Callable[[int], Access] = Access.local) -> Itera
     failures: list[Exception] = []
     app = create_app(site, access(port), lambda request, error: failures.append(error))
     server = SiteServer(app, site.stop)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
         yield ServedSite(f"http://127.0.0.1:{port}", site, server, failures, app.routes)
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive(), "the server does not end within 60 s"
         site.close()
     assert failures == []
 

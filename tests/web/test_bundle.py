@@ -55,7 +55,7 @@ def test_the_bundle_is_reproducible(tmp_path: Path) -> None:
         pytest.skip("needs node")
     if not (CLIENT / "node_modules" / "esbuild").is_dir():
         pytest.skip("needs the packages of the client: run npm ci in client/")
-    subprocess.run(["node", "build.mjs", tmp_path / "web"], cwd=CLIENT, check=True, capture_output=True)
+    subprocess.run(["node", "build.mjs", tmp_path / "web"], cwd=CLIENT, check=True, capture_output=True, timeout=60)
     assert sorted(path.name for path in (tmp_path / "web").iterdir()) == NAMES
     for name in NAMES:
         assert (tmp_path / "web" / name).read_bytes() == (BUNDLE / name).read_bytes(), name

@@ -157,7 +157,7 @@ def test_a_searcher_works_for_many_threads(web_catalogue: Path) -> None:
     pattern, position = parse_pattern("XO/OX"), words("pd dp")
     single = Searcher(web_catalogue)
     hits, found = single.find(pattern), single.explore(position).to_dict()
-    shared, start = Searcher(web_catalogue), threading.Barrier(8)
+    shared, start = Searcher(web_catalogue), threading.Barrier(8, timeout=60)
 
     def work(number: int) -> bool:
         start.wait()

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import finish, run, start
+from commands import finish, first_line, run, start
 from kifu import build_index
 from kifu.errors import FormatError
 from kifu.search.index import index_path
@@ -36,33 +36,27 @@ from web_site import problems, serving, watch
 safetensors = lazy_import("safetensors.numpy")
 
 
-def ready(process: subprocess.Popen[str]) -> str:
-    """Wait until a server is ready; return its first line."""
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
 @pytest.mark.subprocess
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_the_server_with_open_connections_and_running_queries(tmp_path: Path, number: int) -> None:
     catalogue = write_catalogue(tmp_path / "games.parquet", rows(black=["a" * 1000] * 20_000))
     process = start("serve", catalogue, "--net", "none", "--port", 0)
-    line = ready(process)
+    line = first_line(process)
     found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/ serves 20,000 games and no net; Ctrl-C ends it\n", line)
-    assert found, (line, process.stderr.read() if process.stderr and not line else "")
+    assert found, line
     address = ("127.0.0.1", int(found[1]))
     slow = " OR ".join(f"regexp_matches(black, '(.*b.*c){{50}}q{k}')" for k in range(40))
     query = f"GET /api/games?sql={quote(slow)} HTTP/1.1\r\nHost: 127.0.0.1:{found[1]}\r\n\r\n"
     with (
-        socket.create_connection(address),
-        socket.create_connection(address) as half,
-        socket.create_connection(address) as asking,
+        socket.create_connection(address, timeout=60),
+        socket.create_connection(address, timeout=60) as half,
+        socket.create_connection(address, timeout=60) as asking,
     ):
         half.sendall(b"POST /api/upload HTTP/1.1\r\nContent-Le")
         asking.sendall(query.encode())
         assert urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/api/site", timeout=60).status == 200
         process.send_signal(number)
-        done = finish(process)
+        done = finish(process, 60)
     assert done.code == 128 + number
     note = "kifu: games.parquet has no search index"
     assert [line for line in done.err if not line.startswith(note)] == ["kifu: interrupted; the server has ended"]
@@ -71,11 +65,11 @@ def test_signals_end_the_server_with_open_connections_and_running_queries(tmp_pa
 @pytest.mark.subprocess
 def test_a_signal_ends_the_server_while_an_engine_starts(web_catalogue: Path) -> None:
     process = start("serve", web_catalogue, "--net", "sh -c 'cat > /dev/null'", "--port", 0)
-    url = ready(process).partition(" ")[0]
+    url = first_line(process).partition(" ")[0]
     with urllib.request.urlopen(f"{url}api/site", timeout=60) as response:
         assert json.load(response)["nets"] is None
     process.send_signal(signal.SIGTERM)
-    done = finish(process)
+    done = finish(process, 60)
     assert (done.code, done.err) == (128 + signal.SIGTERM, ["kifu: interrupted; the server has ended"])
 
 
@@ -101,7 +95,7 @@ def test_a_signal_ends_the_command_before_the_server_runs(web_catalogue: Path) -
         [sys.executable, "-c", INTERRUPTED, "serve", web_catalogue, "--net", "none", "--port", "0"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=60,
     )
     assert done.returncode == 128 + signal.SIGTERM
     assert done.stderr == "kifu: interrupted; the server has ended\n"
@@ -110,7 +104,7 @@ def test_a_signal_ends_the_command_before_the_server_runs(web_catalogue: Path) -
 @pytest.mark.subprocess
 def test_other_hosts_need_the_token_of_the_first_line(web_catalogue: Path) -> None:
     process = start("serve", web_catalogue, "--net", "none", "--host", "0.0.0.0", "--port", 0)
-    found = re.match(r"http://\S+:(\d+)/\?token=([\w-]{32}) serves 320 games", ready(process))
+    found = re.match(r"http://\S+:(\d+)/\?token=([\w-]{32}) serves 320 games", first_line(process))
     assert found
     url = f"http://127.0.0.1:{found[1]}/api/site"
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
@@ -121,7 +115,7 @@ def test_other_hosts_need_the_token_of_the_first_line(web_catalogue: Path) -> No
     ) as response:
         assert response.status == 200
     process.send_signal(signal.SIGTERM)
-    done = finish(process)
+    done = finish(process, 60)
     assert done.err[0] == "kifu: everyone who has this address can read all games; others are refused"
 
 
@@ -172,7 +166,7 @@ class SlowNets:
         self._error = error
 
     def __call__(self, nets: Sequence[str | None]) -> list[ServedNet]:
-        self.go_on.wait()
+        assert self.go_on.wait(60), "the test does not let the nets open"
         if self._error:
             raise self._error
         return _open_nets(nets)
@@ -199,7 +193,7 @@ def test_pages_do_not_wait_for_nets(web_catalogue: Path, slow_nets: SlowNets) ->
         assert served.get("/api/games").json["total"] == 320
         assert not waiting.done()
         slow_nets.go_on.set()
-        assert waiting.result().json == []
+        assert waiting.result(60).json == []
         assert served.get("/api/site").json["nets"] == []
 
 
@@ -211,7 +205,7 @@ def test_a_server_ends_while_nets_are_opened(web_catalogue: Path, slow_nets: Slo
             sleep(0.01)
         assert served.get("/api/site").json["nets"] is None
         served.server.should_exit = True
-        answer = waiting.result()
+        answer = waiting.result(60)
     assert (answer.status, answer.error) == (503, "the server stops")
 
 
@@ -248,7 +242,7 @@ site.close()
 @pytest.mark.slow
 @pytest.mark.subprocess
 def test_no_kernel_is_compiled_after_the_start(web_catalogue: Path) -> None:
-    subprocess.run([sys.executable, "-c", WARMED, web_catalogue], check=True, timeout=600)
+    subprocess.run([sys.executable, "-c", WARMED, web_catalogue], check=True, timeout=300)
 
 
 def test_the_start_is_interrupted(web_catalogue: Path) -> None:
@@ -285,8 +279,8 @@ def test_a_net_that_cannot_be_opened_ends_the_server(web_catalogue: Path, tmp_pa
     path = tmp_path / "broken.safetensors"
     path.write_bytes(safetensors.save({}, {"kifu-net": "{}"}))
     process = start("serve", web_catalogue, "--net", path, "--port", 0)
-    assert ready(process)
-    done = finish(process)
+    first_line(process)
+    done = finish(process, 60)
     assert (done.code, len(done.err)) == (2, 1), done
     assert f"{path}: invalid metadata" in done.err[0]
 

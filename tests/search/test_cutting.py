@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from kifu.errors import RecipeError
 from kifu.point import BLACK, WHITE
-from kifu.search.cutting import Rectangle, pattern_from_position, sequence_pattern
 from kifu.search.notation import format_pattern, parse_pattern
-from kifu.search.position import Position, parse_position
+from kifu.search.position import Position, Rectangle, parse_position, pattern_from_position, sequence_pattern
 
 BOARD = """
 X....

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import GameError, KifuError, RecipeError, RecordError
-from kifu.search.cutting import pattern_from_sgf
 from kifu.search.notation import format_pattern, parse_pattern
-from kifu.search.position import FILE_LIMIT
+from kifu.search.position import FILE_LIMIT, pattern_from_sgf
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kifu.errors import RecipeError
 from kifu.go.board import Board
 from kifu.point import BLACK, MAX_SIZE, WHITE
-from kifu.search.cutting import pattern_from_sgf
 from kifu.search.notation import CELLS, check_pattern, format_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, ANY_CELL, Pattern, PatternMove, Window
+from kifu.search.position import pattern_from_sgf
 
 PAGE = Path(__file__).parents[2] / "docs" / "patterns.md"
 

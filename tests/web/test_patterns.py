@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kifu.search.cutting import Rectangle, pattern_from_position
 from kifu.search.notation import format_pattern, parse_pattern
+from kifu.search.position import Rectangle, pattern_from_position
 from kifu.search.searcher import Searcher
 from web_site import ServedSite
 

@@ -16,10 +16,9 @@ from kifu.corpus.catalogue import is_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.registry import check_choice
-from kifu.search.cutting import pattern_from_sgf, sequence_pattern
 from kifu.search.notation import check_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, Pattern
-from kifu.search.position import FILE_LIMIT, Position, parse_position, read_input
+from kifu.search.position import FILE_LIMIT, Position, parse_position, pattern_from_sgf, read_input, sequence_pattern
 from kifu.search.searcher import Rows, Searcher
 
 _COLOURS = {"black": 1, "white": 2}

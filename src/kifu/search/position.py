@@ -1,9 +1,14 @@
-"""Positions to explore, as users write them: moves, a ply of a game, a diagram, or a record."""
+"""Positions to explore, as users write them, and patterns cut out of them.
+
+A position is given as moves, a ply of a game, a diagram, or a record. A pattern is a rectangle of a position, or a
+sequence of moves in a corner. Markup in SGF may choose the rectangle; docs/patterns.md lists what each kind means.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +20,12 @@ from kifu.errors import GameError, IllegalMove, RecipeError, SourceError, printa
 from kifu.files import read_small
 from kifu.go.board import Board
 from kifu.go.replay import GamesLike
-from kifu.point import BLACK, WHITE, parse_gtp, parse_sgf
-from kifu.records.game import read_sgf
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, parse_gtp, parse_sgf, to_gtp
+from kifu.records.game import Game, read_sgf
+from kifu.records.sgf import root_properties, split_nodes
 from kifu.registry import unknown
-from kifu.search.notation import CELL_OF, read_colour, read_diagram
-from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern
+from kifu.search.notation import CELL_OF, anchor_of, check_pattern, number_moves, orient, read_colour, read_diagram
+from kifu.search.pattern import ANY_CELL, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove
 
 FILE_LIMIT = 1 << 20
 """Largest file of a position or pattern, in bytes."""
@@ -212,3 +218,244 @@ def _diagram_position(text: str) -> Position:
         raise RecipeError(str(error)) from None
     next_colour = diagram.settings.get("next")
     return Position(board.width, board.height, stones, read_colour(next_colour[1]) if next_colour else None)
+
+
+class Rectangle(NamedTuple):
+    """A rectangle of a board: its first and last columns and rows, from 0 at the upper left."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+def parse_rectangle(text: str, width: int, height: int) -> Rectangle:
+    """Return the rectangle between two GTP vertices, such as "C12:H19", in any order.
+
+    Raises:
+        RecipeError: The text is not a rectangle of a board of that size.
+    """
+    try:
+        points = [parse_gtp(corner.strip(), width, height) for corner in text.split(":")]
+        if len(points) != 2 or width * height in points:
+            raise GameError(f"got {text!r}")
+    except GameError as error:
+        raise RecipeError(f"a rectangle is given by two of its corners, such as C12:H19: {error}") from None
+    return bounding_box(points, width)
+
+
+def bounding_box(points: Iterable[int], width: int) -> Rectangle:
+    """Return the smallest rectangle that contains points of a board, of which there is at least one."""
+    rows, columns = zip(*(divmod(point, width) for point in points))
+    return Rectangle(min(columns), min(rows), max(columns), max(rows))
+
+
+def cut(
+    width: int, height: int, cells: Sequence[int], rectangle: Rectangle, moves: Iterable[tuple[int, int]] = ()
+) -> Pattern:
+    """Return a rectangle of a board as a pattern, anchored by the edges of the board that it touches.
+
+    As in the text notation, a pattern at one edge is turned to the upper one, and one in a corner to the upper left.
+
+    Args:
+        cells: [height * width] Allowed contents of the points of the board.
+        moves: (point, colour) of the moves played in the rectangle.
+
+    Raises:
+        RecipeError: The rectangle touches three edges or two opposite ones, a move is outside, or the pattern is too
+            vague.
+    """
+    left, top, right, bottom = rectangle
+    touched = {"left": left == 0, "upper": top == 0, "right": right == width - 1, "lower": bottom == height - 1}
+    edges = {edge for edge, is_touched in touched.items() if is_touched}
+    inside = []
+    for number, (point, colour) in enumerate(moves, 1):
+        y, x = divmod(point, width)
+        if not (left <= x <= right and top <= y <= bottom):
+            corners = f"{to_gtp(top * width + left, width, height)}:{to_gtp(bottom * width + right, width, height)}"
+            raise RecipeError(f"move {number}, {to_gtp(point, width, height)}, is outside the rectangle {corners}")
+        inside.append(PatternMove(x - left, y - top, colour))
+    pattern = Pattern(
+        right - left + 1,
+        bottom - top + 1,
+        tuple(cells[y * width + x] for y in range(top, bottom + 1) for x in range(left, right + 1)),
+        anchor_of(edges),
+        moves=tuple(inside),
+    )
+    check_pattern(pattern)
+    return orient(pattern, edges)
+
+
+def pattern_from_position(position: Position, rectangle: str | Rectangle) -> Pattern:
+    """Return a rectangle of a position as a pattern, anchored by the edges of the board that it touches.
+
+    Args:
+        rectangle: Two of its corners as GTP vertices, such as "C12:H19", or the rectangle.
+
+    Raises:
+        RecipeError: The rectangle is not on the board, or touches three edges or two opposite ones.
+    """
+    if isinstance(rectangle, str):
+        rectangle = parse_rectangle(rectangle, position.width, position.height)
+    return cut(position.width, position.height, position.cells(), rectangle)
+
+
+def sequence_pattern(
+    moves: str, rectangle: str | Rectangle | None = None, width: int = 19, height: int | None = None, min_size: int = 8
+) -> Pattern:
+    """Return the pattern of moves played in order in a part of the board that is empty before.
+
+    Args:
+        moves: GTP vertices or SGF points, as for `kifu.search.position.parse_position`. A pass means that its player
+            plays elsewhere.
+        rectangle: As for `pattern_from_position`; by default the smallest in a corner that contains all moves.
+        height: Rows; as many as columns by default.
+        min_size: Columns and rows that the default rectangle has at least.
+
+    Raises:
+        RecipeError: A move is not one, is illegal, or lies outside the rectangle; or as for `pattern_from_position`.
+    """
+    height = width if height is None else height
+    _, played = play_moves(moves, width, height)
+    if not played:
+        raise RecipeError("a sequence needs at least one move on the board")
+    if rectangle is None:
+        rectangle = _corner_around([point for point, _ in played], width, height, min_size)
+    elif isinstance(rectangle, str):
+        rectangle = parse_rectangle(rectangle, width, height)
+    return cut(width, height, [EMPTY_CELL] * (width * height), rectangle, played)
+
+
+def _corner_around(points: Sequence[int], width: int, height: int, min_size: int) -> Rectangle:
+    """Return the smallest rectangle in a corner of the board that contains points."""
+    box = bounding_box(points, width)
+    across, down = min(min_size, width), min(min_size, height)
+    left, right = max(box.right + 1, across), max(width - box.left, across)
+    upper, lower = max(box.bottom + 1, down), max(height - box.top, down)
+    columns = (0, left - 1) if left <= right else (width - right, width - 1)
+    rows = (0, upper - 1) if upper <= lower else (height - lower, height - 1)
+    return Rectangle(columns[0], rows[0], columns[1], rows[1])
+
+
+_MARKUP = re.compile(rb"(?:VW|TR|SQ|CR|MA|SL|LB)\s*\[")
+_MARKS = ("TR", "SQ", "CR", "MA", "SL", "LB")
+_MAX_VALUES = 1000
+
+_Properties = Mapping[str, Sequence[bytes]]
+
+
+def pattern_from_sgf(data: bytes) -> Pattern:
+    """Return the pattern drawn in the first node with markup, on the main line of the first game of a record.
+
+    Raises:
+        RecordError: There is no game.
+        GameError: The game is dropped, or has an illegal move.
+        RecipeError: The record is larger than `FILE_LIMIT`, no node has markup, or the markup is no pattern.
+    """
+    if len(data) > FILE_LIMIT:
+        raise RecipeError(f"a record with a pattern has at most {FILE_LIMIT:,} bytes, got {len(data):,}")
+    game = read_sgf(data)
+    if game.drop:
+        raise GameError(f"a dropped game shows no pattern: {game.drop.reason}")
+    before, properties = _find_markup(game)
+    board = before.board()
+    if len(before) == 0 and before.to_play in (BLACK, WHITE):
+        board.to_play = before.to_play
+    width, height = game.width, game.height
+    marks = {name: list(_points(name, properties, width, height)) for name in ("VW", *_MARKS)}
+    if properties.get("VW") == (b"",):
+        rectangle = Rectangle(0, 0, width - 1, height - 1)
+    else:
+        rectangle = bounding_box(marks["VW"] or [point for points in marks.values() for point in points], width)
+    cells = _mark_cells(list(board_position(board).cells()), marks, board)
+    moves = _labelled_moves(properties.get("LB", ()), marks["LB"], cells, board)
+    return cut(width, height, cells, rectangle, moves or _moves_inside(game, len(before), rectangle))
+
+
+def _find_markup(game: Game) -> tuple[Game, _Properties]:
+    """Return the game up to its first node with markup, and the properties of this node."""
+    nodes = split_nodes(game.record)
+    charset = b"CA[" + game.raw("CA") + b"]"
+    for i, node in enumerate(nodes):
+        properties = root_properties(b"(;" + charset + node[1:]) if _MARKUP.search(node) else {}
+        if any(name in properties for name in ("VW", *_MARKS)):
+            return read_sgf(b"(" + b"".join(nodes[: i + 1]) + b")"), properties
+    raise RecipeError(f"no node of the main line has VW or one of the marks {', '.join(_MARKS)}, which draw a pattern")
+
+
+def _points(name: str, properties: _Properties, width: int, height: int) -> Iterator[int]:
+    """Yield the points of a property; of a rectangle of points, all of them."""
+    values = properties.get(name, ())
+    if len(values) > _MAX_VALUES:
+        raise RecipeError(f"{name} has at most {_MAX_VALUES:,} values in a pattern, got {len(values):,}")
+    for value in values:
+        text = value.decode("latin-1").strip()
+        if name == "VW" and values == (b"",):
+            continue
+        first, colon, last = text.partition(":")
+        try:
+            corners = [parse_sgf(corner, width, height) for corner in (first, last) if name != "LB" and colon]
+            corners = corners or [parse_sgf(first, width, height)]
+            if width * height in corners:
+                raise GameError
+        except GameError:
+            raise RecipeError(
+                f"{name}[{printable(text[:20])}] is not on the {width} x {height} board of the pattern"
+            ) from None
+        box = bounding_box(corners, width)
+        yield from (y * width + x for y in range(box.top, box.bottom + 1) for x in range(box.left, box.right + 1))
+
+
+def _mark_cells(cells: list[int], marks: Mapping[str, Sequence[int]], board: Board) -> list[int]:
+    """Return cells with the meaning of triangles, squares and circles."""
+    for point in marks["SQ"]:
+        if cells[point] == EMPTY_CELL:
+            vertex = to_gtp(point, board.width, board.height)
+            raise RecipeError(f"SQ on {vertex} must mark a stone, which then may be missing; the point is empty")
+        cells[point] |= EMPTY_CELL
+    for point in marks["CR"]:
+        cells[point] = BLACK_CELL | WHITE_CELL
+    for point in marks["TR"]:
+        cells[point] = ANY_CELL
+    return cells
+
+
+def _labelled_moves(
+    values: Sequence[bytes], points: Sequence[int], cells: list[int], board: Board
+) -> list[tuple[int, int]]:
+    """Return the moves that numbers on points are, and empty the cells of those that are on stones."""
+    numbered: dict[int, list[tuple[int, int]]] = {}
+    point_of: dict[int, int] = {}
+    for value, point in zip(values, points):
+        label = value.decode("latin-1").partition(":")[2].strip()
+        if re.fullmatch("[1-9][0-9]{0,2}", label):
+            y, x = divmod(point, board.width)
+            numbered.setdefault(int(label), []).append((x, y))
+            point_of[int(label)] = point
+    stones = board.stones.ravel()
+    colours: list[int] = []
+    for number in sorted(point_of):
+        stone = int(stones[point_of[number]])
+        colours.append(stone or (BLACK + WHITE - colours[-1] if colours else board.to_play))
+        cells[point_of[number]] = EMPTY_CELL
+    return [(y * board.width + x, colour) for x, y, colour in number_moves(numbered, colours)]
+
+
+def _moves_inside(game: Game, ply: int, rectangle: Rectangle) -> list[tuple[int, int]]:
+    """Return the moves from `ply` on, without passes, if all of them are in the rectangle, else none.
+
+    With a rectangle of the whole board, the moves are not part of the pattern.
+    """
+    if rectangle == (0, 0, game.width - 1, game.height - 1):
+        return []
+    left, top, right, bottom = rectangle
+    moves = []
+    for word in game.moves[ply:].tolist():
+        point = word & POINT_MASK
+        y, x = divmod(point, game.width)
+        if left <= x <= right and top <= y <= bottom:
+            moves.append((point, WHITE if word & WHITE_BIT else BLACK))
+        elif point != game.width * game.height:
+            return []
+    game.board()  # raises GameError for illegal moves
+    return moves

@@ -12,12 +12,11 @@ from starlette.routing import Route
 
 from kifu.errors import RecipeError
 from kifu.search.continuations import Continuation, YearCount
-from kifu.search.cutting import Rectangle, pattern_from_position
 from kifu.search.drawing import Drawing
 from kifu.search.hits import Hits
 from kifu.search.notation import format_pattern, parse_pattern
 from kifu.search.pattern import Pattern, Window
-from kifu.search.position import GamePly, board_position
+from kifu.search.position import GamePly, Rectangle, board_position, pattern_from_position
 from kifu.search.searcher import Rows, Searcher
 from kifu.web.api import Deadline, endpoint
 from kifu.web.positions import Played, PositionParams, first_occurrences, last_point, position_line

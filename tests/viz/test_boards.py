@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kifu.errors import GameError, OutputError
-from kifu.viz import painter as draw
+from kifu.viz import boards as draw
 from kifu.viz.boards import draw_board, draw_planes, save, to_svg
 
 XLINK = "{http://www.w3.org/1999/xlink}href"

@@ -10,8 +10,7 @@ import pytest
 from test_boards import Picture
 
 from kifu.errors import GameError
-from kifu.viz import painter
-from kifu.viz.boards import CountedMove, draw_counts, to_svg
+from kifu.viz.boards import BLACK_STONE, WHITE_STONE, CountedMove, draw_counts, to_svg
 
 EMPTY = np.ones((9, 9), int)
 PATH = "{http://www.w3.org/2000/svg}path"
@@ -38,14 +37,14 @@ def test_stones_cells_and_numbers() -> None:
     cells = EMPTY.copy()
     cells[0, 0], cells[1, 1], cells[2, 2], cells[3, 3] = 2, 4, 7, 3
     picture = Picture(draw_counts(cells, [], numbers={4: ("1", 2), 5: ("2", 1)}), 9, 9)
-    assert picture.discs(painter.BLACK_STONE) == {(0, 0, 0), (0, 5, 0), (0, 3, 3)}
-    assert picture.discs(painter.WHITE_STONE) == {(0, 1, 1), (0, 4, 0)}
+    assert picture.discs(BLACK_STONE) == {(0, 0, 0), (0, 5, 0), (0, 3, 3)}
+    assert picture.discs(WHITE_STONE) == {(0, 1, 1), (0, 4, 0)}
     assert set(picture.paths("fill: #b9b2a6")) == {(0, 2, 2)}
 
 
 def test_the_ring_is_as_white_as_the_moves() -> None:
     arcs = Picture(draw_counts(EMPTY, MOVES), 9, 9)
-    white = [p for p in arcs.root.iter(PATH) if f"fill: {painter.WHITE_STONE}" in p.get("style", "") and p.get("d")]
+    white = [p for p in arcs.root.iter(PATH) if f"fill: {WHITE_STONE}" in p.get("style", "") and p.get("d")]
     lengths = [len(re.findall("C", path.get("d"))) for path in white]
     assert len(white) == 2
     assert lengths[0] < lengths[1]  # 411 of 1,645 moves and 9 of 9

@@ -25,8 +25,20 @@ from kifu.progress import ProgressFactory, silent
 from kifu.records.parse import RECORD_FORMATS
 from kifu.records.paths import Paths, as_list
 from kifu.text import counted, json_text, short_count
-from kifu.viz.boards import notebook_svg
-from kifu.viz.painter import HEAT, INK, LINE, MINUS, PAPER, PAPER_LINE, PLUS, RING, WOOD, matplotlib_style, style_chart
+from kifu.viz.boards import (
+    HEAT,
+    INK,
+    LINE,
+    MINUS,
+    PAPER,
+    PAPER_LINE,
+    PLUS,
+    RING,
+    WOOD,
+    matplotlib_style,
+    notebook_svg,
+    style_chart,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

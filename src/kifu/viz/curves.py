@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import printable
-from kifu.viz.painter import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style, style_chart
+from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style, style_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

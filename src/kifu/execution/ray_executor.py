@@ -247,7 +247,7 @@ _MAX_RETRIES = 3
 """Repetitions of a shard whose process or node has died."""
 
 
-class _Task(NamedTuple):
+class _ShardTask(NamedTuple):
     """A submitted shard. answer: None if its results are complete already. path: of its results, if staged."""
 
     name: str
@@ -300,13 +300,13 @@ class RayExecutor(Executor):
             ClusterError: Any other error of the job, with the name of the shard; or the cluster is lost.
         """
         submitted = self._submit(job, shards)
-        tasks: deque[_Task] = deque(islice(submitted, self._prefetch + 1))
+        tasks: deque[_ShardTask] = deque(islice(submitted, self._prefetch + 1))
         while tasks:
             yield from self._results(tasks[0])
             self._pending.discard(tasks.popleft().answer)
             tasks.extend(islice(submitted, 1))
 
-    def _submit(self, job: Job[Shard, Item, R], shards: Iterable[Shard]) -> Iterator[_Task]:
+    def _submit(self, job: Job[Shard, Item, R], shards: Iterable[Shard]) -> Iterator[_ShardTask]:
         """Submit each shard whose results are not complete yet, when it is asked for."""
         run, self._runs = self._runs, self._runs + 1
         task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)(ray_task.run_shard)
@@ -324,9 +324,9 @@ class RayExecutor(Executor):
                 with self._head.watched():
                     answer = task.remote(__version__, self._lease and str(self._lease), pickled, call)
                     self._pending.add(answer)  # hashing it may call Ray
-            yield _Task(f"shard {number + 1}, {shorten(str(shard), 200)}", answer, path)
+            yield _ShardTask(f"shard {number + 1}, {shorten(str(shard), 200)}", answer, path)
 
-    def _results(self, task: _Task) -> Iterator[Any]:
+    def _results(self, task: _ShardTask) -> Iterator[Any]:
         data = b"" if task.answer is None else self._wait(task)
         if task.path is None:
             yield from load_results(data)
@@ -339,7 +339,7 @@ class RayExecutor(Executor):
             remove_file(task.path)
             raise FormatError(f"{error}; it is removed, and the next run will make it again") from None
 
-    def _wait(self, task: _Task) -> bytes:
+    def _wait(self, task: _ShardTask) -> bytes:
         """Return the results of a task, empty if they are in a file."""
         try:
             status, value, node = self._poll(task.answer)

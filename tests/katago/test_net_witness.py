@@ -85,7 +85,6 @@ def test_equals_the_engine(tmp_path):
                     white = colours[ply % 2] == WHITE
                     worst = np.maximum(worst, _differences(ours, plies.index(ply), engine.raw_output(), white))
                     positions += 1
-                    print(positions, f"{width}x{height}", rules, ply, moves[max(ply - 2, 0) : ply], worst)
                 vertex = "pass" if move == width * height else to_gtp(move, width, height)
                 engine(f"play {'BW'[colours[ply % 2] == WHITE]} {vertex}")
     print(f"{positions} positions: policy, win rate, lead, score, ownership differ by at most {worst}")

@@ -86,6 +86,8 @@ def test_hostile(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(net_file, "MAX_PARAMETERS", 1 << 20)
     _fails(tmp_path / "net.bin", huge, "more than 1,048,576 parameters")
+    monkeypatch.setattr(net_file, "MAX_BLOCKS", 5)
+    _fails(tmp_path / "net.bin", kata_net_bytes(small_net(["bottleneck"] * 2)), "more than 5 blocks")
     first = data.index(b"@BIN@") + 5
     _fails(tmp_path / "net.bin", data[:first] + np.float32(np.nan).tobytes() + data[first + 4 :], "NaN or infinite")
     _fails(tmp_path / "net.bin.gz", gzip.compress(bytes(1 << 24)), "a word has more than 128 bytes")

@@ -42,7 +42,10 @@ MAX_PARAMETERS = 1 << 28
 MAX_SIZE = 1 << 14
 """Maximum of every size in a file, such as a number of channels."""
 
-_MAX_BLOCKS, _MAX_KERNEL, _MAX_WORD = 512, 19, 128
+MAX_BLOCKS = 2048
+"""Maximum number of blocks of a file, with those inside others."""
+
+_MAX_COUNT, _MAX_KERNEL, _MAX_WORD = 512, 19, 128
 
 _MAX_DEPTH = 4
 """Maximum number of nested bottleneck blocks inside each other."""
@@ -286,7 +289,7 @@ class Bottleneck:
 
     WORD: ClassVar[str] = "nested_bottleneck_block"
     name: str
-    count: Annotated[int, Range(1, _MAX_BLOCKS)]
+    count: Annotated[int, Range(1, _MAX_COUNT)]
     norm1: Annotated[BatchNorm, Dims("channels")]
     act1: Activation
     conv1: Annotated[Conv, Dims("channels", "inner")]
@@ -320,7 +323,7 @@ class Trunk:
     """The trunk. The sizes after `channels` are informative: each layer has its own."""
 
     name: str
-    count: Annotated[int, Range(1, _MAX_BLOCKS)]
+    count: Annotated[int, Range(1, _MAX_COUNT)]
     channels: Size
     inner_channels: Size
     regular_channels: Size
@@ -556,6 +559,9 @@ def _read_list(each: _Field, reader: _Reader, known: Known, depth: int) -> list[
         word = reader.word()
         if word not in _BLOCKS:
             raise FormatError(f"unknown block {word!r}")
+        reader.blocks += 1
+        if reader.blocks > MAX_BLOCKS:
+            raise FormatError(f"more than {MAX_BLOCKS:,} blocks")
         blocks.append(_read_record(_BLOCKS[word], reader, inner, depth + 1))
     return blocks
 
@@ -651,12 +657,13 @@ class _Reader:
 
     Attributes:
         binary: True if arrays are bytes, False if they are text; the first array decides.
+        blocks: The number of blocks so far.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._buffer, self._at = stream, b"", 0
         self._floats, self._first = MAX_PARAMETERS, True
-        self.binary = True
+        self.binary, self.blocks = True, 0
 
     def word(self) -> str:
         """Return the next word."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from commands import KIFU, run
+from commands import KIFU, finish, first_line, run
 from kifu.cli import app
 
 EXAMPLES = [line for command in typer.main.get_command(app).commands.values() for line in command.examples]  # type: ignore[attr-defined]
@@ -25,11 +25,12 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
     for line in EXAMPLES:
         if line.startswith("kifu serve "):  # runs until a signal ends it
             arguments = [*shlex.split(line)[1:], "--port", "0"]
-            with subprocess.Popen([KIFU, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
-                assert server.stdout is not None
-                first = server.stdout.readline()
+            with subprocess.Popen(
+                [KIFU, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as server:
+                assert "Ctrl-C ends it" in first_line(server), line
                 server.terminate()
-                assert "Ctrl-C ends it" in first, line
+                finish(server, 60)
             continue
         program, name, *arguments = shlex.split(line, comments=True)
         if name in ("train", "demo") and "--dry-run" not in arguments:

@@ -58,7 +58,7 @@ class Maker:
         norm, act, conv = self.norm, self.act, self.conv
         match kind:
             case "residual":
-                return kata.Residual(
+                return kata.ResidualLayers(
                     "residual", norm(channels, False), act(), conv(channels, 5), norm(5), act(), conv(5, channels)
                 )
             case "pooling":
@@ -102,13 +102,13 @@ def small_net(
     )  # fmt: skip
     policies = 4 if version >= 16 else 2 if version >= 12 else 1
     two = version >= 15
-    policy = kata.PolicyHead(
+    policy = kata.PolicyLayers(
         "policy", policies, zeros, conv(channels, 4, 1), conv(channels, 3, 1), norm(3), act(), linear(9, 4),
         norm(4), act(), conv(4, policies, 1), linear(9, 4 if two else policies), bias(4) if two else None,
         act() if two else None, linear(4, policies) if two else None,
     )  # fmt: skip
     scores = 6 if version >= 9 else 4
-    value = kata.ValueHead(
+    value = kata.ValueLayers(
         "value", zeros, conv(channels, 4, 1), norm(4), act(), linear(12, 5), bias(5), act(), linear(5, 3), bias(3),
         linear(5, scores), bias(scores), conv(4, 1, 1),
     )  # fmt: skip

@@ -27,11 +27,10 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-import llvmlite.binding
 import numba
 import numpy as np
 from numba.core import event
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, get_host_cpu_features
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
@@ -193,12 +192,8 @@ class _Cache:
 @functools.cache
 def _runs_baseline() -> bool:
     """Return True if this CPU has all features of BASELINE."""
-    try:
-        available = llvmlite.binding.get_host_cpu_features()
-    except RuntimeError:  # LLVM does not know them
-        return False
     name, features = BASELINE
-    return bool(name) and all(available.get(feature.removeprefix("+")) for feature in features.split(",") if feature)
+    return bool(name) and set(features.split(",")) <= {"", *get_host_cpu_features().split(",")}
 
 
 def _cache_folder() -> Path | None:

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from kifu.cli.app import app, command, echo
 from kifu.cli.options import Duration, Jobs, Output
-from kifu.errors import printable
+from kifu.errors import OutputError, printable
 
 # The sample is younger and smaller than what the recipe is made for.
 _KGSGO = "--set until=2025 --set sets.test.games=20 --set sets.train10k.games=200"
@@ -108,7 +108,10 @@ def demo(
     from kifu.assets import sample_path
     from kifu.atomic_io import write_file
 
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot create the folder {output}: {error.strerror}") from None
     sections = []
     for why, template, made, picture in STEPS:
         name, *words = shlex.split(template.replace("{}", shlex.quote(str(output))))

@@ -29,11 +29,11 @@ from kifu.katago.net_file import (
     MatMul,
     MetadataEncoder,
     PointNorm,
-    PolicyHead,
+    PolicyLayers,
     Pooling,
-    Residual,
+    ResidualLayers,
     TipNorm,
-    ValueHead,
+    ValueLayers,
 )
 
 _ACTIVATIONS = {
@@ -223,7 +223,7 @@ def _pool(features: Tensor, mask: Tensor | None, area: Tensor, value: bool = Fal
 class KataResidual(nn.Module):  # type: ignore[misc]
     """Norm, activation and convolution, twice."""
 
-    def __init__(self, block: Residual) -> None:
+    def __init__(self, block: ResidualLayers) -> None:
         super().__init__()
         self.norm1, self.conv1 = KataBatchNorm(block.norm1, block.act1), _conv(block.conv1)
         self.norm2, self.conv2 = KataBatchNorm(block.norm2, block.act2), _conv(block.conv2)
@@ -372,7 +372,7 @@ class KataMetadataEncoder(nn.Sequential):  # type: ignore[misc]
 class KataPolicyHead(nn.Module):  # type: ignore[misc]
     """Policies of all points and the pass."""
 
-    def __init__(self, head: PolicyHead) -> None:
+    def __init__(self, head: PolicyLayers) -> None:
         super().__init__()
         self.conv = _conv(head.conv)
         self.pooled = KataPooledBias(head.pooled_conv, head.pooled_norm, head.pooled_act, head.pooled_bias)
@@ -394,7 +394,7 @@ class KataPolicyHead(nn.Module):  # type: ignore[misc]
 class KataValueHead(nn.Module):  # type: ignore[misc]
     """Result, score and ownership."""
 
-    def __init__(self, head: ValueHead) -> None:
+    def __init__(self, head: ValueLayers) -> None:
         super().__init__()
         self.conv, self.norm = _conv(head.conv), KataBatchNorm(head.norm, head.act)
         self.linear, self.act = _linear(head.linear, head.bias), _activation(head.act2)
@@ -409,6 +409,6 @@ class KataValueHead(nn.Module):  # type: ignore[misc]
 
 
 _BLOCKS = {
-    Residual: KataResidual, Pooling: KataPooling, Bottleneck: KataBottleneck, Attention: KataAttention,
+    ResidualLayers: KataResidual, Pooling: KataPooling, Bottleneck: KataBottleneck, Attention: KataAttention,
     FeedForward: KataFeedForward,
 }  # fmt: skip

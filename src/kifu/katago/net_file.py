@@ -189,7 +189,7 @@ class Activation:
 
 
 @dataclass
-class Residual:
+class ResidualLayers:
     """A residual block: norm, activation and convolution, twice."""
 
     WORD: ClassVar[str] = "ordinary_block"
@@ -299,7 +299,7 @@ class Bottleneck:
     conv2: Annotated[Conv, Dims("inner", "channels")]
 
 
-Block: TypeAlias = Residual | Pooling | Attention | FeedForward | Bottleneck
+Block: TypeAlias = ResidualLayers | Pooling | Attention | FeedForward | Bottleneck
 _BLOCKS: Mapping[str, type[Block]] = {block.WORD: block for block in get_args(Block)}
 
 
@@ -346,7 +346,7 @@ def _policies(known: Known) -> int:
 
 
 @dataclass
-class PolicyHead:
+class PolicyLayers:
     """The policies of points and pass: the first is that of the next move, the second an optimistic one."""
 
     name: str
@@ -371,7 +371,7 @@ class PolicyHead:
 
 
 @dataclass
-class ValueHead:
+class ValueLayers:
     """Win, loss and no result; the numbers about the score; ownership."""
 
     name: str
@@ -425,8 +425,8 @@ class KataNetFile:
     suicide_areas: Annotated[int, Range(0, 1), since(15)]
     unused: Annotated[list[int], Dims("6"), since(15, lambda _: [])]
     trunk: Trunk
-    policy: PolicyHead
-    value: ValueHead
+    policy: PolicyLayers
+    value: ValueLayers
     binary: bool = field(default=True, metadata={"stored": False})
 
     def __repr__(self) -> str:
@@ -461,7 +461,7 @@ def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:
         with open_regular(path) as file:
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            reader = _Reader(cast("BinaryIO", igzip.open(file) if zipped else BufferedReader(file)))  # type: ignore[no-untyped-call]
+            reader = _WordReader(cast("BinaryIO", igzip.open(file) if zipped else BufferedReader(file)))  # type: ignore[no-untyped-call]
             net: KataNetFile = _read_record(KataNetFile, reader, {})
             reader.finish()
     except FormatError as error:
@@ -518,7 +518,7 @@ _INHERITED = ("version", "encoder_version", "channels")
 """Names of sizes and options that parts of a part see."""
 
 
-def _read_record(record: Any, reader: _Reader, outer: Known, depth: int = 0) -> Any:
+def _read_record(record: Any, reader: _WordReader, outer: Known, depth: int = 0) -> Any:
     known = {name: outer[name] for name in _INHERITED if name in outer}
     values: dict[str, Any] = {}
     for each in _fields_of(record):
@@ -543,7 +543,7 @@ def _read_record(record: Any, reader: _Reader, outer: Known, depth: int = 0) -> 
     return record(**values)
 
 
-def _read_list(each: _Field, reader: _Reader, known: Known, depth: int) -> list[Any]:
+def _read_list(each: _Field, reader: _WordReader, known: Known, depth: int) -> list[Any]:
     """Read the blocks of a trunk or a nested bottleneck, or words that must be 0."""
     assert each.dims is not None
     if each.name == "unused":
@@ -566,7 +566,7 @@ def _read_list(each: _Field, reader: _Reader, known: Known, depth: int) -> list[
     return blocks
 
 
-def _read_value(each: _Field, reader: _Reader) -> Any:
+def _read_value(each: _Field, reader: _WordReader) -> Any:
     """Read a word: a text, a number in its range, or a positive float."""
     word = reader.word()
     if each.type is str:
@@ -652,7 +652,7 @@ def _arrays(record: Any) -> Iterator[Floats]:
                 yield from _arrays(item)
 
 
-class _Reader:
+class _WordReader:
     """Reads words and arrays from a stream, with limits.
 
     Attributes:

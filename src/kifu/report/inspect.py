@@ -34,7 +34,7 @@ from kifu.point import to_gtp
 from kifu.text import counted, format_counts, format_games
 
 _BLOCK_NAMES = {
-    "Residual": "residual", "Pooling": "global pooling", "Attention": "attention", "FeedForward": "feed-forward",
+    "ResidualLayers": "residual", "Pooling": "global pooling", "Attention": "attention", "FeedForward": "feed-forward",
     "Bottleneck": "nested bottleneck",
 }  # fmt: skip
 """Names of the blocks of KataGo's networks, by class."""

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from kifu import atomic_io
 from kifu.atomic_io import AtomicDirectory, AtomicFile, append_to, remove_file, write_file, write_output
 from kifu.errors import OutputError
-from kifu.files import hash_file
-from kifu.folders import held_folder
+from kifu.files import hash_file, held_folder
 
 
 def names(folder):

@@ -21,8 +21,17 @@ from types import TracebackType
 from blake3 import blake3
 
 from kifu.errors import OutputError
-from kifu.files import hash_bytes, read_small, require_regular
-from kifu.folders import cannot_write, locked_folder, make_folder, require_no_link, require_same, was_changed
+from kifu.files import (
+    cannot_write,
+    hash_bytes,
+    locked_folder,
+    make_folder,
+    read_small,
+    require_no_link,
+    require_regular,
+    require_same,
+    was_changed,
+)
 
 _MAX_LINKS = 40
 

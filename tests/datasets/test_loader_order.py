@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import naive_order
 from kifu.datasets.epoch_plan import hash_key, permutation, rank_entries, select_positions
-from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.mmap_games import PositionFilter
 from kifu.datasets.sources import fill_slots
 from kifu.point import WHITE_BIT
 from loader_games import kept_games, load, make, naive_games, row_ids

@@ -22,7 +22,7 @@ from clustered import SPANS, Times, call, expected, tries
 from commands import finish, run, start
 from kgs_archives import archive, records
 from kifu.atomic_io import staging_dir
-from kifu.folders import locked_folder
+from kifu.files import locked_folder
 
 pytestmark = [pytest.mark.thorough, pytest.mark.subprocess]  # Ray takes most of a minute to notice
 

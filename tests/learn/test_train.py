@@ -26,7 +26,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
-from kifu.folders import locked_folder
+from kifu.files import locked_folder
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import to_sgf
 from kifu.recipes.schema import load_training

@@ -37,8 +37,7 @@ from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, mix_words, text_hashes
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
-from kifu.files import read_small, utf8_name
-from kifu.folders import require_size
+from kifu.files import read_small, require_size, utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
 from kifu.text import Report

@@ -58,8 +58,7 @@ from kifu.corpus.sources import (
 )
 from kifu.errors import DropReason, FormatError, OutputError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.files import read_small, utf8_name
-from kifu.folders import cannot_write, locked_folder, require_no_link, require_size
+from kifu.files import cannot_write, locked_folder, read_small, require_no_link, require_size, utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
 from kifu.records.games import LeftOut

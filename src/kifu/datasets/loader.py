@@ -30,8 +30,7 @@ from kifu.datasets.epoch_plan import (
 )
 from kifu.datasets.examples import Batch, Layout, concat
 from kifu.datasets.mixture import Mixture, MixtureSource
-from kifu.datasets.mmap_games import read_games
-from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
+from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter, read_games
 from kifu.datasets.sources import (
     DRAW_COLUMNS,
     CatalogueSource,

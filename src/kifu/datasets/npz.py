@@ -31,8 +31,7 @@ from isal import isal_zlib
 
 from kifu.atomic_io import AtomicFile
 from kifu.errors import FormatError, KifuError, OutputError, SourceError
-from kifu.files import open_regular
-from kifu.folders import cannot_write
+from kifu.files import cannot_write, open_regular
 
 HEADER_BYTES = 128
 """Size of the header of a .npy file; np.save writes this size for arrays of up to about ten dimensions."""

@@ -39,8 +39,7 @@ from kifu.datasets.labels import (
     label_values,
 )
 from kifu.datasets.merged import LabelledPositions, MergedPositions, merge_positions, weigh_positions
-from kifu.datasets.mmap_games import WEIGHT_COLUMN
-from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
+from kifu.datasets.mmap_games import DEFAULT_FILTER, WEIGHT_COLUMN, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.kernel import kernel

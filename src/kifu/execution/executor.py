@@ -28,7 +28,7 @@ from blake3 import blake3
 
 from kifu.atomic_io import remove_file
 from kifu.errors import OutputError, RecipeError
-from kifu.folders import cannot_write, locked_folder
+from kifu.files import cannot_write, locked_folder
 from kifu.registry import unknown
 
 T = TypeVar("T")

@@ -33,8 +33,7 @@ from kifu.fetch.collections import (
     choose_files,
     parse_listing,
 )
-from kifu.files import open_regular, read_small, require_regular
-from kifu.folders import cannot_write, require_no_link, require_same
+from kifu.files import cannot_write, open_regular, read_small, require_no_link, require_regular, require_same
 from kifu.progress import Progress, ProgressFactory, Subtask, silent
 from kifu.records._streams import open_stream
 from kifu.registry import unknown

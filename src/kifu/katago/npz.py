@@ -23,7 +23,7 @@ from kifu.datasets.manifest import WriteReport, WrittenFile
 from kifu.datasets.npy import INDEX, read_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.folders import cannot_write
+from kifu.files import cannot_write
 from kifu.planes.registry import KATAGO22
 
 SIDE = 19

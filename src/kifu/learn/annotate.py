@@ -27,8 +27,7 @@ from kifu.corpus.parquet import AnnotationWriter
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
-from kifu.datasets.mmap_games import COLUMNS
-from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.mmap_games import COLUMNS, PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import THREADS, Job, make_executor

@@ -17,8 +17,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.labels import UNKNOWN, LabelPositions, find_label, label_values
-from kifu.datasets.mmap_games import COLUMNS, read_games
-from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.mmap_games import COLUMNS, PositionFilter, read_games
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs

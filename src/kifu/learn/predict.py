@@ -28,7 +28,7 @@ from torch import Tensor
 from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, Output
 from kifu.datasets.global_inputs import InputPositions, encode_inputs
 from kifu.datasets.loader import Loader
-from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.mmap_games import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.datasets.torch_data import tensors, unpack
 from kifu.errors import RecipeError

@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kifu.atomic_io import append_to, write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, OutputError, first_line
-from kifu.files import open_regular, read_small
-from kifu.folders import cannot_write, make_folder, require_no_link, was_changed
+from kifu.files import cannot_write, make_folder, open_regular, read_small, require_no_link, was_changed
 from kifu.learn import SUFFIX
 from kifu.learn.loss import SUMS
 from kifu.viz.curves import draw_training_curves

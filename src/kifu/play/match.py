@@ -23,7 +23,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.errors import DropReason, IllegalMove, RecipeError
 from kifu.execution.executor import count_jobs
-from kifu.folders import locked_folder
+from kifu.files import locked_folder
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.play.referee import (

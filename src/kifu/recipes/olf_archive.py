@@ -32,8 +32,7 @@ from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.files import read_small
-from kifu.folders import locked_folder
+from kifu.files import locked_folder, read_small
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.pipeline import (
     CATALOGUE,

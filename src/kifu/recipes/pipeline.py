@@ -43,8 +43,7 @@ from kifu.datasets.manifest import (
 from kifu.datasets.row_origins import OriginsWriter
 from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
-from kifu.files import utf8_name
-from kifu.folders import held_folder, locked_folder, require_same, require_size
+from kifu.files import held_folder, locked_folder, require_same, require_size, utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
     KGSGO,

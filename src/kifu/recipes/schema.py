@@ -32,7 +32,7 @@ from kifu.datasets.examples import Layout
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.labels import MERGED_LABELS
 from kifu.datasets.manifest import ORIGINS_SUFFIX, SUFFIX
-from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
+from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
 from kifu.datasets.tokenizer import DEFAULT_METADATA, Tokenizer

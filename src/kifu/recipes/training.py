@@ -14,7 +14,7 @@ from kifu.config import STRICT, BoardSize, Line, NamedConfig, parse_board
 from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.global_inputs import check_inputs
 from kifu.datasets.labels import inputs_label
-from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
+from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter
 from kifu.planes.encoder import Encoder, find_encoder
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]

@@ -35,8 +35,7 @@ from blake3 import blake3
 from kifu.atomic_io import AtomicFile
 from kifu.errors import DropReason, OutputError, SourceError
 from kifu.execution.executor import copy_name
-from kifu.files import hash_bytes
-from kifu.folders import cannot_write
+from kifu.files import cannot_write, hash_bytes
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._nodes import (
     COLON,

@@ -24,7 +24,7 @@ from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.range_sort import Columns, RangeSort, SpillFile
-from kifu.folders import locked_folder, require_size
+from kifu.files import locked_folder, require_size
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.search.continuations import INFO_COLUMNS, GameInfo, game_info

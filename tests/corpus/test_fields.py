@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.fields import TEXT_COLUMNS, parse_fields
 from kifu.corpus.ingest import ingest
+from kifu.corpus.rows import TEXT_COLUMNS, parse_fields
 from kifu.corpus.schema import OVERTIME_COLUMNS
 from kifu.records.text import known_programs
 

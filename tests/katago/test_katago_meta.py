@@ -14,8 +14,8 @@ import pytest
 from catalogues import rows
 from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.fields import parse_fields
 from kifu.corpus.ingest import ingest
+from kifu.corpus.rows import parse_fields
 from kifu.katago.metadata import META_COLUMNS, metadata_rows, profile_rows
 from kifu.records.text import known_programs
 

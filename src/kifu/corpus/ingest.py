@@ -19,8 +19,7 @@ from kifu.atomic_io import remove_file, staging_dir, temp_path
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
-from kifu.corpus.fields import UnparsedTexts
-from kifu.corpus.rows import Rows, rows_from_catalogue, rows_from_parsed
+from kifu.corpus.rows import Rows, UnparsedTexts, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import count_drops, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     Content,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
+from kifu.corpus.rows import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import to_numpy
 from kifu.errors import printable
 from kifu.execution.executor import THREADS, Job, make_executor

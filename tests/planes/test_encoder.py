@@ -372,7 +372,7 @@ def test_feature_of_a_module_is_cached_on_disk(tmp_path):
         "from kifu.planes import encoder\n"
         "planes, _ = draw('mine', (5, 5, [('B', (0, 0))]))\n"
         "kernel = encoder._compile(encoder.find_plane_set('mine').features)\n"
-        "print(planes.reshape(-1).nonzero()[0].tolist(), sum(kernel.stats.cache_hits.values()))\n"
+        "print(planes.reshape(-1).nonzero()[0].tolist(), kernel.dispatcher._cache_hits.total())\n"
     )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{TESTS}", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     reported = []

@@ -41,11 +41,11 @@ install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and t
 demo: $(READY)-web $(READY)-kernels ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
-test: $(READY)-test $(READY)-kernels ## Run the tests (5 minutes), in TEST_JOBS processes (2)
+test: $(READY)-test $(READY)-kernels ## Run the tests (7 minutes), in TEST_JOBS processes (2)
 	$(PYTEST)
 
 # In three processes, since many slow tests wait for others.
-test-all: $(READY)-test $(READY)-lint $(READY)-kernels ## Run the slow tests, too (25 minutes)
+test-all: $(READY)-test $(READY)-lint $(READY)-kernels ## Run the slow tests, too (20 minutes)
 	$(PYTEST) -n 3 -m 'not exhaustive and not thorough' --durations 30
 
 test-thorough: $(READY)-test $(READY)-lint $(READY)-dist ## Run all tests with more examples, and the wheel with every Python (hours)

@@ -128,7 +128,6 @@ class _Cache:
     cache_path = None
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
         digest, modules = fingerprint(function)
         # Loading an entry imports the modules of all its functions, so code that was only executed is not kept.
         self._stem = f"{function.__module__}.{function.__qualname__}-{digest}" if modules <= sys.modules.keys() else ""

@@ -17,7 +17,7 @@ import kifu
 from corpus import Corpus
 from kifu.datasets import minigo
 from kifu.datasets.examples import Dataset
-from kifu.files import open_regular
+from kifu.io import open_regular
 from kifu.records._streams import inflated_stream
 
 _ROWS = 8192

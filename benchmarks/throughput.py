@@ -17,10 +17,10 @@ from isal import igzip_lib
 from timing import Task, cores, in_turns, one_core
 
 from corpus import Corpus
-from kifu.atomic_io import AtomicFile, temp_path
 from kifu.datasets.manifest import Manifest
 from kifu.go.replay import replay_all
 from kifu.go.state import new_state
+from kifu.io import AtomicFile, temp_path
 from kifu.planes import kgsgo
 from kifu.recipes.kgs import parse_archive_name
 from kifu.recipes.kgsgo import LoadedArchive, load_archive

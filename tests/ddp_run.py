@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kifu.atomic_io import write_file
+from kifu.io import write_file
 from lazy import lazy_import
 from runs import tiny
 

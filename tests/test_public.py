@@ -36,8 +36,8 @@ HEAVY = {
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
-    "errors", "text", "point", "registry", "progress", "retry", "process", "assets", "files", "config",
-    "atomic_io", "viz", "compiler", "kernel", "execution", "go", "records",
+    "errors", "text", "point", "registry", "progress", "retry", "process", "assets", "io", "config",
+    "viz", "compiler", "kernel", "execution", "go", "records",
     "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
     "learn", "play", "report", "web", "cli",
 ]  # fmt: skip

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from kifu.atomic_io import write_output
 from kifu.config import parse_board
 from kifu.corpus.hashes import mix_words, text_hashes
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import RecipeError, SourceError
+from kifu.io import write_output
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor
 from kifu.learn.rank import (

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from kifu.assets import asset
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.files import read_small
+from kifu.io import read_small
 from kifu.registry import suggestion, unknown
 from kifu.text import shorten
 

@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from kifu.atomic_io import AtomicFile
 from kifu.corpus.ingest import IngestItem, read_items
 from kifu.corpus.rows import recorded_rows, rows_to_olf, rows_to_sgf
 from kifu.corpus.schema import drop_code
@@ -29,6 +28,7 @@ from kifu.datasets.formats import detect_chunks
 from kifu.datasets.formats import open as open_dataset
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
+from kifu.io import AtomicFile
 from kifu.progress import ProgressFactory, silent
 from kifu.records.game import write_sgf
 from kifu.records.olf_writer import ExportFailure

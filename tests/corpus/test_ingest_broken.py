@@ -17,10 +17,10 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, records
-from kifu.atomic_io import AtomicFile
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError, OutputError
+from kifu.io import AtomicFile
 from slow_ingest import small_steps
 
 HERE = Path(__file__).parents[1]

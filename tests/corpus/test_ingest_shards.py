@@ -46,7 +46,7 @@ from kifu.corpus.update import append
 from kifu.errors import DropReason, KifuError, SourceError
 from kifu.execution.executor import Executor, ThreadExecutor
 from kifu.execution.serialization import read_results, write_results
-from kifu.files import hash_file
+from kifu.io import hash_file
 from kifu.records import _streams, paths
 from kifu.records.containers import BLOCK_BYTES, blocks, split_blocks
 from kifu.records.containers import read_blocks as shares_of

@@ -30,7 +30,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.query import query
 from kifu.corpus.schema import POINTS, SCHEMA
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
-from kifu.files import hash_file
+from kifu.io import hash_file
 from marks import slow
 
 PLAYERS = ["Ann", "Bob", "武宮 正樹", None]

@@ -14,7 +14,7 @@ from commands import run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.splits import HashSplit, load_split, split, split_keys, split_names
 from kifu.errors import OutputError, RecipeError
-from kifu.files import hash_file
+from kifu.io import hash_file
 
 OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
 

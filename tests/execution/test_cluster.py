@@ -12,9 +12,9 @@ import pytest
 
 import clustered
 from clustered import Span, Times, expected, given, refused, tries
-from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, FormatError, IllegalMove, OutputError, RecordError
 from kifu.execution.executor import ThreadExecutor
+from kifu.io import staging_dir
 
 pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 

@@ -11,9 +11,9 @@ import pytest
 import clustered
 from clustered import Span, Times, expected, given
 from http_server import site
-from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, RecipeError
 from kifu.execution.executor import make_executor
+from kifu.io import staging_dir
 from traps import set_traps, sprung
 
 

@@ -21,8 +21,7 @@ import pytest
 from clustered import SPANS, Times, call, expected, tries
 from commands import finish, run, start
 from kgs_archives import archive, records
-from kifu.atomic_io import staging_dir
-from kifu.files import locked_folder
+from kifu.io import locked_folder, staging_dir
 
 pytestmark = [pytest.mark.thorough, pytest.mark.subprocess]  # Ray takes most of a minute to notice
 

@@ -18,8 +18,8 @@ import pytest
 import clustered
 from clustered import SPANS, Times, call, expected, tries
 from kifu import __version__
-from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError
+from kifu.io import staging_dir
 
 pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 THOROUGH = pytest.mark.thorough

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kifu.errors import RecipeError
 from kifu.execution.executor import THREADS, ThreadExecutor, make_executor, prefetch
-from kifu.files import locked_folder
+from kifu.io import locked_folder
 
 
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)))

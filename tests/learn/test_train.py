@@ -21,12 +21,11 @@ import pytest
 import kifu
 from commands import finish, run, start
 from example_sets import layout_for, random_batch, write
-from kifu.atomic_io import write_file
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
-from kifu.files import locked_folder
+from kifu.io import locked_folder, write_file
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import to_sgf
 from kifu.recipes.schema import load_training

@@ -13,9 +13,9 @@ import pytest
 
 from catalogues import GAMES, rows, table, write_catalogue
 from example_sets import layout_for, random_batch, write
-from kifu.atomic_io import AtomicFile
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import RecipeError
+from kifu.io import AtomicFile
 from kifu.progress import silent
 from kifu.publication.manifest import CATALOGUE, EXAMPLES, Changes, next_version, parse_version
 from kifu.publication.publish import write_changes

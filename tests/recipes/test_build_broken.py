@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from kgs_archives import archive, records
-from kifu.atomic_io import AtomicFile
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError
+from kifu.io import AtomicFile
 from kifu.recipes import kgsgo
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe

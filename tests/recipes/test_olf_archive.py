@@ -16,10 +16,9 @@ import pytest
 
 from commands import run
 from kgs_archives import BROKEN, archive
-from kifu.atomic_io import AtomicFile
 from kifu.corpus.catalogue import open_catalogue
 from kifu.errors import DropReason, OutputError, RecipeError, SourceError
-from kifu.files import hash_file
+from kifu.io import AtomicFile, hash_file
 from kifu.point import to_sgf
 from kifu.recipes import olf_archive
 from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveManifest, build_archive, file_rating

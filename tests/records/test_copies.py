@@ -22,7 +22,7 @@ from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append
 from kifu.errors import OutputError, SourceError
 from kifu.execution.executor import StagingDir, ThreadExecutor
-from kifu.files import hash_file
+from kifu.io import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import containers, paths

@@ -26,7 +26,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
-from kifu.files import hash_file
+from kifu.io import hash_file
 from kifu.records import paths
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.paths import Remote, as_path, etag, name_below

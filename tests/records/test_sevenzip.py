@@ -24,7 +24,7 @@ from kifu.corpus import sources
 from kifu.corpus.sources import find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
-from kifu.files import hash_file
+from kifu.io import hash_file
 from kifu.records import _sevenzip
 from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.paths import AnyPath, as_path

@@ -14,7 +14,7 @@ from kgs_archives import archive, record, records
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import read
 from kifu.errors import SourceError
-from kifu.files import hash_file
+from kifu.io import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import paths

@@ -18,7 +18,7 @@ from kgs_archives import BROKEN, archive, record, records
 from kifu.assets import OTHER_FORMATS, asset
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import manifest_path, origins_path
-from kifu.files import hash_file
+from kifu.io import hash_file
 from kifu.report.describe import is_data_set
 
 # In the upper left corner the last black stone takes a ko; then White plays elsewhere.

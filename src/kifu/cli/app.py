@@ -255,7 +255,7 @@ def _deliver(outcome: Outcome, json: Path | None) -> None:
     if json == Path("-"):
         typer.echo(text, nl=False)
     else:
-        from kifu.atomic_io import write_output
+        from kifu.io import write_output
 
         write_output(json, text.encode())
 

@@ -106,7 +106,7 @@ def demo(
     sets and net.
     """
     from kifu.assets import sample_path
-    from kifu.atomic_io import write_file
+    from kifu.io import write_file
 
     try:
         output.mkdir(parents=True, exist_ok=True)

@@ -316,8 +316,8 @@ def benchmark(
 
     NET SOURCE... measures a net on the games of the sets that the sources hold.
     """
-    from kifu.atomic_io import write_output
     from kifu.errors import RecipeError
+    from kifu.io import write_output
     from kifu.learn.benchmark import benchmark as benchmark_nets
     from kifu.learn.benchmark import load_set, set_names
     from kifu.learn.results import read_results

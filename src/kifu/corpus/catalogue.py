@@ -23,12 +23,11 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from kifu.atomic_io import write_file
 from kifu.config import STRICT, first_invalid
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError, first_line
-from kifu.files import hash_file, open_regular, read_small
+from kifu.io import hash_file, open_regular, read_small, write_file
 from kifu.records.game import Game
 from kifu.records.paths import Remote, as_path
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.atomic_io import remove_file, staging_dir, temp_path
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
@@ -35,6 +34,7 @@ from kifu.corpus.sources import (
 )
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.io import remove_file, staging_dir, temp_path
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import LeftOut
 from kifu.records.parse import parse_block

@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from kifu.atomic_io import AtomicFile
 from kifu.corpus.schema import ANNOTATION_SCHEMA, ANNOTATION_VERSION, SCHEMA, VERSION, check_limits, check_move_columns
 from kifu.errors import FormatError, OutputError, first_line
-from kifu.files import require_regular
+from kifu.io import AtomicFile, require_regular
 
 VERSION_KEY = "kifu.catalogue"
 """The metadata key of a catalogue's version."""

@@ -33,12 +33,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from fsspec import AbstractFileSystem
 
-from kifu.atomic_io import AtomicFile
 from kifu.corpus.catalogue import Catalogue, CatalogueWriter, open_catalogue
 from kifu.corpus.parquet import TableWriter, cast_batch, check_annotation, is_annotation, verify_pages
 from kifu.corpus.schema import ANNOTATION_SCHEMA, EVALUATIONS, NAMES, POINTS, SCHEMA, SECONDS
 from kifu.errors import FormatError, OutputError, RecipeError, first_line
-from kifu.files import hash_file, open_regular, utf8_name
+from kifu.io import AtomicFile, hash_file, open_regular, utf8_name
 from kifu.records.paths import Paths, as_list
 from kifu.text import Report
 

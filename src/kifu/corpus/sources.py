@@ -23,7 +23,7 @@ from blake3 import blake3
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.files import utf8_name
+from kifu.io import utf8_name
 from kifu.records.containers import (
     BLOCK_BYTES,
     blocks,

@@ -31,13 +31,12 @@ import pyarrow.compute as pc
 from blake3 import blake3
 from pydantic import BaseModel, Field, field_validator
 
-from kifu.atomic_io import remove_file
 from kifu.config import STRICT, Line, NamedConfig, check_config, config_names, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, mix_words, text_hashes
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
-from kifu.files import read_small, require_size, utf8_name
+from kifu.io import read_small, remove_file, require_size, utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
 from kifu.text import Report

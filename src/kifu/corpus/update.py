@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from kifu.atomic_io import staging_dir, temp_path, write_file
 from kifu.corpus.catalogue import (
     INDEX,
     PARTITION_PATH,
@@ -58,7 +57,17 @@ from kifu.corpus.sources import (
 )
 from kifu.errors import DropReason, FormatError, OutputError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.files import cannot_write, locked_folder, read_small, require_no_link, require_size, utf8_name
+from kifu.io import (
+    cannot_write,
+    locked_folder,
+    read_small,
+    require_no_link,
+    require_size,
+    staging_dir,
+    temp_path,
+    utf8_name,
+    write_file,
+)
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
 from kifu.records.games import LeftOut

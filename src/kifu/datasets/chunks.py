@@ -26,7 +26,7 @@ from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout
 from kifu.datasets.labels import NO_MOVE, find_label
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import ThreadExecutor
-from kifu.files import open_regular
+from kifu.io import open_regular
 from kifu.kernel import kernel
 from kifu.planes.registry import find_plane_set
 from kifu.point import BLACK, WHITE, WHITE_BIT

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import Format, detect_dat
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.files import open_regular
+from kifu.io import open_regular
 from kifu.kernel import kernel
 from kifu.planes.packing import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
 from kifu.planes.registry import find_plane_set

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kifu.errors import FormatError, SourceError, missing_extras
-from kifu.files import open_regular
+from kifu.io import open_regular
 from kifu.registry import Registry, lookup
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from kifu.atomic_io import AtomicFile, temp_path
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes, parse_layout
 from kifu.datasets.manifest import Rebatcher, Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
-from kifu.files import require_regular
+from kifu.io import AtomicFile, require_regular, temp_path
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, one chunk of every other dataset."""

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from kifu.atomic_io import write_file
 from kifu.config import first_invalid
 from kifu.datasets.examples import Batch, Layout, concat
 from kifu.errors import FormatError, printable
-from kifu.files import read_small
+from kifu.io import read_small, write_file
 from kifu.text import format_bytes, format_games
 
 SUFFIX = ".manifest.json"

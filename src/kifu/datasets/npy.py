@@ -24,13 +24,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kifu.atomic_io import AtomicDirectory, AtomicFile
 from kifu.config import first_invalid
 from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.files import open_regular, read_small
+from kifu.io import AtomicDirectory, AtomicFile, open_regular, read_small
 
 INDEX = "examples.json"
 """Index file of a data set that is a directory; written last."""

@@ -29,9 +29,8 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from kifu.atomic_io import AtomicFile
 from kifu.errors import FormatError, KifuError, OutputError, SourceError
-from kifu.files import cannot_write, open_regular
+from kifu.io import AtomicFile, cannot_write, open_regular
 
 HEADER_BYTES = 128
 """Size of the header of a .npy file; np.save writes this size for arrays of up to about ten dimensions."""

@@ -21,12 +21,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.atomic_io import AtomicFile
 from kifu.corpus.parquet import open_parquet, parquet_metadata, seal
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
+from kifu.io import AtomicFile
 
 MAGIC = b"PAR1"
 

@@ -21,7 +21,7 @@ from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.manifest import Manifest, RowOrigin, WrittenFile, find_skips, origins_path
 from kifu.errors import FormatError, first_line
-from kifu.files import utf8_name
+from kifu.io import utf8_name
 
 _SCHEMA = pa.schema(
     [

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kifu.atomic_io import AtomicDirectory
 from kifu.config import first_invalid
 from kifu.datasets.formats import TOKENS_INDEX
 from kifu.datasets.manifest import WriteReport
@@ -23,7 +22,7 @@ from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
 from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
-from kifu.files import read_small
+from kifu.io import AtomicDirectory, read_small
 from kifu.records.games import GameArrays
 
 FORMAT = "tokens@1"

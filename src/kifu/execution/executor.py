@@ -26,9 +26,8 @@ from uuid import uuid4
 
 from blake3 import blake3
 
-from kifu.atomic_io import remove_file
 from kifu.errors import OutputError, RecipeError
-from kifu.files import cannot_write, locked_folder
+from kifu.io import cannot_write, locked_folder, remove_file
 from kifu.registry import unknown
 
 T = TypeVar("T")

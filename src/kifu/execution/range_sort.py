@@ -26,10 +26,10 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from kifu.atomic_io import remove_file
 from kifu.errors import FormatError, OutputError, first_line
 from kifu.execution.executor import SPILL_SUFFIX, Executor, Job
 from kifu.execution.serialization import DAMAGE, decode, encode
+from kifu.io import remove_file
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 """N rows: arrays [N, ...] by name."""

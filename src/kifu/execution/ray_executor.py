@@ -29,11 +29,11 @@ from ray.job_config import JobConfig
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from kifu import __version__
-from kifu.atomic_io import remove_file
 from kifu.errors import ClusterError, FormatError, KifuError, OutputError, first_line
 from kifu.execution import ray_task
 from kifu.execution.executor import Executor, Item, Job, R, Shard, StagingDir, T, ThreadExecutor
 from kifu.execution.serialization import load_results, read_results
+from kifu.io import remove_file
 
 cloudpickle.register_pickle_by_value(ray_task)
 

@@ -15,7 +15,7 @@ from ray import cloudpickle
 from kifu.errors import KifuError, OutputError
 from kifu.execution.executor import Job
 from kifu.execution.serialization import dump_results, write_results
-from kifu.files import cannot_write
+from kifu.io import cannot_write
 
 
 def run(job: bytes, call: bytes) -> tuple[str, Any]:

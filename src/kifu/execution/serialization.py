@@ -26,8 +26,8 @@ from typing import IO, Any
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.atomic_io import AtomicFile
 from kifu.errors import FormatError, first_line
+from kifu.io import AtomicFile
 
 _MAGIC = b"kifu results 1\n"
 _LZ4 = pa.Codec("lz4_raw")

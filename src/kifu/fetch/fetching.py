@@ -20,7 +20,6 @@ from typing import BinaryIO
 import urllib3
 
 from kifu.assets import sample_path
-from kifu.atomic_io import write_file
 from kifu.errors import OutputError, SourceError
 from kifu.fetch._http import Client, DownloadError, RetryableError, ServerBusyError
 from kifu.fetch.collections import (
@@ -33,7 +32,7 @@ from kifu.fetch.collections import (
     choose_files,
     parse_listing,
 )
-from kifu.files import cannot_write, open_regular, read_small, require_no_link, require_regular, require_same
+from kifu.io import cannot_write, open_regular, read_small, require_no_link, require_regular, require_same, write_file
 from kifu.progress import Progress, ProgressFactory, Subtask, silent
 from kifu.records._streams import open_stream
 from kifu.registry import unknown

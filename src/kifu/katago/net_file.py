@@ -26,9 +26,8 @@ import numpy as np
 import numpy.typing as npt
 from isal import igzip, isal_zlib
 
-from kifu.atomic_io import write_file
 from kifu.errors import FormatError, first_line
-from kifu.files import open_regular
+from kifu.io import open_regular, write_file
 
 SUFFIXES = (".bin.gz", ".txt.gz")
 """Suffixes of KataGo's network files. Uncompressed ones are read, too, but their names are too common to tell."""

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from kifu.atomic_io import AtomicDirectory
 from kifu.datasets.examples import Batch, Dataset, Layout
 from kifu.datasets.labels import UNKNOWN, find_label
 from kifu.datasets.manifest import WriteReport, WrittenFile
 from kifu.datasets.npy import INDEX, read_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.files import cannot_write
+from kifu.io import AtomicDirectory, cannot_write
 from kifu.planes.registry import KATAGO22
 
 SIDE = 19

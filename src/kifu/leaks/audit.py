@@ -37,7 +37,7 @@ from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError, join_lines
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.range_sort import Columns, RangeSort
-from kifu.files import open_regular
+from kifu.io import open_regular
 from kifu.leaks.positions import PositionHashes, hash_boards, hash_positions, hash_records
 from kifu.planes.packing import Records
 from kifu.progress import Progress, ProgressFactory, silent

@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from kifu.atomic_io import staging_dir
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.parquet import AnnotationWriter
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
@@ -31,7 +30,7 @@ from kifu.datasets.mmap_games import COLUMNS, PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.files import hash_file
+from kifu.io import hash_file, staging_dir
 from kifu.learn import Precision
 from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions

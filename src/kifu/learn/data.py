@@ -30,7 +30,7 @@ from kifu.datasets.sources import DRAW_COLUMNS, CatalogueSource, ExampleSpec, op
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
-from kifu.files import hash_file, utf8_name
+from kifu.io import hash_file, utf8_name
 from kifu.katago.net_file import is_kata_net
 from kifu.learn import is_command
 from kifu.learn.benchmark import is_reserved

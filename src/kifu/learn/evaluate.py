@@ -21,9 +21,9 @@ from kifu.datasets.mmap_games import COLUMNS, PositionFilter, read_games
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
-from kifu.files import utf8_name
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
+from kifu.io import utf8_name
 from kifu.learn.net import Net
 from kifu.learn.positions import EvalPositions, Indices
 from kifu.learn.predict import MovePredictor, default_device, supported_precision

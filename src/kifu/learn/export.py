@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from kifu.atomic_io import write_file
 from kifu.errors import OutputError, first_line, missing_extras, printable
+from kifu.io import write_file
 from kifu.learn.net import Net
 from kifu.learn.nets import Network, NetworkOutput
 from kifu.text import Report, format_bytes

@@ -20,7 +20,7 @@ from lightning_fabric import Fabric
 
 from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.execution.executor import count_cores
-from kifu.files import held_folder, require_size
+from kifu.io import held_folder, require_size
 from kifu.learn import BEST
 from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, Teachers, make_policy_module

@@ -22,10 +22,9 @@ from pydantic import BaseModel, Field, ValidationError
 from safetensors.torch import save
 
 from kifu.assets import asset
-from kifu.atomic_io import write_file
 from kifu.config import STRICT, Line, first_invalid
 from kifu.errors import FormatError, KifuError, RecipeError, first_line, join_lines, printable
-from kifu.files import hash_file
+from kifu.io import hash_file, write_file
 from kifu.learn import BEST, PACKAGED, SUFFIX, split_class
 from kifu.learn.net_header import METADATA_KEY, open_net_file
 from kifu.learn.nets import Heads, Network, make_net

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from kifu.errors import FormatError, first_line
-from kifu.files import open_regular
+from kifu.io import open_regular
 from kifu.katago.net_file import is_kata_net, read_kata_net
 from kifu.learn import BEST, PACKAGED, is_command, split_class
 

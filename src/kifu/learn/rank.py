@@ -33,7 +33,7 @@ from kifu.datasets.mmap_games import COLUMNS as LOADER_COLUMNS
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import FormatError, RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
-from kifu.files import hash_file
+from kifu.io import hash_file
 from kifu.learn import SUFFIX
 from kifu.learn.net import net_file
 from kifu.learn.positions import EvalPositions, PredictPositions

@@ -18,10 +18,18 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kifu.atomic_io import append_to, write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, OutputError, first_line
-from kifu.files import cannot_write, make_folder, open_regular, read_small, require_no_link, was_changed
+from kifu.io import (
+    append_to,
+    cannot_write,
+    make_folder,
+    open_regular,
+    read_small,
+    require_no_link,
+    was_changed,
+    write_file,
+)
 from kifu.learn import SUFFIX
 from kifu.learn.loss import SUMS
 from kifu.viz.curves import draw_training_curves

@@ -20,7 +20,7 @@ from torch.multiprocessing import ProcessRaisedException
 
 from kifu import errors
 from kifu.errors import KifuError, RecipeError, first_line
-from kifu.files import locked_folder, was_changed
+from kifu.io import locked_folder, was_changed
 from kifu.learn.data import read_training_games
 from kifu.learn.loop import TrainingJob, run_training
 from kifu.learn.loss import make_policy_module

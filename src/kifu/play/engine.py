@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from kifu.errors import GameError, IllegalMove, KifuError, printable
-from kifu.files import read_small
 from kifu.go.rules import Rules
+from kifu.io import read_small
 from kifu.play.player import CHINESE, RESIGN, GameSession, Player, PolicyValue
 from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, parse_gtp, to_gtp
 from kifu.records.game import read_sgf

@@ -18,14 +18,13 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.atomic_io import write_file
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.errors import DropReason, IllegalMove, RecipeError
 from kifu.execution.executor import count_jobs
-from kifu.files import locked_folder
 from kifu.go.board import Board
 from kifu.go.rules import Rules
+from kifu.io import locked_folder, write_file
 from kifu.play.referee import (
     GameOutcome,
     GtpProcess,

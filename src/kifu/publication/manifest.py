@@ -21,7 +21,7 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.manifest import Manifest, read_manifest
 from kifu.datasets.parquet import Parquet
 from kifu.errors import FormatError, RecipeError, first_line
-from kifu.files import read_small
+from kifu.io import read_small
 from kifu.text import Report
 
 MANIFEST = "kifu.json"

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kifu.atomic_io import AtomicDirectory, AtomicFile
 from kifu.corpus.parquet import TableWriter
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line
-from kifu.files import open_regular, utf8_name
+from kifu.io import AtomicDirectory, AtomicFile, open_regular, utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.publication.card import (
     SetCounts,

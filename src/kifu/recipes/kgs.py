@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import RecipeError, SourceError
-from kifu.files import read_small
+from kifu.io import read_small
 from kifu.records.containers import containers
 from kifu.records.paths import AnyPath
 

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.atomic_io import AtomicFile, staging_dir
 from kifu.corpus.sources import Source, hash_sources, require_unchanged
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.datasets.formats import find_format
@@ -24,8 +23,8 @@ from kifu.datasets.manifest import DroppedGame, Manifest, WriteReport, WrittenFi
 from kifu.datasets.row_origins import read_game_rows
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, make_executor
-from kifu.files import utf8_name
 from kifu.go.state import State, new_state
+from kifu.io import AtomicFile, staging_dir, utf8_name
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import KgsgoGames, has_handicap, kgsgo_games, unreadable_reason
 from kifu.point import POINT_MASK

@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from kifu.atomic_io import AtomicFile, remove_file, staging_dir, write_file
 from kifu.corpus.catalogue import RowShard, read_shard
 from kifu.corpus.rows import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
@@ -32,7 +31,7 @@ from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.files import locked_folder, read_small
+from kifu.io import AtomicFile, locked_folder, read_small, remove_file, staging_dir, write_file
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.pipeline import (
     CATALOGUE,

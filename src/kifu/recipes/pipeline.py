@@ -23,7 +23,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
-from kifu.atomic_io import remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.parquet import parquet_metadata
@@ -43,7 +42,7 @@ from kifu.datasets.manifest import (
 from kifu.datasets.row_origins import OriginsWriter
 from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
-from kifu.files import held_folder, locked_folder, require_same, require_size, utf8_name
+from kifu.io import held_folder, locked_folder, remove_file, require_same, require_size, staging_dir, utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
     KGSGO,

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from isal import isal_zlib
 
 from kifu.errors import DropReason, SourceError, first_line, missing_extras, printable
-from kifu.files import utf8_name
+from kifu.io import utf8_name
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._ppmd import PpmdProcess
 from kifu.records.detect import LINK, count_kinds, is_record_member

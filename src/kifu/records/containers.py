@@ -32,10 +32,9 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.atomic_io import AtomicFile
 from kifu.errors import DropReason, OutputError, SourceError
 from kifu.execution.executor import copy_name
-from kifu.files import cannot_write, hash_bytes
+from kifu.io import AtomicFile, cannot_write, hash_bytes
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._nodes import (
     COLON,

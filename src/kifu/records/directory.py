@@ -18,7 +18,7 @@ import numpy as np
 
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
-from kifu.files import require_regular
+from kifu.io import require_regular
 from kifu.records._nodes import LINE_LIMIT
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason, GameError, printable
-from kifu.files import utf8_name
+from kifu.io import utf8_name
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from kifu.errors import SourceError, first_line
-from kifu.files import open_regular
+from kifu.io import open_regular
 from kifu.retry import RetryPolicy, is_transient, retry
 
 T = TypeVar("T")

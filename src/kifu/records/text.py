@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from kifu.assets import asset
 from kifu.errors import RecipeError, SourceError
-from kifu.files import read_small
+from kifu.io import read_small
 
 # How the bytes of a double-byte charset pair up, where it matters: the second byte may look like \ or ].
 NO_CHARSET, SINGLE, SHIFT_JIS, BIG5 = -1, 0, 1, 2

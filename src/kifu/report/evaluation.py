@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kifu.assets import asset
-from kifu.atomic_io import write_output
 from kifu.errors import FormatError, RecipeError, printable
+from kifu.io import write_output
 from kifu.learn.benchmark import load_set, set_names
 from kifu.learn.evaluate import BREAKDOWNS
 from kifu.learn.results import BenchmarkResults, Evaluation, Example, ExampleKind, NetResult, NetScores, SetResults

@@ -25,7 +25,7 @@ from kifu.datasets.tokenizer import METADATA, Tokenizer, Tokens
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
 from kifu.datasets.tokens import open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
-from kifu.files import hash_file, open_regular
+from kifu.io import hash_file, open_regular
 from kifu.katago.metadata import Source
 from kifu.katago.net_file import Block, Bottleneck, read_kata_net
 from kifu.katago.npz import LAYOUT, POINTS, SIDE, KataNpz, KataRows, game_hashes

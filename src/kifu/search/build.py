@@ -18,13 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.atomic_io import AtomicFile, staging_dir
 from kifu.corpus.catalogue import RowShard, has_index, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.range_sort import Columns, RangeSort, SpillFile
-from kifu.files import locked_folder, require_size
+from kifu.io import AtomicFile, locked_folder, require_size, staging_dir
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.search.continuations import INFO_COLUMNS, GameInfo, game_info

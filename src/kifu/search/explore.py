@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.files import utf8_name
 from kifu.go.replay import GamesLike
+from kifu.io import utf8_name
 from kifu.kernel import kernel, writable_view
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.search.continuations import (

@@ -17,7 +17,7 @@ import pyarrow as pa
 from kifu.corpus.catalogue import Catalogue, CatalogueWriter, open_catalogue
 from kifu.corpus.parquet import TableWriter
 from kifu.errors import OutputError, first_line
-from kifu.files import utf8_name
+from kifu.io import utf8_name
 from kifu.point import BLACK, WHITE
 from kifu.search.continuations import Continuation, Tally, YearCount, latest_rows, tabulate, year_counts
 from kifu.search.drawing import Drawing

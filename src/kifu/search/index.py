@@ -24,8 +24,8 @@ from pydantic import BaseModel, Field, ValidationError
 from kifu.config import STRICT, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX, Count, Hash
 from kifu.errors import FormatError
-from kifu.files import open_regular
 from kifu.go.replay import GamesLike
+from kifu.io import open_regular
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
 from kifu.search.positions import EntryLayout, PositionEntries, entry_bits, entry_layout, unpack_entries

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import GameError, IllegalMove, RecipeError, SourceError, printable
-from kifu.files import read_small
 from kifu.go.board import Board
 from kifu.go.replay import GamesLike
+from kifu.io import read_small
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, parse_gtp, parse_sgf, to_gtp
 from kifu.records.game import Game, read_sgf
 from kifu.records.sgf import root_properties, split_nodes

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.atomic_io import write_output
 from kifu.errors import GameError, OutputError, printable
+from kifu.io import write_output
 from kifu.point import BLACK, WHITE, check_size, star_points, to_bottom_row, to_gtp
 from kifu.text import counted, short_count
 

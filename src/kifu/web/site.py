@@ -23,7 +23,7 @@ from kifu.corpus.query import Database, check_condition, open_database, quoted
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import find_sources
 from kifu.errors import FormatError, RecipeError, SourceError, first_line
-from kifu.files import read_small, utf8_name
+from kifu.io import read_small, utf8_name
 from kifu.leaks.audit import read_audit
 from kifu.learn.results import read_evaluation, read_results
 from kifu.records.paths import file_version

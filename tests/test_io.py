@@ -15,10 +15,18 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu import atomic_io
-from kifu.atomic_io import AtomicDirectory, AtomicFile, append_to, remove_file, write_file, write_output
+from kifu import io
 from kifu.errors import OutputError
-from kifu.files import hash_file, held_folder
+from kifu.io import (
+    AtomicDirectory,
+    AtomicFile,
+    append_to,
+    hash_file,
+    held_folder,
+    remove_file,
+    write_file,
+    write_output,
+)
 
 
 def names(folder):
@@ -126,7 +134,7 @@ def test_a_lock_dies_with_its_process(tmp_path):
     """The rest of a killed process is overwritten."""
     path = tmp_path / "file"
     script = (
-        "import sys; from pathlib import Path; from kifu.atomic_io import AtomicFile; "
+        "import sys; from pathlib import Path; from kifu.io import AtomicFile; "
         "AtomicFile(Path(sys.argv[1])).write(b'half'); print('ready', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -378,7 +386,7 @@ def test_fifos_are_written_to_and_never_replaced(tmp_path):
 def test_open_files_are_written_to_and_never_replaced(tmp_path, name):
     """Below what the program has printed; a rename would replace the link /dev/stdout."""
     script = (
-        "import sys; from pathlib import Path; from kifu.atomic_io import AtomicFile, write_output; print('text'); "
+        "import sys; from pathlib import Path; from kifu.io import AtomicFile, write_output; print('text'); "
         "write_output(Path(sys.argv[1]), b'data\\n'); print('end', flush=True); AtomicFile(Path(sys.argv[1]))"
     )
     with (tmp_path / "out").open("wb") as out:
@@ -505,7 +513,7 @@ def test_a_replaced_directory_always_stands_under_its_name(tmp_path, monkeypatch
     path = tmp_path / "set"
     write_set(path, "one")
     if not can_swap:
-        monkeypatch.setattr(atomic_io, "_swap", lambda one, other: False)
+        monkeypatch.setattr(io, "_swap", lambda one, other: False)
     names_seen, rename = [], Path.rename
 
     def record(source, target):

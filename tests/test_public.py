@@ -1,4 +1,4 @@
-"""The public interface: names, documentation, import time, the order of packages, and who may use the network."""
+"""The public interface: names, documentation and import time."""
 
 from __future__ import annotations
 
@@ -25,24 +25,12 @@ REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "kifu"
 FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = {size.module_name(path, SOURCE): path for path in FILES}
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in FILES}
-IMPORTS = {path: size.imported_names(tree) for path, tree in TREES.items()}
 
 # Distributions that take long to import.
 HEAVY = {
     "torch", "lightning_fabric", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
     "ray", "fsspec",
 }  # fmt: skip
-
-# Packages and top-level modules: each imports only itself and those before it.
-PACKAGES = [
-    "errors", "text", "point", "registry", "progress", "retry", "process", "assets", "io", "config",
-    "viz", "compiler", "kernel", "execution", "go", "records",
-    "corpus", "planes", "datasets", "recipes", "katago", "convert", "leaks", "publication", "search", "fetch",
-    "learn", "play", "report", "web", "cli",
-]  # fmt: skip
-
-NETWORK_LIBRARIES = {"urllib", "urllib3", "http", "socket", "ssl", "requests", "fsspec", "aiohttp"}
 
 STUB = ast.parse((SOURCE / "__init__.pyi").read_text("utf-8"))
 HOMES = {
@@ -223,45 +211,3 @@ def test_type_checkers_know_the_type_of_every_public_name(tmp_path: Path) -> Non
     revealed = re.findall(r'note: Revealed type is "(.*)"', done.stdout)
     assert (done.returncode, len(revealed)) == (0, len(HOMES)), done.stdout
     assert [kind for kind in revealed if kind == "Any"] == []
-
-
-def test_packages_import_only_earlier_packages() -> None:
-    wrong = [
-        f"{path} has a relative import"
-        for path, tree in TREES.items()
-        if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
-    ]
-    for path in FILES:
-        if path == SOURCE / "__init__.py":
-            continue
-        where = path.relative_to(SOURCE).as_posix()
-        package = where.partition("/")[0].removesuffix(".py")
-        for name in {"kifu." + package, *IMPORTS[path]}:
-            if name.startswith("kifu.") and name != "kifu.__version__":
-                other = name.split(".")[1]
-                if other not in PACKAGES:
-                    wrong.append(f"{where}: {other} is in no package of the list")
-                elif PACKAGES.index(other) > PACKAGES.index(package):
-                    wrong.append(f"{where} imports {name}")
-    assert wrong == []
-
-
-def test_circles_are_found() -> None:
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
-    assert size.circles(graph) == [["a", "b", "c"], ["d", "e"]]
-    assert size.circles({"a": {"b"}, "b": set()}) == []
-
-
-def test_modules_have_no_import_cycles() -> None:
-    """Imports inside functions count."""
-    graph = size.import_graph({module: TREES[path] for module, path in MODULES.items()})
-    assert size.circles(graph) == []
-
-
-def test_only_these_modules_use_the_network() -> None:
-    """Downloads, records at URLs, the connection to a cluster, and the web application."""
-    users = {path for path in FILES if {name.partition(".")[0] for name in IMPORTS[path]} & NETWORK_LIBRARIES}
-    users.remove(SOURCE / "corpus" / "query.py")  # only derives a local file system from fsspec's class
-    assert {path.relative_to(SOURCE).parent.name for path in users} == {"fetch", "records", "execution", "web", "cli"}
-    others = {path.name for path in users if path.parent.name != "fetch"}
-    assert others <= {"paths.py", "_remote.py", "_store.py", "ray_executor.py", "guard.py", "server.py", "serve.py"}

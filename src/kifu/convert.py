@@ -126,10 +126,10 @@ def convert(
     index = load_index([source.path for source in found if source.catalogue is None])
 
     def convert_item(item: IngestItem) -> _Converted:
-        block = item.content
+        name, block = item
         if isinstance(block, pa.RecordBatch):
             return _convert_rows([block], text_format)
-        batches = [recorded_rows(each, item.name, programs) for each in parse_block(block, index)]
+        batches = [recorded_rows(each, name, programs) for each in parse_block(block, index)]
         return _convert_rows(batches, text_format)._replace(container=block.source, left_out=block.left_out)
 
     report, left_out = ConvertReport(), count_left_out(found)
@@ -163,7 +163,7 @@ def _chunk_items(paths: Iterable[Path]) -> Iterator[IngestItem]:
             assert isinstance(data, Chunks)
             games = data.games()
             while records := [write_sgf(game) for game in islice(games, _BLOCK_GAMES)]:
-                yield IngestItem(path.name, as_block(records, str(path)))
+                yield path.name, as_block(records, str(path))
 
 
 def check_suffix(path: Path) -> None:

@@ -159,7 +159,7 @@ def _sample(sources: Sequence[Source]) -> tuple[Iterator[IngestItem], float]:
     heads = [(shards[k][0], *_head(shards[k][1]), shards[k][2]) for k in sorted(chosen)]
     share = sum(part * size for _, _, part, size in heads) / ends[-1] if shards else 1.0
     reader = ShardReader()
-    return (IngestItem(name, content) for name, head, *_ in heads for content in reader.read(head)), share
+    return ((name, content) for name, head, *_ in heads for content in reader.read(head)), share
 
 
 def _sized_shards(source: Source) -> Iterator[tuple[str, Shard, float]]:

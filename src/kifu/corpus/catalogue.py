@@ -49,65 +49,44 @@ PARTITION_PATH = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
 
 
 class Partition(BaseModel):
-    """A Parquet file of the folder, itself a catalogue.
-
-    Attributes:
-        kept: Number of rows that are not dropped.
-        sources: Ascending indices into `Index.sources` of the sources whose games it holds.
-        year: The year of all its games, see `kifu.corpus.update.year_name`.
-    """
+    """A Parquet file of the folder, itself a catalogue."""
 
     model_config = STRICT
 
     path: Annotated[str, Field(pattern=f"^{PARTITION_PATH}$")]
-    rows: Count
+    rows: Count  # of which `kept` are not dropped
     kept: Count
     bytes: Count
     blake3: Hash
-    sources: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)]
-    year: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}$")]
+    sources: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)]  # ascending indices into `Index.sources`
+    year: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}$")]  # of all its games, see `kifu.corpus.update.year_name`
 
 
 class SourceInfo(BaseModel):
-    """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size and hash.
-
-    Attributes:
-        left_out: Number of its files or members that were not read, by kind; None if there are none.
-    """
+    """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size and hash."""
 
     model_config = STRICT
 
     name: str
     bytes: Count | None = None
     blake3: Hash | None = None
-    left_out: dict[str, Count] | None = None
+    left_out: dict[str, Count] | None = None  # files or members that were not read, by kind
 
 
 class Index(BaseModel):
-    """The content of the index; `read` == `kept` + the sum of `drops` == the rows of all partitions.
-
-    Attributes:
-        catalogue: `kifu.corpus.schema.VERSION`.
-        kifu: The version of kifu that wrote the index.
-        clean: The cleaning rules, which are the same for all sources.
-        compacted: How many times the folder has been compacted, see `kifu.corpus.update.compact`.
-        sources: All sources, in the order in which they were added.
-        kept: Number of games that are not dropped.
-        drops: Number of dropped games by the name of the `DropReason`.
-        parts: The partitions in the order of the rows. At least one, which may be empty.
-    """
+    """The content of the index; `read` == `kept` + the sum of `drops` == the rows of all partitions."""
 
     model_config = STRICT
 
-    catalogue: Literal[2] = 2
-    kifu: str
-    clean: dict[str, Any]
-    compacted: Count = 0
-    sources: Annotated[tuple[SourceInfo, ...], Field(strict=False)]
+    catalogue: Literal[2] = 2  # `kifu.corpus.schema.VERSION`
+    kifu: str  # the version that wrote the index
+    clean: dict[str, Any]  # the cleaning rules, the same for all sources
+    compacted: Count = 0  # how many times, see `kifu.corpus.update.compact`
+    sources: Annotated[tuple[SourceInfo, ...], Field(strict=False)]  # in the order in which they were added
     read: Count
     kept: Count
-    drops: dict[str, Count]
-    parts: Annotated[tuple[Partition, ...], Field(min_length=1, strict=False)]
+    drops: dict[str, Count]  # by the name of the `DropReason`
+    parts: Annotated[tuple[Partition, ...], Field(min_length=1, strict=False)]  # in the order of the rows; may be empty
 
     @field_validator("parts")
     @classmethod
@@ -209,11 +188,7 @@ class CatalogueWriter(TableWriter):
         )
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Write the remaining rows and the footer; the file keeps its temporary name.
-
-        Args:
-            metadata: The catalogue's origin as JSON values, later available as `Catalogue.metadata`.
-        """
+        """Write the remaining rows and the footer. metadata: the origin as JSON values, later `Catalogue.metadata`."""
         super().finish({"kifu.about": metadata})
 
 
@@ -226,14 +201,10 @@ def _parquet_names(field: pa.Field) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RowShard:
-    """A range of rows of one Parquet file, a unit of parallel work.
-
-    Attributes:
-        first: The first row, from 0.
-    """
+    """A range of rows of one Parquet file, a unit of parallel work."""
 
     path: str
-    first: int
+    first: int  # from 0
     rows: int
 
     def fingerprint(self) -> list[Any]:
@@ -259,14 +230,9 @@ class Catalogue:
     index: Index | None
 
     def batches(self, columns: Sequence[str] | None = None, *, size: int = 8192) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in order, in SCHEMA's types.
+        """Yield all rows in order, in SCHEMA's types, at most `size` per batch; `columns` are all by default.
 
-        Args:
-            columns: Names of the wanted columns; all of SCHEMA by default.
-            size: Rows per batch, at most.
-
-        Raises:
-            FormatError: If a file is damaged, or a value does not fit its column.
+        Raises FormatError if a file is damaged, or a value does not fit its column.
         """
         for path, rows in self.partitions.items():
             file = _open_partition(path, rows)
@@ -327,9 +293,7 @@ def is_catalogue(path: str | os.PathLike[str]) -> bool:
 def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     """Open a catalogue: a partitioned folder, or any Parquet file with the catalogue's columns in compatible types.
 
-    Raises:
-        FormatError: If it is not a catalogue, has another version, or lacks a partition that its index lists.
-        SourceError: If the path is a URL.
+    Raises FormatError if it is not a catalogue, has another version, or lacks a partition; SourceError for a URL.
     """
     path = as_path(path)
     if isinstance(path, Remote):

@@ -70,40 +70,26 @@ mix = inline_kernel(mix_words)
 
 
 class HashState(NamedTuple):
-    """G games with the tables and work arrays for hashing them.
+    """G games with the tables and work arrays for hashing them; offsets and moves are those of `GameArrays`.
 
-    Attributes:
-        width: [G] int64.
-        height: [G] int64.
-        moves: As in `kifu.records.games.GameArrays`, like the next four.
-        move_offset: [G + 1] int64.
-        setup: [S] uint16.
-        setup_ply: [S] uint16.
-        setup_offset: [G + 1] int64.
-        table: [rows, 8] uint64; row base[g] + v * points[g] + p holds the value of variant v of point p under each
-            symmetry.
-        base: [G] int64.
-        points: [G] int64; 0 for boards without a table, whose points have one value for all symmetries.
-        symmetry_hashes: [8] uint64, the hashes in progress.
-        group: [8] uint64, the combined value of the stones set up at one ply.
-        stamp: [POINT_MASK + 1] int64, the number of the group in which a point was last set up.
-        group_number: [1] int64, the number of the current group.
+    Row base[g] + v * points[g] + p of the table holds the value of variant v of point p under each symmetry. A board
+    without a table has 0 points, whose values are the same for all symmetries.
     """
 
-    width: npt.NDArray[np.int64]
-    height: npt.NDArray[np.int64]
+    width: npt.NDArray[np.int64]  # [G]
+    height: npt.NDArray[np.int64]  # [G]
     moves: npt.NDArray[np.uint16]
     move_offset: npt.NDArray[np.int64]
     setup: npt.NDArray[np.uint16]
     setup_ply: npt.NDArray[np.uint16]
     setup_offset: npt.NDArray[np.int64]
-    table: npt.NDArray[np.uint64]
-    base: npt.NDArray[np.int64]
-    points: npt.NDArray[np.int64]
-    symmetry_hashes: npt.NDArray[np.uint64]
-    group: npt.NDArray[np.uint64]
-    stamp: npt.NDArray[np.int64]
-    group_number: npt.NDArray[np.int64]
+    table: npt.NDArray[np.uint64]  # [rows, 8]
+    base: npt.NDArray[np.int64]  # [G]
+    points: npt.NDArray[np.int64]  # [G]
+    symmetry_hashes: npt.NDArray[np.uint64]  # [8], the hashes in progress
+    group: npt.NDArray[np.uint64]  # [8], the combined value of the stones set up at one ply
+    stamp: npt.NDArray[np.int64]  # [POINT_MASK + 1], the group in which a point was last set up
+    group_number: npt.NDArray[np.int64]  # [1], of the current group
 
 
 @inline_kernel
@@ -404,8 +390,8 @@ def _table(width: int, height: int) -> Hashes:
     """
     if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
         return np.empty((0, 8), np.uint64)
-    setup = SETUP_TOKEN
-    bits = np.array([0, WHITE_BIT, setup, setup | WHITE_BIT, setup | ERASE_BIT], np.uint64)
+    stone = SETUP_TOKEN
+    bits = np.array([0, WHITE_BIT, stone, stone | WHITE_BIT, stone | ERASE_BIT], np.uint64)
     points = symmetries(width, height)[:, :-1].T.astype(np.uint64)  # [points, 8]
     table: Hashes = mix_words(bits[:, None, None] | points).reshape(-1, 8)
     return table
@@ -414,19 +400,15 @@ def _table(width: int, height: int) -> Hashes:
 def hash_rows(games: GameArrays, texts: Sequence[pa.StringArray]) -> Hashes:
     """Return the catalogue's column `id`: [G] uint64, equal for rows with equal content.
 
-    The hash is not cryptographic. It is fixed for one version of the catalogue.
-
-    Args:
-        games: Board, moves, setup, to_play and handicap are hashed.
-        texts: Text columns of [G] each, in a fixed order. Null differs from the empty text.
+    The hash is not cryptographic. It is fixed for one version of the catalogue. It covers board, moves, setup, to_play
+    and handicap of the games, and text columns in a fixed order, in which null differs from the empty text.
     """
     states = np.zeros(len(games), np.uint64)
-    setup_offset = games.setup_offset
     with np.errstate(over="ignore"):
         for numbers in (games.width, games.height, games.to_play, games.handicap):
             hash_numbers(states, numbers.astype(np.int64))
-        hash_lists(states, games.setup, setup_offset)
-        hash_lists(states, games.setup_ply, setup_offset)
+        hash_lists(states, games.setup, games.setup_offset)
+        hash_lists(states, games.setup_ply, games.setup_offset)
         hash_lists(states, games.moves, games.move_offset)
         for column in texts:
             _hash_texts(states, column)
@@ -447,8 +429,5 @@ def _hash_texts(states: Hashes, column: pa.StringArray) -> None:
     offset = np.zeros(1, np.int32)
     if len(column):
         offset = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
-    hash_texts(states, _bytes(data), offset.astype(np.int64), valid)
-
-
-def _bytes(data: pa.Buffer | None) -> npt.NDArray[np.uint8]:
-    return np.empty(0, np.uint8) if data is None else writable_view(np.frombuffer(data, np.uint8))
+    text = np.empty(0, np.uint8) if data is None else writable_view(np.frombuffer(data, np.uint8))
+    hash_texts(states, text, offset.astype(np.int64), valid)

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +70,6 @@ class IngestReport(Report):
     left_out: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        """Format the report for a terminal."""
         games = format_games(self.read, self.kept, dict(self.drops.most_common()))
         lines = [f"{games}; {self.moves:,} moves, {format_bytes(self.bytes)}"]
         for column, texts in self.unparsed.items():
@@ -109,30 +108,16 @@ class IngestReport(Report):
                 counts[text if text in counts or len(counts) < _MAX_UNPARSED else "..."] += count
 
 
-@dataclass(frozen=True, slots=True)
-class IngestItem:
-    """A unit of work for one thread.
-
-    Attributes:
-        name: The source's name, see `kifu.corpus.sources.Source`.
-    """
-
-    name: str
-    content: Content
+IngestItem: TypeAlias = tuple[str, Content]
+"""A unit of work for one thread: the name of a `Source`, and some of its content."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngestedItem:
-    """The rows of an item.
-
-    Attributes:
-        container: The path of the container; "" for rows of a catalogue.
-        left_out: See `RecordBlock.left_out`.
-    """
+class IngestedItem(NamedTuple):
+    """The rows of an item."""
 
     rows: list[Rows]
-    container: str = ""
-    left_out: Counter[str] = field(default_factory=Counter)
+    container: str  # its path; "" for rows of a catalogue
+    left_out: Counter[str]  # see `RecordBlock`
 
 
 def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
@@ -140,21 +125,14 @@ def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
     reader = ShardReader()
     for shard in source_shards(sources):
         for content in reader.read(shard.shard):
-            yield IngestItem(shard.name, content)
+            yield shard.name, content
 
 
 class IngestJob(Job[SourceShard, IngestItem, IngestedItem]):
     """Turns shards of sources into rows of a catalogue, with all rules applied except those on duplicates."""
 
     def __init__(self, rules: CleaningRules, index: TygemIndex | None) -> None:
-        """Prepare the rules.
-
-        Args:
-            index: The index of TYGEM games, see `kifu.records.tygem`.
-
-        Raises:
-            RecipeError: If a program's name in the rules is invalid.
-        """
+        """Prepare the rules. Raises RecipeError if a program's name in them is invalid. index: of TYGEM games."""
         self._rules = rules
         self._index = index
         self._programs = known_programs(*rules.program_names)
@@ -172,15 +150,15 @@ class IngestJob(Job[SourceShard, IngestItem, IngestedItem]):
     def read(self, shard: SourceShard) -> Iterator[IngestItem]:
         """Yield the shard's blocks of records, or batches of rows."""
         for content in self._reader.read(shard.shard):
-            yield IngestItem(shard.name, content)
+            yield shard.name, content
 
     def process(self, item: IngestItem) -> IngestedItem:
         """Parse, replay and clean the games of an item."""
-        block = item.content
+        name, block = item
         if isinstance(block, pa.RecordBatch):
-            return IngestedItem([rows_from_catalogue(block, self._rules)])
+            return IngestedItem([rows_from_catalogue(block, self._rules)], "", Counter())
         parsed = parse_block(block, self._index)
-        rows = [rows_from_parsed(each, item.name, self._rules, self._programs) for each in parsed]
+        rows = [rows_from_parsed(each, name, self._rules, self._programs) for each in parsed]
         return IngestedItem(rows, block.source, block.left_out)
 
 
@@ -195,14 +173,13 @@ def ingest(
 ) -> IngestReport:
     """Read every game of the sources into a catalogue, in order; dropped games become rows as well.
 
-    The bytes do not depend on `jobs` and `engine`. Memory does not grow with the number of games, except for a list of
-    the duplicates: rows that wait for the rest of the corpus are spilled to hidden files in the directory of `output`.
+    The bytes do not depend on `jobs` and `engine` (see `kifu.execution.executor.make_executor`). Memory does not grow
+    with the games, except for a list of the duplicates: rows that wait for the rest of the corpus are spilled to hidden
+    files in the directory of `output`.
 
     Args:
         sources: Archives, folders and records, as `kifu.read` takes them, or catalogues, whose rows are cleaned anew.
         clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
-        jobs: See `kifu.execution.executor.make_executor`.
-        engine: See `kifu.execution.executor.make_executor`.
 
     Raises:
         RecipeError: If there are no such cleaning rules.
@@ -236,11 +213,7 @@ def mark_duplicates(
 ) -> Generator[pa.RecordBatch]:
     """Yield the rows with their final drop reasons, in order.
 
-    Args:
-        rules: The cleaning rules; only `duplicates` is used.
-        executor: Compares games once `rows` is exhausted.
-        path: Rows are spilled to hidden files in its directory. Those of a killed run are removed, so the caller must
-            hold the lock on `path`.
+    Rows are spilled to hidden files beside `path`. Those of a killed run are removed, so the caller must hold its lock.
     """
     ids_file, games_file = (path.with_name(f".{path.name}.{name}") for name in ("rest", "first"))
     for hidden in (ids_file, games_file):

@@ -58,18 +58,13 @@ def seal(before: bytes, footer: bytes | memoryview) -> bytes:
 
 
 class _Sink:
-    """An `AtomicFile` as a file object for pyarrow.
-
-    Attributes:
-        end: What pyarrow writes when it closes the file: remaining pages, if any, and the footer. None before that.
-        discard: Ignore all further writes: pyarrow can only close a file by completing it.
-    """
+    """An `AtomicFile` as a file object for pyarrow, which can only close a file by completing it."""
 
     def __init__(self, output: AtomicFile) -> None:
         self._output = output
         self.closed = False
-        self.discard = False
-        self.end: bytearray | None = None
+        self.discard = False  # ignore all further writes
+        self.end: bytearray | None = None  # what pyarrow writes on closing: remaining pages, if any, and the footer
 
     def write(self, data: bytes | memoryview) -> int:
         if self.end is not None:
@@ -105,11 +100,7 @@ class TableWriter:
     def __init__(
         self, path: str | os.PathLike[str] | AtomicFile, schema: pa.Schema, group: int = GROUP_ROWS, **options: Any
     ) -> None:
-        """Open the temporary file.
-
-        Args:
-            **options: Options of `pyarrow.parquet.ParquetWriter`.
-        """
+        """Open the temporary file. options: of `pyarrow.parquet.ParquetWriter`."""
         self._output = path if isinstance(path, AtomicFile) else AtomicFile(Path(path))
         self._group = group
         self._pending: list[pa.RecordBatch] = []
@@ -161,23 +152,12 @@ class TableWriter:
             raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
 
     def commit(self, metadata: Mapping[str, Any]) -> str:
-        """Finish the file and give it its name.
-
-        Args:
-            metadata: See `finish`.
-
-        Returns:
-            The file's BLAKE3 in hex.
-        """
+        """Finish the file, with metadata as for `finish`, give it its name, and return its BLAKE3 in hex."""
         self.finish(metadata)
         return self.publish()
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Write the remaining rows and the footer; the file keeps its temporary name.
-
-        Args:
-            metadata: Key-value metadata; each value is stored as JSON.
-        """
+        """Write the remaining rows and the footer, with metadata stored as JSON; the file keeps its temporary name."""
         if self._pending_rows:
             self._write(pa.Table.from_batches(self._pending))
             self._pending = []
@@ -220,9 +200,8 @@ def arrow_file(path: Path) -> pa.NativeFile:
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a Parquet file whose pages are verified as they are read.
 
-    Raises:
-        FormatError: If the footer is not the one that kifu wrote.
-        OSError, pyarrow.ArrowException, ValueError: If it cannot be read.
+    Raises FormatError if the footer is not the one that kifu wrote; OSError, ArrowException or ValueError if it cannot
+    be read.
     """
     file = arrow_file(path)
     _read_seal(path, file)
@@ -341,14 +320,7 @@ def read_batches(
 
 
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
-    """Return the batch with the schema's columns and types.
-
-    Args:
-        batch: Has at least the schema's columns.
-
-    Raises:
-        FormatError: If a value does not fit its column.
-    """
+    """Return the schema's columns of a batch in its types. Raises FormatError if a value does not fit its column."""
     columns = []
     for field in schema:
         column = batch.column(field.name)
@@ -374,19 +346,16 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
     return checked
 
 
-class AnnotationWriter(TableWriter):
-    """A `TableWriter` with the columns, encodings and metadata of annotations."""
-
-    def __init__(self, path: Path) -> None:
-        """Open the temporary file. Raises OutputError."""
-        floats = [field.name for field in ANNOTATION_SCHEMA if pa.types.is_floating(field.type)]
-        metadata = {_ANNOTATION_KEY: str(ANNOTATION_VERSION), "kifu.version": importlib.metadata.version("kifu")}
-        super().__init__(
-            path,
-            ANNOTATION_SCHEMA.with_metadata(metadata),
-            use_dictionary=[name for name in ANNOTATION_SCHEMA.names if name not in (*floats, "ply")],
-            column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"ply": "DELTA_BINARY_PACKED"},
-        )
+def annotation_writer(path: Path) -> TableWriter:
+    """Return a writer with the columns, encodings and metadata of annotations. Raises OutputError."""
+    floats = [field.name for field in ANNOTATION_SCHEMA if pa.types.is_floating(field.type)]
+    metadata = {_ANNOTATION_KEY: str(ANNOTATION_VERSION), "kifu.version": importlib.metadata.version("kifu")}
+    return TableWriter(
+        path,
+        ANNOTATION_SCHEMA.with_metadata(metadata),
+        use_dictionary=[name for name in ANNOTATION_SCHEMA.names if name not in (*floats, "ply")],
+        column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"ply": "DELTA_BINARY_PACKED"},
+    )
 
 
 def is_annotation(path: Path) -> bool:

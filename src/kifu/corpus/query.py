@@ -150,8 +150,9 @@ class _ReadOnlyFile:
         self._position[threading.get_ident()] = position
 
     def read(self, size: int) -> bytes:
-        data = os.pread(self._file.fileno(), size, self._position.get(threading.get_ident(), 0))
-        self._position[threading.get_ident()] = self._position.get(threading.get_ident(), 0) + len(data)
+        position = self._position.get(threading.get_ident(), 0)
+        data = os.pread(self._file.fileno(), size, position)
+        self.seek(position + len(data))
         return data
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ class Database:
 
         Args:
             tables: Each catalogue as given, and the paths of its files by their names in `_CatalogueFiles`.
-            annotations: The paths of annotations by their names in `_CatalogueFiles`.
+            annotations: The paths of annotations by their names there.
         """
         self._connection = connection
         self._thread = thread
@@ -187,10 +188,8 @@ class Database:
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             if tables or not annotations:
-                rows = (
-                    " UNION ALL ".join(_select_games(path, list(names)) for path, names in tables) or _select_no_games()
-                )
-                connection.execute(f"CREATE VIEW games AS {rows}")
+                selects = [_select_games(path, list(names)) for path, names in tables] or [_select_no_games()]
+                connection.execute(f"CREATE VIEW games AS {' UNION ALL '.join(selects)}")
                 connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
             if annotations:
                 connection.execute(f"CREATE VIEW moves AS {_select(ANNOTATION_SCHEMA, list(annotations))}")
@@ -353,16 +352,8 @@ def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | 
 
     Catalogues give two tables: `games`, all their rows in order, and `kept`, those not dropped. These have SCHEMA's
     columns and types, then FILE_COLUMN. Annotations give the table `moves` with the columns of
-    `kifu.corpus.schema.ANNOTATION_SCHEMA`. Data beyond the memory limit is spilled to a temporary
-    directory. No other file can be read, none can be written, and no extension can be loaded.
-
-    Args:
-        jobs: Number of threads, by default one per core.
-        max_memory: See `kifu.corpus.query.query`.
-
-    Raises:
-        FormatError: If a file is neither a catalogue nor an annotation.
-        RecipeError: If the memory does not suffice.
+    `kifu.corpus.schema.ANNOTATION_SCHEMA`. Data beyond the memory limit is spilled to a temporary directory. No other
+    file can be read, none can be written, and no extension can be loaded. Arguments and errors are those of `query`.
     """
     paths = [os.fspath(path) for path in as_list(catalogues)]
     names = (f"{_CatalogueFiles.protocol}://{k}.parquet" for k in count())
@@ -396,7 +387,7 @@ def _limited_memory(size: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if sys.platform == "linux":
         used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        limits = [each for each in (used + size, soft, hard) if each != resource.RLIM_INFINITY]
+        limits = [limit for limit in (used + size, soft, hard) if limit != resource.RLIM_INFINITY]
         resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:
         yield
@@ -449,18 +440,12 @@ def quoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueryHead(Report):
-    """The first rows of a query's result.
-
-    Attributes:
-        numeric: True for columns of numbers.
-        rows: Values as text, None for null.
-        total: Number of rows of the whole result.
-    """
+    """The first rows of a query's result."""
 
     columns: list[str]
-    numeric: list[bool]
-    rows: list[tuple[str | None, ...]]
-    total: int
+    numeric: list[bool]  # True for columns of numbers
+    rows: list[tuple[str | None, ...]]  # values as text, None for null
+    total: int  # number of rows of the whole result
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,16 +484,17 @@ class QueryResult:
 
     def csv(self) -> Iterator[bytes]:
         """Yield the result as CSV in UTF-8 with a header line; text is quoted, null is an empty field."""
-        yield self._csv_header()
-        yield from map(_csv_rows, self._database.batches(self._csv_relation()))
+        return (part for part, _ in self._csv_parts())
 
-    def _csv_header(self) -> bytes:
-        return (",".join('"' + name.replace('"', '""') + '"' for name in self.columns) + "\n").encode()
-
-    def _csv_relation(self) -> duckdb.DuckDBPyRelation:
+    def _csv_parts(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the header line, then the rows, each with the number of rows."""
+        yield (",".join('"' + name.replace('"', '""') + '"' for name in self.columns) + "\n").encode(), 0
         types = [kind.id for kind in self._relation.types]
         columns = (f"#{k}{'' if kind in _CSV_TYPES else '::VARCHAR'}" for k, kind in enumerate(types, 1))
-        return self._relation.project(", ".join(columns))
+        for batch in self._database.batches(self._relation.project(", ".join(columns))):
+            buffer = pa.BufferOutputStream()
+            pyarrow.csv.write_csv(batch, buffer, pyarrow.csv.WriteOptions(include_header=False))
+            yield buffer.getvalue().to_pybytes(), len(batch)
 
     def write(self, path: str | os.PathLike[str]) -> int:
         """Write the rows to a .csv or .parquet file, and return their number.
@@ -523,10 +509,9 @@ class QueryResult:
     def _write_csv(self, path: Path) -> int:
         rows = 0
         with AtomicFile(path) as output:
-            output.write(self._csv_header())
-            for batch in self._database.batches(self._csv_relation()):
-                output.write(_csv_rows(batch))
-                rows += len(batch)
+            for part, count in self._csv_parts():
+                output.write(part)
+                rows += count
             output.commit()
         return rows
 
@@ -568,7 +553,7 @@ def query(
     """Bind one SELECT statement over the tables `games`, `kept` and `moves`, see `open_database`.
 
     Args:
-        catalogues: One or more paths, also of annotations.
+        catalogues: Paths of catalogues and annotations.
         jobs: Number of threads, by default one per core.
         max_memory: Maximum number of bytes that this process may allocate while the context is open, on Linux only. It
             holds for all threads. None: only DuckDB's own limit of 1 GB, which long texts and lists can exceed.
@@ -595,13 +580,6 @@ def check_suffix(path: Path) -> None:
         raise OutputError(f"cannot write {path}: the suffix must be '.csv' or '.parquet', got {path.suffix!r}")
 
 
-def _csv_rows(batch: pa.RecordBatch) -> bytes:
-    buffer = pa.BufferOutputStream()
-    pyarrow.csv.write_csv(batch, buffer, pyarrow.csv.WriteOptions(include_header=False))
-    data: bytes = buffer.getvalue().to_pybytes()
-    return data
-
-
 def check_condition(database: Database, condition: str, table: str) -> None:
     """Check that a text is one SQL expression over the columns of a table. Raises RecipeError if it is not."""
     if not condition.strip():
@@ -612,13 +590,10 @@ def check_condition(database: Database, condition: str, table: str) -> None:
 
 
 def check_expression(expression: str, boolean: bool) -> None:
-    """Check an expression over the columns of the table `games` (`kifu.corpus.query`) before it is evaluated.
+    """Check an expression over the columns of the table `games` before it is evaluated.
 
-    Args:
-        boolean: The value must be a BOOLEAN, otherwise a number or a BOOLEAN.
-
-    Raises:
-        RecipeError: If it is not one expression of such a type, or calls a function whose results vary.
+    Raises RecipeError if it is not one expression, calls a function whose results vary, or its value is not a BOOLEAN
+    nor, unless `boolean` is set, a number.
     """
     if not expression.strip():
         raise RecipeError("must be an SQL expression, got an empty text")
@@ -634,25 +609,21 @@ def check_expression(expression: str, boolean: bool) -> None:
 
 
 def select_games(catalogue: Catalogue, where: str) -> npt.NDArray[np.bool_]:
-    """Return which games a condition selects, dropped ones too: [rows] bool. NULL selects no game.
+    """Return which games a condition in SQL selects, dropped ones too: [rows] bool. NULL selects no game.
 
-    Args:
-        where: A condition in SQL over its columns, see docs/queries.md.
-
-    Raises:
-        RecipeError: If the condition is invalid.
+    Raises RecipeError if the condition is invalid, see docs/queries.md.
     """
-    chosen = np.zeros(catalogue.rows, np.bool_)
+    selected = np.zeros(catalogue.rows, np.bool_)
     for batch in _matching_rows(catalogue, where, '"row"'):
-        chosen[batch.column(0).to_numpy()] = True
-    return chosen
+        selected[batch.column(0).to_numpy()] = True
+    return selected
 
 
 def weigh_games(catalogue: Catalogue, weight: str, where: str | None) -> npt.NDArray[np.float64]:
     """Return the weights of games, 0 for those that are dropped or not selected: [rows] float64.
 
     Args:
-        weight: An SQL expression over its columns. Its value must be within 0 to 1; NULL is 0.
+        weight: An SQL expression over the columns, whose value must be within 0 to 1; NULL is 0.
         where: A condition that selects games; None for all.
 
     Raises:

@@ -193,13 +193,9 @@ def is_parsed(record_format: str, column: str, text: str) -> bool:
 def parse_fields(
     record_format: str, text: Mapping[str, pa.StringArray], programs: Programs
 ) -> tuple[dict[str, pa.Array], UnparsedTexts]:
-    """Parse the text of G games of one format.
+    """Parse the text columns (values of TEXT_COLUMNS) of G games of one format, null where missing.
 
-    Args:
-        text: The text columns (values of TEXT_COLUMNS), [G] each, null where missing.
-
-    Returns:
-        The typed columns, [G] each, and the texts that could not be parsed.
+    Returns the typed columns and the texts that could not be parsed.
     """
     columns: dict[str, pa.Array] = {}
     unparsed: UnparsedTexts = {}
@@ -235,26 +231,15 @@ def _parse_column(
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """G rows of the catalogue whose drop reasons are not final: duplicates are found later.
+    """G rows of the catalogue whose drop reasons are not final: duplicates are found later."""
 
-    Attributes:
-        columns: By name, [G] each; all but `drop` and `drop_detail`.
-        drop: [G] uint8 of `DropReason`.
-        detail: By row, the value of `drop_detail` for that reason.
-        unparsed: The texts that could not be parsed.
-    """
-
-    columns: dict[str, pa.Array]
-    drop: npt.NDArray[np.uint8]
-    detail: dict[int, str]
+    columns: dict[str, pa.Array]  # all but `drop` and `drop_detail`
+    drop: npt.NDArray[np.uint8]  # [G] of `DropReason`
+    detail: dict[int, str]  # by row, the value of `drop_detail` for that reason
     unparsed: UnparsedTexts
 
     def batch(self, drop: npt.NDArray[np.uint8]) -> pa.RecordBatch:
-        """Return the rows in the catalogue's schema.
-
-        Args:
-            drop: [G] uint8, the final `DropReason` values.
-        """
+        """Return the rows in the catalogue's schema, with the final `DropReason` values: [G]."""
         detail = pa.nulls(len(drop), pa.string())
         if self.detail:
             texts = [self.detail.get(g) if drop[g] == self.drop[g] else None for g in range(len(drop))]
@@ -263,11 +248,7 @@ class Rows:
 
 
 def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, programs: Programs) -> Rows:
-    """Return the rows of a parsed block.
-
-    Args:
-        archive: The value of column `archive`.
-    """
+    """Return the rows of a parsed block of an archive."""
     games, block = parsed.games, parsed.block
     columns, unparsed = _recorded_columns(parsed, archive, programs)
     unreadable = {
@@ -281,9 +262,7 @@ def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, pr
 def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
     """Return the rows of a parsed block as recorded, with only the columns that need neither replay nor hashes.
 
-    Args:
-        parsed: The games; their drop reasons become column `drop`.
-        archive: The value of column `archive`.
+    The games' drop reasons become column `drop`.
     """
     columns, _ = _recorded_columns(parsed, archive, programs)
     columns |= _game_columns(parsed.games) | {"drop": drop_names(parsed.games.drop)}
@@ -320,10 +299,8 @@ def _recorded_columns(
 
 def rows_from_catalogue(batch: pa.RecordBatch, rules: CleaningRules) -> Rows:
     """Return rows of a catalogue with the rules applied anew; only a reader's drop reasons stay."""
-    games = game_arrays(batch)
-    reader_drop = np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT))
     columns = {name: batch.column(name) for name in SCHEMA.names if name not in ("drop", "drop_detail")}
-    return _rows(replace(games, drop=reader_drop), columns, columns["n_moves"], None, rules, {})
+    return _rows(recorded_games(batch), columns, columns["n_moves"], None, rules, {})
 
 
 def _rows(
@@ -474,10 +451,7 @@ def _repairs(warnings: npt.NDArray[np.uint32]) -> pa.Array:
 
 
 def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-    """Return the territory of G rows as (territory [T] uint16, offset [G + 1] int64).
-
-    See `kifu.records.games.ParsedBlock`.
-    """
+    """Return the territory of G rows: [T] uint16 and offset [G + 1] int64, see `kifu.records.games.ParsedBlock`."""
     column = batch.column("territory")
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     return column.flatten().to_numpy(), np.append(0, np.cumsum(lengths, dtype=np.int64))
@@ -496,7 +470,7 @@ def rows_to_olf(batch: pa.RecordBatch) -> OlfLines:
 
 
 def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:
-    """Return the rows as SGF records, dropped ones too.
+    """Return the rows as SGF records, dropped ones too, and why some cannot be written.
 
     Unreadable records and points beyond the board cannot be written. Parsing a written record restores moves, setup and
     text, except: the spelling of moves that are no points, the order of a node's setup stones of different colours,
@@ -504,8 +478,7 @@ def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint
     times used are not, as they do not determine clocks.
 
     Returns:
-        records: A record for each row, b"" for rows that cannot be written.
-        failure: [G] uint8 of `ExportFailure`.
+        (records: one for each row, b"" for rows that cannot be written; failure: [G] uint8 of `ExportFailure`).
     """
     games = recorded_games(batch)
     territory, offset = territory_arrays(batch)

@@ -44,9 +44,7 @@ SCHEMA = pa.schema(
     [
         # identity
         _field("id", pa.uint64()),  # hash of all that the row records about the game, except its location
-        _field(
-            "canonical", pa.uint64()
-        ),  # hash of setup and moves, invariant to symmetry, colour exchange and final passes
+        _field("canonical", pa.uint64()),  # hash of setup and moves, see `kifu.corpus.hashes`
         _field("opening", pa.uint64()),  # the same hash of the opening; hash splits use it
         # location
         _field("archive", pa.string()),
@@ -200,15 +198,10 @@ def check_limits(name: str, column: pa.Array) -> None:
 
 
 def move_arrays(batch: pa.RecordBatch) -> MoveArrays:
-    """Return boards, setup and moves of some rows.
+    """Return boards, setup and moves of some rows, which have at least PLAYED_COLUMNS.
 
-    Numeric columns, list values and the offsets of large lists share Arrow's memory.
-
-    Args:
-        batch: Rows with at least PLAYED_COLUMNS, as `Catalogue.batches` yields them.
-
-    Raises:
-        FormatError: If a row contradicts itself.
+    Numeric columns, list values and the offsets of large lists share Arrow's memory. Raises FormatError if a row
+    contradicts itself.
     """
     moves, move_offset = list_to_numpy(batch.column("moves"))
     setup, setup_offset = list_to_numpy(batch.column("setup"))
@@ -227,12 +220,9 @@ def move_arrays(batch: pa.RecordBatch) -> MoveArrays:
 
 
 def game_arrays(batch: pa.RecordBatch) -> GameArrays:
-    """Return the games of some rows; moves and numeric columns share Arrow's memory.
+    """Return the games of some rows, which have at least GAME_COLUMNS; moves and numeric columns share Arrow's memory.
 
     `start` and `stop` are 0, `block_index` is the row.
-
-    Args:
-        batch: Rows with at least GAME_COLUMNS, as `Catalogue.batches` yields them.
     """
     rows, played = len(batch), move_arrays(batch)
     return GameArrays(
@@ -274,10 +264,7 @@ def check_move_columns(batch: pa.RecordBatch) -> None:
 def move_lists(values: pa.Array, offsets: npt.NDArray[np.int64], kind: pa.ListType) -> pa.ListArray:
     """Return one of MOVE_COLUMNS: lists of one element for each move, null if all elements of a game are null.
 
-    Args:
-        values: [M] elements.
-        offsets: [G + 1]. The elements of game g are values[offsets[g]:offsets[g + 1]].
-        kind: SECONDS or EVALUATIONS.
+    The elements of game g are values[offsets[g]:offsets[g + 1]]; kind is SECONDS or EVALUATIONS.
     """
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     known = np.diff(np.append(0, np.cumsum(valid))[offsets]) > 0
@@ -301,25 +288,14 @@ def evaluations_array(column: pa.Array) -> npt.NDArray[np.float32]:
 
 
 def map_distinct(column: pa.Array, function: Callable[[str | None], Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """Map a function over a text column, calling it once per distinct value.
-
-    Args:
-        column: [G] texts.
-        function: Maps a text, or None for null, to a number.
-
-    Returns:
-        [G] values.
-    """
+    """Map a function over a text column, calling it once per distinct value, None for null. Returns [G] values."""
     encoded = column.dictionary_encode(null_encoding="encode")
     table = np.array([function(text) for text in encoded.dictionary.to_pylist()], dtype)
     return table[encoded.indices.to_numpy()] if len(column) else np.empty(0, dtype)
 
 
 def warnings_from_text(text: str | None) -> int:
-    """Return the `ParseWarning` bits that a value of column `repairs` names.
-
-    Raises FormatError if a name is unknown.
-    """
+    """Return the `ParseWarning` bits that a value of column `repairs` names. Raises FormatError for unknown names."""
     try:
         return sum(int(ParseWarning[name.upper()]) for name in {*text.split(",")}) if text else 0
     except KeyError as error:
@@ -368,12 +344,7 @@ def count_drops(drop: npt.NDArray[np.uint8]) -> Counter[str]:
 def with_drop(
     columns: Mapping[str, pa.Array] | pa.RecordBatch, drop: npt.NDArray[np.uint8], detail: pa.StringArray
 ) -> pa.RecordBatch:
-    """Return rows of the catalogue with columns `drop` and `drop_detail` replaced.
-
-    Args:
-        drop: [G] uint8 of `DropReason`.
-        detail: [G] texts for column `drop_detail`.
-    """
+    """Return rows of the catalogue with `drop`, given as [G] `DropReason` values, and `drop_detail` replaced."""
     replaced = {"drop": drop_names(drop), "drop_detail": detail}
     return pa.RecordBatch.from_arrays(
         [replaced[name] if name in replaced else columns[name] for name in SCHEMA.names], schema=SCHEMA

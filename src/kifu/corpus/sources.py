@@ -57,25 +57,20 @@ Each shard must read, but not parse, all blocks before it, which takes about an 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A container of records, or a catalogue.
+    """A container of records, or an open catalogue.
 
-    Attributes:
-        name: The value of column `archive`.
-        catalogue: The open catalogue, None for containers.
-        source: The path of the source that it is, or lies in.
-        left_out: For the first container of a folder, the number of files of the folder that are left out, by kind.
-        version: See `kifu.records.paths.file_version`; None if this is not a local file.
-        info: Its name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them,
-            once `hash_sources` has computed them. A folder of loose records has no size and hash; a partitioned
-            catalogue has no size.
+    `left_out` counts, for the first container of a folder, the files of the folder that are left out, by kind. `info`
+    holds name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them, once
+    `hash_sources` has computed them. A folder of loose records has no size and hash; a partitioned catalogue has no
+    size.
     """
 
     path: AnyPath
-    name: str
-    catalogue: Catalogue | None
-    source: str = ""
+    name: str  # the value of column `archive`
+    catalogue: Catalogue | None  # None for containers
+    source: str = ""  # the path of the source that it is, or lies in
     left_out: Counter[str] = field(default_factory=Counter)
-    version: tuple[int, ...] | None = None
+    version: tuple[int, ...] | None = None  # see `kifu.records.paths.file_version`; None if not local
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -103,16 +98,11 @@ def require_unchanged(sources: Iterable[Source]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveShard:
-    """A range of blocks of a container, see `kifu.records.containers.blocks`.
-
-    Attributes:
-        first: The first block, from 0.
-        blocks: The number of blocks; None for all that follow.
-    """
+    """A range of blocks of a container, see `kifu.records.containers.blocks`."""
 
     path: AnyPath
-    first: int
-    blocks: int | None
+    first: int  # block, from 0
+    blocks: int | None  # None for all that follow
 
 
 Shard: TypeAlias = ArchiveShard | LooseRecords | RowShard
@@ -121,12 +111,7 @@ Shard: TypeAlias = ArchiveShard | LooseRecords | RowShard
 
 @dataclass(frozen=True, slots=True)
 class SourceShard:
-    """A shard with its source.
-
-    Attributes:
-        name: `Source.name`.
-        blake3: Hash of the source, if known.
-    """
+    """A shard, with name and hash of its source."""
 
     name: str
     blake3: str | None
@@ -146,13 +131,10 @@ Content: TypeAlias = RecordBlock | pa.RecordBatch
 
 
 def find_sources(sources: Paths | Iterable[Source]) -> list[Source]:
-    """Find all containers and catalogues, in the order of the sources.
+    """Find all containers and catalogues, in the order of the sources; results of an earlier call stay as they are.
 
     An archive within a folder is named by its path in the folder, any other source by the last component of its path.
     Sources of equal names are named by their full paths.
-
-    Args:
-        sources: Archives, folders, records, catalogues, URLs of containers, or the result of an earlier call.
     """
     found: list[Source] = []
     for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
@@ -186,9 +168,6 @@ def read(sources: Paths) -> Iterator[Game]:
     Every member of a container gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and
     TYGEM, and every row of a catalogue. The metadata of TYGEM games comes from the index files among adjacent sources.
     At the end, one line for each source is logged that counts the files and members that were not read.
-
-    Args:
-        sources: One or several paths or URLs.
     """
     found = find_sources(sources)
     left_out = count_left_out(found)
@@ -261,9 +240,7 @@ class ShardReader:
     def read(self, shard: Shard) -> Iterator[Content]:
         """Yield the shard's blocks or batches of rows. Exhaust the iterator before reading another shard.
 
-        Raises:
-            SourceError: As `kifu.records.containers.blocks`; also at the end, if a remote file has changed since the
-                sources were found.
+        Raises SourceError as `kifu.records.containers.blocks`; also if a remote file has changed since it was found.
         """
         if isinstance(shard, RowShard):
             yield from read_shard(shard)

@@ -137,23 +137,22 @@ def stats(
 ) -> Stats:
     """Count the games of several catalogues, in memory that does not grow with the games.
 
-    Args:
-        jobs: See `kifu.execution.executor.make_executor`.
-        engine: See `kifu.execution.executor.make_executor`.
-        progress: Reports the number of batches of games.
+    `jobs` and `engine` are those of `kifu.ingest`; `progress` reports batches of games.
 
-    Raises:
-        FormatError: If a file is not a catalogue, or damaged.
+    Raises FormatError if a file is not a catalogue, or damaged.
     """
     paths = as_list(catalogues)
     opened = [open_catalogue(path) for path in paths]
-    tallies = {name: _GameTally(keys) for name, keys in _KEYS.items()}
+    parts: dict[str, list[pa.Table]] = {name: [] for name in _KEYS}
     with make_executor(engine, jobs) as executor, progress("counting", None, "batches") as bar:
         for shard_counts in executor.run(_CountJob(), [shard for catalogue in opened for shard in catalogue.shards()]):
             for name, counts in shard_counts.items():
-                tallies[name].add(counts)
+                parts[name].append(pa.Table.from_batches([counts]))
+                if sum(map(len, parts[name])) > 2 * _EXACT:
+                    parts[name] = [_most_frequent(parts[name], _KEYS[name], _EXACT)]
             bar.advance()
-    rows = {name: tally.rows() for name, tally in tallies.items()}
+    columns = {name: _most_frequent(parts[name], keys, _MAX_DISTINCT).columns for name, keys in _KEYS.items()}
+    rows = {name: list(zip(*(column.to_pylist() for column in parsed))) for name, parsed in columns.items()}
     return _stats(tuple(os.fspath(path) for path in paths), sum(catalogue.rows for catalogue in opened), rows)
 
 
@@ -238,27 +237,12 @@ def _grouped(table: pa.Table, keys: Sequence[str], count: tuple[list[str] | str,
     return groups.rename_columns([*keys, _COUNT])
 
 
-class _GameTally:
-    """The number of games of each key, summed over shards."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._keys = keys
-        self._parts: list[pa.Table] = []
-
-    def add(self, counts: pa.RecordBatch) -> None:
-        self._parts.append(pa.Table.from_batches([counts]))
-        if sum(map(len, self._parts)) > 2 * _EXACT:
-            self._parts = [self._sorted().slice(0, _EXACT)]
-
-    def _sorted(self) -> pa.Table:
-        """Return the keys by descending count, then ascending, null last."""
-        groups = _grouped(pa.concat_tables(self._parts), self._keys, (_COUNT, "sum"))
-        return groups.sort_by([(_COUNT, "descending"), *((key, "ascending") for key in self._keys)])
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Return the most frequent keys in that order, each with its count."""
-        columns = self._sorted().slice(0, _MAX_DISTINCT).columns if self._parts else []
-        return list(zip(*(column.to_pylist() for column in columns)))
+def _most_frequent(parts: Sequence[pa.Table], keys: Sequence[str], limit: int) -> pa.Table:
+    """Sum the counts of keys over shards; return the first keys by descending count, then ascending, null last."""
+    if not parts:
+        return pa.table({})
+    groups = _grouped(pa.concat_tables(parts), keys, (_COUNT, "sum"))
+    return groups.sort_by([(_COUNT, "descending"), *((key, "ascending") for key in keys)]).slice(0, limit)
 
 
 def _stats(catalogues: tuple[str, ...], read: int, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Stats:
@@ -321,11 +305,10 @@ def _unparsed(column: str, rows: Iterable[tuple[Any, ...]]) -> UnparsedColumn:
 
 
 def rank_bands(rating: pa.ChunkedArray | pa.Array, pro: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
-    """Return indices into BANDS: [K] int64.
+    """Return the indices into BANDS of ratings: [K] int64.
 
     Args:
-        rating: [K], column `black_rating` or `white_rating`.
-        pro: [K], the column that marks professionals. 10 dan is not a professional rank, but has the rating of one.
+        pro: Marks professionals. 10 dan is not a professional rank, but has the rating of one.
     """
     strength, professional = (to_numpy(pc.fill_null(each.cast(pa.float32()), float("nan"))) for each in (rating, pro))
     lowest = [low for low in _MIN_RATING.values() if low]
@@ -369,7 +352,7 @@ def draw_charts(stats: Stats) -> Figure:
     height = _HEAD + upper_height + (_GAP if upper and lower else 0) + (_LOW if lower else 0) + _FOOT
     with matplotlib_style():
         figure = Figure(figsize=(_WIDTH, height), facecolor="white")
-        figure.text(0.02, 1 - 0.45 / height, _headline(stats), size=20, color=INK, weight="bold")
+        figure.text(0.02, 1 - 0.45 / height, counted(stats.kept, "game"), size=20, color=INK, weight="bold")
         figure.text(0.02, 1 - 0.75 / height, _subtitle(stats), size=11, color=LINE)
         sides = {"left": 0.075, "right": 0.975}
         if upper:
@@ -390,10 +373,6 @@ def draw_charts(stats: Stats) -> Figure:
             for k, panel in enumerate(lower):
                 panel(figure.add_subplot(grid[k]), stats)
     return figure
-
-
-def _headline(stats: Stats) -> str:
-    return counted(stats.kept, "game")
 
 
 def _known_years(stats: Stats) -> Counts:

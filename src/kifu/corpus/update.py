@@ -43,7 +43,7 @@ from kifu.corpus.catalogue import (
 )
 from kifu.corpus.cleaning import CleaningRules, check_cleaning_rules, load_cleaning_rules
 from kifu.corpus.duplicates import DUPLICATE_REASONS, DuplicateFlags, flag_duplicates
-from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
+from kifu.corpus.ingest import IngestJob, IngestReport
 from kifu.corpus.schema import drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     ShardReader,
@@ -114,11 +114,10 @@ class CatalogueTransaction:
     def __init__(self, path: Path, keep: bool = False) -> None:
         """Lock the folder, which is created if it does not exist.
 
+        Raises OutputError if another process holds the folder, or it contains foreign files.
+
         Args:
             keep: Keep the staging directory after an error, so that the next run can resume.
-
-        Raises:
-            OutputError: If another process holds the folder, or it contains foreign files.
         """
         self.path = path
         self.index: Index | None = None
@@ -153,11 +152,7 @@ class CatalogueTransaction:
         return found
 
     def stage(self, fingerprint: Any) -> Path:
-        """Return the staging directory for a fingerprint, with the files of an earlier run if it was kept.
-
-        Args:
-            fingerprint: JSON values that identify the work.
-        """
+        """Return the staging directory for some work, given as JSON values; a kept one has files of an earlier run."""
         prefix = f"{_HIDDEN}{blake3(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest(16)}-"
         try:
             kept = [hidden for hidden in self._staging_dirs() if hidden.name.startswith(prefix)]
@@ -172,13 +167,9 @@ class CatalogueTransaction:
         return staged
 
     def new_name(self, name: str, taken: Iterable[str] = ()) -> str:
-        """Return an unused name for a directory in the folder, see `unique_name`.
+        """Return an unused name for a directory in the folder, which is not in `taken` either, see `unique_name`.
 
-        Args:
-            taken: Names that are reserved besides the existing ones.
-
-        Raises:
-            OutputError: If the folder was removed.
+        Raises OutputError if the folder was removed.
         """
         try:
             present = [entry.name for entry in self.path.iterdir()]
@@ -189,11 +180,10 @@ class CatalogueTransaction:
     def commit(self, staged: Path, files: Mapping[str, Path], index: Index) -> None:
         """Move staged files to their places, replace the index, and remove partitions that it does not list.
 
+        Raises OutputError if a file cannot be moved; then the catalogue is unchanged.
+
         Args:
             files: By path in the folder, the staged file.
-
-        Raises:
-            OutputError: If a file cannot be moved; then the catalogue is unchanged.
         """
         before = [] if self.index is None else [part.path for part in self.index.parts]
         write_file(staged / _NAMES, json.dumps([*files, *before]).encode())
@@ -280,27 +270,18 @@ def year_name(year: int) -> str:
 
 
 def partition_years(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return the partition year of each row: [G], FIRST_YEAR to LAST_YEAR, EARLIER_YEAR or UNKNOWN_YEAR.
-
-    Args:
-        batch: Rows with column `year`.
-    """
+    """Return the partition year of rows with column `year`: [G], 1900 to 2099, EARLIER_YEAR or UNKNOWN_YEAR."""
     years = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR)).astype(np.int64)
     clipped = np.clip(years, EARLIER_YEAR, UNKNOWN_YEAR)
     return np.where(years < 0, UNKNOWN_YEAR, clipped)
 
 
 class StagedRows(NamedTuple):
-    """Staged catalogues without duplicate flags, to be partitioned as if they were one.
-
-    Attributes:
-        directory: The directory of their partitions within the folder.
-        sources: Indices into `Index.sources`.
-    """
+    """Staged catalogues without duplicate flags, to be partitioned as if they were one."""
 
     names: tuple[str, ...]
-    directory: str
-    sources: tuple[int, ...]
+    directory: str  # of their partitions, within the folder
+    sources: tuple[int, ...]  # indices into `Index.sources`
 
 
 class StagedPartition(NamedTuple):
@@ -316,16 +297,16 @@ _FlaggedRows: TypeAlias = tuple[StagedRows, DuplicateFlags]
 """Staged rows and the duplicates among them."""
 
 
+@dataclass(frozen=True)
 class _PartitionJob(Job[_FlaggedRows, _FlaggedRows, list[StagedPartition]]):
     """Divides staged rows into one partition per year, in the staging directory."""
 
-    def __init__(self, staging: Path, rules: dict[str, Any], sources: Sequence[SourceInfo]) -> None:
-        self._staging = staging
-        self._rules = rules
-        self._sources = [source.model_dump(exclude_none=True) for source in sources]
+    staging: Path
+    rules: dict[str, Any]
+    sources: list[dict[str, Any]]
 
     def fingerprint(self) -> Any:
-        return [self._staging.name, self._rules, self._sources]
+        return [self.staging.name, self.rules, self.sources]
 
     def shard_fingerprint(self, shard: _FlaggedRows) -> Any:
         staged, flags = shard
@@ -336,13 +317,13 @@ class _PartitionJob(Job[_FlaggedRows, _FlaggedRows, list[StagedPartition]]):
         counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
         for batch in self._batches(staged, ("year",)):
             counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
-        metadata = {"clean": self._rules, "sources": [self._sources[source] for source in staged.sources]}
+        metadata = {"clean": self.rules, "sources": [self.sources[source] for source in staged.sources]}
         partitions = []
         for years in _group_years(counts) or [[UNKNOWN_YEAR]]:
             with ExitStack() as stack:
                 names = {year: unique_file("part") for year in years}
                 writers = {
-                    year: stack.enter_context(CatalogueWriter(self._staging / name)) for year, name in names.items()
+                    year: stack.enter_context(CatalogueWriter(self.staging / name)) for year, name in names.items()
                 }
                 reports = {year: IngestReport() for year in years}
                 first = 0
@@ -361,7 +342,7 @@ class _PartitionJob(Job[_FlaggedRows, _FlaggedRows, list[StagedPartition]]):
 
     def _batches(self, staged: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         for name in staged.names:
-            yield from open_catalogue(self._staging / name).batches(columns)
+            yield from open_catalogue(self.staging / name).batches(columns)
 
 
 def _group_years(counts: npt.NDArray[np.int64]) -> list[list[int]]:
@@ -387,12 +368,10 @@ def write_partitions(
     *,
     replace: bool,
 ) -> int:
-    """Turn staged rows into partitions, and commit them with a new index.
+    """Turn staged rows, in order, into partitions, and commit them with a new index. Returns their number.
 
     Args:
-        staged: The rows, in order.
         index: The index so far, but with all sources, those of the staged rows too.
-        executor: Compares games and writes partitions in parallel.
         report: The counts and sizes of the new partitions are added to it.
         replace: Replace all partitions, instead of adding to them.
     """
@@ -402,8 +381,8 @@ def write_partitions(
     first = index.read if old else 0
     flags = flag_duplicates([*old, *chain.from_iterable(paths)], first, index.clean["duplicates"], executor)
     shards = [(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
-    made = list(executor.run(_PartitionJob(staging, index.clean, index.sources), shards))
-    named = list(_name_partitions(staged, made))
+    infos = [source.model_dump(exclude_none=True) for source in index.sources]
+    named = list(_name_partitions(staged, list(executor.run(_PartitionJob(staging, index.clean, infos), shards))))
     for _, part in named:
         report.include(part.games)
     listed, drops = [part for part, _ in named], Counter(report.drops)
@@ -455,16 +434,11 @@ def _name_partitions(
 
 @dataclass(slots=True, repr=False)
 class AppendReport(IngestReport):
-    """Counts of the appended games; `bytes` is the size of the new partitions.
+    """Counts of the appended games; `bytes` is the size of the new partitions."""
 
-    Attributes:
-        skipped: Names of the sources whose bytes the catalogue already has.
-    """
-
-    skipped: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)  # names of the sources whose bytes the catalogue already has
 
     def __str__(self) -> str:
-        """Format the report for a terminal."""
         skipped = (f"  {printable(name)} is already there" for name in self.skipped)
         return "\n".join([IngestReport.__str__(self), *skipped])
 
@@ -484,11 +458,7 @@ def append(
     for duplicates, existing rows do not change: a new game is dropped if it equals an existing one or its beginning; a
     longer one is kept in addition until `compact`. In a new folder, duplicates are found as in a single file.
 
-    Args:
-        sources: As for `kifu.corpus.ingest.ingest`.
-        clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
-        jobs: See `kifu.execution.executor.make_executor`.
-        engine: See `kifu.execution.executor.make_executor`.
+    The arguments are those of `kifu.corpus.ingest.ingest`.
 
     Raises:
         RecipeError: If there are no such rules, or the folder has other rules or is itself a source.
@@ -520,12 +490,12 @@ def append(
         with progress("reading games", None, "games") as bar:
             shards = list(_append_shards(folder, new, len(before.sources)))
             staged: list[StagedRows] = []
-            results = executor.run(_StageJob(ingest_job, staging), [each.shard for each in shards])
-            for (name, games), shard in zip(results, shards):
-                names = staged.pop().names if shard.continues else ()
-                staged.append(StagedRows((*names, name), shard.directory, (shard.source,)))
+            results = executor.run(_StageJob(ingest_job, staging), [shard for shard, _ in shards])
+            for (name, games), (shard, target) in zip(results, shards):
+                names = staged.pop().names if _continues_folder(shard) else ()
+                staged.append(target._replace(names=(*names, name)))
                 report.add_unparsed(games.unparsed)
-                source, _ = new[shard.source - len(before.sources)]
+                source, _ = new[target.sources[0] - len(before.sources)]
                 left_out.add(str(source.path), games.read, games.left_out)
                 bar.advance(games.read)
             require_unchanged(found)
@@ -580,33 +550,23 @@ def _new_sources(
             yield replace(source, name=name), info.model_copy(update={"name": name})
 
 
-class _AppendShard(NamedTuple):
-    """A shard of a source. source: index into `Index.sources`. directory: of its partitions."""
-
-    source: int
-    directory: str
-    shard: SourceShard
-
-    @property
-    def continues(self) -> bool:
-        """True if its games share partitions with the previous shard's.
-
-        The loose records of a folder are divided into shards of a few seconds, which would otherwise have a small
-        partition each per year.
-        """
-        return isinstance(self.shard.shard, LooseRecords) and self.shard.shard.first > 0
-
-
 def _append_shards(
     folder: CatalogueTransaction, new: Iterable[tuple[Source, SourceInfo]], first: int
-) -> Iterator[_AppendShard]:
+) -> Iterator[tuple[SourceShard, StagedRows]]:
+    """Yield each shard, and its rows, which have no files yet. first: index of the first source."""
     directories: list[str] = []
     for number, (source, _) in enumerate(new, first):
         directories.append(folder.new_name(source.name, directories))
         for shard in source_shards([source]):
-            yield _AppendShard(number, directories[-1], shard)
+            yield shard, StagedRows((), directories[-1], (number,))
 
 
+def _continues_folder(shard: SourceShard) -> bool:
+    """Return True for a later shard of a folder's loose records, which would have a small partition for each year."""
+    return isinstance(shard.shard, LooseRecords) and shard.shard.first > 0
+
+
+@dataclass(frozen=True)
 class _StageJob(Job[SourceShard, SourceShard, tuple[str, IngestReport]]):
     """Writes the rows of each shard to a file, with all rules applied except those on duplicates.
 
@@ -614,12 +574,11 @@ class _StageJob(Job[SourceShard, SourceShard, tuple[str, IngestReport]]):
     of games, the unparsed texts and what is left out.
     """
 
-    def __init__(self, ingest_job: IngestJob, staging: Path) -> None:
-        self._ingest_job = ingest_job
-        self._staging = staging
+    ingest_job: IngestJob
+    staging: Path
 
     def fingerprint(self) -> Any:
-        return [self._ingest_job.fingerprint(), self._staging.name]
+        return [self.ingest_job.fingerprint(), self.staging.name]
 
     def shard_fingerprint(self, shard: SourceShard) -> Any:
         return shard.fingerprint()
@@ -627,9 +586,9 @@ class _StageJob(Job[SourceShard, SourceShard, tuple[str, IngestReport]]):
     def process(self, item: SourceShard) -> tuple[str, IngestReport]:
         name = unique_file("rows")
         report = IngestReport()
-        with CatalogueWriter(self._staging / name) as writer:
+        with CatalogueWriter(self.staging / name) as writer:
             for content in ShardReader().read(item.shard):  # a new reader: threads read several shards at a time
-                ingested = self._ingest_job.process(IngestItem(item.name, content))
+                ingested = self.ingest_job.process((item.name, content))
                 report.left_out += ingested.left_out
                 for rows in ingested.rows:
                     writer.write(rows.batch(rows.drop))
@@ -648,7 +607,6 @@ class CompactReport(Report):
     games: IngestReport
 
     def __str__(self) -> str:
-        """Format the report for a terminal."""
         return f"partitions: {self.before:,} before, {self.partitions:,} now; {self.games}"
 
 
@@ -671,14 +629,9 @@ def compact(
 
     Sources of fewer than LARGE_SOURCE_ROWS rows are merged by year, larger ones each by itself. Partitions have at most
     MAX_PARTITION_ROWS rows, in their previous order. Afterwards it makes no difference whether the sources were
-    appended at once or one after another.
+    appended at once or one after another. `jobs` and `engine` are those of `ingest`.
 
-    Args:
-        jobs: See `kifu.execution.executor.make_executor`.
-        engine: See `kifu.execution.executor.make_executor`.
-
-    Raises:
-        RecipeError: If the path is a single file, or its cleaning rules are those of another version.
+    Raises RecipeError if the path is a single file, or its cleaning rules are those of another version.
     """
     path = Path(path)
     check_partitioned(path)
@@ -693,27 +646,16 @@ def compact(
         with progress("compacting", before.read, "games") as bar:
             shards = list(_merge_shards(folder, before))
             staged = []
-            for name, shard in zip(executor.run(_MergeJob(staging), shards), shards):
-                staged.append(StagedRows((name,), shard.directory, shard.sources))
-                bar.advance(sum(rows.rows for rows in shard.rows))
+            for name, (rows, target) in zip(executor.run(_MergeJob(staging), [rows for rows, _ in shards]), shards):
+                staged.append(target._replace(names=(name,)))
+                bar.advance(sum(some.rows for some in rows))
             games = IngestReport()
             partitions = write_partitions(folder, staging, staged, before, executor, games, replace=True)
         return CompactReport(len(before.parts), partitions, games)
 
 
-class _MergeShard(NamedTuple):
-    """Rows that become one partition.
-
-    Attributes:
-        sources: Ascending indices into `Index.sources`.
-    """
-
-    directory: str
-    sources: tuple[int, ...]
-    rows: tuple[RowShard, ...]
-
-
-def _merge_shards(folder: CatalogueTransaction, index: Index) -> Iterator[_MergeShard]:
+def _merge_shards(folder: CatalogueTransaction, index: Index) -> Iterator[tuple[tuple[RowShard, ...], StagedRows]]:
+    """Yield the rows of each new partition as they lie now, and as staged rows, which have no file yet."""
     top = folder.new_name(f"compact-{index.compacted + 1}")
     total: Counter[int] = Counter()
     for part in index.parts:
@@ -731,7 +673,7 @@ def _merge_shards(folder: CatalogueTransaction, index: Index) -> Iterator[_Merge
         for piece in _pieces(groups[source, year]):
             sources = sorted({source for part, _ in piece for source in part.sources})
             rows = tuple(RowShard(str(folder.path / part.path), some.start, len(some)) for part, some in piece)
-            yield _MergeShard(directories[source], tuple(sources), rows)
+            yield rows, StagedRows((), directories[source], tuple(sources))
 
 
 def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]]]:
@@ -748,22 +690,22 @@ def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]
     yield piece
 
 
-class _MergeJob(Job[_MergeShard, _MergeShard, str]):
+@dataclass(frozen=True)
+class _MergeJob(Job[tuple[RowShard, ...], tuple[RowShard, ...], str]):
     """Copies rows of partitions to one staged file per shard, with duplicates kept again; results are file names."""
 
-    def __init__(self, staging: Path) -> None:
-        self._staging = staging
+    staging: Path
 
     def fingerprint(self) -> Any:
-        return self._staging.name
+        return self.staging.name
 
-    def shard_fingerprint(self, shard: _MergeShard) -> Any:
-        return [shard.directory, shard.sources, [rows.fingerprint() for rows in shard.rows]]
+    def shard_fingerprint(self, shard: tuple[RowShard, ...]) -> Any:
+        return [rows.fingerprint() for rows in shard]
 
-    def process(self, item: _MergeShard) -> str:
+    def process(self, item: tuple[RowShard, ...]) -> str:
         name = unique_file("rows")
-        with CatalogueWriter(self._staging / name) as writer:
-            for rows in item.rows:
+        with CatalogueWriter(self.staging / name) as writer:
+            for rows in item:
                 for batch in read_shard(rows):
                     writer.write(_keep_duplicates(batch))
             writer.commit({})

@@ -22,7 +22,7 @@ import pyarrow as pa
 import torch
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.parquet import AnnotationWriter
+from kifu.corpus.parquet import annotation_writer
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
@@ -282,7 +282,7 @@ def annotate(
     try:
         with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
             opened = hash_sources(opened, executor)
-            with AnnotationWriter(path) as writer, progress("annotating", games, "games") as bar:
+            with annotation_writer(path) as writer, progress("annotating", games, "games") as bar:
                 for part in executor.run(job, make_shards(opened)):
                     writer.write(part.rows)
                     report.add(part)

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/tour.md: the pages of `kifu serve` over the bundled sample.
+"""Draw the pictures of docs/serve.md: the pages of `kifu serve` over the bundled sample.
 
     python tools/make_tour.py
 
@@ -109,7 +109,7 @@ def take(page: Page, url: str, view: View) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Draw the pictures of docs/tour.md.")
+    parser = argparse.ArgumentParser(description="Draw the pictures of docs/serve.md.")
     parser.add_argument("views", nargs="*", metavar="VIEW", help=f"some of {', '.join(VIEWS)}; by default all")
     names = parser.parse_args().views or VIEWS
     FOLDER.mkdir(exist_ok=True)

@@ -431,8 +431,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```sh\n(.*?)\n```\n\n```\n(.*?)```\n", PAGE, re.DOTALL)
 
 
-def test_docs_have_a_dozen_examples() -> None:
-    assert len(EXAMPLES) == PAGE.count("```") // 4 >= 12
+def test_docs_have_examples() -> None:
+    assert len(EXAMPLES) == PAGE.count("```") // 4 >= 8
 
 
 @pytest.mark.parametrize("command", [command for command, _ in EXAMPLES], ids=range(len(EXAMPLES)))

@@ -74,9 +74,7 @@ def read_numbers(data: Bytes, at: int, out: npt.NDArray[np.int64]) -> int:
 def scan_folders(data: Bytes, at: int, out: npt.NDArray[np.int64]) -> int:
     """List folders, from data[at] on; return the position after them, or -1.
 
-    Args:
-        data: [N] uint8, the header.
-        out: [F, 4] int64, filled: position; number of packed streams; number of outputs; index of the main output.
+    Fills out: [F, 4] int64: position; number of packed streams; number of outputs; index of the main output.
     """
     for k in range(len(out)):
         out[k, 0] = at
@@ -126,11 +124,8 @@ def read_folder_sizes(
 ) -> int:
     """Read the sizes of folders, from data[at] on; return the position after them, or -1.
 
-    Args:
-        data: [N] uint8, the header.
-        listed: [F, 4] int64, see `scan_folders`.
-        begin: [F] int64, filled: position of the sizes of each folder.
-        size: [F] int64, filled: size of its main output.
+    Fills begin, [F] int64, the position of the sizes of each folder that `scan_folders` listed; and size, [F] int64,
+    the size of its main output.
     """
     for k in range(len(listed)):
         begin[k] = at
@@ -152,17 +147,11 @@ def divide_folders(
     unpacked: npt.NDArray[np.int64],
     out: npt.NDArray[np.int64],
 ) -> int:
-    """Divide each folder into its members; the size of the last one is not listed.
+    """Divide each folder into its members, of which the size of the last one is not listed.
 
-    Args:
-        data: [N] uint8, the header.
-        is_listed: False if the header has no sizes, which is correct if no folder has several members.
-        count: [F] int64, number of members of each folder.
-        unpacked: [F] int64, size of each folder.
-        out: [S, 3] int64, filled: folder, begin in the folder, and size of each member.
-
-    Returns:
-        The position after the sizes; -1 if they are cut off, or larger than the folders.
+    Without listed sizes, no folder may have several members. count and unpacked: [F] int64, members and size of each
+    folder. Fills out: [S, 3] int64: folder, begin in the folder, and size of each member. Returns the position after
+    the sizes; -1 if they are cut off, or larger than the folders.
     """
     row = 0
     for f in range(len(count)):
@@ -254,9 +243,9 @@ class Cursor:
         values[is_defined] = self.take(4 * int(is_defined.sum())).view("<u4")
         return values
 
-    def require(self, kind: int, wanted: int) -> None:
-        if kind != wanted:
-            raise damaged(f"its header has an entry of type {kind} in place of {wanted}")
+    def require(self, kind: int, expected: int) -> None:
+        if kind != expected:
+            raise damaged(f"its header has an entry of type {kind} in place of {expected}")
 
     def properties(self) -> dict[int, Cursor]:
         """Return the entries up to the next end mark, by type."""
@@ -276,15 +265,10 @@ class Coder(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A stream of members that are packed together, usually all of an archive.
+    """A stream of members that are packed together, usually all of an archive."""
 
-    Attributes:
-        coders: In the order of unpacking.
-        bound: The outputs of coders that are inputs of others.
-    """
-
-    coders: list[Coder]
-    bound: list[int]
+    coders: list[Coder]  # in the order of unpacking
+    bound: list[int]  # the outputs of coders that are inputs of others
     packed: int
 
     @property
@@ -318,27 +302,16 @@ def _read_folder(cursor: Cursor) -> Folder:
 
 @dataclass(frozen=True)
 class Streams:
-    """The packed streams of an archive and their division into members.
+    """The packed streams of an archive and their division into members."""
 
-    Attributes:
-        data: [N] uint8, the header.
-        pack_begin: [P + 1] int64. Start of each packed stream, counted from byte 32, and the end of the last.
-        folder_at: [F] int64. Position of each folder in the header.
-        sizes_at: [F] int64. Position of the sizes of its coders.
-        first_pack: [F] int64. Its first packed stream.
-        checksum: [F] int64. CRC of each folder, -1 if it has none.
-        members: [S, 3] int64. Folder, begin in it and size of each member, in the order of the members with content.
-        member_checksum: [S] int64. CRC of each of them, -1 if it has none.
-    """
-
-    data: Bytes
-    pack_begin: npt.NDArray[np.int64]
-    folder_at: npt.NDArray[np.int64]
-    sizes_at: npt.NDArray[np.int64]
-    first_pack: npt.NDArray[np.int64]
-    checksum: npt.NDArray[np.int64]
-    members: npt.NDArray[np.int64]
-    member_checksum: npt.NDArray[np.int64]
+    data: Bytes  # the header
+    pack_begin: npt.NDArray[np.int64]  # [P + 1], start of each packed stream, from byte 32 on, and the end of the last
+    folder_at: npt.NDArray[np.int64]  # [F], position of each folder in the header
+    sizes_at: npt.NDArray[np.int64]  # [F], position of the sizes of its coders
+    first_pack: npt.NDArray[np.int64]  # [F], its first packed stream
+    checksum: npt.NDArray[np.int64]  # [F], CRC of each folder, -1 if it has none
+    members: npt.NDArray[np.int64]  # [S, 3], folder, begin in it and size of each member with content
+    member_checksum: npt.NDArray[np.int64]  # [S], CRC of each of them, -1 if it has none
 
     def folder(self, index: int) -> tuple[Folder, list[int], int, int]:
         """Return a folder, the sizes of its coders' outputs, and the begin and size of its first packed stream."""
@@ -439,22 +412,14 @@ def _read_substreams(
 
 @dataclass(frozen=True)
 class Listing:
-    """The members of an archive, in its order.
-
-    Attributes:
-        names: UTF-8, each name ends with a NUL.
-        name_begin: [K + 1] int64. The name of member k is names[name_begin[k]:name_begin[k + 1] - 1].
-        is_file: [K] bool. False for directories and symbolic links.
-        is_link: [K] bool. Symbolic links.
-        stream: [K] int64. Row in `Streams.members`, -1 if the member is empty.
-    """
+    """The members of an archive, in its order."""
 
     streams: Streams
-    names: Bytes
-    name_begin: npt.NDArray[np.int64]
-    is_file: npt.NDArray[np.bool_]
-    is_link: npt.NDArray[np.bool_]
-    stream: npt.NDArray[np.int64]
+    names: Bytes  # UTF-8; that of member k is names[name_begin[k] : name_begin[k + 1] - 1], and a NUL
+    name_begin: npt.NDArray[np.int64]  # [K + 1]
+    is_file: npt.NDArray[np.bool_]  # [K], False for directories and symbolic links
+    is_link: npt.NDArray[np.bool_]  # [K], symbolic links
+    stream: npt.NDArray[np.int64]  # [K], row in `Streams.members`, -1 if the member is empty
 
     def name(self, k: int) -> bytes:
         """Return the raw name of member k."""
@@ -651,15 +616,8 @@ def _make_decoder(folder: Folder, sizes: Sequence[int], packed: int) -> Any:
         limit = DECODER_LIMIT >> 20
         raise SevenZipError(f"unpacking the 7z requires {memory >> 20:,} MiB of memory, the limit is {limit:,} MiB")
     ppmd = [k for k, coder in enumerate(folder.coders) if coder.method == _PPMD]
-    coders = [
-        {
-            "method": _COPY if coder.method == _PPMD else coder.method,
-            "properties": coder.properties,
-            "numinstreams": coder.inputs,
-            "numoutstreams": coder.outputs,
-        }
-        for coder in folder.coders
-    ]
+    keys = ("method", "properties", "numinstreams", "numoutstreams")
+    coders = [dict(zip(keys, coder)) | ({"method": _COPY} if coder.method == _PPMD else {}) for coder in folder.coders]
     try:
         decoder = SevenZipDecompressor(coders, packed, list(sizes), None)
     except MemoryError:
@@ -741,21 +699,15 @@ def _are_records(names: Bytes, name_begin: npt.NDArray[np.int64], out: npt.NDArr
 class _Records(NamedTuple):
     """The records of an archive and their division into blocks.
 
-    Attributes:
-        member: [R] int64. The ordinals of the records.
-        size: [R] int64. Their sizes, 0 for those that are too large.
-        is_large: [R] bool. Those that are too large.
-        others: The ordinals of all other files, and of links.
-        blocks: The first record of each block, and the number after its last. If there are only other files, a block
-            without records counts them.
+    If there are only other files, a block without records counts them.
     """
 
     listing: Listing
-    member: npt.NDArray[np.int64]
-    size: npt.NDArray[np.int64]
-    is_large: npt.NDArray[np.bool_]
-    others: npt.NDArray[np.int64]
-    blocks: list[tuple[int, int]]
+    member: npt.NDArray[np.int64]  # [R], ordinals of the records
+    size: npt.NDArray[np.int64]  # [R], 0 for those that are too large
+    is_large: npt.NDArray[np.bool_]  # [R]
+    others: npt.NDArray[np.int64]  # ordinals of all other files, and of links
+    blocks: list[tuple[int, int]]  # the first record of each block, and the number after its last
 
 
 def _find_records(file: SevenZipFile, block_bytes: int) -> _Records | None:
@@ -817,7 +769,6 @@ class _Reader:
         self._stream: _FolderStream | None = None
 
     def close(self) -> None:
-        """Close the current folder."""
         if self._stream is not None:
             self._stream.close()
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
-from typing import Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from isal import igzip_lib
@@ -21,19 +22,6 @@ _SCRATCH = 1 << 20
 _XZ_MEMORY = 256 << 20  # an .xz file may require a 4 GiB dictionary; `xz -9` requires 65 MiB
 
 
-class ByteStream(Protocol):
-    """The common interface of `PlainStream` and `InflatedStream`."""
-
-    damage: str
-    """The reason why the stream ended early, or ""."""
-
-    def fill(self, view: memoryview) -> int:
-        """Fill `view` unless the stream ends, and return the number of bytes written."""
-
-    def skip(self, count: int) -> None:
-        """Skip `count` bytes, or fewer if the stream ends."""
-
-
 class StreamFile(Protocol):
     """The required interface of an open, unbuffered file."""
 
@@ -43,7 +31,11 @@ class StreamFile(Protocol):
 
 
 class PlainStream:
-    """The bytes of an unbuffered file."""
+    """The bytes of an unbuffered file.
+
+    `fill` fills a buffer unless the stream ends, and returns the number of bytes. `skip` skips fewer bytes if the
+    stream ends. `damage` is the reason why it ended early, or "".
+    """
 
     def __init__(self, file: StreamFile) -> None:
         self._file = file
@@ -69,25 +61,14 @@ class PlainStream:
             self.damage = "it ends too early"
 
 
-class _Inflater(Protocol):
-    """The common interface of `bz2.BZ2Decompressor` and its like."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
 class InflatedStream:
-    """The content of a .gz, .bz2 or .xz: one or several compressed streams in a row, zero bytes between them allowed.
+    """The content of a .gz, .bz2 or .xz, with the interface of `PlainStream`.
 
-    Checksums are verified. Bytes inflated by the same feed as the first damaged one are lost with it.
+    It may be several compressed streams in a row, zero bytes between them allowed. Checksums are verified. Bytes
+    inflated by the same feed as the first damaged one are lost with it.
     """
 
-    def __init__(self, file: StreamFile, engine: Callable[[], _Inflater], errors: tuple[type[Exception], ...]) -> None:
+    def __init__(self, file: StreamFile, engine: Callable[[], Any], errors: tuple[type[Exception], ...]) -> None:
         self._file = file
         self._new_engine = engine
         self._errors: tuple[type[Exception], ...] = (EOFError, OSError, *errors)
@@ -145,8 +126,12 @@ def _reason(error: Exception) -> str:
     return f"the compressed data is damaged ({error})"
 
 
-# isal's type stubs declare it as an instance.
-_GZIP_ERROR = cast("type[Exception]", igzip_lib.IsalError)
+ByteStream: TypeAlias = PlainStream | InflatedStream
+
+
+def _igzip_stream(file: StreamFile, kind: int) -> InflatedStream:
+    error = cast("type[Exception]", igzip_lib.IsalError)  # isal's type stubs declare it as an instance
+    return InflatedStream(file, partial(igzip_lib.IgzipDecompressor, kind), (error,))
 
 
 def open_stream(file: StreamFile) -> tuple[ByteStream, str]:
@@ -157,7 +142,7 @@ def open_stream(file: StreamFile) -> tuple[ByteStream, str]:
     head = file.read(10)
     file.seek(0)
     if head[:2] == b"\x1f\x8b":
-        return InflatedStream(file, lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP), (_GZIP_ERROR,)), "gz"
+        return _igzip_stream(file, igzip_lib.DECOMP_GZIP), "gz"
     # The fourth byte of a .bz2 is its level; then comes the magic number of a block, or of the end.
     if head[:3] == b"BZh" and head[4:] in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90"):
         import bz2  # not every Python is built with bz2 and lzma
@@ -166,9 +151,7 @@ def open_stream(file: StreamFile) -> tuple[ByteStream, str]:
     if head[:6] == b"\xfd7zXZ\0":
         import lzma
 
-        def engine() -> _Inflater:
-            return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
-
+        engine = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
         return InflatedStream(file, engine, (lzma.LZMAError,)), "xz"
     return PlainStream(file), ""
 
@@ -186,14 +169,12 @@ def inflated_stream(file: StreamFile) -> InflatedStream | None:
         return None
     else:
         kind = igzip_lib.DECOMP_ZLIB
-    return InflatedStream(file, lambda: igzip_lib.IgzipDecompressor(kind), (_GZIP_ERROR,))
+    return _igzip_stream(file, kind)
 
 
 def inflate_into(packed: memoryview, target: memoryview) -> bool:
     """Inflate raw deflate data into `target` without another copy; return whether it has exactly that length."""
-    stream = InflatedStream(
-        BytesIO(packed), lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_DEFLATE), (_GZIP_ERROR,)
-    )
+    stream = _igzip_stream(BytesIO(packed), igzip_lib.DECOMP_DEFLATE)
     return stream.fill(target) == len(target) and stream.fill(memoryview(bytearray(1))) == 0
 
 

@@ -224,20 +224,13 @@ class _TarRows(NamedTuple):
 
 @kernel
 def _walk(
-    data: Bytes,
-    filled: int,
-    state: npt.NDArray[np.int64],
-    metadata: npt.NDArray[np.int64],
-    out: _TarRows,
+    data: Bytes, filled: int, state: npt.NDArray[np.int64], metadata: npt.NDArray[np.int64], out: _TarRows
 ) -> int:
     """List the records that are complete in data[:filled], from state[_POSITION] on.
 
-    Args:
-        data: [N] uint8, the buffer.
-        state: [6] int64. On _DAMAGED, state[_POSITION] is the bad header. On _MORE, it is the start of the first
-            incomplete entry, which may lie behind the data, and state[_NEED] the number of bytes from there that are
-            needed.
-        metadata: [4] int64, scratch space for the metadata of one member.
+    On _DAMAGED, state[_POSITION] is the bad header. On _MORE, it is the start of the first incomplete entry, which may
+    lie behind the data, and state[_NEED] the number of bytes from there that are needed. `metadata` is scratch space:
+    [4].
     """
     names, others = out.names, out.others
     rows = 0
@@ -314,35 +307,28 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
     )
     status = _walk(data, filled, state, np.empty(4, np.int64), out)
     rows, name_bytes = int(state[_ROWS]), int(state[_NAME_BYTES])
-    return (
-        status,
-        RecordBlock(
-            source=source,
-            data=data[:filled],
-            start=out.start[:rows],
-            stop=out.stop[:rows],
-            member=out.member[:rows],
-            names=out.names[:name_bytes].copy(),  # so that the large buffer can be freed
-            name_offset=out.name_offset[: rows + 1],
-            drop=out.drop[:rows],
-            left_out=count_listed(out.others[: state[_OTHERS]]),
-        ),
+    block = RecordBlock(
+        source=source,
+        data=data[:filled],
+        start=out.start[:rows],
+        stop=out.stop[:rows],
+        member=out.member[:rows],
+        names=out.names[:name_bytes].copy(),  # so that the large buffer can be freed
+        name_offset=out.name_offset[: rows + 1],
+        drop=out.drop[:rows],
+        left_out=count_listed(out.others[: state[_OTHERS]]),
     )
+    return status, block
 
 
 def tar_blocks(source: str, stream: ByteStream, data: Bytes, filled: int, block_bytes: int) -> Iterator[RecordBlock]:
     """Yield the records of a tar; all other members but directories count in `RecordBlock.left_out`.
 
     Each buffer of `block_bytes` (or the size of one member) is one block, without a copy; the entry that its end cuts
-    is moved to the start of the next.
+    is moved to the start of the next. The first buffer is `data`, of which `filled` bytes are read.
 
-    Args:
-        data: [N] uint8, a buffer with the beginning of the archive.
-        filled: Number of bytes in it.
-
-    Raises:
-        SourceError: After all complete records, if the archive is damaged, lacks its end mark, as truncated files do,
-            or goes on after it, as one whose middle is zero bytes.
+    Raises SourceError, after all complete records, if the archive is damaged, lacks its end mark, as truncated files
+    do, or goes on after it, as one whose middle is zero bytes.
     """
     state = np.zeros(6, np.int64)
     offset = 0  # of data[0] in the tar

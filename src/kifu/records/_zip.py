@@ -137,13 +137,9 @@ def _list_records(
 ) -> int:
     """List the records of a part of a central directory, from state[_POSITION] on, until the arrays are full.
 
-    Args:
-        data: [N] uint8, the part.
-        state: [5] int64: position in the part, ordinal of the next entry, rows listed, bytes taken by the members so
-            far, bytes of the list of other members.
-
-    Returns:
-        _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP (the members are larger than the file).
+    state: [5] int64: position in the part, ordinal of the next entry, rows listed, bytes taken by the members so far,
+    bytes of the list of other members. Returns _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP
+    (the members are larger than the file).
     """
     names, others = out.names, out.others
     rows = 0
@@ -216,11 +212,8 @@ def _find_contents(
 ) -> bool:
     """Replace the position of each member's header in the table by that of its content.
 
-    Args:
-        data: [N] uint8, extents of the archive, see `_read_extents`.
-        table: [rows, 5] int64, with positions in `data`.
-        limit: [rows] int64, end of each member's extent in `data`.
-        drop: [rows], set if there is no header there, or not enough data behind it.
+    `data` holds extents of the archive, see `_read_extents`, and `limit` where that of each member ends. `drop` is set
+    if there is no header, or not enough data behind it. Returns False in the latter case.
     """
     enough = True
     for k in range(len(table)):
@@ -252,17 +245,11 @@ def _read(file: ZipFile, begin: int, stop: int) -> Bytes:
     return data
 
 
-@dataclass(frozen=True)
-class _Directory:
-    """The position of a central directory in the file, and the number to add to its offsets."""
+def _find_directory(source: str, file: ZipFile) -> tuple[int, int, int]:
+    """Return begin and end of the directory, by the end record, and the number to add to its offsets.
 
-    begin: int
-    end: int
-    base: int
-
-
-def _find_directory(source: str, file: ZipFile) -> _Directory:
-    """Find the directory by the end record. Other bytes before and after the archive are allowed."""
+    Other bytes before and after the archive are allowed.
+    """
     origin = max(0, file.size - _LONGEST_END)
     tail = _read(file, origin, file.size).tobytes()
     at = _find_end_record(tail)
@@ -279,7 +266,7 @@ def _find_directory(source: str, file: ZipFile) -> _Directory:
     begin = end - size
     if begin < offset:
         raise SourceError(f"{source}: the zip is damaged: its directory ({size} bytes from byte {offset}) does not fit")
-    return _Directory(begin, end, begin - offset)
+    return begin, end, begin - offset
 
 
 def _find_end_record(tail: bytes) -> int:
@@ -311,28 +298,21 @@ def _find_record_64(file: ZipFile, tail: bytes, end_record: int, origin: int) ->
 
 @dataclass(frozen=True)
 class _ZipRun:
-    """The members of one block, as the directory lists them.
+    """The members of one block, as the directory lists them; see `RecordBlock`."""
 
-    Attributes:
-        table: [K, 5] int64, see the columns above.
-        member, drop, names, name_offset: As in `RecordBlock`.
-        ends: [K + 1] int64. Start and end of each member in the block, if all of them can be read.
-        left_out: As in `RecordBlock`.
-    """
-
-    table: npt.NDArray[np.int64]
+    table: npt.NDArray[np.int64]  # [K, 5], see the columns above
     member: npt.NDArray[np.int32]
     drop: npt.NDArray[np.uint8]
     names: Bytes
     name_offset: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]  # [K + 1], start and end of each member in the block, if all of them can be read
     left_out: Counter[str]
 
 
 def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -> Iterator[_ZipRun]:
     """Yield the members of each block, by the directory alone; raises what `zip_blocks` does."""
-    directory = _find_directory(source, file)
-    position, state, left_out = directory.begin, np.zeros(5, np.int64), Counter[str]()
+    position, end, base = _find_directory(source, file)
+    state, left_out = np.zeros(5, np.int64), Counter[str]()
     status = _MORE
     while status == _MORE:
         table, member, drop, names, name_offset, others = listed = _ZipRows(
@@ -343,10 +323,9 @@ def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -
             name_offset=np.zeros(_ROWS_AT_ONCE + 1, np.int64),
             others=np.empty(_OTHERS_AT_ONCE, np.uint8),
         )
-        stop = min(position + _DIRECTORY_AT_ONCE, directory.end)
+        stop = min(position + _DIRECTORY_AT_ONCE, end)
         state[_POSITION] = 0
-        part, is_last = _read(file, position, stop), stop == directory.end
-        status = _list_records(part, is_last, directory.base, file.size, state, indexes, listed)
+        status = _list_records(_read(file, position, stop), stop == end, base, file.size, state, indexes, listed)
         position += int(state[_POSITION])
         left_out += Counter() if indexes else count_listed(others[: state[_OTHERS]])
         rows_of_kind = table[: state[_ROWS]]
@@ -380,12 +359,8 @@ def _read_extents(
 ) -> tuple[Bytes, npt.NDArray[np.int64]]:
     """Read the parts of the archive with the members of a run, most often a single one, side by side.
 
-    Args:
-        table: [rows, 5] int64, whose positions become those in the result.
-        drop: [rows] uint8. Members with a reason are left out.
-
-    Returns:
-        (data [N] uint8, limit [rows] int64: the end in `data` of the part with each member).
+    Positions in the table become those in the result. Members with a reason in `drop` are left out. Returns the data
+    and limit, [rows] int64: the end of the part with each member.
     """
     limit = np.zeros(len(table), np.int64)
     read = np.flatnonzero(drop == 0)
@@ -417,7 +392,6 @@ def zip_blocks(
 
     Args:
         block_bytes: Maximum bytes of the members of a block, unless a single one is larger.
-        indexes: Yield the TYGEM indexes instead of the records.
         first: Number of blocks to skip; none of their bytes are read or inflated.
 
     Raises:

@@ -94,14 +94,9 @@ _G, _M, _F, _LOWER, _A, _Z = ord("G"), ord("M"), ord("F"), 0x20, ord("a"), ord("
 
 
 class Volumes:
-    """The volumes of an archive as one file, without a buffer.
-
-    Attributes:
-        size: Length in bytes.
-    """
+    """The volumes of an archive as one file, without a buffer."""
 
     def __init__(self, files: Sequence[SevenZipFile]) -> None:
-        """Join open files."""
         self._files = files
         self._ends = np.cumsum([file.size for file in files]).tolist()
         self.size = int(self._ends[-1])
@@ -127,8 +122,7 @@ class Volumes:
 def volume_paths(path: AnyPath) -> list[AnyPath]:
     """Return the files of a container: the path itself, and if it is the first volume of a 7z, also the others.
 
-    Raises:
-        OSError: If a file cannot be read, or a volume is missing.
+    Raises OSError if a file cannot be read, or a volume is missing.
     """
     volumes = [path]
     if not _FIRST_VOLUME.search(path.name):
@@ -218,10 +212,7 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
 def containers(sources: Paths) -> list[AnyPath]:
     """Return the containers of `sources`, in the order in which `blocks` should read them; see `find_containers`.
 
-    Logs what is left out of directories.
-
-    Raises:
-        SourceError: If a source does not exist, or is a directory without any.
+    Logs what is left out of directories. Raises SourceError if a source does not exist, or is a directory without any.
     """
     left_out = LeftOut()
     found = [find_containers(as_path(source)) for source in as_list(sources)]
@@ -232,11 +223,7 @@ def containers(sources: Paths) -> list[AnyPath]:
 
 
 class Containers(NamedTuple):
-    """The containers of a source.
-
-    Attributes:
-        left_out: Number of all other files of a directory by kind, see `kifu.records.directory.DirectoryTree`.
-    """
+    """The containers of a source, and the number of all other files of a directory, see `DirectoryTree`."""
 
     source: AnyPath
     paths: list[AnyPath]
@@ -257,8 +244,7 @@ def find_containers(source: AnyPath) -> Containers:
     file of lines and TYGEM index in the tree, in the byte order of their paths. Symbolic links are followed, see
     `kifu.records.directory.list_directory`.
 
-    Raises:
-        SourceError: If the source does not exist, or is a directory without any.
+    Raises SourceError if the source does not exist, or is a directory without any.
     """
     if not _is_directory(source):
         return Containers(source, [source], Counter())
@@ -288,12 +274,12 @@ def _file_blocks(path: AnyPath, file: OpenFile, block_bytes: int, first: int) ->
     head = file.read(len(MAGIC))
     file.seek(0)
     if head[:4] in _ZIP_MAGIC:
-        found = zip_blocks(str(path), _any_position(file), block_bytes, first=first)
+        all_blocks = zip_blocks(str(path), _any_position(file), block_bytes, first=first)
     elif head == MAGIC:
-        found = _sevenzip_blocks(path, file, block_bytes, first)
+        all_blocks = _sevenzip_blocks(path, file, block_bytes, first)
     else:
-        found = islice(_stream_blocks(path, file, block_bytes), first, None)
-    yield from map(keep_records, found)
+        all_blocks = islice(_stream_blocks(path, file, block_bytes), first, None)
+    yield from map(keep_records, all_blocks)
 
 
 def is_zip(file: OpenFile) -> bool:
@@ -317,12 +303,7 @@ def _stream_blocks(path: AnyPath, file: OpenFile, block_bytes: int) -> Iterator[
     """Yield the blocks of a file that does not begin like a zip."""
     if is_index_name(strip_compression(os.fsencode(path.name))):
         return
-    stream, compression = open_stream(file)
-    data = np.empty(max(block_bytes, HEADER), np.uint8)
-    filled = stream.fill(data.data)
-    name = os.fsencode(path.name)
-    if compression:
-        name = strip_compression(name)
+    stream, name, data, filled = _open_stream(path, file, block_bytes)
     if _is_tar(name, data, filled):
         yield from tar_blocks(str(path), stream, data, filled, block_bytes)
     elif filled and name.lower().endswith(b".zip"):  # with other bytes before the archive, or truncated
@@ -331,6 +312,22 @@ def _stream_blocks(path: AnyPath, file: OpenFile, block_bytes: int) -> Iterator[
         yield from line_blocks(str(path), name, kind, stream, data, filled)
     elif kind != TYGEM_INDEX:
         yield _single_record(path, name, stream, data, filled)
+
+
+def _open_stream(path: AnyPath, file: OpenFile, block_bytes: int) -> tuple[ByteStream, bytes, Bytes, int]:
+    """Return the content of a file, its name without compression, a buffer with its first bytes, and their number."""
+    stream, compression = open_stream(file)
+    data = np.empty(max(block_bytes, HEADER), np.uint8)
+    name = os.fsencode(path.name)
+    return stream, strip_compression(name) if compression else name, data, stream.fill(data.data)
+
+
+def _read_whole(path: AnyPath, stream: ByteStream, data: Bytes, filled: int) -> Bytes | None:
+    """Return all of a file, None if it is over 256 MiB. Raises SourceError if it is damaged."""
+    content = read_whole(stream, data, filled)
+    if stream.damage:
+        raise SourceError(f"{path}: {stream.damage}")
+    return content
 
 
 def _detect_file(name: bytes, data: Bytes, filled: int) -> int:
@@ -347,9 +344,7 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
 
 def _single_record(path: AnyPath, name: bytes, stream: ByteStream, data: Bytes, filled: int) -> RecordBlock:
     """Return a block with the single record that a file contains."""
-    content = read_whole(stream, data, filled)
-    if stream.damage:
-        raise SourceError(f"{path}: {stream.damage}")
+    content = _read_whole(path, stream, data, filled)
     if not is_recognized(name, data[:filled] if content is None else content):
         if filled == 0:
             raise SourceError(f"{path}: the file is empty")
@@ -378,13 +373,9 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
                 with open_volumes(path, file) as volumes:
                     return count_sevenzip_blocks(volumes, block_bytes), False
             file.seek(0)
-            stream, compression = open_stream(file)
-            data = np.empty(max(block_bytes, HEADER), np.uint8)
-            filled = stream.fill(data.data)
-            name = strip_compression(os.fsencode(path.name)) if compression else os.fsencode(path.name)
-            if filled < len(data) or not (
-                _is_tar(name, data, filled) or _detect_file(name, data, filled) in LINE_FORMATS
-            ):
+            _, name, data, filled = _open_stream(path, file, block_bytes)
+            is_divided = _is_tar(name, data, filled) or _detect_file(name, data, filled) in LINE_FORMATS
+            if filled < len(data) or not is_divided:
                 return 1, False
             return math.ceil(path.stat().st_size / file.tell()), False
     except OSError:
@@ -395,10 +386,8 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
     """Yield the content of each TYGEM index that a container is, or contains if it is a .zip, by the name .index.
 
     Files named like a record or another archive are not opened, as that is slow at a URL. A damaged archive is not
-    reported here but when its records are read.
-
-    Raises:
-        SourceError: If an index cannot be read, is damaged or larger than 256 MiB.
+    reported here but when its records are read. Raises SourceError if an index cannot be read, is damaged or larger
+    than 256 MiB.
     """
     name = os.fsencode(source.name)
     is_index = is_index_name(strip_compression(name))
@@ -407,7 +396,10 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
     try:
         with open_file(source) as file:
             if is_index:
-                yield _read_file(source, file)
+                stream, _, data, filled = _open_stream(source, file, BLOCK_BYTES)
+                if (content := _read_whole(source, stream, data, filled)) is None:
+                    raise SourceError(f"{source}: {DropReason.TOO_LARGE.reason}")
+                yield content
             elif file.read(4) in _ZIP_MAGIC:
                 for block in _until_damage(zip_blocks(str(source), _any_position(file), BLOCK_BYTES, indexes=True)):
                     for k in range(len(block)):
@@ -425,23 +417,10 @@ def _until_damage(blocks: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
         yield from blocks
 
 
-def _read_file(path: AnyPath, file: OpenFile) -> Bytes:
-    """Return the content of a file, inflated if compressed; raise SourceError if it is damaged or over 256 MiB."""
-    stream, _ = open_stream(file)
-    data = np.empty(BLOCK_BYTES, np.uint8)
-    content = read_whole(stream, data, stream.fill(data.data))
-    if stream.damage:
-        raise SourceError(f"{path}: {stream.damage}")
-    if content is None:
-        raise SourceError(f"{path}: {DropReason.TOO_LARGE.reason}")
-    return content
-
-
 def read_blocks(containers: Iterable[AnyPath], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
     """Yield all blocks of the containers, large ones split: the units by which threads share the work.
 
-    Raises:
-        SourceError: As `blocks` does.
+    Raises SourceError as `blocks` does.
     """
     for container in containers:
         yield from split_blocks(blocks(container, block_bytes=block_bytes), block_bytes)
@@ -450,17 +429,10 @@ def read_blocks(containers: Iterable[AnyPath], block_bytes: int = BLOCK_BYTES) -
 def line_blocks(
     source: str, name: bytes, kind: int, stream: ByteStream, data: Bytes, filled: int
 ) -> Iterator[RecordBlock]:
-    """Yield a line file as blocks of the length of `data`.
+    """Yield a line file as blocks of the length of `data`, a buffer whose first `filled` bytes begin the file.
 
     Every block but the last ends at a line end. A line over `LINE_LIMIT` is a separate block, truncated there; the
-    parser drops it.
-
-    Args:
-        data: [N] uint8, a buffer with the beginning of the file.
-        filled: Number of bytes in it.
-
-    Raises:
-        SourceError: At the end, if the stream is damaged. The line that is cut off there is lost.
+    parser drops it. Raises SourceError at the end, if the stream is damaged; the line that is cut off there is lost.
     """
     size, line, yielded = len(data), 0, False
     while filled:
@@ -518,17 +490,10 @@ _ReadInto: TypeAlias = Callable[[memoryview], int]
 
 
 def hash_and_copy(path: AnyPath, staging: Path | None) -> dict[str, Any]:
-    """Hash a file, and copy it meanwhile if it is remote.
+    """Hash a file, volumes of a .7z as one, and copy it meanwhile if it is remote. Returns the keys bytes and blake3.
 
-    Without a staging directory, `path` is read from an unnamed copy from now on. A staging directory gets a copy of any
-    file but a .zip, of which each part can be read without the others.
-
-    Args:
-        path: The file. Volumes of a .7z, of which it is the first, are joined.
-        staging: See `kifu.execution.executor.Executor`.
-
-    Returns:
-        The keys bytes and blake3.
+    Without a staging directory (see `kifu.execution.executor.Executor`), `path` is read from an unnamed copy from now
+    on. A staging directory gets a copy of any file but a .zip, of which each part can be read without the others.
     """
     with open_file(path) as file, open_volumes(path, file) as volumes:
         if not isinstance(path, Remote) or path.is_copied or (staging is not None and is_zip(file)):
@@ -631,12 +596,7 @@ def _count_candidates(
 ) -> None:
     """Count what can begin a game in each member, which has at most as many games, and what can be a rectangle.
 
-    Args:
-        data: [N] uint8.
-        start: [K] int64, start of each member.
-        stop: [K] int64, end of each member.
-        kinds: [K] uint8, their formats.
-        counts: [K, 3] int64, of which the first two columns are filled.
+    Fills the first two columns of counts: [K, 3] int64.
     """
     for k in range(len(start)):
         text = data[start[k] : stop[k]]

@@ -50,19 +50,12 @@ class LooseRecords:
     """The loose records of a directory tree, or a consecutive part of them. Can be pickled.
 
     A part can be read without listing the tree again, and each record keeps its number if others appear or disappear.
-
-    Attributes:
-        first: Number of records of the tree before these.
-        names: Paths below the root with / between their parts, in byte order.
-        remote: The files on remote storage, with their metadata; empty on this machine.
     """
 
     root: AnyPath
-    first: int
-
-    names: list[bytes] = field(repr=False)
-
-    remote: list[Remote] = field(repr=False)
+    first: int  # number of records of the tree before these
+    names: list[bytes] = field(repr=False)  # paths below the root with / between their parts, in byte order
+    remote: list[Remote] = field(repr=False)  # with their metadata; empty on this machine
 
     def __len__(self) -> int:
         return len(self.names)
@@ -83,10 +76,9 @@ class LooseRecords:
 class DirectoryTree:
     """The contents of a directory tree, in the byte order of the paths below it.
 
-    Attributes:
-        archives: Separate containers: archives, files of lines (.olf, .jsonl, and those without an extension that begin
-            with a line of a game) and TYGEM indexes (.index).
-        left_out: Number of all other files by kind: by extension, or links to files that the tree has already.
+    Archives are all separate containers: also files of lines (.olf, .jsonl, and those without an extension that begin
+    with a line of a game) and TYGEM indexes (.index). `left_out` counts all other files by extension, and links to
+    files that the tree has already.
     """
 
     records: LooseRecords
@@ -283,11 +275,7 @@ def _kind_by_content(name: bytes, path: AnyPath) -> _Kind:
 
 
 def directory_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
-    """Yield all loose records of a tree, as `record_blocks` does.
-
-    Raises:
-        SourceError: Also if there are none.
-    """
+    """Yield all loose records of a tree, as `record_blocks` does. Raises SourceError, also if there are none."""
     records = list_directory(root).records
     if not records:
         raise SourceError(f"{root}: no game records in this directory")
@@ -295,14 +283,10 @@ def directory_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
 
 
 def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[RecordBlock]:
-    """Yield loose records, several to a block. A record that cannot be read becomes an empty row.
+    """Yield loose records, at least one, several to a block. A record that cannot be read becomes an empty row.
 
-    Files of doubtful names that are no records count in `RecordBlock.left_out`.
-
-    There must be at least one.
-
-    Raises:
-        SourceError: If remote storage fails to deliver a record.
+    Files of doubtful names that are no records count in `RecordBlock.left_out`. Raises SourceError if remote storage
+    fails to deliver a record.
     """
     data, filled = np.empty(block_bytes, np.uint8), 0
     first, stops, drops = 0, list[int](), list[int]()

@@ -125,9 +125,9 @@ class Store:
             raise StoreError(f"{len(data):,} bytes came, not the {size:,} expected")
         return data
 
-    def ranges(self) -> FileRanges | WebRanges:
+    def ranges(self) -> _FileRanges | _WebRanges:
         """Open a file to read byte ranges of it."""
-        return WebRanges(self._files, self._path) if self.is_web else FileRanges(self._files, self._path)
+        return _WebRanges(self._files, self._path) if self.is_web else _FileRanges(self._files, self._path)
 
 
 def _open_store(url: str, protocol: str) -> tuple[Any, str]:
@@ -136,18 +136,15 @@ def _open_store(url: str, protocol: str) -> tuple[Any, str]:
 
     options: dict[str, Any] = {"use_listings_cache": False}  # a file may change between two requests
     if protocol in ("http", "https"):
-        options["client_kwargs"] = {
-            "timeout": _timeout(_REQUEST_TIMEOUT_S),
-            "auto_decompress": False,
-            "trust_env": True,
-        }
+        timeout = _timeout(_REQUEST_TIMEOUT_S)
+        options["client_kwargs"] = {"timeout": timeout, "auto_decompress": False, "trust_env": True}
         options["headers"] = _HEADERS
     elif protocol in ("gs", "gcs"):
         logging.getLogger("gcsfs").addHandler(_SILENT)  # it logs tracebacks of failures, which it raises as well
     elif protocol in ("s3", "s3a"):
         options["config_kwargs"] = {"retries": {"mode": "standard", "max_attempts": _POLICY.attempts}}
-    found: tuple[Any, str] = fsspec.url_to_fs(url, **{**options, **fsspec.config.conf.get(protocol, {})})
-    return found
+    store: tuple[Any, str] = fsspec.url_to_fs(url, **{**options, **fsspec.config.conf.get(protocol, {})})
+    return store
 
 
 def _timeout(total_s: float | None) -> Any:
@@ -176,32 +173,18 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, FileNotFoundError | PermissionError | ImportError | ValueError | NotImplementedError)
 
 
-def etag_of(info: Info) -> dict[str, str]:
+def _etag(info: Info) -> dict[str, str]:
     """Return the metadata that changes with the content of a file."""
     return {name: str(info[name]) for name in _ETAG_KEYS if name in info}
 
 
-def is_same(before: Info, now: Info) -> bool:
-    """Return whether a file is unchanged, as far as its metadata shows.
-
-    The modification time counts only without a version: MinIO lists it in milliseconds, for a single file in seconds.
-    """
-    old, new = etag_of(before), etag_of(now)
-    both = old.keys() & new.keys()
-    compared = both & {"size", *_VERSIONS} if both & {*_VERSIONS} else both
-    return all(old[name] == new[name] for name in compared)
-
-
-class FileRanges:
+class _FileRanges:
     """Byte ranges of a file through fsspec's file object, which fetches only what is asked for.
 
     The one of S3 asks for the version first, and then returns bytes of that version only.
-
-    Attributes:
-        seekable: A range costs no more than its bytes, wherever it is.
     """
 
-    seekable = True
+    seekable = True  # a range costs no more than its bytes, wherever it is
 
     def __init__(self, files: Any, path: str) -> None:
         self._file = files.open(path, "rb", cache_type="none")
@@ -213,11 +196,10 @@ class FileRanges:
         return data
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
-class WebRanges:
+class _WebRanges:
     """Byte ranges of a file over HTTP. If the server does not support them, the file is read from its beginning.
 
     fsspec's own file object would take into memory whatever a server sends instead of a range.
@@ -231,7 +213,6 @@ class WebRanges:
         self._position = 0
 
     def read(self, begin: int, stop: int) -> bytes:
-        """Return these bytes, fewer at the end of the file."""
         if self._response is None or begin < self._position:
             self.close()
             self._request(begin, stop)
@@ -265,7 +246,6 @@ class WebRanges:
             yield chunk
 
     def close(self) -> None:
-        """Close the file."""
         if self._response is not None:
             self._response.close()
             self._response = None
@@ -282,25 +262,17 @@ class RemoteFile:
     """An open remote file, unbuffered like `FileIO`, but fetched in pieces, the next one ahead.
 
     A context manager: leaving it raises OSError if the file has changed and took more than one request.
-
-    Attributes:
-        size: Length in bytes.
+    `require_unchanged` raises the error.
     """
 
     def __init__(self, store: Store, size: int, require_unchanged: Callable[[], None]) -> None:
-        """Open a file.
-
-        Args:
-            size: Its length in bytes.
-            require_unchanged: Raises OSError if the file has changed.
-        """
         self.size = size
         self._store, self._require_unchanged = store, require_unchanged
         self._position = 0
         self._piece, self._begin = b"", 0
         self._next: Future[bytes] | None = None
         self._thread = ThreadPoolExecutor(1)  # makes all requests
-        self._ranges: FileRanges | WebRanges | None = None
+        self._ranges: _FileRanges | _WebRanges | None = None
         self._requests = 0
         self._copies: list[SparseCopy] = []
 
@@ -403,13 +375,9 @@ class SparseCopy:
     """A copy of a remote file, which contains the bytes that were asked for.
 
     They are kept in an unnamed temporary file (in TMPDIR), and fetched once.
-
-    Attributes:
-        size: Length of the file in bytes.
     """
 
     def __init__(self, file: RemoteFile) -> None:
-        """Prepare the copy, without fetching anything."""
         self._file = file
         self.size = file.size
         self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by `close`
@@ -450,15 +418,12 @@ class SparseCopy:
 
 
 class FullCopy:
-    """A complete copy of a remote file.
+    """A complete copy of a remote file, at a path that other processes see, too.
 
-    Attributes:
-        path: A file that other processes see, too. None for an unnamed temporary file (in TMPDIR), which exists as long
-            as this object.
+    Without a path, it is an empty unnamed temporary file at first (in TMPDIR), which exists as long as this object.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Refer to a complete copy, or create an empty unnamed one."""
         self.path = path
         self._file = None
         if path is None:
@@ -487,14 +452,9 @@ def _cannot_write(error: OSError) -> StoreError:
 
 
 class CopiedFile(RawIOBase):
-    """An open copy, without a buffer; other threads may read the same copy.
-
-    Attributes:
-        size: Length in bytes.
-    """
+    """An open copy, without a buffer, which takes over a descriptor; other threads may read the same copy."""
 
     def __init__(self, descriptor: int) -> None:
-        """Take over the descriptor of an open file."""
         self._descriptor = descriptor
         self._position = 0
         self.size = os.fstat(descriptor).st_size
@@ -555,7 +515,6 @@ class Remote:
     _copy: FullCopy | None = None
 
     def __init__(self, url: str, info: Info | None = None) -> None:
-        """Refer to a URL, with its metadata if they are known already."""
         self._url = url
         if info is not None:
             self._info = info  # replaces the cached property
@@ -619,7 +578,7 @@ class Remote:
 
     def etag(self) -> dict[str, str]:
         """Return the metadata that changes with its content, as far as the store has any. Raises OSError."""
-        return etag_of(self._info)
+        return _etag(self._info)
 
     @property
     def is_copied(self) -> bool:
@@ -639,9 +598,13 @@ class Remote:
     def require_unchanged(self) -> None:
         """Request the metadata again. Raises OSError if the file has changed since the first request.
 
-        The first request may have been made by another process, from which this object was sent.
+        The first request may have been made by another process, from which this object was sent. The modification time
+        counts only without a version: MinIO lists it in milliseconds, for a single file in seconds.
         """
-        if not is_same(self._info, self._store.info()):
+        before, now = self.etag(), _etag(self._store.info())
+        both = before.keys() & now.keys()
+        compared = both & {"size", *_VERSIONS} if both & {*_VERSIONS} else both
+        if any(before[name] != now[name] for name in compared):
             raise StoreError(CHANGED)
 
     def read_bytes(self) -> bytes:
@@ -702,16 +665,12 @@ def file_version(status: os.stat_result) -> tuple[int, ...]:
 
 
 class LocalFile(FileIO):
-    """An open regular file of this machine, without a buffer.
+    """An open regular file of this machine, without a buffer; `size` is its length when it was opened.
 
     A context manager: leaving it raises OSError if the file has changed, also in place of another error.
-
-    Attributes:
-        size: Length in bytes, when it was opened.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file. Raises OSError."""
         super().__init__(path, opener=_open_descriptor)
         self._path = path
         self._version = file_version(status := os.fstat(self.fileno()))

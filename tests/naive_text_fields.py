@@ -17,6 +17,7 @@ from naive_sgf import PIECES, SPACE, NaiveGame, find_start, points, split_nodes
 
 _SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
 NAMES = dict(zip(FIELDS, _SGF))
+NIHON_KIIN = {b"KO": b"KM", b"RD": b"DT", b"TE": b"EV", b"LC": b"TC", b"LT": b"TT"}
 
 
 def nodes_of(record: bytes) -> list[list[tuple[bytes, list[bytes]]]]:
@@ -26,10 +27,14 @@ def nodes_of(record: bytes) -> list[list[tuple[bytes, list[bytes]]]]:
 
 def text_fields(record: bytes) -> dict[str, bytes]:
     """Return the first value in the root of each field that has one."""
-    root = nodes_of(record)[0]
+    root = [
+        (n if n in (b"KO", b"TE") and len(value) < 2 else NIHON_KIIN.get(n, n), [value])
+        for n, values in nodes_of(record)[0]
+        for value in values
+    ]
     found = {field: [v for n, values in root if n == name.encode() for v in values] for field, name in NAMES.items()}
     fields = {field: values[0] for field, values in found.items() if values}
-    kind = naive_figures.game_type(root)
+    kind = naive_figures.game_type(nodes_of(record)[0])
     return fields if kind is None else fields | {"game_type": kind}
 
 
@@ -100,6 +105,7 @@ TEXT_PIECES = [
     *PIECES,
     *naive_figures.FIGURE_PIECES,
     *(b"PB[Ann]", b"PW[\xe6\x9f\xaf]", b"PlayerBlack[b]", b"RE", b"re[0]", b"KM[]", b"CA", b"P1B[x]", b"PBW[x]"),
+    *(b"KO[6]", b"KO[6.5]", b"KO[]", b"TE[1]", b"TE[Cup]", b"RD[2024-05-06]", b"LT[30]", b"LC[5]"),
     *(b"TB[aa]", b"TW[aa:bb]", b"TB[]", b"TB", b"TW[", b";TW[bb][ab]", b"tb[aa]", b"TB [aa]", b"TW[zz]"),
 ]
 

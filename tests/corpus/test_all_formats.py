@@ -91,7 +91,9 @@ def test_the_same_game_in_all_formats(tmp_path: Path) -> None:
 
 
 def _comparable(rows: pa.Table, without: set[str]) -> list[dict[str, Any]]:
-    return rows.drop_columns([name for name in rows.column_names if name in without]).to_pylist()
+    """Return the rows without some columns; a handicap of 0 is not written, so it is as good as none."""
+    rows = rows.drop_columns([name for name in rows.column_names if name in without])
+    return [row | {"handicap": row["handicap"] or None} for row in rows.to_pylist()]
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -105,6 +107,7 @@ def test_round_trip_through_sgf(tmp_path: Path, name: str) -> None:
     written.write_bytes(b"".join(records))
     ingest(written, second)
     without = LOST_IN_SGF | RESPELLED.get(name, set())
+    without |= {"id"} if 0 in rows["handicap"].to_pylist() else set()
     assert _comparable(read_rows(second), without) == _comparable(rows, without)
 
 

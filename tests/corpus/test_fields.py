@@ -34,6 +34,9 @@ TIMES: list[tuple[str, str | None, str | None, tuple[Any, ...]]] = [
     ("tygem", "5m", "3x20 byo-yomi", (5, "byo-yomi", 3, 20)),
     ("tygem", "5m", "0/0", (5, None, None, None)),
     ("olf", "30", None, (30, None, None, None)),
+    ("sgf", "10:00(5x1:00)", None, (10, "byo-yomi", 5, 60)),
+    ("sgf", "30:00+10:00/25", None, (30, "canadian", 25, 600)),
+    ("sgf", "600", "10:00(5x1:00)", (10, "byo-yomi", 5, 60)),
     ("gib", "600", "1x30 byo-yomi", (10, "byo-yomi", 1, 30)),  # a format without parsers of its own
 ]
 

@@ -14,6 +14,7 @@ from kifu.records.meta import (
     Overtime,
     Rank,
     Result,
+    is_recognized,
     parse_date,
     parse_komi,
     parse_main_before,
@@ -31,6 +32,10 @@ RANKS = {
     "P9段": "9p", "初段": "1d", "十段": "10d", "十五级": "15k", "二十三级": "23k", "职业九段": "9p", "业余6段": "6d",
     "専": None, "1级": "1k", "3级": "3k", "3級": "3k", "3급": "3k", "18급": "18k", "26Gup": "26k", "9단": "9d",
     "프로 9단": "9p", "プロ五段": "5p", "３段": "3d",
+    "13.0k": "13k", "11.6k": "12k", "2.3d": "2d", "5.7 dan": "5d", "0.4k": "1k", "1.0k": "1k", "29.5k": "30k",
+    "30.2 kyu": "31k", "13,0k": "13k", "9.0d": "9d", "1.9d?": "1d?", "12.5k*": "13k*", "7.2k (OGS)": "8k",
+    "~13.0k": "13k", "13.0k ± 1.2": "13k", "6.5级": "7k", "3.5段": "3d", "0.0k": None, "0.9d": None,
+    "11.2d": None, "3.5p": None, "13.k": None, "50.5k": None, "13.0": None,
     "5.3": "5d", "-2.1": "2k", "AGA 5.3": "5d", "1.0 AGA": "1d", "-1.0": "1k", "-12.87": "12k", "0.4": None,
     "-0.9": None,
     "11.0": None, "5.": None, "5": None, "AGA 5": None,
@@ -109,7 +114,7 @@ RESULTS = {
     "Both lost": (None, "unknown", None), "unfinished": (None, "unknown", None),
     "Draw by agreement": (None, "draw", None), "No result": (None, "void", None),
     "Black resigns": (W, "resign", None), "W lost on time": (B, "time", None), "White forfeits": (B, "forfeit", None),
-    "Black wins, White resigned": (None, "unknown", None), "B+R (White resigned)": (B, "resign", None), "Won": (None,
+    "B+R (White resigned)": (B, "resign", None), "Won": (None,
     "unknown", None), "Bob": (None, "unknown", None),
     "Black wins by resignation": (B, "resign", None), "White wins by 3.5 points": (W, "score", 3.5),
     "White won on time": (W, "time", None),
@@ -118,7 +123,7 @@ RESULTS = {
     "score", 3.5),
     "白超时胜": (W, "time", None), "黑胜": (B, "unknown", None), "黑负": (W, "unknown", None),
     "黑超时负": (W, "time", None), "白认输": (B, "resign", None), "白胜三目半": (W, "score", 3.5),
-    "黑方认输 白胜": (None, "unknown", None), "黑胜四分之三子": (B, "score", 1.5), "白胜一又四分之三子": (W,
+    "黑胜四分之三子": (B, "score", 1.5), "白胜一又四分之三子": (W,
     "score", 3.5),
     "和棋": (None, "draw", None),
     "白番中押し勝ち": (W, "resign", None), "白3目半勝ち": (W, "score", 3.5), "黒半目勝ち": (B, "score", 0.5),
@@ -127,6 +132,69 @@ RESULTS = {
     "흑 시간승": (B, "time", None), "흑 불계패": (W, "resign", None),
     "무승부": (None, "draw", None),
 }  # fmt: skip
+
+WORDS = {
+    # the winner by a word
+    "White by resignation": (W, "resign", None), "Black by resignation": (B, "resign", None),
+    "W by resign": (W, "resign", None), "white by res.": (W, "resign", None), "Black by time": (B, "time", None),
+    "White by timeout": (W, "time", None), "White by forfeit": (W, "forfeit", None),
+    "White wins by R": (W, "resign", None), "Black wins by default": (B, "forfeit", None),
+    "Black by 2.5": (B, "score", 2.5), "White by 3": (W, "score", 3.0), "B by 0.5 points": (B, "score", 0.5),
+    "White by 1/2 point": (W, "score", 0.5), "White by half a point": (W, "score", 0.5),
+    "Black wins by one point": (B, "score", 1.0), "Black by three and a half points": (B, "score", 3.5),
+    "White won by 7½ pts": (W, "score", 7.5), "Black by 10 moku": (B, "score", 10.0),
+    "Black 2.5": (B, "score", 2.5), "W 0.5 points": (W, "score", 0.5), "White wins on points": (W, "unknown", None),
+    "Won by White": (W, "unknown", None), "Win for Black by 4.5": (B, "score", 4.5),
+    "Winner: White": (W, "unknown", None), "Resignation by White": (B, "resign", None),
+    "Black beats White by 5.5 points": (B, "score", 5.5), "White lost to Black by 3.5": (B, "score", 3.5),
+    "White defeats Black on time": (W, "time", None), "Result: W+R": (W, "resign", None),
+    # both sides
+    "Black wins, White resigns": (B, "resign", None), "White wins, Black resigns": (W, "resign", None),
+    "Black wins, White resigned": (B, "resign", None), "White resigns, Black wins": (B, "resign", None),
+    "White wins (Black resigned)": (W, "resign", None), "White wins. Black lost on time.": (W, "time", None),
+    "Black resigns - White wins": (W, "resign", None), "White timed out": (B, "time", None),
+    "Black wins; White ran out of time": (B, "time", None), "W wins and B resigns": (W, "resign", None),
+    "Black wins and White wins": (None, "unknown", None), "Black resigns, White resigns": (None, "unknown", None),
+    "Black and White": (None, "unknown", None), "White to play": (None, "unknown", None),
+    "Black by name": (None, "unknown", None),
+    # a margin without its zero, halves and parts
+    "B+.5": (B, "score", 0.5), "W+.5": (W, "score", 0.5), "B + .5": (B, "score", 0.5), "W+,5": (W, "score", 0.5),
+    "Black by .5": (B, "score", 0.5), "B+.25": (B, "score", 0.5), "W+10.": (W, "score", 10.0),
+    "B+½": (B, "score", 0.5), "W+1/2": (W, "score", 0.5), "B+0,5": (B, "score", 0.5),
+    "黑胜半子": (B, "score", 1.0), "白胜1/2子": (W, "score", 1.0), "白胜半子": (W, "score", 1.0),
+    "黑胜二子半": (B, "score", 5.0), "白胜2又1/2子": (W, "score", 5.0), "白胜半目": (W, "score", 0.5),
+    "黑胜2.75子": (B, "score", 5.5), "黑勝一又二分之一子": (B, "score", 3.0), "黑胜 半 子": (B, "score", 1.0),
+    "黑以1又3/4子胜": (B, "score", 3.5), "白半目勝": (W, "score", 0.5),
+    # a count of moves
+    "258手完, 白3目半勝ち": (W, "score", 3.5), "共211手 黑中盘胜": (B, "resign", None),
+    "127手完, 黒中押し勝ち": (B, "resign", None), "258手完　白番3目半勝ち": (W, "score", 3.5),
+    "211手,黑中盘胜": (B, "resign", None), "全130手、白中押し勝ち": (W, "resign", None),
+    "177手まで黒中押し勝ち": (B, "resign", None), "二百五十八手完　黒半目勝ち": (B, "score", 0.5),
+    "共 302 手\uff0c白胜3/4子": (W, "score", 1.5), "총 211수 흑불계승": (B, "resign", None),
+    "241수 끝, 백 3집반승": (W, "score", 3.5), "211 moves. Black wins by resignation": (B, "resign", None),
+    "白中押し勝ち (130手)": (W, "resign", None), "黑中盘胜\uff0c共211手": (B, "resign", None),
+    "254手完、持碁": (None, "draw", None),
+    "157手完 黒時間切れ負け": (W, "time", None), "W+R (150 moves)": (W, "resign", None),
+    # Japanese, Chinese, Korean
+    "黒番中押し勝ち": (B, "resign", None), "黒の中押し勝ち": (B, "resign", None), "先番半目勝ち": (B, "score", 0.5),
+    "白投了": (B, "resign", None), "白番時間切れ": (B, "time", None), "黒反則負け": (W, "forfeit", None),
+    "白不戦勝": (W, "forfeit", None), "白中押": (W, "resign", None), "黒三目半": (B, "score", 3.5),
+    "黒中押し勝ち 白投了": (B, "resign", None), "白番勝ち": (W, "unknown", None),
+    "黑方认输 白胜": (W, "resign", None), "白方超时\uff0c黑胜": (B, "time", None), "黑棋胜2目半": (B, "score", 2.5),
+    "执白中盘胜": (W, "resign", None), "结果\uff1a白胜3/4子": (W, "score", 1.5), "黑超时": (W, "time", None),
+    "黑胜,白负": (B, "unknown", None), "白中押勝": (W, "resign", None), "黑棋认输": (W, "resign", None),
+    "胜方\uff1a黑": (B, "unknown", None), "白方弃权": (B, "forfeit", None),
+    "백불계승": (W, "resign", None), "흑 1집반 승": (B, "score", 1.5), "흑번 불계승": (B, "resign", None),
+    "백 시간패": (B, "time", None), "흑 기권": (W, "forfeit", None), "백 판정승": (W, "unknown", None),
+    "흑 반집패": (W, "score", 0.5), "백 기권승": (W, "forfeit", None), "결과: 흑 반집승": (B, "score", 0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_results_in_words(text: str) -> None:
+    result = Result.parse(text)
+    assert (result.winner, result.how, result.margin) == WORDS[text]
+    assert is_recognized("result", text) is (result != Result())
 
 
 def test_results() -> None:
@@ -155,6 +223,9 @@ KOMI = {
     "6目半": 6.5, "6.5目": 6.5, "コミ6目半": 6.5, "黑贴3又3/4子": 7.5, "贴3.75子": 7.5, "三又四分之三子": 7.5,
     "덤 6집반": 6.5,
     "6½": 6.5, "7.5 points": 7.5, "半目": 0.5,
+    "黒6目半": 6.5, "黒6目半出し": 6.5, "黒番6目半コミ出し": 6.5, "先番5目半コミ出し": 5.5, "コミ五目半": 5.5,
+    "ｺﾐ6目半": 6.5, "黒コミ6目半": 6.5, "黑贴七目半": 7.5, "贴目6.5": 6.5, "6目半コミ": 6.5,
+    "黒": None, "白6目半": None,
     "": None, " ": None, "x": None, "nan": None, "inf": None, "-inf": None, "1e400": None, "99999999": None,
     "1_0": None,
     "1000.5": None, "6.5 or so": None, "9" * 5000: None,
@@ -212,6 +283,42 @@ def test_date(text: str) -> None:
     assert as_text(parse_date(text)) == DATES[text]
 
 
+DAYS = {
+    "12-13 March 1994": "1994-03-12", "12/13 March 1994": "1994-03-12", "12 - 14 May 1985": "1985-05-12",
+    "12, 13 March 1994": "1994-03-12", "12,13,14 March 1994": "1994-03-12", "12 & 13 March 1994": "1994-03-12",
+    "12 and 13 March 1994": "1994-03-12", "12th-13th March 1994": "1994-03-12",
+    "12th and 13th of March, 1994": "1994-03-12", "12\u201313 March 1994": "1994-03-12",
+    "12 to 14 May 1985": "1985-05-12", "12.-14. May 1985": "1985-05-12", "12-14-May-1985": "1985-05-12",
+    "Sat 12 - Sun 13 March 1994": "1994-03-12", "9,10 March 1994": "1994-03-09",
+    "March 12-13, 1994": "1994-03-12", "March 12/13 1994": "1994-03-12", "May 12 - 14, 1985": "1985-05-12",
+    "May 12, 13 and 14, 1985": "1985-05-12", "Mar. 12 & 13, 1994": "1994-03-12", "May 12th to 14th 1985": "1985-05-12",
+    "30 April - 2 May 1985": "1985-04-30", "30 Apr, 1 May 1985": "1985-04-30", "April 30 - May 2, 1985": "1985-04-30",
+    "31 December - 1 January 1995": "1994-12-31", "December 31 - January 1, 1995": "1994-12-31",
+    "31 Dec 1994 - 1 Jan 1995": "1994-12-31", "Dec 31, 1994 - Jan 1, 1995": "1994-12-31",
+    "12-13.3.1994": "1994-03-12", "12./13.3.1994": "1994-03-12", "12.-13.03.1994": "1994-03-12",
+    "12.3.-13.3.1994": "1994-03-12", "30.4.-2.5.1985": "1985-04-30", "12., 13.3.1994": "1994-03-12",
+    "12-13/3/1994": "1994-03-12", "12,13/03/1994": "1994-03-12", "3/12-13/1994": "1994-03-12",
+    "30/4-2/5/1985": "1985-04-30", "12/13-03-1994": "1994-03-12", "12-13-03-1994": "1994-03-12",
+    "1994-03-12/13": "1994-03-12", "1994-03-12..13": "1994-03-12", "1994-03-12 - 1994-03-13": "1994-03-12",
+    "1994.3.12-13": "1994-03-12", "1994/3/12,13": "1994-03-12", "1994-03-30,04-01": "1994-03-30",
+    "1994-03-12+13": "1994-03-12", "1994-03-12 and 13": "1994-03-12", "19940312-13": "1994-03-12",
+    "1994 March 12-13": "1994-03-12", "1994, May 12/13": "1994-05-12", "1985 May": "1985", "1994-Mar-12": "1994-03-12",
+    "1994年3月12-13日": "1994-03-12", "1994年3月12日、13日": "1994-03-12", "1994年3月12、13日": "1994-03-12",
+    "1994年3月12日~13日": "1994-03-12", "1994年4月30日-5月2日": "1994-04-30", "1994년 3월 12-13일": "1994-03-12",
+    "平成6年3月12-13日": "1994-03-12", "平成六年三月十二・十三日": "1994-03-12", "昭和60年5月12日〜14日": "1985-05-12",
+    # not several days
+    "Game 5, 12 March 1994": "1994-03-12", "Round 3 - 12 March 1994": "1994-03-12",
+    "No. 4, 12 March 1994": "1994-03-12",
+    "20:30, 12 March 1994": "1994-03-12", "12 March 1994 20:30-22:30": "1994-03-12", "第3局 1994-03-12": "1994-03-12",
+    "32-33 March 1994": "1994", "12-13 1994": "1994",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DAYS)
+def test_first_of_several_days(text: str) -> None:
+    assert as_text(parse_date(text)) == DAYS[text]
+
+
 ONE_DAY = st.dates(datetime.date(1900, 1, 1), datetime.date(2199, 12, 31)).filter(
     lambda day: day != datetime.date(1970, 1, 1)
 )
@@ -228,7 +335,10 @@ MINUTES = {
     "1800": 30, "0": 0, "90": 1.5, "600.0": 10, "1800000": 30_000,
     "1h": 60, "1h30": 90, "1h30m": 90, "1 h 30": 90, "2 hours": 120, "2 hours each": 120, "1.5h": 90, "1,5 h": 90,
     "3 hours, 30 minutes": 210, "90 min": 90, "90 minutes per player": 90, "5m": 5, "45 sec.": 0.75, "2 days": 2880,
-    "30:00": 30, "1:30:00": 90, "0:45": 0.75, "2小时": 120, "各3小时": 180, "1時間30分": 90, "각 2시간": 120, "60秒": 1,
+    "30:00": 30, "1:30:00": 90, "0:45": 0.75, "2小时": 120,
+    "10:00(5x1:00)": 10, "1:30:00(5x0:30)": 90, "30:00 (3x0:30)": 30, "10:00+5:00/25": 10, "0:00(5x0:10)": 0,
+    "1:00:00+10:00/25": 60, "20:00+2:00x3": 20, "90:00": 90, "600(5x60)": 10, "10:00(": None, "10:00(5)": None,
+    "各3小时": 180, "1時間30分": 90, "각 2시간": 120, "60秒": 1,
     "": None, "-": None, "-5": None, "x": None, "none": None, "1e9": None, "nan": None, "5 moves": None, "30:0": None,
     "2 houris": None, "h": None, "9" * 100: None,
 }  # fmt: skip
@@ -260,6 +370,12 @@ OVERTIMES = {
     "7 days with 1 day extra per move": ("fischer", 1, 86_400), "with 8 hours extra per move": ("fischer", 1, 28_800),
     "Fischer time: 7 days with 1 day and 2 hours extra per move": ("fischer", 1, 93_600),
     "7 days without byoyomi": None, "7 days + some": None, "x with 1 day extra per move": None, "30秒3": None,
+    "10:00(5x1:00)": ("byo-yomi", 5, 60), "1:30:00(5x0:30)": ("byo-yomi", 5, 30), "0:00(5x0:10)": ("byo-yomi", 5, 10),
+    "30:00 (3 x 0:30)": ("byo-yomi", 3, 30), "1:00:00(1x1:00:00)": ("byo-yomi", 1, 3600),
+    "10:00+5:00/25": ("canadian", 25, 300), "1:00:00+10:00/25": ("canadian", 25, 600), "600(5x60)": ("byo-yomi", 5, 60),
+    "5x1:00": ("byo-yomi", 5, 60), "3x0:30 byo-yomi": ("byo-yomi", 3, 30), "25/5:00 Canadian": ("canadian", 25, 300),
+    "5:00/25": None, "10:00": None, "20:00+2:00x3": None, "10:00(0x1:00)": None, "10:00(5x0:00)": None,
+    "5回x30秒": ("byo-yomi", 5, 30), "5x30秒": ("byo-yomi", 5, 30),
     "10 fischer": ("fischer", 1, 10), "fischer +10s": ("fischer", 1, 10), "+5": ("fischer", 1, 5),
     "": None, "None": None, "30": None, "0x10 byo-yomi": None, "5x0 byo-yomi": None, "5x byo-yomi": None,
     "byo-yomi": None,

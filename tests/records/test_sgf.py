@@ -64,7 +64,7 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "setup-twice": [(BLANK + "AB[aa]AE[bb];B[cc])", ParseWarning.SETUP_TWICE)],
     "territory-twice": [(BLANK + ";B[cc];W[gg];B[])", ParseWarning(0))],
     "bad-setup-point": [(BLANK + "AB[aa]AW[gg];B[cc])", ParseWarning.BAD_SETUP_POINT)],
-    "size-last": [("(;FF[4]GM[1]CA[UTF-8]SZ[13]HA[0]AB[aa]AW[mm];B[cc];W[gg])", ParseWarning.MOVE_IN_ROOT)],
+    "size-last": [("(;FF[4]GM[1]CA[UTF-8]SZ[13]AB[aa]AW[mm];B[cc];W[gg])", ParseWarning.MOVE_IN_ROOT)],
     "size-missing": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd];W[ss])", ParseWarning.SIZE_MISSING)],
     "size-empty": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd])", ParseWarning.SIZE_MISSING)],
     "size-pair": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd])", ParseWarning.SIZE_PAIR)],
@@ -347,7 +347,7 @@ def test_generated_records(written: tuple[bytes, dict[str, object]]) -> None:
     ("board", "properties", "record"),
     [
         ((19, 19, None), {}, "(;FF[4]GM[1]CA[UTF-8]SZ[19])"),
-        ((13, 9, 0), {"PB": "柯洁", "PW": None, "RE": ""}, "(;FF[4]GM[1]CA[UTF-8]SZ[13:9]PB[柯洁]RE[]HA[0])"),
+        ((13, 9, 0), {"PB": "柯洁", "PW": None, "RE": ""}, "(;FF[4]GM[1]CA[UTF-8]SZ[13:9]PB[柯洁]RE[])"),
         (
             (9, 9, 2),
             {"GN": "a]b\\c", "EV": "one\r\ntwo"},

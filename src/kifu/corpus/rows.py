@@ -132,29 +132,36 @@ def _olf_date(text: str) -> tuple[datetime.date | None, int | None, bool]:
     return _sgf_date(date) if date is not None else (None, None, is_recognized("date", text))
 
 
-@_cached
-def _sgf_time(text: str) -> tuple[float | None, bool]:
-    return parse_minutes(text), is_recognized("time", text)
+OvertimeValues: TypeAlias = tuple[str | None, int | None, float | None]
+"""The values of OVERTIME_COLUMNS."""
+
+
+def _overtime_values(text: str) -> OvertimeValues:
+    overtime = parse_overtime(text)
+    return (None, None, None) if overtime is None else (overtime.kind, overtime.count, overtime.seconds)
 
 
 @_cached
-def _olf_time(text: str) -> tuple[float | None, bool]:
+def _sgf_time(text: str) -> tuple[float | None, str | None, int | None, float | None, bool]:
+    minutes = parse_minutes(text)
+    return minutes, *_overtime_values(text), is_recognized("time", text)
+
+
+@_cached
+def _olf_time(text: str) -> tuple[float | None, None, None, None, bool]:
     minutes = olf.parse_time(text)
-    return minutes, minutes is not None or text == "0"
+    return minutes, None, None, None, minutes is not None or text == "0"
 
 
 @_cached
-def _tygem_time(text: str) -> tuple[float | None, bool]:
+def _tygem_time(text: str) -> tuple[float | None, None, None, None, bool]:
     minutes = tygem.parse_time(text)
-    return minutes, minutes is not None
+    return minutes, None, None, None, minutes is not None
 
 
 @_cached
 def _sgf_overtime(text: str) -> tuple[float | None, str | None, int | None, float | None, bool]:
-    overtime, minutes = parse_overtime(text), parse_main_before(text)
-    if overtime is None:
-        return minutes, None, None, None, is_recognized("overtime", text)
-    return minutes, overtime.kind, overtime.count, overtime.seconds, True
+    return parse_main_before(text), *_overtime_values(text), is_recognized("overtime", text)
 
 
 def _tygem_overtime(text: str) -> tuple[float | None, str | None, int | None, float | None, bool]:
@@ -175,7 +182,7 @@ PARSED_COLUMNS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "result_text": (_RESULT, ("winner", "margin", "ending")),
     "komi_text": (_KOMI, ("komi",)),
     "date_text": (_DATE, ("date", "year")),
-    "time_text": (_TIME, ("main_minutes",)),
+    "time_text": (_TIME, ("main_minutes", *OVERTIME_COLUMNS)),
     "overtime": (_OVERTIME, ("main_minutes", *OVERTIME_COLUMNS)),
 }
 """By text column, the kind of parser and the typed columns that it fills, where an earlier one has no value."""

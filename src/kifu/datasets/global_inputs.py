@@ -138,9 +138,10 @@ def _number(value: float | None) -> float:
 
 
 def _thinking_seconds(main_time: str, overtime: str) -> float | None:
-    """Return the thinking time of TM and OT; DGS writes the main time into OT."""
+    """Return the thinking time of TM and OT; DGS writes the main time into OT, CGoban 1 the overtime into TM."""
     minutes = parse_minutes(main_time)
-    return thinking_seconds(parse_main_before(overtime) if minutes is None else minutes, parse_overtime(overtime))
+    periods = parse_overtime(overtime) or parse_overtime(main_time)
+    return thinking_seconds(parse_main_before(overtime) if minutes is None else minutes, periods)
 
 
 def _scoring(rules: str | None) -> float:

@@ -29,12 +29,19 @@ _FILLERS = re.compile(
     re.IGNORECASE,
 )
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d\d)")
+_CGOBAN = re.compile(
+    r"(?P<main>[\d:]{1,10})\s*(?:\(\s*(?P<periods>\d{1,5}\s*x\s*[\d:]{1,10})\s*\)"
+    r"|\+(?P<by>[\d:]{1,10})(?:/(?P<stones>\d{1,5})|x\d{1,5}))"
+)
+"""A time limit of CGoban 1: byo-yomi "10:00(5x1:00)", Canadian "10:00+5:00/25", Ing's "10:00+5:00x3"."""
 _HOURS_AND_MINUTES = re.compile(r"h\s*(\d{1,2})$", re.IGNORECASE)
 
 
 def _seconds(amount: re.Match[str]) -> float:
     """Return a number with its unit in seconds; a number without a unit is in seconds."""
     parts = amount.groupdict()
+    if clock := parts.get("clock"):
+        return 60 * (parse_minutes(clock) or 0)
     unit = next((length for name, length in _UNITS.items() if parts[name]), 1)
     return float(parts["number"].replace(",", ".")) * unit
 
@@ -42,12 +49,15 @@ def _seconds(amount: re.Match[str]) -> float:
 def parse_minutes(text: str) -> float | None:
     """Parse a main time, such as "1800" (seconds, as in SGF), "1h30", "90 min", "2 hours each" or "2小时".
 
-    "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all.
+    "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all. Of a limit
+    of CGoban 1, "10:00(5x1:00)", the main time is used.
 
     Returns:
         Minutes; None for any other text.
     """
     text = normalize(text)
+    if cgoban := _CGOBAN.fullmatch(text):
+        text = cgoban["main"]
     if re.fullmatch(_DURATION, text):
         text += "s"
     if clock := _CLOCK.fullmatch(text):
@@ -83,12 +93,15 @@ class Overtime:
         return self.seconds / self.count if self.kind == "canadian" else self.seconds
 
 
-_AMOUNT = rf"{_DURATION}\s*{_UNIT}?"
+_AMOUNT = rf"(?:(?P<clock>\d{{1,2}}:\d\d(?::\d\d)?)|{_DURATION}\s*{_UNIT}?)"
 _COUNT = r"(?P<count>[1-9]\d{0,4})"
 _PERIODS = r"(?:byo[-\s]?yomi|byo|japanese|periods?|秒読み|读秒|讀秒|초읽기)"
 _SPAN = r"(?P<span>\d{1,4}[^+/*]{0,40}?)"
 _FORMS: tuple[tuple[OvertimeKind, str], ...] = (
-    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:[x*\xd7]|times|periods? of)\s*{_AMOUNT}\s*{_PERIODS}?"),
+    (
+        "byo-yomi",
+        rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:[回회次]?\s*[x*\xd7]|times|periods? of)\s*{_AMOUNT}\s*{_PERIODS}?",
+    ),
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_AMOUNT}\s*[x*\xd7]?\s*{_COUNT}\s*(?:回|회|次)\s*{_PERIODS}?"),
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_DURATION}\s*{_UNIT}\s*[x*\xd7]\s*{_COUNT}\s*(?:回|회|次|times|periods?)?"),
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:回|회|次|periods?)\s*(?:of)?\s*{_AMOUNT}"),
@@ -121,7 +134,9 @@ def parse_overtime(text: str) -> Overtime | None:
         None for any other text; also for a number alone, whose meaning is unclear.
     """
     text = normalize(text)
-    if main := _MAIN_BEFORE.match(text):
+    if cgoban := _CGOBAN.fullmatch(text):
+        text = cgoban["periods"] or f"{cgoban['stones'] or '0'}/{cgoban['by']}"
+    elif main := _MAIN_BEFORE.match(text):
         text = text[main.end() :]
     for kind, form in _OVERTIMES:
         if match := form.fullmatch(text):
@@ -177,25 +192,43 @@ _MONTHS = {
         ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], start=1
     )
 }
-_MONTH = r"(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})"
+_MONTH_NAME = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+_MONTH, _UNTIL_MONTH = rf"(?P<month>{_MONTH_NAME})", rf"(?P<until>{_MONTH_NAME})"
+_TO = r"\s*(?:[-\u2010-\u2014~\u301c/,;&+・、]|\.\.+|\b(?:and|to|till|until|through)\b|から|至|到|부터)\s*"
+"""Between the days of a game."""
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_NEXT_DAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,?\s+)?\d{1,2}(?!\d)(?:st|nd|rd|th)?\.?"
+_DAYS = rf"(?<![\d:]){_DAY}\.?(?:{_TO}{_NEXT_DAY})*"
+_ANY_YEAR = r"(?P<year>\d{4})(?!\d)"
 
-# Each has a group "year", and "month" and "day" if it contains them. The leftmost match of the first form that
-# matches is used.
+# Each has a group "year", and "month" and "day" of the first day if it contains them, or "one" and "two" if it is not
+# clear which is which; "until" is the month of the last day, whose year it is. The leftmost match of the first form
+# that matches is used.
 _DATE_FORMS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         rf"(?P<era>{'|'.join(_ERAS)})\s*(?P<year>元|\d{{1,2}})\s*年(?:\s*(?P<month>\d{{1,2}})\s*月"
-        r"(?:\s*(?P<day>\d{1,2})\s*日)?)?",
-        r"(?<!\d)(?P<year>\d{4})\s*[-/.年년]\s*(?P<month>\d{1,2})(?!\d)(?:\s*[-/.月월]\s*(?P<day>\d{1,2})(?!\d))?",
+        r"(?:\s*(?P<day>\d{1,2})(?!\d))?)?",
+        r"(?<!\d)(?P<year>\d{4})\s*[-/.年년]\s*(?P<month>\d{1,2})(?!\d|\s+[a-z]{3})"
+        r"(?:\s*[-/.月월]\s*(?P<day>\d{1,2})(?!\d))?",
         r"(?<!\d)(?P<year>1[5-9]\d\d|20\d\d)(?P<month>0[1-9]|1[0-2])(?P<day>0[1-9]|[12]\d|3[01])(?!\d)",
-        r"(?<!\d)(?P<day>\d{1,2})\.\s*(?P<month>\d{1,2})\.\s*(?P<year>\d{4})(?!\d)",
-        r"(?<!\d)(?P<one>\d{1,2})([-/])(?P<two>\d{1,2})\2(?P<year>\d{4})(?!\d)",
-        rf"(?<!\d){_DAY}(?:\s+of)?[-\s.]*{_MONTH}[-\s.,]*(?P<year>\d{{4}})(?!\d)",
-        rf"\b{_MONTH}[-\s.]*{_DAY}[\s,]+(?:\d{{1,2}}:\d\d(?::\d\d)?\s+(?:[a-z]{{3,4}}\s+)?)?(?P<year>\d{{4}})(?!\d)",
-        r"(?<!\d)(?P<year>\d{4})(?!\d)",
+        rf"(?<!\d){_DAY}\.\s*(?P<month>\d{{1,2}})\.?{_TO}\d{{1,2}}\.\s*(?P<until>\d{{1,2}})\.\s*{_ANY_YEAR}",
+        r"(?<!\d)(?P<one>\d{1,2})/(?P<two>\d{1,2})\s*[-\u2010-\u2014~\u301c]"
+        rf"\s*(?P<three>\d{{1,2}})/(?P<four>\d{{1,2}})/{_ANY_YEAR}",
+        rf"(?<![\d:]){_DAY}\.?(?:{_TO}\d{{1,2}})*\.\s*(?P<month>\d{{1,2}})\.\s*{_ANY_YEAR}",
+        rf"(?<![\d:]){_DAY}(?:{_TO}\d{{1,2}})+([-/.])(?P<month>\d{{1,2}})\2{_ANY_YEAR}",
+        rf"(?<!\d)(?P<month>\d{{1,2}})/{_DAY}(?:\s*[-\u2010-\u2014~\u301c,&]\s*\d{{1,2}})+/{_ANY_YEAR}",
+        rf"(?<!\d)(?P<one>\d{{1,2}})([-/])(?P<two>\d{{1,2}})\2{_ANY_YEAR}",
+        rf"(?<![\d:]){_DAY}[-\s.]*{_MONTH}\.?{_TO}{_NEXT_DAY}[-\s.]*{_UNTIL_MONTH}[-\s.,]*{_ANY_YEAR}",
+        rf"\b{_MONTH}[-\s.]*{_DAY}{_TO}{_UNTIL_MONTH}[-\s.]*{_NEXT_DAY}[\s,]+{_ANY_YEAR}",
+        rf"{_DAYS}(?:\s+of)?[-\s.]*{_MONTH}[-\s.,]*{_ANY_YEAR}",
+        rf"\b{_MONTH}[-\s.]*{_DAY}(?:{_TO}{_NEXT_DAY})*[\s,]+"
+        rf"(?:\d{{1,2}}:\d\d(?::\d\d)?\s+(?:[a-z]{{3,4}}\s+)?)?{_ANY_YEAR}",
+        rf"(?<!\d){_ANY_YEAR}[-\s.,/]+{_MONTH}(?:[-\s.,/]*{_DAY}(?!\d))?",
+        rf"(?<!\d){_ANY_YEAR}",
     )
 )
+_GAME_NUMBER = re.compile(r"\b(?:game|round|match|board|table|part|no|nr)\b[.\s#]*\d{1,2}\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +254,7 @@ def parse_date(text: str) -> Date | None:
     Returns:
         None if there is no year in the text.
     """
-    text = normalize(text)
+    text = _GAME_NUMBER.sub("", normalize(text))
     for form in _DATE_FORMS:
         if match := form.search(text):
             return _date(match.groupdict())
@@ -245,16 +278,25 @@ def _date(parts: dict[str, str | None]) -> Date | None:
 def _year(parts: dict[str, str | None]) -> int:
     digits, era = parts["year"] or "", parts.get("era")
     year = 1 if digits == "元" else int(digits)
+    if until := parts.get("until"):
+        year -= _month(until) < _month(parts["month"] or "")
     return year + _ERAS[era] - 1 if era else year
+
+
+def _month(text: str) -> int:
+    """Return the number of a month, 0 for the empty text."""
+    return int(text or 0) if not text or text.isdigit() else _MONTHS[text[:3].lower()]
 
 
 def _month_and_day(parts: dict[str, str | None]) -> tuple[int, int]:
     """Return month and day, 0 for what the text does not contain."""
-    if one := parts.get("one"):
-        low, high = sorted((int(one), int(parts["two"] or 0)))
-        return (low, high) if high > 12 or low == high else (0, 0)
-    month, day = parts.get("month") or "0", parts.get("day") or "0"
-    return _MONTHS[month[:3].lower()] if month[0].isalpha() else int(month), int(day)
+    if parts.get("one"):
+        first, second = int(parts["one"] or 0), int(parts["two"] or 0)
+        if max(first, int(parts.get("three") or 0)) > 12:
+            return second, first
+        both_ways = first == second and not parts.get("three")
+        return (first, second) if both_ways or max(second, int(parts.get("four") or 0)) > 12 else (0, 0)
+    return _month(parts.get("month") or ""), int(parts.get("day") or 0)
 
 
 _PRO_RATING = 41  # 1 dan professional
@@ -272,9 +314,10 @@ _REMARK = re.compile(
 _PRO = "professional|pro|p|职业|職業|专业|專業|プロ|프로"
 _AMATEUR = "amateur|ama|业余|業餘|アマ|아마"
 _RANK = re.compile(
-    rf"(?:(?P<before>{_PRO})|{_AMATEUR})?[\s-]*(?P<number>\d{{1,2}})(?:st|nd|rd|th)?[\s-]*"
+    rf"~?(?:(?P<before>{_PRO})|{_AMATEUR})?[\s-]*(?P<number>\d{{1,2}})(?P<tenth>[.,]\d)?(?:st|nd|rd|th)?[\s-]*"
     rf"(?:(?P<dan>dan|d|段|단)|(?P<kyu>kyu|kup|gup|k|级|級|급)|(?P<pro>{_PRO}))?\.?"
-    rf"\s*\(?(?:(?P<after>{_PRO})|{_AMATEUR})?\)?\s*(?P<doubt>[?*+~]*)",
+    rf"\s*\(?(?:(?P<after>{_PRO})|{_AMATEUR})?\)?\s*(?P<doubt>[?*+~]*)"
+    r"(?:\s*±\s*[\d.]{1,4})?",
     re.IGNORECASE,
 )
 _AGA = re.compile(r"(?:aga[\s:]*)?([+-]?\d{1,2}\.\d{1,6})(?:\s*\(?aga\)?)?", re.IGNORECASE)
@@ -303,7 +346,8 @@ class Rank:
 
         A number alone is a rank only if it is an AGA rating, which has a decimal point and is not between -1 and 1
         ("5.3" is 5 dan, "-2.1" 2 kyu), or if it is labelled EGF or GoR (2100 is 1 dan, 100 points per grade, 7 dan the
-        maximum). A rank beside such a rating ("2 dan (EGF 2050)") is used as it is. East Asian records that write 九段
+        maximum). The decimals of OGS ("11.6k" is 12 kyu, "2.3d" 2 dan) are rounded to the weaker rank, as there. A rank
+        beside such a rating ("2 dan (EGF 2050)") is used as it is. East Asian records that write 九段
         for professionals do not distinguish them from amateurs; neither does this function.
 
         Returns:
@@ -321,6 +365,10 @@ class Rank:
         if match is None:
             return None
         number, doubt = int(match["number"]), match["doubt"]
+        if match["tenth"]:
+            if not (match["dan"] or match["kyu"]) or match["before"] or match["after"]:
+                return None
+            number += bool(match["kyu"]) and match["tenth"][1] != "0"
         confirmed = False if "?" in doubt else True if "*" in doubt else None
         if match["before"] or match["pro"] or match["after"]:
             professional = 1 <= number <= 9 and not match["kyu"]
@@ -371,27 +419,56 @@ class Rank:
 ResultKind = Literal["score", "resign", "time", "forfeit", "draw", "void", "unknown"]
 Ending = Literal["score", "resign", "time", "forfeit", "void", "unknown"]
 
-_SIDE = re.compile(r"(?:(b|black|黑|黒|흑)|(w|white|白|백))(?![a-z])[番方棋]?\s*", re.IGNORECASE)
-_OTHER_SIDE = re.compile("black|white|黑|黒|흑|白|백", re.IGNORECASE)
-_WON = re.compile("win|won|胜|勝|승", re.IGNORECASE)
-_LOST = re.compile("los[et]|resign|forfeit[se]|负|負|败|敗|패|认输|認輸|投了|弃权|棄權|기권", re.IGNORECASE)
+_SIDE = re.compile(
+    r"(?:(?P<black>\bblack|黑|黒|흑|先番)|(?P<white>\bwhite|白|백)"
+    r"|(?:^|(?<=[,;:(.\s]))(?:(?P<b>b)|(?P<w>w)))(?![a-z])(?:'s)?[番번方棋]?\s*",
+    re.IGNORECASE,
+)
+_WON = re.compile("win|won|beats?|defeat|胜|勝|승", re.IGNORECASE)
+_LOST = re.compile(
+    "los[et]|resign|forfeit[se]|timed? ?out|out of time|[超逾][时時]|時間切れ|负|負|败|敗|패|认输|認輸|投了"
+    "|弃权|棄權|기권",
+    re.IGNORECASE,
+)
+_WON_BEFORE = re.compile(r"\b(?:win|won|winner|victory)\b[^,;.]*$|[胜勝][方者]\s*:?\s*$|승자\s*:?\s*$", re.IGNORECASE)
+_BY_REASON = re.compile(r"by\s+(?:[rtf]\b|res|time|forfeit|default|[\d.,])", re.IGNORECASE)
+_LOST_BEFORE = re.compile(r"\b(?:resignation|resigned|forfeit|loss|lost|loser)\s+(?:by|of|for)\s*$", re.IGNORECASE)
+_OBJECT_BEFORE = re.compile(r"\b(?:beats?|defeat(?:s|ed)?|over|against|to|vs\.?)\s*$", re.IGNORECASE)
+_MOVE_COUNT = re.compile(
+    r"\(?\s*(?:after|in|共|全|总|總|計|计|총)?\s*[\d百]{1,5}\s*(?:手|수|moves?\b)\s*(?:完|まで|で|终|終|끝)?\s*\)?[\s,、。:;.]*",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"^(?:result|score|结果|結果|결과)\s*:?\s*", re.IGNORECASE)
 _CAUSES: tuple[tuple[ResultKind, re.Pattern[str]], ...] = (
-    ("resign", re.compile(r"^\+\s*r(?:es)?\b|\bresi|中盘|中盤|中押|投了|认输|認輸|불계|不计|不計", re.IGNORECASE)),
-    ("time", re.compile(r"^\+\s*t\b|time|超时|超時|逾时|逾時|时间|時間|時間切れ|시간", re.IGNORECASE)),
+    (
+        "resign",
+        re.compile(
+            r"(?:^[bw\s]*\+|\bby)\s*r(?:es)?\b|\bresi|中盘|中盤|中押|投了|认输|認輸|불계|不计|不計", re.IGNORECASE
+        ),
+    ),
+    ("time", re.compile(r"(?:^[bw\s]*\+|\bby)\s*t\b|time|超时|超時|逾时|逾時|时间|時間|時間切れ|시간", re.IGNORECASE)),
     (
         "forfeit",
         re.compile(
-            r"^\+\s*f\b|forfeit|offline|disconnect|弃权|棄權|棄権|犯规|犯規|反则|反則|断线|斷線|掉线|掉線|失格|반칙|기권|접속|실격",
+            r"(?:^[bw\s]*\+|\bby)\s*f\b|forfeit|default|walkover|offline|disconnect|不[戦战]|弃权|棄權|棄権|犯规|犯規"
+            "|反则|反則|断线|斷線|掉线|掉線|失格|반칙|기권|접속|실격",
             re.IGNORECASE,
         ),
     ),
 )
 # Only the winner: bare; by the referee's decision, or by agreement of two programs (both from the UEC Cup).
-_WINNER_ONLY = re.compile(r"\+?\s*(?:j|aw)?|\+?\s*(?:wins?|won)[.!]?|(?:获|獲)?[胜勝]ち?|승", re.IGNORECASE)
-_MARGIN = re.compile(
-    r"(?P<whole>\d+(?:[.,]\d+)?(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
-    r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?[子目집]?"
+_WINNER_ONLY = re.compile(
+    r"\+?\s*(?:j|aw)?|\+?\s*(?:wins?|won)(?: on points)?[.!]?|(?:获|獲|判定)?[胜勝]ち?|(?:판정)?승", re.IGNORECASE
 )
+_MARGIN = re.compile(
+    r"(?P<whole>(?:\d+(?:[.,]\d*)?|[.,]\d+)(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
+    r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?\s*(?P<half_stone>子)?[目집]?"
+)
+_ONLY_REASON = re.compile(rf"中押し?|中盘|中盤|불계|(?=[^\s]){_MARGIN.pattern}\s*(?:points?|pts?|moku)?", re.IGNORECASE)
+_FIRST_NUMBER = re.compile(r"(?:(?<![^\s+])[.,])?\d|半|반")
+_NUMBER_WORDS = ["half", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_NUMBERS = {word: str(number or "1/2") for number, word in enumerate(_NUMBER_WORDS)}
+_NUMBER_WORD = re.compile(rf"\b(?:and )?(?:an? )?({'|'.join(_NUMBERS)})(?: an?)?\b", re.IGNORECASE)
 _DRAW = re.compile(
     r"0(\.0*)?|draw(n|\s+by\b.*)?|d\+j?|jigo|tie|和棋?|平局|持碁|持棋|ジゴ|무승부|비김|빅", re.IGNORECASE
 )
@@ -445,33 +522,52 @@ class Result:
 
 def _parse_result(text: str) -> tuple[Result, bool]:
     """Return the result, and whether the whole text was recognized; "?" and "unfinished" are recognized as unknown."""
-    text = normalize(text).rstrip("! ")
+    text = _HEADING.sub("", _MOVE_COUNT.sub("", normalize(text))).strip("!。,、 ")
     if _DRAW.fullmatch(text):
         return Result(how="draw"), True
     if _VOID.fullmatch(text):
         return Result(how="void"), True
-    side = _SIDE.match(text)
-    if side is None:
+    text = _NUMBER_WORD.sub(lambda word: _NUMBERS[word[1].lower()], text)
+    winner, rest = _winner(text)
+    if winner is None:
         return Result(), _UNFINISHED.fullmatch(text) is not None
-    rest = text[side.end() :]
-    won = rest[:1] in ("", "+")
-    if not won:
-        if _OTHER_SIDE.search(rest) or not (_WON.search(rest) or _LOST.search(rest)):
-            return Result(), False
-        won = _WON.search(rest) is not None
-    winner = BLACK if bool(side[1]) == won else WHITE
     for how, pattern in _CAUSES:
-        if pattern.search(rest):
+        if pattern.search(text):
             return Result(winner, how), True
-    margin = _margin(rest)
+    margin = _margin(text)
     if margin is None or margin < 0.25:
-        return Result(winner), margin is not None or not won or _WINNER_ONLY.fullmatch(rest.strip()) is not None
+        return Result(winner), margin is not None or _WINNER_ONLY.fullmatch(rest.strip()) is not None
     return Result(winner, "score", margin), True
+
+
+def _winner(text: str) -> tuple[int | None, str]:
+    """Return the side that won, and the text after it. None if the text does not state one, or contradicts itself."""
+    found = list(_SIDE.finditer(text))
+    verdicts: dict[int, str] = {}
+    for side, following in zip(found, [*found[1:], None]):
+        before, rest = text[: side.start()], text[side.end() : following.start() if following else None].strip(" ,;.-(")
+        if _OBJECT_BEFORE.search(before):
+            continue
+        colour = BLACK if side["black"] or side["b"] else WHITE
+        if rest.startswith("+"):
+            return (colour, text[side.end() :])
+        if _LOST_BEFORE.search(before):
+            won = False
+        elif _WON.search(rest) or _WON_BEFORE.search(before) or _BY_REASON.match(rest):
+            won = True
+        elif _LOST.search(rest):
+            won = False
+        elif _ONLY_REASON.fullmatch(rest) or not (rest or before or following):
+            won = True
+        else:
+            continue
+        verdicts.setdefault(colour if won else BLACK + WHITE - colour, rest)
+    return next(iter(verdicts.items())) if len(verdicts) == 1 else (None, "")
 
 
 def _margin(text: str) -> float | None:
     text = re.sub(r"(\d+)分之(\d+)", r"\2/\1", text)
-    first = re.search(r"[\d半반]", text)
+    first = _FIRST_NUMBER.search(text)
     match = _MARGIN.match(text, first.start()) if first else None
     margin = _points(match) if match else None
     return round(margin, 2) if margin is not None and margin < 10_000 else None
@@ -486,11 +582,14 @@ def _points(match: re.Match[str]) -> float | None:
         points += float(Fraction(int(match["part"]), int(match["parts"])))
     if match["half"]:
         points += 0.5
-    return points * 2 if match["stones"] or points % 0.5 == 0.25 else points
+    return points * 2 if match["stones"] or match["half_stone"] or points % 0.5 == 0.25 else points
 
 
 _NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)")
-_KOMI_WORDS = re.compile(r"^(?:komi|コミ|[黑黒]?[贴貼]|덤)\s*:?\s*|\s*(?:points?|pts?|moku|コミ出し)$", re.IGNORECASE)
+_KOMI_WORDS = re.compile(
+    r"^(?:[黑黒]番?|先番)?\s*(?:komi|コミ|[贴貼]目?|덤)?\s*:?\s*|\s*(?:points?|pts?|moku|(?:コミ)?出し?|コミ)$",
+    re.IGNORECASE,
+)
 
 
 def parse_komi(text: str) -> float | None:

@@ -86,6 +86,10 @@ _NO_FIELD = 255
 _FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name minus that of AA
 _FIRST_KEY = name_key("AA")
 _FIELD[[name_key(name) - _FIRST_KEY for name in NAMES]] = np.arange(len(NAMES))
+# Nihon Ki-in writes komi, date, event and overtime under names of its own.
+_NIHON_KIIN = {"KO": "KM", "RD": "DT", "TE": "EV", "LC": "TC", "LT": "TT"}
+_FIELD[[name_key(name) - _FIRST_KEY for name in _NIHON_KIIN]] = [NAMES.index(name) for name in _NIHON_KIIN.values()]
+_KO, _TE = name_key("KO"), name_key("TE")  # KO[] and TE[1] or TE[2] annotate moves
 _TB, _TW = name_key("TB"), name_key("TW")
 _LETTER_T = ord("T")
 
@@ -215,7 +219,8 @@ def find_text_fields(
                 break
             if key >= _FIRST_KEY:
                 field = np.int64(_FIELD[key - _FIRST_KEY])
-                if field != _NO_FIELD and field_start[field, g] == 0:
+                annotates = (key in (_KO, _TE)) and end - i < 2
+                if field != _NO_FIELD and field_start[field, g] == 0 and not annotates:
                     field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
             elif key == NAME_C and field_start[_GAME_TYPE, g] == 0:
                 field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
@@ -997,6 +1002,7 @@ def _time_limits(time: bytes, overtime: bytes, periods: bytes, period_seconds: b
     minutes = parse_minutes(time.decode("utf-8", "replace"))
     main = math.nan if minutes is None else 60 * minutes
     text = overtime.decode("utf-8", "replace").strip()
+    text = text or (time.decode("utf-8", "replace") if parse_overtime(time.decode("utf-8", "replace")) else "")
     if not text and periods.strip(b"0 "):
         text = f"{periods.decode('utf-8', 'replace')}x{period_seconds.decode('utf-8', 'replace')}"
     limit = parse_overtime(text)
@@ -1010,8 +1016,8 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     """Return the root's properties of the first game in `record`: name -> values, as found, with their escapes.
 
     Names are converted to FF[4]: only their capitals are kept; names without capitals, or with digits, become upper
-    case. Properties are in the record's order; a repeated one has the values of all its occurrences. Only the first
-    65,536 values of the root are read. {} if there is no game.
+    case; those of Nihon Ki-in are replaced (`_NIHON_KIIN`). Properties are in the record's order; a repeated one has
+    the values of all its occurrences. Only the first 65,536 values of the root are read. {} if there is no game.
     """
     data = _as_array(record)
     spans = np.empty((64, 4), np.int64)
@@ -1023,6 +1029,8 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     for name_start, name_stop, start, stop in spans[:count].tolist():
         name = record[name_start:name_stop].decode("ascii")
         plain = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
+        if plain not in ("KO", "TE") or stop - start > 1:
+            plain = _NIHON_KIIN.get(plain, plain)
         values_of.setdefault(plain, []).append(record[start:stop])
     return {name: tuple(values) for name, values in values_of.items()}
 
@@ -1043,11 +1051,11 @@ _DERIVED = frozenset(("FF", "GM", "CA", "SZ", "PL", "B", "W", "AB", "AW", "AE"))
 
 
 def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:
-    """Return the root's properties in canonical form, without those that the writer derives from the game's arrays."""
+    """Return the root's properties in canonical form, without HA[0] and what the writer derives from the arrays."""
     return {
         name: tuple(canonical_value(value.decode(codec, "replace")) for value in values)
         for name, values in properties.items()
-        if name not in _DERIVED
+        if name not in _DERIVED and not (name == "HA" and re.fullmatch(rb"\s*[+-]?0+\s*", values[0]))
     }
 
 
@@ -1065,12 +1073,12 @@ def text_properties(handicap: int | None, properties: Mapping[str, str | None]) 
     """Return root properties in canonical form, for a game from another format than SGF.
 
     Args:
-        handicap: HA, written last; None if unknown.
+        handicap: HA, written last; None if unknown. 0 is left out: FF[4] allows only 2 and more.
         properties: Name -> plain text, in the order of writing; None is left out. Must not contain FF, GM, CA, SZ and
             HA.
     """
     texts: dict[str, tuple[str, ...]] = {name: (escape(text),) for name, text in properties.items() if text is not None}
-    return texts if handicap is None else texts | {"HA": (str(handicap),)}
+    return texts | {"HA": (str(handicap),)} if handicap else texts
 
 
 def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:

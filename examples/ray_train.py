@@ -23,7 +23,7 @@ from ray.train.torch import TorchTrainer, prepare_model
 
 import kifu
 from kifu.datasets.torch_data import tensors
-from kifu.learn.nets import make_net
+from kifu.learn.registry import make_net
 
 PLANES = "seven"
 BATCH = 240

@@ -34,8 +34,8 @@ def tiny_net(
     Its global inputs are by default those that the architecture requires.
     """
     encoder = find_encoder(planes, size, size)
-    inputs = learn.nets.registry.find_net(net).inputs if inputs is None else inputs
-    module = learn.nets.make_net(
+    inputs = learn.registry.find_net(net).inputs if inputs is None else inputs
+    module = learn.registry.make_net(
         net, encoder.planes, size, size, rim=encoder.plane_set.padding, passes=passes, heads=heads,
         inputs=inputs,
     )  # fmt: skip

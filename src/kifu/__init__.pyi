@@ -54,7 +54,7 @@ from .learn.predict import Predictor as Predictor
 # Registries; NETS requires torch
 from .planes.registry import FEATURES as FEATURES, PLANE_SETS as PLANE_SETS
 from .datasets.formats import FORMATS as FORMATS
-from .learn.nets.registry import NETS as NETS
+from .learn.registry import NETS as NETS
 
 # Errors
 from .errors import (

@@ -138,7 +138,7 @@ def eval_positions(path: Path) -> EvalPositions:
 def test_stream_equals_predict(catalogue: Path, script: str, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     positions = eval_positions(catalogue)
     whole = learn.predictors.EnginePredictor(engine(human="model")).predict(positions.select(np.arange(len(positions))))
-    monkeypatch.setattr("kifu.learn.predictors._BATCH_SIZE", batch)
+    monkeypatch.setattr("kifu.learn.predictors._ENGINE_BATCH_SIZE", batch)
     predictor = learn.predictors.EnginePredictor(engine(script, human="model"))
     with predictor.stream(positions, legal=True, jobs=1) as outputs:
         found = list(outputs)

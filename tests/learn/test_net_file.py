@@ -71,8 +71,8 @@ def refused(tmp_path: Path, data: bytes) -> str:
 @pytest.mark.parametrize("heads", [(), ("value", "ownership")])
 def test_a_net_is_read_as_written(tmp_path, name, heads):
     encoder = find_encoder("clark8", 5, 5)
-    inputs = ("colour", "komi", "ranks") if name == "b3c8" else learn.nets.registry.find_net(name).inputs
-    module = learn.nets.make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads, inputs=inputs).eval()
+    inputs = ("colour", "komi", "ranks") if name == "b3c8" else learn.registry.find_net(name).inputs
+    module = learn.registry.make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads, inputs=inputs).eval()
     about = learn.net.NetMetadata(
         net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, inputs=inputs, recipe={"a": [1, None]}
     )
@@ -134,7 +134,7 @@ def test_the_value_of_human_follows_komi():
 
 
 def test_half_precision_is_read_as_float32(tmp_path):
-    module = learn.nets.make_net("b1c8", 7, 9, 9).bfloat16()
+    module = learn.registry.make_net("b1c8", 7, 9, 9).bfloat16()
     path = tmp_path / "half.safetensors"
     path.write_bytes(
         learn.net.net_bytes(
@@ -216,7 +216,7 @@ def test_invalid_dtypes(tmp_path, good, dtype):
 
 
 def test_large_files_are_refused(tmp_path, good, monkeypatch):
-    monkeypatch.setattr(learn.net_header, "_MAX_BYTES", len(good) - 1)
+    monkeypatch.setattr("kifu.learn._MAX_BYTES", len(good) - 1)
     assert "too large for a net" in refused(tmp_path, good)
 
 

@@ -57,7 +57,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_dropout_makes_parts_unknown() -> None:
     values = torch.ones(20_000, input_size(ALL))
     torch.manual_seed(1)
-    dropped = learn.nets.base.drop_inputs(values, ALL, 0.3)
+    dropped = learn.nets.drop_inputs(values, ALL, 0.3)
     shares = []
     for part, droppable in input_parts(ALL):
         block = dropped[:, part]
@@ -67,7 +67,7 @@ def test_dropout_makes_parts_unknown() -> None:
         shares.append(block[:, 0])
     both = torch.stack(shares)[1:].corrcoef() - torch.eye(len(shares) - 1)
     assert both.abs().max() < 0.05  # parts are independent
-    assert torch.equal(learn.nets.base.drop_inputs(values, ALL, 0.0), values)
+    assert torch.equal(learn.nets.drop_inputs(values, ALL, 0.0), values)
 
 
 def test_a_net_predicts_the_moves_of_the_rank_asked_for(ranked: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_run_with_random_inputs_resumes_exactly(tmp_path: Path) -> None:
 def test_inputs_have_no_effect_before_training() -> None:
     """Otherwise a net that starts from one without inputs would begin with noise."""
     torch.manual_seed(0)
-    net = learn.nets.make_net("b2c8", 3, 5, 5, inputs=ALL).eval()
+    net = learn.registry.make_net("b2c8", 3, 5, 5, inputs=ALL).eval()
     planes = torch.rand(4, 3, 5, 5)
     values = torch.rand(2, 4, input_size(ALL))
     assert torch.equal(net(planes, values[0]).policy, net(planes, values[1]).policy)
@@ -246,15 +246,15 @@ def test_planes_of_ranks_count_as_ranks(tmp_path: Path) -> None:
 
 
 def test_networks_without_global_inputs(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="BookSmall takes planes only, but inputs are colour, komi"):
-        learn.nets.make_net("book-small", 3, 5, 5, inputs=("colour", "komi"))
-    with pytest.raises(RecipeError, match=r"Maddison has an output for each colour: inputs must be \['colour'\]"):
-        learn.nets.make_net("maddison", 3, 5, 5, inputs=("komi",))
+    with pytest.raises(RecipeError, match="net book-small takes planes only, but inputs are colour, komi"):
+        learn.registry.make_net("book-small", 3, 5, 5, inputs=("colour", "komi"))
+    with pytest.raises(RecipeError, match=r"net maddison has an output for each colour: inputs must be \['colour'\]"):
+        learn.registry.make_net("maddison", 3, 5, 5, inputs=("komi",))
     games = make(tmp_path)
     changes = ("--set", "net=book-small", "--set", "inputs=['komi']")
     done = run("train", "quick-cpu", games, "-o", tmp_path / "run", *changes)
     assert (done.code, done.out, len(done.err)) == (2, "", 1)
-    assert "BookSmall takes planes only, but inputs are komi" in done.err[0]
+    assert "net book-small takes planes only, but inputs are komi" in done.err[0]
     assert not (tmp_path / "run" / "best.safetensors").exists()
 
 

@@ -38,8 +38,8 @@ def net_for(
     torch.manual_seed(seed)
     encoder = find_encoder(planes, width, height)
     rim = encoder.plane_set.padding
-    more = {"inputs": learn.nets.registry.find_net(name).inputs} | more
-    return learn.nets.make_net(name, encoder.planes, width, height, rim=rim, **more).eval()  # type: ignore[arg-type]
+    more = {"inputs": learn.registry.find_net(name).inputs} | more
+    return learn.registry.make_net(name, encoder.planes, width, height, rim=rim, **more).eval()  # type: ignore[arg-type]
 
 
 def random_planes(net: learn.nets.Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
@@ -70,7 +70,7 @@ def has_its_shapes(name: str, planes: str, width: int, height: int, **more: obje
 
 
 def test_the_names_are_those_of_the_registry():
-    assert (*learn.nets.registry.NETS, "b3c8") == NET_NAMES
+    assert (*learn.registry.NETS, "b3c8") == NET_NAMES
 
 
 @pytest.mark.parametrize("name", NET_NAMES)
@@ -156,7 +156,7 @@ def test_maddisons_output_filters_are_for_black_and_white():
 
 def test_a_point_is_row_times_width_plus_column():
     """Checked with a net that copies its only plane."""
-    copy = learn.nets.base.PointsConv(1)
+    copy = learn.nets.PointsConv(1)
     with torch.no_grad():
         copy.weight.fill_(1)
         copy.bias.zero_()
@@ -249,7 +249,7 @@ def test_other_nets_are_not_equivariant(name):
 
 @pytest.mark.parametrize(("size", "classes"), [(1, 1), (3, 3), (5, 6), (7, 10)])
 def test_symmetric_filters_equal_their_images(size, classes):
-    layer = learn.nets.architectures.SymmetricConv(2, 3, size, size // 2)
+    layer = learn.nets.SymmetricConv(2, 3, size, size // 2)
     assert layer.weight.shape == (3, 2, classes)
     impulse = torch.zeros(1, 2, 2 * size + 1, 2 * size + 1)
     impulse[0, 1, size, size] = 1
@@ -264,7 +264,7 @@ def test_tied_linear_layers_match_burnsides_lemma():
     for width, height in ((5, 5), (6, 6), (7, 4), (19, 19)):
         turns = symmetries(width, height)[: 8 if width == height else 4, :-1]
         stay = (turns == np.arange(width * height)).sum(1)
-        layer = learn.nets.architectures.SymmetricLinear(3, width, height)
+        layer = learn.nets.SymmetricLinear(3, width, height)
         assert layer.weight.shape == (3, (stay**2).sum() // len(turns))
         assert layer.bias.shape == (stay.sum() // len(turns),)
 
@@ -340,27 +340,27 @@ BY_HAND: list[tuple[str, str, Callable[[int], int]]] = [
 def test_parameters_are_those_counted_by_hand(name, planes, expected, size):
     net = net_for(name, planes, size, size)
     assert sum(weight.numel() for weight in net.parameters()) == expected(size**2)
-    assert learn.nets.registry.count_net(name, planes, size, size).parameters == expected(size**2)
+    assert learn.registry.count_net(name, planes, size, size).parameters == expected(size**2)
 
 
 def test_flops_are_those_counted_by_hand():
-    blog = learn.nets.registry.count_net("blog", "one-plane")
+    blog = learn.registry.count_net("blog", "one-plane")
     convolutions = 361 * (81 * 32 + 49 * 32 * 32 + 25 * 32 * 32)
     assert blog.flops == 2 * (convolutions + 32 * 361 * 361 + 361 * 361)
-    assert learn.nets.registry.count_net("maddison", "maddison36").flops == 2 * 361 * (
+    assert learn.registry.count_net("maddison", "maddison36").flops == 2 * 361 * (
         36 * 25 * 128 + 11 * 9 * 128 * 128 + 2 * 9 * 128
     )
     # A layer whose weights are tied multiplies as often as one whose are not.
     clark, book = (
-        learn.nets.registry.count_net("clark-storkey", "seven"),
-        learn.nets.registry.count_net("book-large", "seven"),
+        learn.registry.count_net("clark-storkey", "seven"),
+        learn.registry.count_net("book-large", "seven"),
     )
     assert clark.flops - 2 * 32 * 361**2 == book.flops - 2 * (1024 * 32 * 361 + 1024 * 361)
 
 
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_layers_add_up(name):
-    count = learn.nets.registry.count_net(name, "clark8", 9, 7)
+    count = learn.registry.count_net(name, "clark8", 9, 7)
     assert sum(layer.parameters for layer in count.layers) == count.parameters
     assert sum(layer.flops for layer in count.layers) == count.flops
     assert count.layers[0].shape[1:] == (7, 9)
@@ -369,10 +369,10 @@ def test_layers_add_up(name):
 
 def test_the_documented_sizes_are_right():
     rows = re.findall(r"^\| `(\S+)` \| .* \| `(\S+)` \| ([\d,]+) \| ([\d,]+) \|$", CARD.read_text(), re.MULTILINE)
-    assert [row[0] for row in rows] == [*learn.nets.registry.NETS, learn.nets.registry.RESIDUAL]
+    assert [row[0] for row in rows] == [*learn.registry.NETS, learn.registry.RESIDUAL]
     for name, planes, parameters, flops in rows:
-        assert learn.nets.registry.find_net(name).planes == find_plane_set(planes).name
-        count = learn.nets.registry.count_net(name, planes)
+        assert learn.registry.find_net(name).planes == find_plane_set(planes).name
+        count = learn.registry.count_net(name, planes)
         assert (parameters, flops) == (f"{count.parameters:,}", f"{count.flops:,}")
 
 
@@ -398,14 +398,14 @@ def test_the_documented_sizes_are_right():
 )
 def test_unknown_names(name, words):
     with pytest.raises(RecipeError, match=words) as output:
-        learn.nets.make_net(name, 7)
+        learn.registry.make_net(name, 7)
     assert str(output.value).isprintable()
 
 
 def test_the_largest_and_the_smallest_nets():
     with torch.device("meta"):
         for name in ("b1c2", "b3c2", "b14c1024"):
-            assert learn.nets.make_net(name, 7)(torch.empty(2, 7, 19, 19)).policy.shape == (2, 361)
+            assert learn.registry.make_net(name, 7)(torch.empty(2, 7, 19, 19)).policy.shape == (2, 361)
 
 
 # training
@@ -484,7 +484,7 @@ def test_weights_depend_on_torchs_seed(name):
 
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_initializations(name):
-    for how in learn.nets.registry.INITIALIZATIONS:
+    for how in learn.registry.INITIALIZATIONS:
         check_initialization(name, how)
 
 
@@ -492,11 +492,11 @@ def check_initialization(name, how):
     """Check that weights are drawn anew, from torch's random numbers alone, and biases are 0."""
     net, before = net_for(name, heads=("value", "ownership")), net_for(name, heads=("value", "ownership"))
     torch.manual_seed(4)
-    learn.nets.registry.initialize(net, how)
+    learn.registry.initialize(net, how)
     state = torch.get_rng_state()
     again = net_for(name, heads=("value", "ownership"), seed=9)
     torch.manual_seed(4)
-    learn.nets.registry.initialize(again, how)
+    learn.registry.initialize(again, how)
     assert torch.equal(torch.get_rng_state(), state)
     for (key, value), old, same in zip(
         net.state_dict().items(), before.state_dict().values(), again.state_dict().values(), strict=True
@@ -517,19 +517,19 @@ def test_initializations_have_the_right_spread():
     for layer, inputs, outputs in (
         (nn.Conv2d(16, 32, 5), 16 * 25, 32 * 25),
         (nn.Linear(200, 100), 200, 100),
-        (learn.nets.architectures.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
-        (learn.nets.architectures.SymmetricLinear(16, 9, 9), 16 * 81, 81),
+        (learn.nets.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
+        (learn.nets.SymmetricLinear(16, 9, 9), 16 * 81, 81),
     ):
         check_spread(layer, inputs, outputs)
 
 
 def check_spread(layer, inputs, outputs):
     torch.manual_seed(0)
-    learn.nets.registry.initialize(layer, "glorot-uniform")
+    learn.registry.initialize(layer, "glorot-uniform")
     bound = (6 / (inputs + outputs)) ** 0.5
     assert 0.99 * bound < layer.weight.max() <= bound
     assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
-    learn.nets.registry.initialize(layer, "he-normal")
+    learn.registry.initialize(layer, "he-normal")
     assert layer.weight.std().item() == pytest.approx((2 / inputs) ** 0.5, rel=0.05)
     assert not layer.bias.any()
 
@@ -538,15 +538,15 @@ def test_tied_layers_are_initialized_as_torchs_own():
     """The fan-in of a filter does not depend on how many of its weights are tied."""
     torch.manual_seed(0)
     for tied, free in (
-        (learn.nets.architectures.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
-        (learn.nets.architectures.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
+        (learn.nets.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
+        (learn.nets.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
     ):
         assert tied.weight.std().item() == pytest.approx(free.weight.std().item(), rel=0.05)
 
 
 def test_an_unknown_initialization():
     with pytest.raises(RecipeError, match="unknown init 'glorot'; did you mean 'glorot-uniform'"):
-        learn.nets.registry.initialize(nn.Linear(1, 1), "glorot")
+        learn.registry.initialize(nn.Linear(1, 1), "glorot")
 
 
 # heads
@@ -554,7 +554,7 @@ def test_an_unknown_initialization():
 
 def test_heads_match_a_naive_computation():
     torch.manual_seed(0)
-    value, ownership = learn.nets.base.ValueHead(3, 5).eval(), learn.nets.base.OwnershipHead(3)
+    value, ownership = learn.nets.ValueHead(3, 5).eval(), learn.nets.PointsConv(3)
     x = torch.randn(2, 3, 4, 6)
     for b in range(2):
         pooled = [x[b, c].mean() for c in range(3)] + [x[b, c].max() for c in range(3)]
@@ -562,12 +562,12 @@ def test_heads_match_a_naive_computation():
         assert torch.allclose(value(x)[b], torch.tanh(value.second.weight @ hidden + value.second.bias), atol=1e-6)
         for y, x_ in product(range(4), range(6)):
             output = torch.tanh(ownership.weight[0, :, 0, 0] @ x[b, :, y, x_] + ownership.bias[0])
-            assert torch.allclose(ownership(x)[b, y * 6 + x_], output, atol=1e-6)
+            assert torch.allclose(torch.tanh(ownership(x))[b, y * 6 + x_], output, atol=1e-6)
 
 
 def test_global_inputs_of_a_value_head_begin_without_effect_and_reach_the_output_linearly():
     torch.manual_seed(0)
-    head = learn.nets.base.ValueHead(3, 5, inputs=4).eval()
+    head = learn.nets.ValueHead(3, 5, inputs=4).eval()
     x, inputs = torch.randn(2, 3, 4, 6), torch.randn(2, 4)
     before = head(x, inputs)
     assert torch.equal(before, head(x, torch.zeros(2, 4)))
@@ -585,14 +585,12 @@ def test_the_command_lists_nets():
     done = run("nets")
     assert (done.code, done.err) == (0, [])
     assert [line.split()[0] for line in done.out.splitlines()] == [
-        *learn.nets.registry.NETS,
-        learn.nets.registry.RESIDUAL,
+        *learn.registry.NETS,
+        learn.registry.RESIDUAL,
     ]
     assert "4.4 M parameters, 65.2 M FLOPs" in done.out
     small = run("nets", "--board", "9x9", "--planes", "seven").out
-    assert all(
-        line.split()[0] in (*learn.nets.registry.NETS, learn.nets.registry.RESIDUAL) for line in small.splitlines()
-    )
+    assert all(line.split()[0] in (*learn.registry.NETS, learn.registry.RESIDUAL) for line in small.splitlines())
     assert small != done.out
 
 
@@ -601,7 +599,7 @@ def test_the_command_shows_layers(name):
     done = run("nets", name, "--planes", "eleven", "--board", "9x7")
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(f"# {name}\n")
-    assert f"| total | | | {learn.nets.registry.count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
+    assert f"| total | | | {learn.registry.count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
     assert max(map(len, done.out.splitlines())) < 250
 
 
@@ -632,4 +630,4 @@ def test_help_does_not_load_torch():
 
 def test_a_board_that_the_planes_do_not_support():
     with pytest.raises(GameError, match="within 1 to"):
-        learn.nets.registry.count_net("blog", "clark8", 25, 25)
+        learn.registry.count_net("blog", "clark8", 25, 25)

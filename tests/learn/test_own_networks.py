@@ -50,8 +50,8 @@ def write(text: str) -> None:
 
 def save(path: Path, name: str = NAME) -> Path:
     """Write a net's file whose metadata name a class, and whose weights are those of the template."""
-    learn.nets.registry.import_net(NAME)
-    module = learn.nets.make_net(NAME, 7, 9, 9)
+    learn.registry.import_net(NAME)
+    module = learn.registry.make_net(NAME, 7, 9, 9)
     about = learn.net.NetMetadata(net=name, planes="seven@1", width=9, height=9)
     learn.net.save_net(path, module, about, np.empty(0, np.uint64))
     forget()
@@ -116,7 +116,7 @@ def test_a_class_may_have_moved(folder: Path) -> None:
 def test_an_existing_path_may_contain_a_class_name(folder: Path) -> None:
     path = folder / f"net@{NAME}"
     save(path)
-    learn.nets.registry.import_net(NAME)
+    learn.registry.import_net(NAME)
     assert learn.net.open_net(path).about.net == NAME
     assert learn.split_class(f"net@{NAME}") == (f"net@{NAME}", None)
     assert learn.split_class(f"other@{NAME}") == ("other", NAME)
@@ -139,8 +139,8 @@ def test_the_layers_of_a_class_are_listed(folder: Path) -> None:
             "        x = self.mix(*[x.flatten(2).mT] * 3)[0].mT.unflatten(2, x.shape[2:])",
         )
     )
-    learn.nets.registry.import_net(NAME)
-    count = learn.nets.registry.count_net(NAME, "seven", 9, 9)
+    learn.registry.import_net(NAME)
+    count = learn.registry.count_net(NAME, "seven", 9, 9)
     assert sum(layer.flops for layer in count.layers) == count.flops
     assert {layer.kind: layer.parameters for layer in count.layers} == {
         "Conv2d": 33, "MultiheadAttention": 3 * 32 * 33, "MyNet": 1,
@@ -192,14 +192,14 @@ def test_no_file_imports_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch)
     ):
         assert run(*command).code == 2
     with pytest.raises(KifuError):
-        learn.nets.make_net(NAME, 7)
+        learn.registry.make_net(NAME, 7)
     assert not Path("imported").exists()
     assert "my_module" not in sys.modules
     learn.net.open_net(f"net.safetensors@{NAME}")
     assert Path("imported").exists()
 
 
-@pytest.mark.parametrize("name", ["os:system", "kifu:Board", "a:b:c", ":", "sys:", "kifu.learn.nets.base:Network"])
+@pytest.mark.parametrize("name", ["os:system", "kifu:Board", "a:b:c", ":", "sys:", "kifu.learn.nets:Network"])
 def test_a_file_names_no_class_of_a_network(name: str, folder: Path) -> None:
     save(folder / "net.safetensors", name)
     with pytest.raises(FormatError) as caught:
@@ -233,7 +233,7 @@ BAD = {
         "def forward(self, planes, globals):\n        return planes\n\n    def policy",
     ),
     "policy is NaN or infinite": ("return points\n", "return points / 0\n"),
-    "MyNet takes planes only, but inputs are komi": ("takes_inputs = True", "takes_inputs = False"),
+    "net my_module:MyNet takes planes only, but inputs are komi": ("takes_inputs = True", "takes_inputs = False"),
 }  # fmt: skip
 
 
@@ -273,9 +273,9 @@ TRANSFORMER = "point_transformer:PointTransformer"
 def transformer(monkeypatch: pytest.MonkeyPatch) -> learn.nets.Network:
     """The transformer with all inputs and outputs for boards with a rim, in evaluation mode."""
     monkeypatch.syspath_prepend(ROOT / "examples")
-    learn.nets.registry.import_net(TRANSFORMER)
+    learn.registry.import_net(TRANSFORMER)
     torch.manual_seed(0)
-    return learn.nets.make_net(
+    return learn.registry.make_net(
         TRANSFORMER, 8, 9, 9, rim=1, passes=True, heads=("value", "ownership"), inputs=("colour", "komi")
     ).eval()  # fmt: skip
 
@@ -326,7 +326,7 @@ def test_the_recipe_of_the_transformer_differs_from_quick_cpu_in_the_network(tra
 
 def test_the_transformer_memorizes_moves(transformer: learn.nets.Network) -> None:
     torch.manual_seed(0)
-    net = learn.nets.make_net(TRANSFORMER, 2, 5, 5)
+    net = learn.registry.make_net(TRANSFORMER, 2, 5, 5)
     planes, moves = torch.rand(16, 2, 5, 5), torch.arange(16)
     optimizer = torch.optim.Adam(net.parameters(), 0.01)
     losses = []

@@ -187,13 +187,13 @@ def check_step(net: str, kind: str) -> None:
 
 def inputs_of(net: str) -> list[str]:
     """Return the global inputs that a network requires."""
-    return list(learn.nets.registry.find_net(net).inputs)
+    return list(learn.registry.find_net(net).inputs)
 
 
 def module_of(recipe: Any) -> learn.loss.PolicyModule:
     encoder = recipe.encoder()
     torch.manual_seed(0)
-    network = learn.nets.make_net(
+    network = learn.registry.make_net(
         recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding, heads=tuple(recipe.heads),
         inputs=recipe.inputs,
     )  # fmt: skip

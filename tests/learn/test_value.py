@@ -19,7 +19,7 @@ torch = lazy_import("torch")
 def test_the_side_with_more_stones_is_learned(name, config):
     """Without a batch norm in the head its hidden units died in the first steps, and the value stayed 0."""
     torch.manual_seed(0)
-    net = learn.nets.make_net(name, 2, 7, 7, heads=("value",))
+    net = learn.registry.make_net(name, 2, 7, 7, heads=("value",))
     optimizer = learn.optim.make_optimizer(net, config)
     errors = []
     for _ in range(120):
@@ -41,7 +41,7 @@ def test_the_side_that_komi_favours_is_learned_from_global_inputs():
     biases, errors = {}, {}
     for inputs in ((), ("colour", "komi")):
         torch.manual_seed(0)
-        net = learn.nets.make_net("b1c8", 2, 7, 7, heads=("value",), inputs=inputs)
+        net = learn.registry.make_net("b1c8", 2, 7, 7, heads=("value",), inputs=inputs)
         optimizer = learn.optim.make_optimizer(net, MuonConfig(kind="muon", lr=0.01))
         for step in range(101):
             colour = torch.where(torch.arange(256) % 2 == 0, 1.0, -1.0)

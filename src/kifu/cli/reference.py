@@ -83,7 +83,7 @@ def nets(
     """List the networks with their sizes, or show the layers of one."""
     from kifu.config import parse_board
     from kifu.katago.net_file import is_kata_net
-    from kifu.learn.nets.registry import NETS, RESIDUAL, net_card, net_line
+    from kifu.learn.registry import NETS, RESIDUAL, net_card, net_line
 
     width, height = parse_board(board)
     if name is not None and is_kata_net(name):

@@ -13,11 +13,10 @@ from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
 from kifu.learn.data import SoftTargets, TeacherInputs, TeacherPositions, TrainingBatch, TrainingGames, open_teachers
 from kifu.learn.net import Net, copy_weights, open_net
-from kifu.learn.nets import Network, NetworkOutput, make_net
-from kifu.learn.nets.base import drop_inputs
-from kifu.learn.nets.registry import import_net, initialize
+from kifu.learn.nets import Network, NetworkOutput, drop_inputs
 from kifu.learn.predict import BatchEvaluator, BatchOutput, MovePredictor, supported_precision
 from kifu.learn.predictors import EnginePredictor, open_predictor
+from kifu.learn.registry import import_net, initialize, make_net
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5

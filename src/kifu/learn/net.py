@@ -25,10 +25,9 @@ from kifu.assets import asset
 from kifu.config import STRICT, Line, first_invalid
 from kifu.errors import FormatError, KifuError, RecipeError, first_line, join_lines, printable
 from kifu.io import hash_file, write_file
-from kifu.learn import BEST, PACKAGED, SUFFIX, split_class
-from kifu.learn.net_header import METADATA_KEY, open_net_file
-from kifu.learn.nets import Heads, Network, make_net
-from kifu.learn.nets.registry import import_net, is_class_name, is_imported
+from kifu.learn import BEST, METADATA_KEY, PACKAGED, SUFFIX, open_net_file, split_class
+from kifu.learn.nets import Heads, Network
+from kifu.learn.registry import import_net, is_class_name, is_imported, make_net
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.text import format_seconds
 

@@ -12,11 +12,10 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -24,18 +23,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from kifu.datasets.global_inputs import INPUTS, check_inputs
 from kifu.errors import KifuError, RecipeError, first_line
-from kifu.learn.nets.architectures import (
-    BlogNetwork,
-    BookLarge,
-    BookMedium,
-    BookSmall,
+from kifu.learn.nets import (
+    LARGE_LAYERS,
     ClarkStorkey,
+    DenseNetwork,
+    Heads,
     Maddison,
+    Network,
+    NetworkConfig,
+    NetworkOutput,
     Residual,
     SymmetricConv,
     SymmetricLinear,
 )
-from kifu.learn.nets.base import Heads, Network, NetworkConfig, NetworkOutput
 from kifu.planes.encoder import find_encoder
 from kifu.registry import unknown
 
@@ -100,13 +100,165 @@ def find_class(name: str) -> type[Network]:
     return cls
 
 
-def make_checked(name: str, config: NetworkConfig) -> Network:
-    """Create a network of a class, and check its outputs for two positions.
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A named network.
+
+    Attributes:
+        planes: The plane set that the source uses; the network accepts any other.
+        arguments: Arguments of `cls` after the configuration.
+        description: Details, and readings where the source is ambiguous.
+    """
+
+    name: str
+    title: str
+    source: str
+    planes: str
+    cls: type[Network]
+    arguments: tuple[Any, ...] = ()
+    description: str = ""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The global inputs that the network requires."""
+        return ("colour",) if self.cls.by_colour else ()
+
+
+_BOOK = "Pumperla and Ferguson 2019, chapter 7"
+
+NETS: dict[str, Architecture] = {net.name: net for net in (
+    Architecture(
+        "book-small", "4 convolutions and a hidden layer", _BOOK, "one-plane@1", DenseNetwork,
+        (((48, 7), (32, 5), (32, 5), (32, 5)), 512),
+        """Four convolutions, 48 of 7 x 7 and 3 times 32 of 5 x 5, and a hidden layer of 512.
+
+        As printed in section 7.3; the size of the hidden layer is from `dlgo/networks/small.py` of the book's
+        repository. Each layer is followed by ReLU. There is no dropout, which the chapter only recommends.
+        """,
+    ),
+    Architecture(
+        "book-medium", "5 convolutions and a hidden layer", _BOOK, "seven@1", DenseNetwork,
+        (((64, 5), (64, 5), (64, 3), (64, 3), (64, 3)), 512),
+        """Five convolutions, 2 times 64 of 5 x 5 and 3 times 64 of 3 x 3, and a hidden layer of 512.
+
+        The chapter mentions it without printing it; the layers are from `dlgo/networks/medium.py`. Each layer is
+        followed by ReLU. There is no dropout.
+        """,
+    ),
+    Architecture(
+        "book-large", "7 convolutions and a hidden layer", _BOOK, "seven@1", DenseNetwork, (LARGE_LAYERS, 1024),
+        """Seven convolutions, 64 of 7 x 7, then 64, 64, 48, 48, 32 and 32 of 5 x 5, and a hidden layer of 1024.
+
+        The chapter mentions it without printing it; the layers are from `dlgo/networks/large.py`. Each layer is
+        followed by ReLU. There is no dropout. The convolutions are those of Clark and Storkey's best network, without
+        its symmetries.
+        """,
+    ),
+    Architecture(
+        "blog", "3 wide convolutions, 2 layers with dropout", "Trencseni 2019, a blog post", "one-plane@1",
+        DenseNetwork, (((32, 9), (32, 7), (32, 5)), None, 0.5),
+        """Three convolutions of 32 filters, 9 x 9, 7 x 7 and 5 x 5, and a hidden layer with one unit per point.
+
+        As printed in the post: half of the hidden units are dropped during training, and so is half of the logits,
+        which are then 0. The post's `log_softmax` is part of the loss here. The post reports "1M+ parameters"; there
+        are 4.4 million.
+        """,
+    ),
+    Architecture(
+        "clark-storkey", "7 convolutions with the board's symmetries, one layer on the whole board",
+        "Clark and Storkey 2014, arXiv:1412.3409", "clark8@1", ClarkStorkey, (), ClarkStorkey.__doc__ or "",
+    ),
+    Architecture(
+        "maddison", "12 convolutions, a bias for each point, an output for each colour to move",
+        "Maddison et al. 2014, arXiv:1412.6564", "maddison36@2", Maddison, (), Maddison.__doc__ or "",
+    ),
+)}  # fmt: skip
+"""Networks of fixed width and depth by name. Residual networks of any size are named like `RESIDUAL`."""
+
+RESIDUAL = "b6c64"
+
+_PLANES = "seven+last5@1"
+"""Plane set of residual networks, and of networks of one's own unless another one is given."""
+
+_RESIDUAL = re.compile(r"b([1-9]\d{0,5})c([1-9]\d{0,5})")
+_MAX_BLOCKS, _CHANNELS, _MAX_WEIGHTS = 99, range(2, 1025), 1 << 28
+
+
+def find_net(name: str) -> Architecture:
+    """Return the network with a name, or of a class "module:Class" whose module is imported.
 
     Raises:
-        RecipeError: The class raises an error, or its outputs have other shapes than `NetworkOutput` describes.
+        RecipeError: The name is unknown, or the network is too large.
     """
-    cls: Any = find_class(name)  # the constructor of a subclass takes the configuration only
+    if name in NETS:
+        return NETS[name]
+    if is_class_name(name):
+        cls = find_class(name)
+        source = f"module {cls.__module__}"
+        return Architecture(name, "a network of one's own", source, _PLANES, cls, (), cls.__doc__ or "")
+    match = _RESIDUAL.fullmatch(name)
+    if match is None:
+        raise unknown("net", name, [*NETS, RESIDUAL], " with any numbers")
+    blocks, channels = int(match[1]), int(match[2])
+    if blocks > _MAX_BLOCKS or channels not in _CHANNELS or 18 * blocks * channels**2 > _MAX_WEIGHTS:
+        raise RecipeError(
+            f"net {name!r} is too large or too small: bNcM allows at most {_MAX_BLOCKS} blocks, {_CHANNELS[0]} to"
+            f" {_CHANNELS[-1]} channels and {_MAX_WEIGHTS >> 20} Mi weights"
+        )
+    return Architecture(
+        name, "residual blocks, some of which see the whole board; bNcM has N blocks of M channels",
+        "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", _PLANES, Residual, (blocks, channels),
+        Residual.__doc__ or "",
+    )  # fmt: skip
+
+
+def import_net(name: str) -> Architecture:
+    """Return the network with a name, as `find_net` does, after importing the module of "module:Class".
+
+    For names from recipes, the command line and programs; never for names from other files.
+
+    Raises:
+        RecipeError: As for `find_net`, or the module or its class is missing or invalid.
+    """
+    if is_class_name(name):
+        import_class(name)
+    return find_net(name)
+
+
+def make_net(
+    name: str,
+    planes: int,
+    width: int = 19,
+    height: int = 19,
+    *,
+    rim: int = 0,
+    passes: bool = False,
+    heads: Sequence[Heads] = (),
+    inputs: Sequence[str] = (),
+) -> Network:
+    """Create a network with random weights from torch's generator.
+
+    Args:
+        name: A name as listed by `kifu nets`, or "module:Class" of an imported module.
+        rim: Rows and columns by which the planes extend beyond the board on each side.
+        inputs: Names of global inputs (`kifu.datasets.global_inputs.INPUTS`).
+
+    Raises:
+        RecipeError: A name is unknown, the network is too large, or it does not take these inputs.
+    """
+    check_inputs(inputs)
+    net = find_net(name)
+    if net.inputs and list(inputs) != list(net.inputs):
+        raise RecipeError(f"net {name} has an output for each colour: inputs must be ['colour'], got {list(inputs)}")
+    if inputs and not (net.inputs or net.cls.takes_inputs):
+        raise RecipeError(f"net {name} takes planes only, but inputs are {', '.join(inputs)}")
+    config = NetworkConfig(planes, width, height, rim, passes, heads, inputs)
+    return _make_checked(net, config) if is_class_name(name) else net.cls(config, *net.arguments)
+
+
+def _make_checked(net: Architecture, config: NetworkConfig) -> Network:
+    """Create a network of a class of one's own, and check its outputs for two positions. Raises RecipeError."""
+    name, cls = net.name, cast("Any", net.cls)  # the constructor of a subclass takes the configuration only
     with _described(name, "be created"):
         network: Network = cls(config)
     sizes = [(config.width, config.height), *([_OTHER_BOARD] if cls.any_size else [])]
@@ -166,134 +318,6 @@ def _split(name: str) -> tuple[str, str]:
     if match is None:
         raise RecipeError(f"net {name!r} must be a module and a class, such as my_module:MyNet")
     return match[1], match[2]
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """A named network.
-
-    Attributes:
-        name: The name for `make_net`.
-        planes: The plane set that the source uses; the network accepts any other.
-        description: Details, and readings where the source is ambiguous.
-    """
-
-    name: str
-    title: str
-    source: str
-    planes: str
-    make: Callable[[NetworkConfig], Network]
-    description: str
-    inputs: tuple[str, ...] = ()
-
-
-_BOOK = "Pumperla and Ferguson 2019, chapter 7"
-
-_FIXED: tuple[tuple[str, str, str, str, type[Network]], ...] = (
-    ("book-small", "4 convolutions and a hidden layer", _BOOK, "one-plane@1", BookSmall),
-    ("book-medium", "5 convolutions and a hidden layer", _BOOK, "seven@1", BookMedium),
-    ("book-large", "7 convolutions and a hidden layer", _BOOK, "seven@1", BookLarge),
-    ("blog", "3 wide convolutions, 2 layers with dropout", "Trencseni 2019, a blog post", "one-plane@1", BlogNetwork),
-    (
-        "clark-storkey",
-        "7 convolutions with the board's symmetries, one layer on the whole board",
-        "Clark and Storkey 2014, arXiv:1412.3409",
-        "clark8@1",
-        ClarkStorkey,
-    ),
-    (
-        "maddison",
-        "12 convolutions, a bias for each point, an output for each colour to move",
-        "Maddison et al. 2014, arXiv:1412.6564",
-        "maddison36@2",
-        Maddison,
-    ),
-)
-
-NETS: dict[str, Architecture] = {
-    name: Architecture(name, title, source, planes, cls, cls.__doc__ or "", ("colour",) if cls.by_colour else ())
-    for name, title, source, planes, cls in _FIXED
-}
-"""Networks of fixed width and depth by name. Residual networks of any size are named like `RESIDUAL`."""
-
-RESIDUAL = "b6c64"
-
-_PLANES = "seven+last5@1"
-"""Plane set of residual networks, and of networks of one's own unless another one is given."""
-
-_RESIDUAL = re.compile(r"b([1-9]\d{0,5})c([1-9]\d{0,5})")
-_MAX_BLOCKS, _CHANNELS, _MAX_WEIGHTS = 99, range(2, 1025), 1 << 28
-
-
-def find_net(name: str) -> Architecture:
-    """Return the network with a name, or of a class "module:Class" whose module is imported.
-
-    Raises:
-        RecipeError: The name is unknown, or the network is too large.
-    """
-    if name in NETS:
-        return NETS[name]
-    if is_class_name(name):
-        return _own(name)
-    match = _RESIDUAL.fullmatch(name)
-    if match is None:
-        raise unknown("net", name, [*NETS, RESIDUAL], " with any numbers")
-    blocks, channels = int(match[1]), int(match[2])
-    if blocks > _MAX_BLOCKS or channels not in _CHANNELS or 18 * blocks * channels**2 > _MAX_WEIGHTS:
-        raise RecipeError(
-            f"net {name!r} is too large or too small: bNcM allows at most {_MAX_BLOCKS} blocks, {_CHANNELS[0]} to"
-            f" {_CHANNELS[-1]} channels and {_MAX_WEIGHTS >> 20} Mi weights"
-        )
-    return Architecture(
-        name, "residual blocks, some of which see the whole board; bNcM has N blocks of M channels",
-        "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", _PLANES,
-        lambda config: Residual(config, blocks, channels), Residual.__doc__ or "",
-    )  # fmt: skip
-
-
-def import_net(name: str) -> Architecture:
-    """Return the network with a name, as `find_net` does, after importing the module of "module:Class".
-
-    For names from recipes, the command line and programs; never for names from other files.
-
-    Raises:
-        RecipeError: As for `find_net`, or the module or its class is missing or invalid.
-    """
-    if is_class_name(name):
-        import_class(name)
-    return find_net(name)
-
-
-def _own(name: str) -> Architecture:
-    cls = find_class(name)
-    source, inputs = f"module {cls.__module__}", ("colour",) if cls.by_colour else ()
-    make = partial(make_checked, name)
-    return Architecture(name, "a network of one's own", source, _PLANES, make, cls.__doc__ or "", inputs)
-
-
-def make_net(
-    name: str,
-    planes: int,
-    width: int = 19,
-    height: int = 19,
-    *,
-    rim: int = 0,
-    passes: bool = False,
-    heads: Sequence[Heads] = (),
-    inputs: Sequence[str] = (),
-) -> Network:
-    """Create a network with random weights from torch's generator.
-
-    Args:
-        name: A name as listed by `kifu nets`, or "module:Class" of an imported module.
-        rim: Rows and columns by which the planes extend beyond the board on each side.
-        inputs: Names of global inputs (`kifu.datasets.global_inputs.INPUTS`).
-
-    Raises:
-        RecipeError: A name is unknown, the network is too large, or it does not take these inputs.
-    """
-    check_inputs(inputs)
-    return find_net(name).make(NetworkConfig(planes, width, height, rim, passes, heads, inputs))
 
 
 INITIALIZATIONS = {

@@ -1,4 +1,9 @@
-"""The networks by architecture: early stacks of convolutions on one board size, and residual networks of any size.
+"""The networks: their common interface, stacks of convolutions on one board size, and residual networks of any size.
+
+All map planes and global inputs to a policy and, if requested, a value and ownership. Shapes: B is the batch size, C
+the number of planes, G the number of values of the global inputs (`kifu.datasets.global_inputs`), H x W the board,
+N = H * W its points, F the number of channels. Planes with a rim extend beyond the board on each side; the first
+convolution consumes the rim instead of zero padding, so that its output has the size of the board.
 
 Residual blocks: He et al. 2016 (arXiv:1603.05027). Global pooling that biases channels: Wu 2019 (arXiv:1902.10565), 4.1
 and A.
@@ -6,8 +11,11 @@ and A.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +23,167 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding, zeros
+from kifu.datasets.global_inputs import input_parts, input_size
 from kifu.point import symmetries
+
+Heads = Literal["value", "ownership"]
+"""Optional outputs besides the policy."""
+
+
+class NetworkOutput(NamedTuple):
+    """The outputs of a network for a batch.
+
+    Attributes:
+        policy: [B, N] logits of the points in row-major order, or [B, N + 1] with a pass at the end if the network
+            predicts passes.
+        value: [B] expected result from -1 (the side to move loses) to 1 (it wins), or None.
+        ownership: [B, N] final owner of each point from -1 (the opponent) to 1 (the side to move), or None.
+        score: [B, 2] points by which the side to move is ahead, and the standard deviation of its score, or None.
+    """
+
+    policy: Tensor
+    value: Tensor | None = None
+    ownership: Tensor | None = None
+    score: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The input and output sizes of a network.
+
+    Attributes:
+        rim: Rows and columns by which the planes extend beyond the board on each side (0 or 1).
+    """
+
+    planes: int
+    width: int
+    height: int
+    rim: int = 0
+    passes: bool = False
+    heads: Sequence[Heads] = ()
+    inputs: Sequence[str] = ()
+
+    @property
+    def global_size(self) -> int:
+        """G, the number of values of the global inputs."""
+        return input_size(self.inputs)
+
+    @property
+    def points(self) -> int:
+        """Number of points of the board."""
+        return self.width * self.height
+
+    @property
+    def moves(self) -> int:
+        """Number of policy outputs."""
+        return self.points + self.passes
+
+
+class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed where types are checked
+    """Base class of all networks: a trunk (`features`) followed by a policy head and optional further heads."""
+
+    any_size: bool
+    """True if the network accepts boards of other sizes than the one it was created for."""
+
+    takes_inputs: ClassVar[bool] = False
+    """True if `features` uses global inputs."""
+
+    by_colour: ClassVar[bool] = False
+    """True if the network has each output twice, for Black and for White to move; its only input is the colour."""
+
+    def __init__(self, config: NetworkConfig, channels: int) -> None:
+        """Create the optional heads, given F, the number of channels that `features` returns."""
+        super().__init__()
+        self.config = config
+        outputs, globals_ = (2, 0) if self.by_colour else (1, config.global_size)
+        self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in config.heads else None
+        self.ownership = PointsConv(channels, outputs) if "ownership" in config.heads else None
+
+    @abstractmethod
+    def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
+        """Map planes [B, C, H + 2 rim, W + 2 rim] and global inputs [B, G] to features [B, F, H, W]."""
+
+    @abstractmethod
+    def policy(self, features: Tensor) -> Tensor:
+        """Map features [B, F, H, W] to policy logits [B, moves], or [B, 2, moves] if `by_colour`."""
+
+    def forward(self, planes: Tensor, globals: Tensor | None = None) -> NetworkOutput:
+        """Map planes [B, C, H + 2 rim, W + 2 rim] and global inputs [B, G], or None without any, to all outputs."""
+        if globals is None and self.config.inputs:
+            raise ValueError(f"{type(self).__name__} requires global inputs: {', '.join(self.config.inputs)}")
+        features = self.features(planes, globals)
+        value = None if self.value is None else self.value(features, None if self.by_colour else globals)
+        ownership = None if self.ownership is None else torch.tanh(self.ownership(features))
+        output = NetworkOutput(self.policy(features), value, ownership)
+        if not self.by_colour or globals is None:
+            return output
+        white = globals[:, 0] < 0
+        return NetworkOutput(*(None if each is None else _select_colour(each, white) for each in output))
+
+
+def drop_inputs(globals: Tensor, names: Sequence[str], probability: float) -> Tensor:
+    """Return global inputs [B, G] of which parts are made unknown at random, as they are in other records."""
+    keep = torch.ones_like(globals)
+    for part, droppable in input_parts(names):
+        if droppable:
+            keep[:, part] = (torch.rand(len(globals), 1, device=globals.device) >= probability).to(globals.dtype)
+    return globals * keep
+
+
+def _select_colour(both: Tensor, white: Tensor) -> Tensor:
+    """Return [B, ...]: from both [B, 2, ...], the second entry where white [B] is true, else the first."""
+    return torch.where(white.view(-1, *[1] * (both.ndim - 2)), both[:, 1], both[:, 0])
+
+
+def zeros(layer: nn.Linear) -> nn.Linear:
+    """Return a layer that has no effect until it is trained."""
+    nn.init.zeros_(layer.weight)
+    return layer
+
+
+def first_padding(size: int, rim: int) -> int:
+    """Return the padding with which a first convolution of `size` rows and columns outputs the size of the board."""
+    return size // 2 - rim
+
+
+class PointsConv(nn.Conv2d):  # type: ignore[misc]
+    """A 1 x 1 convolution to one number per point, [B, N], or to several, [B, outputs, N]."""
+
+    def __init__(self, channels: int, outputs: int = 1) -> None:
+        super().__init__(channels, outputs, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map features [B, F, H, W] to [B, N] or [B, outputs, N]."""
+        return super().forward(features).flatten(1 if self.out_channels == 1 else 2)
+
+
+class ValueHead(nn.Module):  # type: ignore[misc]
+    """Predicts the winner from the mean and maximum of each channel with two linear layers.
+
+    Global inputs enter twice: added to the hidden units, and directly to the output, so that what a linear fit would
+    gain from komi and ranks is learned in the first steps. Both begin at zero.
+
+    Pooled features have a large mean. Without the batch norm between the layers, all hidden units soon became negative
+    and stopped learning. It requires at least two positions per training batch.
+    """
+
+    def __init__(self, channels: int, hidden: int = 64, outputs: int = 1, inputs: int = 0) -> None:
+        super().__init__()
+        self.first = nn.Linear(2 * channels, hidden, bias=False)
+        self.norm = nn.BatchNorm1d(hidden)
+        self.second = nn.Linear(hidden, outputs)
+        self.globals = zeros(nn.Linear(inputs, hidden, bias=False)) if inputs else None
+        self.skip = zeros(nn.Linear(inputs, outputs, bias=False)) if inputs else None
+
+    def forward(self, features: Tensor, globals: Tensor | None = None) -> Tensor:
+        """Map features [B, F, H, W] and global inputs [B, G] to values from -1 to 1, [B] or [B, outputs]."""
+        pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
+        hidden, direct = self.first(pooled), 0
+        if self.globals is not None and self.skip is not None:
+            hidden, direct = hidden + self.globals(globals), self.skip(globals)
+        values = self.second(torch.relu(self.norm(hidden))) + direct  # [B, outputs]
+        return torch.tanh(values.squeeze(1) if self.second.out_features == 1 else values)
+
 
 ConvSpec = tuple[int, int]
 """A convolution as (filters, kernel size). It keeps the size of the board and is followed by ReLU."""
@@ -39,16 +206,19 @@ class DenseNetwork(Network):
 
     any_size = False
 
-    def __init__(self, config: NetworkConfig, layers: tuple[ConvSpec, ...], hidden: int, dropout: float = 0) -> None:
+    def __init__(
+        self, config: NetworkConfig, layers: tuple[ConvSpec, ...], hidden: int | None, dropout: float = 0
+    ) -> None:
         """Create the layers.
 
         Args:
-            hidden: Units of the hidden layer.
+            hidden: Units of the hidden layer; None for one per point.
             dropout: Share of the hidden units, and of the logits, that is set to zero during training.
         """
         channels = layers[-1][0]
         super().__init__(config, channels)
         self.trunk = make_convolutions(config, layers)
+        hidden = config.points if hidden is None else hidden
         self.fc1 = nn.Linear(channels * config.points, hidden)
         self.fc2 = nn.Linear(hidden, config.moves)
         self.relu, self.dropout = nn.ReLU(), nn.Dropout(dropout)
@@ -61,51 +231,6 @@ class DenseNetwork(Network):
         """Map features to policy logits [B, moves]."""
         hidden = self.dropout(self.relu(self.fc1(features.flatten(1))))  # [B, F * N] -> [B, hidden]
         return self.dropout(self.fc2(hidden))  # [B, moves]
-
-
-class BookSmall(DenseNetwork):
-    """Four convolutions, 48 of 7 x 7 and 3 times 32 of 5 x 5, and a hidden layer of 512.
-
-    As printed in section 7.3; the size of the hidden layer is from `dlgo/networks/small.py` of the book's repository.
-    Each layer is followed by ReLU. There is no dropout, which the chapter only recommends.
-    """
-
-    def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, ((48, 7), (32, 5), (32, 5), (32, 5)), 512)
-
-
-class BookMedium(DenseNetwork):
-    """Five convolutions, 2 times 64 of 5 x 5 and 3 times 64 of 3 x 3, and a hidden layer of 512.
-
-    The chapter mentions it without printing it; the layers are from `dlgo/networks/medium.py`. Each layer is followed
-    by ReLU. There is no dropout.
-    """
-
-    def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, ((64, 5), (64, 5), (64, 3), (64, 3), (64, 3)), 512)
-
-
-class BookLarge(DenseNetwork):
-    """Seven convolutions, 64 of 7 x 7, then 64, 64, 48, 48, 32 and 32 of 5 x 5, and a hidden layer of 1024.
-
-    The chapter mentions it without printing it; the layers are from `dlgo/networks/large.py`. Each layer is followed by
-    ReLU. There is no dropout. The convolutions are those of Clark and Storkey's best network, without its symmetries.
-    """
-
-    def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, ((64, 7), (64, 5), (64, 5), (48, 5), (48, 5), (32, 5), (32, 5)), 1024)
-
-
-class BlogNetwork(DenseNetwork):
-    """Three convolutions of 32 filters, 9 x 9, 7 x 7 and 5 x 5, and a hidden layer with one unit per point.
-
-    As printed in the post: half of the hidden units are dropped during training, and so is half of the logits, which
-    are then 0. The post's `log_softmax` is part of the loss here. The post reports "1M+ parameters"; there are 4.4
-    million.
-    """
-
-    def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, ((32, 9), (32, 7), (32, 5)), config.points, dropout=0.5)
 
 
 _MADDISON_LAYERS, _MADDISON_FILTERS = 12, 128
@@ -165,7 +290,8 @@ class PointBias(nn.Module):  # type: ignore[misc]
         return x + self.bias
 
 
-_LAYERS = ((64, 7), (64, 5), (64, 5), (48, 5), (48, 5), (32, 5), (32, 5))
+LARGE_LAYERS = ((64, 7), (64, 5), (64, 5), (48, 5), (48, 5), (32, 5), (32, 5))
+"""Convolutions of Clark and Storkey's best network, which a book used without its symmetries."""
 
 
 class ClarkStorkey(Network):
@@ -184,10 +310,10 @@ class ClarkStorkey(Network):
     any_size = False
 
     def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, _LAYERS[-1][0])
+        super().__init__(config, LARGE_LAYERS[-1][0])
         channels = config.planes
         parts: list[nn.Module] = []
-        for filters, size in _LAYERS:
+        for filters, size in LARGE_LAYERS:
             padding = size // 2 if parts else first_padding(size, config.rim)
             parts += [SymmetricConv(channels, filters, size, padding), nn.ReLU()]
             channels = filters

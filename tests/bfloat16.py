@@ -1,7 +1,5 @@
 """Processors with and without instructions for bfloat16."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Small nets with random weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The public interface: names, documentation and import time."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

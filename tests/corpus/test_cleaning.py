@@ -1,7 +1,5 @@
 """Cleaning rules: each rule finds its violations only; tables are validated and overridden."""
 
-from __future__ import annotations
-
 import random
 import zipfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """Hashes of games and rows: a naive implementation, and the invariants."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """SQL queries: results, output files, and isolation from other files."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import io

@@ -89,11 +89,7 @@ EXTRAS = {
 
 @contextmanager
 def missing_extras() -> Iterator[None]:
-    """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS.
-
-    Raises:
-        MissingExtra: A package in EXTRAS is not installed.
-    """
+    """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -252,8 +252,8 @@ def test_questions_of_the_guide(sql: str, games: Path, annotated: Path) -> None:
     assert json.loads(result.out)["rows"]
 
 
-def test_the_guide_asks_three_questions() -> None:
-    assert len(QUESTIONS) == 3
+def test_the_guide_asks_questions() -> None:
+    assert len(QUESTIONS) == 2
 
 
 def test_queries_read_annotations_alone(annotated: Path, tmp_path: Path) -> None:

@@ -217,10 +217,6 @@ class WriteReport:
     files: tuple[WrittenFile, ...]
 
 
-_GROUP_ROWS = 4096
-"""Rows of a group, unless the format has groups of its own."""
-
-
 class Rebatcher:
     """Regroups batches into groups of one size, so that a file does not depend on the sizes of the batches."""
 
@@ -266,23 +262,9 @@ class Writer(ABC):
         """Convert a batch to the form that `append` takes; may run in any thread or process."""
         return batch
 
-    @staticmethod
-    def group_rows(layout: Layout) -> int:
-        """Return the number of rows that `encode_group` takes."""
-        return _GROUP_ROWS
-
-    @classmethod
-    def encode_group(cls, batch: Batch, layout: Layout) -> Any:
-        """Convert a whole group, so that `append` has as little to do as possible; may run in any thread or process.
-
-        Args:
-            batch: `group_rows` rows, after a multiple of as many.
-        """
-        return cls.prepare(batch, layout)
-
     @abstractmethod
     def append(self, prepared: Any) -> None:
-        """Append a result of `prepare` or `encode_group`.
+        """Append a result of `prepare`.
 
         Raises:
             RecipeError: The format cannot hold these examples.

@@ -70,6 +70,9 @@ FILE_CHUNKS = 8
 WINDOW_BYTES = 128 << 20
 """Packed planes that are sorted at once."""
 
+GROUP_ROWS = 4096
+"""Sorted examples that are prepared at once."""
+
 KEYS = "keys"
 """The column of keys of examples that are sorted."""
 
@@ -334,16 +337,14 @@ class _EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], 
         return self.groups(_LoadedRange(partial(load_range, self.folder, key_range)), start, key_range.rows)
 
     def groups(self, loaded: _LoadedRange, start: int, rows: int) -> Iterator[tuple[_LoadedRange, int, int]]:
-        """Yield the bounds of each group of the writer, as far as it lies within a range of `rows` rows."""
-        size = self.writer.group_rows(self.layout)
-        for first, stop in pairwise([0, *range(-start % size or size, rows, size), rows]):
+        """Yield the bounds of each group of rows of the data set, as far as it lies within a range of `rows` rows."""
+        for first, stop in pairwise([0, *range(-start % GROUP_ROWS or GROUP_ROWS, rows, GROUP_ROWS), rows]):
             yield loaded, first, stop
 
     def process(self, item: tuple[_LoadedRange, int, int]) -> Any:
         loaded, first, stop = item
         batch, order = loaded.load()
-        whole = stop - first == self.writer.group_rows(self.layout)
-        return (self.writer.encode_group if whole else self.writer.prepare)(batch.take(order[first:stop]), self.layout)
+        return self.writer.prepare(batch.take(order[first:stop]), self.layout)
 
 
 def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:

@@ -1,5 +1,7 @@
 """Shared fixtures."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

@@ -1,5 +1,7 @@
 """Damaged search indices, and what reads them."""
 
+from __future__ import annotations
+
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Random KataGo training rows for tests."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from kifu.katago.npz import ARRAYS, POINTS, SIDE, KataRows

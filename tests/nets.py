@@ -1,5 +1,7 @@
 """Small nets with random weights."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +24,7 @@ def tiny_net(
     size: int = 9,
     *,
     passes: bool = False,
-    heads: Sequence[learn.Heads] = (),
+    heads: Sequence[learn.nets.Heads] = (),
     inputs: Sequence[str] | None = None,
     games: Sequence[int] = (),
     seed: int = 0,
@@ -43,11 +45,11 @@ def tiny_net(
             spread = torch.rand(value.shape, generator=chance)
             scale = 2.0 / max(value[0].numel(), 1) ** 0.5 if value.ndim > 1 else 1.0
             value.copy_(spread + 0.5 if "running_var" in name else (spread - 0.5) * 2 * scale)
-    about = learn.net_format.NetMetadata(
+    about = learn.net.NetMetadata(
         net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads),
         inputs=tuple(inputs),
     )  # fmt: skip
-    learn.torch_net.save_net(path, module, about, np.array(games, np.uint64))
+    learn.net.save_net(path, module, about, np.array(games, np.uint64))
     return path
 
 

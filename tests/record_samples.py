@@ -1,5 +1,7 @@
 """Sample records and archives that several tests read."""
 
+from __future__ import annotations
+
 import bz2
 import functools
 import gzip

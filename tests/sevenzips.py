@@ -1,5 +1,7 @@
 """7z archives, made by py7zr or by hand."""
 
+from __future__ import annotations
+
 import functools
 import io
 import lzma

@@ -1,5 +1,7 @@
 """kifu convert: files, counts, and no damaged output."""
 
+from __future__ import annotations
+
 import bz2
 import gzip
 import zipfile

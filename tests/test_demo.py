@@ -1,5 +1,7 @@
 """`kifu demo`, the first command of a new user: other commands on the bundled sample."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from contextlib import closing

@@ -1,5 +1,7 @@
 """Foreign text as one printable line."""
 
+from __future__ import annotations
+
 import pytest
 
 from kifu.errors import FormatError, join_lines, printable

@@ -1,5 +1,7 @@
 """Progress bars on a terminal, and plain lines elsewhere."""
 
+from __future__ import annotations
+
 import io
 import re
 import sys

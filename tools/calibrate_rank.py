@@ -299,13 +299,13 @@ def measure_errors(
         players: Number of players of the samples.
     """
     posterior, ranks = calibration.posterior(curves), len(calibration.ratings)
-    found = summarize(posterior, calibration.ratings)
+    median, low, high, _ = summarize(posterior, calibration.ratings)
     count = np.bincount(truth, minlength=ranks)
     weight = 1 / count[truth] / np.count_nonzero(count)
     total = np.pad(posterior.cumsum(1), ((0, 0), (1, 0)))
     row = np.arange(len(truth))
-    away = abs(found.median - truth)
-    confusion = np.bincount(truth * ranks + found.median, minlength=ranks * ranks).reshape(ranks, ranks)
+    away = abs(median - truth)
+    confusion = np.bincount(truth * ranks + median, minlength=ranks * ranks).reshape(ranks, ranks)
     return RankErrors(
         games=games,
         samples=len(truth),
@@ -313,9 +313,9 @@ def measure_errors(
         error=float(weight @ away),
         exact=float(weight @ (away == 0)),
         within_one=float(weight @ (away <= 1)),
-        coverage=float(weight @ ((found.low <= truth) & (truth <= found.high))),
-        expected_coverage=float(weight @ (total[row, found.high + 1] - total[row, found.low])),
-        width=float(weight @ (found.high - found.low + 1)),
+        coverage=float(weight @ ((low <= truth) & (truth <= high))),
+        expected_coverage=float(weight @ (total[row, high + 1] - total[row, low])),
+        width=float(weight @ (high - low + 1)),
         confusion=tuple(tuple(each) for each in confusion.tolist()),
     )
 

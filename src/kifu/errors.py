@@ -72,10 +72,11 @@ EXTRAS = {
     "torch": "learn",
     "lightning_fabric": "learn",
     "safetensors": "learn",
-    "jinja2": "charts",
+    "jinja2": "learn",
     "tensorboard": "tensorboard",
-    "onnx": "learn",
-    "onnxscript": "learn",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
+    "onnxruntime": "onnx",
     "keras": "keras",
     "h5py": "hdf5",
     "ray": "cluster",
@@ -88,7 +89,11 @@ EXTRAS = {
 
 @contextmanager
 def missing_extras() -> Iterator[None]:
-    """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS."""
+    """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS.
+
+    Raises:
+        MissingExtra: A package in EXTRAS is not installed.
+    """
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,5 +1,7 @@
 """The examples in the help of every command run, one after another, in one folder."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import subprocess

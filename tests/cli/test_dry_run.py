@@ -1,5 +1,7 @@
 """Estimates of --dry-run: exact where all games are read, close where a sample is."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

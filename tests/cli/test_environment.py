@@ -1,5 +1,7 @@
 """Commands without a working directory, without a folder for temporary files, or without a home."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import tempfile

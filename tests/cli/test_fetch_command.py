@@ -1,5 +1,7 @@
 """The output of `kifu fetch` for collections, from a local server."""
 
+from __future__ import annotations
+
 import bz2
 import gzip
 import json

@@ -1,5 +1,7 @@
 """Paths that are no regular files: one line, exit code 2, at once."""
 
+from __future__ import annotations
+
 import os
 import signal
 import socket

@@ -1,5 +1,7 @@
 """Ingesting any mix of sources: order, locations of games, reports."""
 
+from __future__ import annotations
+
 import bz2
 import gzip
 import json

@@ -1,5 +1,7 @@
 """Assignment of games to sets: invariants, and examples of each kind of split."""
 
+from __future__ import annotations
+
 import tomllib
 from datetime import date
 from fractions import Fraction

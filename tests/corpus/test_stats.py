@@ -1,5 +1,7 @@
 """Counts of a corpus: correct, complete, printed and drawn."""
 
+from __future__ import annotations
+
 import json
 import random
 import re

@@ -624,7 +624,7 @@ def test_help_does_not_load_torch():
         "import sys\nfrom kifu.cli import app\n"
         "try: app(['nets', '--help'])\nexcept SystemExit: print([m for m in ('torch', 'numba') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "[]"
 
 

@@ -16,7 +16,7 @@ _PRINT_COUNT = "; import os; print(os.environ.get('GOMP_SPINCOUNT'))"
 def _run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if name not in _WAIT_VARIABLES}
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True)
+    return subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True, timeout=120)
 
 
 @pytest.mark.slow

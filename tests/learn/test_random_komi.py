@@ -110,7 +110,7 @@ def test_teachers_do_not_teach_the_value(tmp_path: Path) -> None:
         recipe_ = recipe(random_komi=most, teacher={"nets": [str(net)]})
         data = learn.data.TrainingData(recipe_, learn.data.read_training_games(recipe_, [games], [], 1))
         labelled = teacher.Teachers(recipe_, data.games, torch.device("cpu")).label(next(iter(data.batches())))
-        assert (labelled.soft.value is None) == bool(most)
+        assert (labelled.soft_value is None) == bool(most)
 
 
 @pytest.mark.parametrize("changes", [{"inputs": ["colour"]}, {"heads": {}}])

@@ -51,9 +51,9 @@ class Simulator:
     @contextmanager
     def stream(
         self, positions: learn.positions.EvalPositions, *, legal: bool, jobs: int
-    ) -> Iterator[Iterator[learn.evaluator.BatchOutput]]:
-        weights = np.exp(preferences(self.movers(positions))).astype(np.float32)
-        yield iter([learn.evaluator.BatchOutput(np.log(weights / weights.sum(1, keepdims=True)), None, None)])
+    ) -> Iterator[Iterator[learn.predict.BatchOutput]]:
+        logits = torch.from_numpy(preferences(self.movers(positions)).astype(np.float32))
+        yield iter([learn.predict.BatchOutput(logits.log_softmax(1), None, None)])
 
     @staticmethod
     def movers(positions: learn.positions.EvalPositions | learn.positions.PredictPositions) -> np.ndarray:
@@ -229,7 +229,7 @@ def test_higher_likelihood_of_stronger_ranks_raises_the_estimate() -> None:
     found = fitted(*simulated_curves(np.random.default_rng(11), 500, RATINGS, 0.5, 2, 1))
     curve = -((np.array(RATINGS, np.float64) - 34) ** 2)
     tilted = np.stack([curve + tilt * np.arange(5) for tilt in (-3, -1, 0, 1, 3)])
-    assert (np.diff(learn.rank.summarize(found.posterior(tilted), RATINGS).mean) > 0).all()
+    assert (np.diff(learn.rank.summarize(found.posterior(tilted), RATINGS)[3]) > 0).all()
 
 
 def test_samples_have_one_player_and_no_common_game() -> None:

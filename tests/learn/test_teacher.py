@@ -74,7 +74,7 @@ def test_a_net_that_teaches_itself_learns_nothing(temperature: float, games: Pat
     assert gradients
     assert max(gradients) < 1e-5
     module.zero_grad()
-    module(batch._replace(soft=batch.soft._replace(policy=batch.soft.policy.roll(1, 1)))).loss.backward()
+    module(batch._replace(soft_policy=batch.soft_policy.roll(1, 1))).loss.backward()
     assert max(value.grad.abs().max() for value in module.parameters()) > 1e-3
 
 
@@ -92,7 +92,7 @@ def test_the_loss_matches_its_definition(games: Path, tmp_path: Path) -> None:
     for k in range(5):
         target = ((policies[0][k] + policies[1][k]) / 2) ** (1 / 2.0)
         target /= target.sum()
-        assert np.allclose(batch.soft.policy[k].numpy(), target, atol=1e-6)
+        assert np.allclose(batch.soft_policy[k].numpy(), target, atol=1e-6)
         hard = np.log(np.exp(logits[k]).sum()) - logits[k, batch.move[k]]
         soft = np.log(np.exp(logits[k] / 2).sum()) - (target * logits[k] / 2).sum()
         expected += (0.7 * hard + 0.3 * 2.0**2 * soft) / 5
@@ -116,8 +116,8 @@ def test_a_student_agrees_with_its_teacher_more_and_more(games: Path, tmp_path: 
     for module in (learn.loss.make_policy_module(recipe).network, learn.net.open_net(tmp_path / "run").module):
         with torch.no_grad():
             output = module.eval()(batch.planes)
-        policy = torch.nn.functional.kl_div(output.policy.log_softmax(1), batch.soft.policy, reduction="batchmean")
-        distances.append((float(policy), float((output.value - batch.soft.value).abs().mean())))
+        policy = torch.nn.functional.kl_div(output.policy.log_softmax(1), batch.soft_policy, reduction="batchmean")
+        distances.append((float(policy), float((output.value - batch.soft_value).abs().mean())))
     (before, value_before), (after, value_after) = distances
     assert after < 0.7 * before
     assert value_after < 0.9 * value_before
@@ -130,11 +130,10 @@ def test_symmetries_are_averaged(games: Path, tmp_path: Path) -> None:
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
     teachers = teacher.Teachers(recipe, data.games, torch.device("cpu"))
-    seen = batch.teachers[0]
-    mirrored = batch._replace(teachers=(seen._replace(planes=seen.planes.flip(3)),))
-    one, other = teachers.label(batch).soft, teachers.label(mirrored).soft
-    assert torch.allclose(one.policy.view(4, 19, 19).flip(2).flatten(1), other.policy, atol=1e-6)
-    assert torch.allclose(one.value, other.value, atol=1e-6)
+    mirrored = batch._replace(teachers=((batch.teachers[0][0].flip(3), None),))
+    one, other = teachers.label(batch), teachers.label(mirrored)
+    assert torch.allclose(one.soft_policy.view(4, 19, 19).flip(2).flatten(1), other.soft_policy, atol=1e-6)
+    assert torch.allclose(one.soft_value, other.soft_value, atol=1e-6)
 
 
 @pytest.mark.parametrize("augment", [False, True])
@@ -153,15 +152,15 @@ def test_teachers_with_other_planes_see_the_same_positions(augment: bool, games:
     for number, (batch, alone) in enumerate(zip(data.batches(), plain.batches())):
         assert torch.equal(batch.planes, alone.planes)
         assert torch.equal(batch.move, alone.move)
-        same, other, third = batch.teachers
-        assert torch.equal(same.planes, batch.planes)
-        assert same.globals is other.globals is None
+        (same, same_globals), (other, other_globals), (third, globals_) = batch.teachers
+        assert torch.equal(same, batch.planes)
+        assert same_globals is other_globals is None
         stones = batch.planes[:, :2]
-        assert torch.equal(other.planes[:, :3].sum(1), stones[:, 0])  # own stones by liberties
-        assert torch.equal(other.planes[:, 3:6].sum(1), stones[:, 1])
-        assert torch.equal(third.planes[:, -2:], stones)
-        assert third.globals.shape == (32, 31)
-        assert torch.equal(third.globals[:, 1:3], batch.globals)  # komi
+        assert torch.equal(other[:, :3].sum(1), stones[:, 0])  # own stones by liberties
+        assert torch.equal(other[:, 3:6].sum(1), stones[:, 1])
+        assert torch.equal(third[:, -2:], stones)
+        assert globals_.shape == (32, 31)
+        assert torch.equal(globals_[:, 1:3], batch.globals)  # komi
         if number == 20:
             break
 
@@ -213,10 +212,10 @@ def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_pat
     recipe = tiny(teacher=table, augment=False, positions={"passes": True}, heads={"value": 1.0}, inputs=["komi"])
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
-    soft = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch).soft
-    found, at = kept_games(games), batch.teachers[0]
-    asked = [found[key] for key in at.game.numpy().view(np.uint64).tolist()]
-    positions = PredictPositions.from_games(asked, at.ply.tolist())
+    labelled = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch)
+    by_id, (ids, plies) = kept_games(games), batch.teachers[0]
+    asked = [by_id[key] for key in ids.numpy().view(np.uint64).tolist()]
+    positions = PredictPositions.from_games(asked, plies.tolist())
     expected = learn.predictors.EnginePredictor(ENGINE).predict(positions)
     assert len(np.unique(expected.policy, axis=0)) == len(batch.move) == 64
     policies, values = [expected.policy], [expected.value]
@@ -224,8 +223,8 @@ def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_pat
         output = learn.net.open_net(path).module(batch.planes)
         policies.append(output.policy.softmax(1).detach().numpy())
         values.append(output.value.detach().numpy())
-    assert np.allclose(soft.policy.numpy(), np.mean(policies, 0), atol=1e-6)
-    assert np.allclose(soft.value.numpy(), np.mean(values, 0), atol=1e-6)
+    assert np.allclose(labelled.soft_policy.numpy(), np.mean(policies, 0), atol=1e-6)
+    assert np.allclose(labelled.soft_value.numpy(), np.mean(values, 0), atol=1e-6)
 
 
 def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -> None:
@@ -234,13 +233,13 @@ def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -
     recipe = tiny(teacher={"nets": [str(tmp_path / "net.bin.gz")], "weight": 1.0}, augment=False, steps=2)
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     batch = next(iter(data.batches()))
-    soft = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch).soft
-    found, at = kept_games(games), batch.teachers[0]
-    asked = [found[key] for key in at.game.numpy().view(np.uint64).tolist()]
+    labelled = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch)
+    by_id, (ids, plies) = kept_games(games), batch.teachers[0]
+    asked = [by_id[key] for key in ids.numpy().view(np.uint64).tolist()]
     predictor = learn.predictors.open_predictor(tmp_path / "net.bin.gz")
-    expected = predictor.predict(PredictPositions.from_games(asked, at.ply.tolist()))
-    points = expected.policy[:, : soft.policy.shape[1]]
-    assert np.allclose(soft.policy.numpy(), points / points.sum(1, keepdims=True), atol=1e-5)
+    expected = predictor.predict(PredictPositions.from_games(asked, plies.tolist()))
+    points = expected.policy[:, : labelled.soft_policy.shape[1]]
+    assert np.allclose(labelled.soft_policy.numpy(), points / points.sum(1, keepdims=True), atol=1e-5)
     learn.train.train(recipe, [games], tmp_path / "run")
     with pytest.raises(RecipeError, match="augment must be false where a net of KataGo teaches"):
         learn.data.open_teachers(tiny(teacher={"nets": [str(tmp_path / "net.bin.gz")]}))
@@ -376,9 +375,9 @@ def test_teachers_that_do_not_fit(games: Path, tmp_path: Path) -> None:
 
 def test_a_teacher_that_predicts_passes_teaches_a_net_that_does_not(games: Path, tmp_path: Path) -> None:
     recipe = tiny(teacher=taught(a_net(tmp_path / "a.safetensors", passes=True)), batch_size=8)
-    soft = first_batch(recipe, games).soft
-    assert soft.policy.shape == (8, 361)
-    assert torch.allclose(soft.policy.sum(1), torch.ones(8), atol=1e-5)
+    labelled = first_batch(recipe, games)
+    assert labelled.soft_policy.shape == (8, 361)
+    assert torch.allclose(labelled.soft_policy.sum(1), torch.ones(8), atol=1e-5)
 
 
 def test_paths_are_relative_to_the_recipe_file(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

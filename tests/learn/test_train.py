@@ -9,6 +9,7 @@ import random
 import re
 import resource
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -961,9 +962,12 @@ def test_sigterm_stops_a_command_cleanly(sample: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = start("train", "quick-cpu", sample, "--output", folder, *OPTIONS, "--time", "5m", OMP_NUM_THREADS="1")
     assert process.stderr is not None
+    killer = threading.Timer(300, process.kill)
+    killer.start()
     for line in process.stderr:
         if line.startswith("training quick-cpu"):
             break
+    killer.cancel()
     process.send_signal(signal.SIGTERM)
     done = finish(process)
     assert done.code == 130

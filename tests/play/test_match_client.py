@@ -1,5 +1,7 @@
 """The GTP client: faults are reported in time, and no process is left."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import shlex

@@ -1,5 +1,7 @@
 """Shares and their intervals."""
 
+from __future__ import annotations
+
 import json
 import math
 

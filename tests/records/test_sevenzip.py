@@ -1,5 +1,7 @@
 """7z archives are read like tar and zip archives, whole or in volumes, with bounded memory."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import random

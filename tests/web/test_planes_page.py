@@ -1,5 +1,7 @@
 """Planes of positions in the web application, against `kifu.encode`."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

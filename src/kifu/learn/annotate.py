@@ -7,7 +7,6 @@ computes them, as it does for `kifu evaluate`.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,11 +14,12 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import torch
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.parquet import annotation_writer
@@ -61,6 +61,9 @@ _ITEM_GAMES = 16
 
 _MAX_NETS = 100
 
+AnnotatedGames = tuple[pa.RecordBatch, int, Counter[str]]
+"""The rows of some games, their number, and the numbers of those without rows by reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class AnnotateOptions:
@@ -68,7 +71,6 @@ class AnnotateOptions:
 
     Attributes:
         board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
-        symmetries: Average probabilities over the 8 symmetries of the board (4 if it is not square).
         precision: "float32" or "bfloat16", see `kifu.learn.results.EvalOptions`.
         rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
@@ -89,7 +91,6 @@ class AnnotateReport(Report):
     """Counts of annotated games; `read` == `annotated` + the sum of `skipped`.
 
     Attributes:
-        annotated: Number of games with a row.
         skipped: Number of games without a row: "dropped" ones, those on another "board", and those without "moves".
         rows: Number of rows, one per net and move.
     """
@@ -100,12 +101,12 @@ class AnnotateReport(Report):
     rows: int = 0
     bytes: int = 0
 
-    def add(self, part: AnnotatedGames) -> None:
+    def add(self, rows: pa.RecordBatch, read: int, skipped: Counter[str]) -> None:
         """Count some games."""
-        self.read += part.read
-        self.skipped += part.skipped
-        self.annotated += part.read - part.skipped.total()
-        self.rows += len(part.rows)
+        self.read += read
+        self.skipped += skipped
+        self.annotated += read - skipped.total()
+        self.rows += len(rows)
 
     def __str__(self) -> str:
         names = {"dropped": "dropped by the catalogue", "board": "on other boards", "moves": "without moves"}
@@ -114,21 +115,9 @@ class AnnotateReport(Report):
         return f"{games}; {self.rows:,} rows, {format_bytes(self.bytes)}"
 
 
-class AnnotatedGames(NamedTuple):
-    """The rows of some games."""
-
-    rows: pa.RecordBatch
-    read: int
-    skipped: Counter[str]
-
-
 @dataclass(frozen=True)
 class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
-    """Annotates ranges of rows of catalogues.
-
-    Attributes:
-        nets: Nets as for `open_predictor`.
-    """
+    """Annotates ranges of rows of catalogues."""
 
     nets: tuple[str, ...]
     options: AnnotateOptions
@@ -157,10 +146,7 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     def predictors(self) -> list[MovePredictor]:
         """The nets and engines."""
         options = self.options
-        return [
-            open_predictor(net, symmetries=options.symmetries, precision=options.precision, threads=1)
-            for net in self.nets
-        ]
+        return [open_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in self.nets]
 
     @cached_property
     def hashes(self) -> list[str | None]:
@@ -196,15 +182,13 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
 
     def process(self, item: pa.RecordBatch) -> AnnotatedGames:
         """Annotate some games, on one thread, so that figures do not depend on the number of threads."""
-        predictors = self.predictors
-        if torch := sys.modules.get("torch"):
-            torch.set_num_threads(1)
+        torch.set_num_threads(1)
         rows, skipped = self._select(item)
         positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
         positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
-        scores = [self._score(predictor, positions) for predictor in predictors]
-        return AnnotatedGames(_to_rows(positions, scores, self.names), len(item), skipped)
+        scores = [self._score(predictor, positions) for predictor in self.predictors]
+        return _to_rows(positions, scores, self.names), len(item), skipped
 
     def _score(self, predictor: MovePredictor, positions: EvalPositions) -> MoveScores:
         # An engine thinks about many positions at a time, and answers one caller.
@@ -272,8 +256,6 @@ def annotate(
     number of games.
 
     Args:
-        nets: One or several nets or engines as for `kifu.learn.predictors.open_predictor`.
-        output: The new Parquet file, see docs/annotation.md.
         jobs: See `kifu.execution.executor.make_executor`, also for `engine`.
 
     Raises:
@@ -281,26 +263,23 @@ def annotate(
         SourceError: A catalogue changes meanwhile.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
-    path = Path(output)
+    path, threads = Path(output), torch.get_num_threads()
     job, opened = prepare(nets, catalogues, options)
-    torch = sys.modules.get("torch")  # if a net requires it
-    threads = torch and torch.get_num_threads()
     report, games = AnnotateReport(), sum(source.catalogue.rows for source in opened if source.catalogue)
     try:
         with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
             opened = hash_sources(opened, executor)
             with annotation_writer(path) as writer, progress("annotating", games, "games") as bar:
-                for part in executor.run(job, make_shards(opened)):
-                    writer.write(part.rows)
-                    report.add(part)
-                    bar.advance(part.read)
+                for rows, read, skipped in executor.run(job, make_shards(opened)):
+                    writer.write(rows)
+                    report.add(rows, read, skipped)
+                    bar.advance(read)
                 require_unchanged(opened)
                 counts = {"games": report.annotated, "skipped": dict(report.skipped), "rows": report.rows}
                 infos = [source.info for source in opened]
                 writer.commit({"kifu.about": job.describe() | {"sources": infos} | counts})
     finally:
-        if torch:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
     report.bytes = writer.size
     return report
 

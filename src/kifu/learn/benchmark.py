@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import date
 from functools import cache
 from importlib.metadata import version
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -132,12 +132,10 @@ def benchmark(
     Games that a net was trained on or validated with are left out for all nets.
 
     Args:
-        nets: Nets, as for `kifu.learn.predictors.open_predictor`.
         sources: Catalogues, archives, folders and records that hold the games of the sets, in any order.
         sets: Names of benchmark sets; by default those with a game in the sources.
         symmetries: Also measure each net averaged over the symmetries of the board.
         jobs: Threads that encode planes; None for one per core.
-        progress: Reports how far the benchmark is.
 
     Raises:
         RecipeError: A set does not exist, a net does not support 19 x 19, or a source is a data set.
@@ -162,10 +160,8 @@ def benchmark(
     )
 
 
-class _Entrant(NamedTuple):
-    name: str
-    symmetries: bool
-    predictor: MovePredictor
+_Entrant = tuple[str, bool, MovePredictor]
+"""The name of a net, whether it is averaged over the symmetries, and its predictor."""
 
 
 def _open(nets: Sequence[str | os.PathLike[str]], symmetries: bool) -> list[_Entrant]:
@@ -173,11 +169,11 @@ def _open(nets: Sequence[str | os.PathLike[str]], symmetries: bool) -> list[_Ent
     predictors = [open_predictor(net) for net in nets]
     for predictor in predictors:
         predictor.check_board(*BOARD)
-    entrants = []
+    entrants: list[_Entrant] = []
     for net, predictor, name in zip(nets, predictors, unique_names(predictors)):
-        entrants.append(_Entrant(printable(name)[:200], False, predictor))
+        entrants.append((printable(name)[:200], False, predictor))
         if symmetries:
-            entrants.append(_Entrant(printable(name)[:200], True, open_predictor(net, symmetries=True)))
+            entrants.append((printable(name)[:200], True, open_predictor(net, symmetries=True)))
     return entrants
 
 
@@ -207,9 +203,6 @@ def fixed_positions(rows: pa.RecordBatch) -> EvalPositions:
 
     They are the plies with the smallest mix(canonical ^ mix(ply)), where `kifu.corpus.hashes` defines mix, so that they
     depend on the game alone.
-
-    Args:
-        rows: [G] games.
     """
     games = game_arrays(rows)
     start = games.move_offset
@@ -230,16 +223,16 @@ def _run_set(
     jobs: int,
     progress: ProgressFactory,
 ) -> SetResults:
-    seen = [np.isin(to_numpy(rows["canonical"]), entrant.predictor.games) for entrant in entrants]
+    seen = [np.isin(to_numpy(rows["canonical"]), predictor.games) for _, _, predictor in entrants]
     used = rows.filter(pa.array(~np.any(seen, axis=0)))
     positions = fixed_positions(used)
     with progress(benchmark_set.name, len(positions) * len(entrants), "positions") as bar:
         scores = [
-            score_moves(entrant.predictor, positions, legal=False, jobs=jobs, bar=bar)
-            for entrant in entrants
+            score_moves(predictor, positions, legal=False, jobs=jobs, bar=bar)
+            for _, _, predictor in entrants
             if len(positions)
         ]
-    window = _windows(used, benchmark_set.windows)
+    windows = _windows(used, benchmark_set.windows)
     return SetResults(
         name=benchmark_set.name,
         title=benchmark_set.title,
@@ -251,14 +244,14 @@ def _run_set(
         positions=len(positions),
         nets=tuple(
             NetScores(
-                name=entrant.name,
-                description=printable(entrant.predictor.description)[:200],
-                symmetries=entrant.symmetries,
-                known_games=len(entrant.predictor.games),
+                name=name,
+                description=printable(predictor.description)[:200],
+                symmetries=symmetries,
+                known_games=len(predictor.games),
                 seen=int(known.sum()),
-                **(_summarize(scores[k], scores[0], positions, window) if scores else {}),
+                **(_summarize(scores[k], scores[0], positions, windows) if scores else {}),
             )
-            for k, (entrant, known) in enumerate(zip(entrants, seen))
+            for k, ((name, symmetries, predictor), known) in enumerate(zip(entrants, seen))
         ),
     )
 
@@ -272,21 +265,22 @@ def _windows(rows: pa.RecordBatch, length: Literal["day", "week", "month"]) -> G
     elif length == "week":
         days -= (days.astype(np.int64) + 3) % 7  # day 0 was a Thursday
     names, group = np.unique(np.where(known, days.astype(str), "unknown"), return_inverse=True)
-    return Groups(names.tolist(), group.astype(np.int64))
+    return names.tolist(), group.astype(np.int64)
 
 
-def _summarize(moves: MoveScores, first: MoveScores, positions: EvalPositions, window: Groups) -> dict[str, Any]:
+def _summarize(moves: MoveScores, first: MoveScores, positions: EvalPositions, windows: Groups) -> dict[str, Any]:
     """Return the fields of `NetScores` that depend on the moves."""
     game = np.unique(positions.game, return_inverse=True)[1]
     total = score(moves, game, _SEED)
-    known = np.array([name != "unknown" for name in window.names])[window.group]
-    ranks = BREAKDOWNS["rank"][1](positions)
+    window_names, window = windows
+    known = np.array([name != "unknown" for name in window_names])[window]
+    rank_names, rank = BREAKDOWNS["rank"][1](positions)
     return {
         "score": total,
-        "drift": measure_drift(moves, game, np.where(known, window.group, -1), total),
+        "drift": measure_drift(moves, game, np.where(known, window, -1), total),
         "by": {
-            "rank": score_groups(moves, game, ranks.group, ranks.names, _SEED),
-            "window": score_groups(moves, game, window.group[positions.game], window.names, _SEED),
+            "rank": score_groups(moves, game, rank, rank_names, _SEED),
+            "window": score_groups(moves, game, window[positions.game], window_names, _SEED),
         },
         "to_first": None if moves is first else differences(moves, first, game, _SEED),
     }

@@ -34,10 +34,9 @@ from kifu.io import hash_file, utf8_name
 from kifu.katago.net_file import is_kata_net
 from kifu.learn import is_command
 from kifu.learn.benchmark import is_reserved
-from kifu.learn.net import net_file, open_net
-from kifu.learn.net_format import Net
+from kifu.learn.net import Net, net_file, open_net
 from kifu.learn.positions import PredictPositions
-from kifu.learn.torch_net import supported_precision
+from kifu.learn.predict import supported_precision
 from kifu.process import split_command
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
@@ -47,11 +46,8 @@ _COLUMNS = ("opening", *DRAW_COLUMNS)
 Paths = Sequence[str | os.PathLike[str]]
 
 
-class TeacherSpec(NamedTuple):
-    """Plane set and global inputs of a teacher."""
-
-    planes: str
-    inputs: tuple[str, ...]
+TeacherSpec = tuple[str, tuple[str, ...]]
+"""Plane set and global inputs of a net that teaches."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +55,11 @@ class TrainingGames:
     """The games of a run.
 
     Attributes:
-        validation: Held-out positions, or None.
         canonical: [K] uint64, canonical hashes of the games to train on, of those to validate with, which choose the
             best net, and of those that the nets of the recipe have seen.
-        inputs: Names of the sources and hashes of those that are files.
         excluded: Number of games of the sources that are not used because they are reserved for benchmarks.
         teachers: Plane set and global inputs of each teacher; None for an engine.
         others: The training positions for teachers with other planes, by plane set.
-        conditions: Of the games to train on, if an engine teaches.
     """
 
     train: CatalogueSource
@@ -105,12 +98,7 @@ class TrainingGames:
 
 
 def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
-    """Open the nets among the teachers of a recipe; KataGo's files and the command lines of engines stay as they are.
-
-    Raises:
-        RecipeError: A net does not support the board, or predicts no passes although the recipe does. A program was not
-            found, or the positions that KataGo's net or engine shall evaluate are augmented.
-    """
+    """Open the nets among the teachers of a recipe; KataGo's files and commands of engines stay as they are."""
     names = recipe.teacher.nets if recipe.teacher else ()
     nets = [name if is_command(name) or is_kata_net(name) else open_net(name) for name in names]
     for net in nets:
@@ -142,10 +130,8 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         RecipeError: A source is a data set, or a net of the recipe does not fit.
         SourceError: A source cannot be read, or no games are left.
     """
-    teachers = tuple(
-        None if isinstance(net, str) else TeacherSpec(net.about.planes, net.about.inputs)
-        for net in open_teachers(recipe)
-    )
+    nets = open_teachers(recipe)
+    teachers = tuple(None if isinstance(net, str) else (net.about.planes, net.about.inputs) for net in nets)
     specs = _example_specs(recipe, [teacher for teacher in teachers if teacher is not None])
     rows, excluded = _read_rows(recipe, sources, jobs, specs)
     opening = to_numpy(rows["opening"])
@@ -169,19 +155,16 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     for other in others:
         if other.fingerprint() != own.fingerprint():
             raise RecipeError(f"a teacher's planes {other.layout.plane_set} cannot be drawn of the same positions")
-    nets = [name for name in recipe.nets if not is_command(name)]
+    files = [name for name in recipe.nets if not is_command(name)]
     inputs = {"train": _hash_sources(sources), "validation": _hash_sources(validate)}
-    if nets:
-        inputs["nets"] = _hash_sources([net_file(path) for path in nets])
+    if files:
+        inputs["nets"] = _hash_sources([net_file(path) for path in files])
+    canonical = [to_numpy(rows["canonical"]) for rows in used]
+    canonical += [open_net(path).games for path in files if not is_kata_net(path)]
     return TrainingGames(
         own,
         None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
-        np.concatenate(
-            [
-                *(to_numpy(rows["canonical"]) for rows in used),
-                *(open_net(path).games for path in nets if not is_kata_net(path)),
-            ]
-        ),
+        np.concatenate(canonical),
         inputs,
         excluded,
         teachers,
@@ -247,48 +230,19 @@ def _hash_sources(paths: Paths) -> list[dict[str, str]]:
     return sources
 
 
-class TeacherInputs(NamedTuple):
-    """The inputs of a teacher for a batch, as in `TrainingBatch`."""
-
-    planes: Tensor
-    globals: Tensor | None
-
-
-class TeacherPositions(NamedTuple):
-    """The positions of a batch, for an engine, see `kifu.learn.data.TrainingGames.positions`.
-
-    Attributes:
-        game: [B] int64, the bits of each game's id.
-        ply: [B] int32.
-    """
-
-    game: Tensor
-    ply: Tensor
-
-
-class SoftTargets(NamedTuple):
-    """The targets that teachers give for a batch.
-
-    Attributes:
-        policy: [B, moves] float32, probabilities.
-        value: [B] float32, or None if no teacher has a value.
-    """
-
-    policy: Tensor
-    value: Tensor | None
-
-
 class TrainingBatch(NamedTuple):
     """A batch of positions with their labels.
 
     Attributes:
         planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
-        move: [B] int64, the move played.
         result: [B] int8, if the network has a value head.
         ownership: [B, N] int8, if the network has an ownership head.
         globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
-        teachers: The inputs of each teacher for these positions, until they have labelled the batch.
+        teachers: What each teacher is asked, until they have labelled the batch: planes and global inputs for a net,
+            ids of games [B] as int64 and plies [B] for an engine (`TrainingGames.positions`).
+        soft_policy: [B, moves] float32, the probabilities that teachers give.
+        soft_value: [B] float32, if a teacher has a value.
     """
 
     planes: Tensor
@@ -297,8 +251,9 @@ class TrainingBatch(NamedTuple):
     ownership: Tensor | None = None
     globals: Tensor | None = None
     next_position: tuple[int, int] = (0, 0)
-    teachers: tuple[TeacherInputs | TeacherPositions, ...] = ()
-    soft: SoftTargets | None = None
+    teachers: tuple[tuple[Tensor, Tensor | None], ...] = ()
+    soft_policy: Tensor | None = None
+    soft_value: Tensor | None = None
 
 
 def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int) -> Batch:
@@ -310,7 +265,6 @@ def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int) -> Batch:
     any komi of this range.
 
     Args:
-        batch: Examples with the labels of the recipe.
         recipe: Names the inputs, and the largest shift in points, `random_komi`. Shifts are whole numbers, from
             -random_komi to random_komi with equal probability.
         epoch: Number of the epoch. The seed of the recipe, epoch, game and ply determine the shift of a position.
@@ -339,12 +293,7 @@ def loader_config(recipe: TrainingRecipe) -> LoaderConfig:
 def count_training_draws(
     recipe: TrainingRecipe, sources: Paths, validate: Paths, epoch: int, jobs: int | None = None
 ) -> Draws:
-    """Count the positions that a run trains on in an epoch, from 0; see `read_training_games` for the other arguments.
-
-    Raises:
-        RecipeError: A source is a data set, or a net of the recipe does not fit.
-        SourceError: A source cannot be read, or no games are left.
-    """
+    """Count the positions that a run trains on in an epoch, from 0; arguments as for `read_training_games`."""
     games = read_training_games(recipe, sources, validate, jobs)
     return Loader(games.train, loader_config(recipe), recipe.batch_size).epoch(epoch).draws()
 
@@ -381,11 +330,7 @@ class TrainingData:
         return self._start.epoch(*self.position).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at the position of a run with the same recipe, games and number of processes.
-
-        Raises:
-            RecipeError: The state does not fit them.
-        """
+        """Continue at the position of a run with the same recipe, games and number of processes."""
         for loader in (self._start, *self._others.values()):
             loader.load_state_dict(state)
         self.position = self._start.position
@@ -425,11 +370,7 @@ class TrainingData:
         return len(self._train_loader(self.games.train))
 
     def batches(self) -> Generator[TrainingBatch]:
-        """Yield training batches from `position` on, epoch after epoch, without end.
-
-        Raises:
-            RecipeError: An epoch has fewer positions than a batch.
-        """
+        """Yield training batches from `position` on, epoch after epoch, without end."""
         batches = self._endless_batches()
         return prefetch(batches, _PINNED_BATCHES) if self._on_gpu else batches
 
@@ -446,27 +387,27 @@ class TrainingData:
                     f" ({self.recipe.batch_size})"
                 )
             for k, (batch, *parts) in enumerate(zip(loader, *others.values(), strict=True), first + 1):
-                values, seen = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
-                following, teachers = (epoch, k) if k < count else (epoch + 1, 0), self._teacher_inputs(values, seen)
+                values, others_values = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
+                teachers = self._teacher_inputs(values, others_values)
                 if self.recipe.random_komi:
                     values = self._tensors(randomize_komi(batch, self.recipe, epoch))
-                yield self._make_batch(values, following, teachers)
+                yield self._make_batch(values, (epoch, k) if k < count else (epoch + 1, 0), teachers)
 
     def _teacher_inputs(
         self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]
-    ) -> tuple[TeacherInputs | TeacherPositions, ...]:
-        """Return the inputs of each teacher from values of the student's loader and of the others by plane set."""
+    ) -> tuple[tuple[Tensor, Tensor | None], ...]:
+        """Return `TrainingBatch.teachers` from values of the student's loader and of the others by plane set."""
+        inputs: list[tuple[Tensor, Tensor | None]] = []
         for planes, values in others.items():
             if not all(values[name].equal(own[name]) for name in ("game", "ply")):
                 raise AssertionError(f"the loader of {planes} yields other positions")
-
-        def inputs_of(teacher: TeacherSpec | None) -> TeacherInputs | TeacherPositions:
+        for teacher in self.games.teachers:
             if teacher is None:
-                return TeacherPositions(own["game"], own["ply"])
-            seen = others.get(teacher.planes, own)
-            return TeacherInputs(seen["planes"], seen.get(inputs_label(teacher.inputs)))
-
-        return tuple(map(inputs_of, self.games.teachers))
+                inputs.append((own["game"], own["ply"]))
+            else:
+                values = others.get(teacher[0], own)
+                inputs.append((values["planes"], values.get(inputs_label(teacher[1]))))
+        return tuple(inputs)
 
     def validation_batches(self) -> Generator[TrainingBatch]:
         """Yield this process' part of the validation positions, which do not depend on the number of processes."""
@@ -494,7 +435,7 @@ class TrainingData:
         self,
         values: dict[str, Tensor],
         next_position: tuple[int, int],
-        teachers: tuple[TeacherInputs | TeacherPositions, ...] = (),
+        teachers: tuple[tuple[Tensor, Tensor | None], ...] = (),
     ) -> TrainingBatch:
         return TrainingBatch(
             values["planes"], values["move"], values.get("result"), values.get("ownership"),

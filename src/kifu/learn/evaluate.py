@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,9 @@ from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
 from kifu.io import utf8_name
-from kifu.learn.net_format import Net
+from kifu.learn.net import Net
 from kifu.learn.positions import EvalPositions, Indices
-from kifu.learn.predict import MovePredictor
+from kifu.learn.predict import MovePredictor, default_device, supported_precision
 from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, score_moves, unique_names
 from kifu.learn.results import (
     EvalOptions,
@@ -53,33 +53,26 @@ _MOVE_STEP, _LATE_MOVE = 20, 300
 _MAX_HANDICAP = 9
 
 
-class Groups(NamedTuple):
-    """A partition of N positions.
-
-    Attributes:
-        group: [N] index of the group of each position.
-    """
-
-    names: Sequence[str]
-    group: Indices
+Groups = tuple[Sequence[str], Indices]
+"""A partition of N positions: the names of the groups, and [N] indices of names."""
 
 
 def _by_move_number(positions: EvalPositions) -> Groups:
     last = _LATE_MOVE // _MOVE_STEP
     names = [f"{k * _MOVE_STEP + 1}-{(k + 1) * _MOVE_STEP}" for k in range(last)]
-    return Groups([*names, f"{_LATE_MOVE + 1} and later"], np.minimum(positions.ply // _MOVE_STEP, last))
+    return [*names, f"{_LATE_MOVE + 1} and later"], np.minimum(positions.ply // _MOVE_STEP, last)
 
 
 def _by_rank(positions: EvalPositions) -> Groups:
     rows = positions.rows
     bands = np.stack([rank_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
-    return Groups(BANDS, bands[((positions.words & WHITE_BIT) != 0).astype(np.int64), positions.game])
+    return BANDS, bands[((positions.words & WHITE_BIT) != 0).astype(np.int64), positions.game]
 
 
 def _by_handicap(positions: EvalPositions) -> Groups:
     handicap = to_numpy(pc.fill_null(positions.rows["handicap"], 0)).astype(np.int64)
     names = ["none", *map(str, range(1, _MAX_HANDICAP + 1)), f"{_MAX_HANDICAP + 1} or more"]
-    return Groups(names, np.clip(handicap, 0, _MAX_HANDICAP + 1)[positions.game])
+    return names, np.clip(handicap, 0, _MAX_HANDICAP + 1)[positions.game]
 
 
 def _edge_lines(positions: EvalPositions) -> tuple[Indices, Indices]:
@@ -93,19 +86,19 @@ def _by_region(positions: EvalPositions) -> Groups:
     x, y = _edge_lines(positions)
     near_edges = (x <= positions.width // 4 + 1).astype(np.int64) + (y <= positions.height // 4 + 1)
     is_pass = positions.move == positions.points
-    return Groups(("corner", "side", "centre", "pass"), np.where(is_pass, 3, 2 - near_edges))
+    return ("corner", "side", "centre", "pass"), np.where(is_pass, 3, 2 - near_edges)
 
 
 def _by_line(positions: EvalPositions) -> Groups:
     lines = (min(positions.width, positions.height) + 1) // 2
     is_pass = positions.move == positions.points
     line = np.minimum(*_edge_lines(positions)) - 1
-    return Groups([*map(str, range(1, lines + 1)), "pass"], np.where(is_pass, lines, line))
+    return [*map(str, range(1, lines + 1)), "pass"], np.where(is_pass, lines, line)
 
 
 def _by_capture(positions: EvalPositions) -> Groups:
     captured = captured_stones(positions.games, np.unique(positions.game))[positions.move_index]
-    return Groups(("none", "1", "2 or more"), np.minimum(captured, 2).astype(np.int64))
+    return ("none", "1", "2 or more"), np.minimum(captured, 2).astype(np.int64)
 
 
 BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
@@ -150,7 +143,6 @@ def select_examples(
 
     Args:
         scores: Scores of the first net, by which positions are selected.
-        legal: Restrict the probabilities to legal moves.
     """
     kinds = get_args(ExampleKind)
     selected = {kind: _most_suitable(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
@@ -244,19 +236,14 @@ def evaluate(
             `kifu.learn.predictors.open_predictor`. The options do not apply to predictors that are open already.
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal".
-        options: Selection of positions, and settings of the nets.
         jobs: Threads that encode planes; None for one per core.
-        progress: Reports how far the evaluation is.
 
     Raises:
         RecipeError: An option does not fit the nets, a net has seen one of the games, or a source is a data set.
         SourceError: There are no such games.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
-    if options.precision == "bfloat16":
-        from kifu.learn.torch_net import default_device, supported_precision
-
-        options = replace(options, precision=supported_precision("bfloat16", default_device()))
+    options = replace(options, precision=supported_precision(options.precision, default_device()))
     opened = [nets] if isinstance(nets, str | os.PathLike | Net) or not isinstance(nets, Sequence) else nets
     predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in opened]
     board = common_board(predictors, options.board)
@@ -351,12 +338,7 @@ def _check_passes(predictors: Sequence[MovePredictor], options: EvalOptions) -> 
 def _handle_overlap(
     rows: pa.RecordBatch, nets: Sequence[MovePredictor], trained_on: Sequence[npt.NDArray[np.bool_]], overlap: OnOverlap
 ) -> pa.RecordBatch:
-    """Return the games to evaluate.
-
-    Args:
-        rows: [G] games.
-        trained_on: [G] bool for each net.
-    """
+    """Return the games to evaluate, given [G] bool for each net: the games that it was trained on."""
     for net, known in zip(nets, trained_on):
         if known.any() and overlap == "refuse":
             raise RecipeError(

@@ -24,8 +24,9 @@ from kifu.io import held_folder, require_size
 from kifu.learn import BEST
 from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, Teachers, make_policy_module
-from kifu.learn.net_format import NetMetadata
+from kifu.learn.net import NetMetadata, save_net
 from kifu.learn.optim import EMA, make_optimizer, restore_optimizer
+from kifu.learn.predict import supported_precision
 from kifu.learn.run_dir import (
     CURVES,
     FINAL,
@@ -44,7 +45,6 @@ from kifu.learn.run_dir import (
     save_curves,
     slowdown,
 )
-from kifu.learn.torch_net import save_net, supported_precision
 from kifu.progress import Progress, ProgressFactory, Rate, silent
 from kifu.recipes.training import TrainingRecipe
 
@@ -67,24 +67,6 @@ _SEED_FACTOR = 0x9E3779B97F4A7C15
 logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
 
 
-@dataclass(frozen=True)
-class TrainingJob:
-    """Everything a process needs to train.
-
-    Attributes:
-        devices: Number of processes on each machine.
-        progress: Reports how far the run is.
-    """
-
-    recipe: TrainingRecipe
-    games: TrainingGames
-    run: Run
-    directory: Path
-    devices: int
-    checkpoint: Path | None
-    progress: ProgressFactory
-
-
 class RunEnd(NamedTuple):
     """The end of a run."""
 
@@ -98,7 +80,6 @@ class TrainingState:
 
     Attributes:
         seconds: Time since the start, without the time between a stop and its resumption.
-        best: Figures of the validation with the lowest loss.
     """
 
     steps: int = 0
@@ -108,88 +89,58 @@ class TrainingState:
     stale_validations: int = 0
 
 
-class Timers:
-    """Times of past events, in seconds since the start of the run.
-
-    Attributes:
-        start: `time.monotonic()` at second 0.
-        rate: Start of the interval over which the rate is measured; shifted by pauses.
-        shown: Progress reported to the user so far, in steps or seconds.
-    """
-
-    def __init__(self, state: TrainingState) -> None:
-        """Start the clock at the state's time."""
-        self.start = time.monotonic() - state.seconds
-        self.validation = self.checkpoint = self.curves = self.rate = state.seconds
-        self.rate_positions, self.shown = state.positions, 0
-
-    def now(self) -> float:
-        """Return the seconds since the start of the run."""
-        return time.monotonic() - self.start
-
-
-def run_training(fabric: Fabric, job: TrainingJob) -> None:
-    """Train in one of the processes that `fabric` launched."""
-    TrainingLoop(fabric, job).run()
-
-
 class TrainingLoop:
     """Trains a network until its budget is used up, a signal arrives or the validation loss stops falling.
 
     Decisions that depend on the time are taken by the clock of the first process.
     """
 
-    def __init__(self, fabric: Fabric, job: TrainingJob) -> None:
-        """Prepare the network and the data, resuming from a checkpoint if the job has one.
-
-        Raises:
-            FormatError: The checkpoint is invalid.
-            RecipeError: The processes have different games, or are at different steps.
-        """
-        recipe = job.recipe
-        checkpoint = None if job.checkpoint is None else read_checkpoint(job.checkpoint)
-        self.fabric, self.recipe, self.directory = fabric, recipe, job.directory
-        self.manifest = job.run
+    def __init__(
+        self, fabric: Fabric, recipe: TrainingRecipe, games: TrainingGames, run: Run, directory: Path, devices: int,
+        checkpoint: Path | None, progress: ProgressFactory,
+    ) -> None:  # fmt: skip
+        """Prepare the network and the data in one of the processes that `fabric` launched."""
+        saved = None if checkpoint is None else read_checkpoint(checkpoint)
+        self.fabric, self.recipe, self.directory, self.manifest = fabric, recipe, directory, run
+        on_gpu = fabric.device.type == "cuda"
         self.state = TrainingState()
-        self.data = TrainingData(
-            recipe, job.games, fabric.global_rank, fabric.world_size, job.devices, fabric.device.type == "cuda"
-        )
-        if checkpoint is not None:
-            saved = checkpoint["kifu"]
-            self.state = TrainingState(**{each.name: saved[each.name] for each in fields(TrainingState)})
-            with _restoring(job.checkpoint):
-                self.data.load_state_dict(saved["loader"])
+        self.data = TrainingData(recipe, games, fabric.global_rank, fabric.world_size, devices, on_gpu)
+        if saved is not None:
+            with _restoring(checkpoint):
+                self.state = TrainingState(**{f.name: saved["kifu"][f.name] for f in fields(TrainingState)})
+                self.data.load_state_dict(saved["kifu"]["loader"])
         self._require_agreement()
         # Each process makes its own module, because spawned processes would share the memory of a given one.
         self.module = make_policy_module(recipe)
-        if checkpoint is not None:
-            with _restoring(job.checkpoint):
-                self.module.load_state_dict(checkpoint["state_dict"])
         self.model = fabric.setup_module(self.module)
-        self.teachers = None if recipe.teacher is None else Teachers(recipe, self.data.games, fabric.device)
         optimizer = make_optimizer(self.module.network, recipe.optimiser)
-        if checkpoint is not None:
-            with _restoring(job.checkpoint):
-                restore_optimizer(optimizer, checkpoint["optimizer_states"][0])
-        self.optimizer = fabric.setup_optimizers(optimizer)
         self.ema = EMA(self.module.network, recipe.average) if recipe.average else None
         self.keeps_average = self.ema is not None
         # Both stay on the device, so that no step waits for it.
         self.sums = torch.zeros(len(SUMS), device=fabric.device)
         self.bad_batches = torch.zeros((), dtype=torch.int64, device=fabric.device)
-        if checkpoint is not None:
-            with _restoring(job.checkpoint):
+        if saved is not None:
+            with _restoring(checkpoint):
+                self.module.load_state_dict(saved["state_dict"])
+                restore_optimizer(optimizer, saved["optimizer_states"][0])
                 if fabric.is_global_zero:  # the saved sums are those of all processes
-                    self.sums.copy_(saved["sums"])
+                    self.sums.copy_(saved["kifu"]["sums"])
                 if self.ema is not None:
-                    self.ema.load_state_dict(saved["average"])
-        self.resumed = checkpoint is not None
-        self.timers = Timers(self.state)
+                    self.ema.load_state_dict(saved["kifu"]["average"])
+        self.optimizer = fabric.setup_optimizers(optimizer)
+        self.teachers = None if recipe.teacher is None else Teachers(recipe, self.data.games, fabric.device)
+        self.resumed = saved is not None
+        # The times of past events, in seconds since the start of the run, and the progress shown so far.
+        seconds = self.state.seconds
+        self.start = time.monotonic() - seconds
+        self.last_validation = self.last_checkpoint = self.last_curves = seconds
+        self.rate_start, self.rate_positions = seconds, self.state.positions  # pauses move the start
+        self.shown = 0
         self.rate = Rate()
         self.metrics: MetricsWriter | None = None
         self.bar: Progress | None = None
         self.stop_request: str | None = None
-        self._progress = job.progress
+        self._progress = progress
 
     def _require_agreement(self) -> None:
         """Raise RecipeError in all processes if one of them is about to train something else than the first one."""
@@ -207,11 +158,7 @@ class TrainingLoop:
                 raise RecipeError(f"processes have different games: {difference}")
 
     def run(self) -> None:
-        """Train to the end and record it in the manifest.
-
-        Raises:
-            RecipeError: The loss is NaN or infinite, or there are too few positions.
-        """
+        """Train to the end and record it in the manifest."""
         with contextlib.ExitStack() as resources:
             resources.enter_context(_on_signals(self._request_stop))
             if self.teachers is not None:
@@ -250,7 +197,9 @@ class TrainingLoop:
         with contextlib.closing(self.data.batches()) as batches:
             while True:
                 batch = next(batches)
-                self._set_learning_rate()
+                lr = self._learning_rate()
+                for group in self.optimizer.param_groups:
+                    group["lr"] = lr
                 self._seed_step()
                 self.optimizer.zero_grad()
                 on_device = self.fabric.to_device(batch)
@@ -263,11 +212,6 @@ class TrainingLoop:
                 self.bad_batches = (self.bad_batches + 1) * ~loss.detach().isfinite()
                 if (end := self._after_step(batch)) is not None:
                     return end
-
-    def _set_learning_rate(self) -> None:
-        lr = self._learning_rate()
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
 
     def _seed_step(self) -> None:
         """Make dropout depend on the seed, step and process alone, so that a resumed run repeats it."""
@@ -299,9 +243,10 @@ class TrainingLoop:
     def _synchronize(self) -> None:
         """Set the time, and let all processes agree on it and on stop requests."""
         if self.fabric.world_size == 1:
-            self.state.seconds = self.timers.now()
+            self.state.seconds = time.monotonic() - self.start
         elif self._processes_agree():
-            self.state.seconds, self.stop_request = self.fabric.broadcast((self.timers.now(), self.stop_request))
+            now = time.monotonic() - self.start
+            self.state.seconds, self.stop_request = self.fabric.broadcast((now, self.stop_request))
         self._show_progress()
 
     def _processes_agree(self) -> bool:
@@ -348,19 +293,19 @@ class TrainingLoop:
         if steps is None and minutes is None:
             return epoch_over
         by_steps = steps is not None and self.state.steps % steps == 0
-        return by_steps or (minutes is not None and self.state.seconds - self.timers.validation >= minutes * 60)
+        return by_steps or (minutes is not None and self.state.seconds - self.last_validation >= minutes * 60)
 
     def _checkpoint_due(self, epoch_over: bool) -> bool:
-        elapsed = self.state.seconds - self.timers.checkpoint
+        elapsed = self.state.seconds - self.last_checkpoint
         return elapsed >= self.recipe.checkpoint_minutes * 60 or (epoch_over and elapsed >= _EPOCH_CHECKPOINT_S)
 
     # Figures
 
     def _show_progress(self) -> None:
         done = self.state.steps if self.recipe.max_minutes is None else int(self.state.seconds)
-        if self.bar is not None and done > self.timers.shown:
-            self.bar.advance(done - self.timers.shown)
-            self.timers.shown = done
+        if self.bar is not None and done > self.shown:
+            self.bar.advance(done - self.shown)
+            self.shown = done
 
     def _base_row(self) -> Row:
         state = self.state
@@ -378,10 +323,10 @@ class TrainingLoop:
         self._require_finite()
         means = mean_metrics(self._sum_processes(self.sums).tolist())
         self.sums.zero_()
-        timers, now = self.timers, self.timers.now()
-        rate = (self.state.positions - timers.rate_positions) / max(now - timers.rate, 1e-9)
+        elapsed = time.monotonic() - self.start - self.rate_start
+        rate = (self.state.positions - self.rate_positions) / max(elapsed, 1e-9)
         self._log({**self._base_row(), "rate": rate, **means})
-        timers.rate, timers.rate_positions = timers.now(), self.state.positions
+        self.rate_start, self.rate_positions = time.monotonic() - self.start, self.state.positions
 
     def _log(self, row: Row) -> None:
         if self.metrics is None or self.bar is None:
@@ -437,7 +382,7 @@ class TrainingLoop:
                 f"step {state.steps:,}, {state.positions:,} positions: validation loss {row['validation_loss']:.4f},"
                 f" top-1 {row['validation_top1']:.2%}, top-5 {row['validation_top5']:.2%}{_compare_weights(rows)}"
             )
-        self.timers.validation = state.seconds
+        self.last_validation = state.seconds
         return end
 
     def _validation_row(self, averaged: bool) -> Row:
@@ -471,7 +416,7 @@ class TrainingLoop:
         start = time.monotonic()
         with self.rate.paused():
             yield
-        self.timers.rate += time.monotonic() - start
+        self.rate_start += time.monotonic() - start
 
     # Files
 
@@ -526,11 +471,11 @@ class TrainingLoop:
             if self.metrics is not None:
                 save_checkpoint(self.directory / LAST, checkpoint)
                 self._update_manifest()
-                if end or state.seconds - self.timers.curves >= _CURVES_S:
+                if end or state.seconds - self.last_curves >= _CURVES_S:
                     save_curves(self.directory, self.metrics.rows, self.recipe.title)
-                    self.timers.curves = state.seconds
+                    self.last_curves = state.seconds
             self.fabric.barrier()
-            self.timers.checkpoint = state.seconds
+            self.last_checkpoint = state.seconds
 
     def _update_manifest(self, **changes: Any) -> None:
         """Save the manifest with the present state and other changes."""

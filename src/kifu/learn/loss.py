@@ -11,15 +11,12 @@ from torch.nn import functional
 
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
-from kifu.learn.data import SoftTargets, TeacherInputs, TeacherPositions, TrainingBatch, TrainingGames, open_teachers
-from kifu.learn.evaluator import BatchEvaluator, BatchOutput
-from kifu.learn.net import open_net
-from kifu.learn.net_format import Net
+from kifu.learn.data import TrainingBatch, TrainingGames, open_teachers
+from kifu.learn.net import Net, copy_weights, open_net
 from kifu.learn.nets import Network, NetworkOutput, drop_inputs
-from kifu.learn.predict import MovePredictor
+from kifu.learn.predict import BatchEvaluator, BatchOutput, MovePredictor, supported_precision
 from kifu.learn.predictors import EnginePredictor, open_predictor
 from kifu.learn.registry import import_net, initialize, make_net
-from kifu.learn.torch_net import TorchBackend, copy_weights, supported_precision
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
@@ -30,12 +27,7 @@ squared errors of the value and (over points) the ownership, each followed by th
 
 
 class BatchLoss(NamedTuple):
-    """The errors on one batch.
-
-    Attributes:
-        loss: Scalar to minimize, a mean over the batch.
-        sums: [8] float32, see `SUMS`.
-    """
+    """The scalar to minimize, a mean over the batch, and [8] float32 sums, see `SUMS`."""
 
     loss: Tensor
     sums: Tensor
@@ -64,13 +56,13 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             globals_ = drop_inputs(globals_, self._inputs, self._input_dropout)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=planes.dtype == torch.bfloat16):
             output: NetworkOutput = self.network(planes, globals_)
-        policy, soft = output.policy.float(), batch.soft
+        policy = output.policy.float()
         loss = functional.cross_entropy(policy, batch.move)
         preferred = _count_preferred(policy.detach(), batch.move)
         count = len(preferred)
         sums = [torch.tensor(float(count), device=loss.device), loss.detach() * count]
-        if soft is not None:
-            loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, soft.policy)
+        if batch.soft_policy is not None:
+            loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, batch.soft_policy)
         sums += [(preferred < top).sum().float() for top in (1, TOP)]
         for head, label in (("value", batch.result), ("ownership", batch.ownership)):
             predicted: Tensor | None = getattr(output, head)
@@ -80,8 +72,8 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             known = label != UNKNOWN
             error = torch.where(known, (predicted.float() - label) ** 2, 0).sum()
             head_loss = error / known.sum().clamp(min=1)
-            if head == "value" and soft is not None and soft.value is not None:
-                soft_error = functional.mse_loss(predicted.float(), soft.value)
+            if head == "value" and batch.soft_value is not None:
+                soft_error = functional.mse_loss(predicted.float(), batch.soft_value)
                 head_loss = (1 - self._soft_weight) * head_loss + self._soft_weight * soft_error
             loss = loss + self._head_weights[head] * head_loss  # type: ignore[index]
             sums += [error.detach(), known.sum().float()]
@@ -105,12 +97,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
 
 
 def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
-    """Return the module of a recipe before its first step, a pure function of the recipe and the nets that it names.
-
-    Raises:
-        RecipeError: The recipe names an unknown network, plane set or initialization, or a net that does not fit.
-        FormatError: The file of `init_from` is not a net.
-    """
+    """Return the module of a recipe before its first step, a pure function of the recipe and the nets that it names."""
     encoder = recipe.encoder()
     import_net(recipe.net)
     with torch.random.fork_rng(devices=[]):
@@ -139,11 +126,7 @@ class Teachers:
     """The teachers of a recipe on one device."""
 
     def __init__(self, recipe: TrainingRecipe, games: TrainingGames, device: torch.device) -> None:
-        """Open the nets and start the engines.
-
-        Raises:
-            RecipeError: A net does not fit the recipe, or KataGo does not support the board.
-        """
+        """Open the nets and start the engines."""
         assert recipe.teacher is not None
         self._config, self._size, self._passes = recipe.teacher, recipe.size, recipe.positions.passes
         self._teach_value = not recipe.random_komi
@@ -156,8 +139,7 @@ class Teachers:
             predictor = open_predictor(net, symmetries=self._symmetries, precision=self._precision)
             predictor.check_board(*self._size)
             return predictor
-        backend = TorchBackend(net.module, self._device, self._precision)
-        return BatchEvaluator(net, backend, symmetries=self._symmetries)
+        return BatchEvaluator(net, device=self._device, symmetries=self._symmetries, precision=self._precision)
 
     def close(self) -> None:
         """End the engines."""
@@ -180,24 +162,21 @@ class Teachers:
             values += [] if output.value is None or not self._teach_value else [output.value]
         log_probs = torch.stack(policies).logsumexp(0)
         value = torch.stack(values).mean(0) if values else None
-        soft = SoftTargets((log_probs / self._config.temperature).softmax(1), value)
-        return batch._replace(soft=soft, teachers=())
+        soft_policy = (log_probs / self._config.temperature).softmax(1)
+        return batch._replace(soft_policy=soft_policy, soft_value=value, teachers=())
 
-    def _evaluate(
-        self, teacher: BatchEvaluator | MovePredictor, inputs: TeacherInputs | TeacherPositions
-    ) -> BatchOutput:
-        if not isinstance(teacher, BatchEvaluator):
-            assert isinstance(inputs, TeacherPositions)
-            ids, ply = inputs.game.cpu().numpy().view(np.uint64), inputs.ply.cpu().numpy()
-            positions = self._games.positions(ids, ply)
-            if isinstance(teacher, EnginePredictor):
-                output = teacher.predict(positions, ownership=False)
-            else:
-                output = teacher.predict(positions)
-            policy, value = (torch.from_numpy(array).to(self._device) for array in (output.policy, output.value))
-            return BatchOutput(policy.log(), value, None)
-        assert isinstance(inputs, TeacherInputs)
-        planes = inputs.planes
-        if planes.ndim == 3:
-            planes = unpack(planes, *teacher.net.encoder_for(*self._size).shape[1:])
-        return teacher.evaluate(planes, inputs.globals, *self._size)
+    def _evaluate(self, teacher: BatchEvaluator | MovePredictor, inputs: tuple[Tensor, Tensor | None]) -> BatchOutput:
+        if isinstance(teacher, BatchEvaluator):
+            planes, globals_ = inputs
+            if planes.ndim == 3:
+                planes = unpack(planes, *teacher.net.encoder_for(*self._size).shape[1:])
+            return teacher.evaluate(planes, globals_, *self._size)
+        ids, plies = inputs
+        assert plies is not None
+        positions = self._games.positions(ids.cpu().numpy().view(np.uint64), plies.cpu().numpy())
+        if isinstance(teacher, EnginePredictor):
+            output = teacher.predict(positions, ownership=False)
+        else:
+            output = teacher.predict(positions)
+        policy, value = (torch.from_numpy(array).to(self._device) for array in (output.policy, output.value))
+        return BatchOutput(policy.log(), value, None)

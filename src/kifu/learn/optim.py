@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adadelta, Adagrad, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 
-from kifu.learn.torch_net import has_bfloat16
+from kifu.learn.predict import has_bfloat16
 from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimiser, SgdConfig
 
 
@@ -43,13 +43,7 @@ def make_optimizer(module: nn.Module, config: Optimiser) -> TorchOptimizer:
 
 
 def restore_optimizer(optimizer: TorchOptimizer, saved: dict[str, Any]) -> None:
-    """Restore the state of an optimizer, but not its options, which the recipe determines.
-
-    Raises:
-        ValueError: The state does not fit the parameters.
-        LookupError: It is incomplete.
-        TypeError: It is no state.
-    """
+    """Restore the state of an optimizer, but not its options, which the recipe determines."""
     options = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(saved)
     for group, own in zip(optimizer.param_groups, options):
@@ -83,13 +77,7 @@ class Muon(AdamW):  # type: ignore[misc]
     """
 
     def __init__(self, matrices: Sequence[nn.Parameter], vectors: Sequence[nn.Parameter], config: MuonConfig) -> None:
-        """Create the optimizer.
-
-        Args:
-            matrices: Parameters that Muon updates, with weight decay.
-            vectors: Parameters that AdamW updates, without weight decay.
-            config: Learning rate, momentum, betas of AdamW and weight decay.
-        """
+        """Create the optimizer of matrices, with weight decay, and vectors, without, which AdamW updates."""
         groups: list[dict[str, Any]] = [
             {"params": matrices, "weight_decay": config.weight_decay, "momentum": config.momentum},
             {"params": vectors, "weight_decay": 0.0, "momentum": None},
@@ -97,11 +85,7 @@ class Muon(AdamW):  # type: ignore[misc]
         super().__init__(groups, config.lr, config.betas, fused=True)
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
-        """Update all parameters that have a gradient.
-
-        Args:
-            closure: Recomputes the gradients and returns the loss.
-        """
+        """Update all parameters that have a gradient; `closure` recomputes the gradients and returns the loss."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -153,22 +137,14 @@ class EMA:
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
-        """Start the average at the module's present values.
-
-        Args:
-            decay: Share of the average that a step keeps, from 0 to 1.
-        """
+        """Start at the module's present values; a step keeps the share `decay` of the average."""
         self._decay = decay
         self._current = _float_values(module)
         self._average = [value.detach().clone() for value in self._current]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def update(self, steps: int) -> None:
-        """Include the module's values after a step.
-
-        Args:
-            steps: Number of steps so far, including this one.
-        """
+        """Include the module's values after a step, the number `steps` so far."""
         keep = min(self._decay, (1 + steps) / (10 + steps))
         torch._foreach_lerp_(self._average, self._current, 1 - keep)
 

@@ -41,12 +41,7 @@ class Slots(NamedTuple):
 
 
 def assign_slots(games: GamesLike, game: Indices, ply: Indices) -> Slots:
-    """Assign output slots to the positions (game, ply).
-
-    Args:
-        game: [B] index of the game of each position.
-        ply: [B] number of moves before each position.
-    """
+    """Assign output slots to B positions: indices of games, and numbers of moves before each position."""
     rows, which = np.unique(game, return_inverse=True)
     first = _offsets(games.move_offset[rows + 1] - games.move_offset[rows])
     moves, slot = np.unique(first[which] + ply, return_inverse=True)
@@ -56,11 +51,7 @@ def assign_slots(games: GamesLike, game: Indices, ply: Indices) -> Slots:
 
 
 def legal_masks(games: GamesLike, slots: Slots, points: int, rules: Rules = RECORD_RULES) -> npt.NDArray[np.bool_]:
-    """Return [B, points + 1] which moves are legal in each position, pass last.
-
-    Raises:
-        IllegalMove: A position cannot be reached under these rules.
-    """
+    """Return [B, points + 1] which moves are legal, pass last. Raises IllegalMove if rules forbid an earlier move."""
     masks = np.empty((slots.size, points + 1), np.bool_)
     legal_moves(games, slots.rows, slots.take, masks, rules)
     return masks[slots.slot]
@@ -74,7 +65,6 @@ class PredictPositions:
         game: [B] int64, index of the game of each position.
         ply: [B] int64, number of moves before each position; less than the number of the game's moves, because the
             colour of the next move defines the side to move.
-        conditions: Komi, ranks and other conditions of the G games.
 
     Raises:
         GameError: Board sizes differ, or a ply is out of range.
@@ -127,13 +117,8 @@ class PredictPositions:
         """Return the position of each game after a number of its moves.
 
         Args:
-            games: [B] games.
-            plies: [B] numbers of moves.
             to_play: [B] BLACK or WHITE. By default the player of the game's next move; after the last move, the
                 opponent of its player; in a game without moves, the player that starts.
-
-        Raises:
-            GameError: A ply is out of range, or a game was dropped.
         """
         for game, ply in zip(games, plies, strict=True):
             if game.drop:
@@ -166,14 +151,10 @@ class PredictPositions:
 
         Args:
             moves: [B] uint16 arrays of point | WHITE_BIT; a pass is width * height.
-            height: Rows of the board, by default the width.
             setup: uint16 array of point | WHITE_BIT, the stones that are set up in each sequence.
             setup_ply: Number of moves before each of them, ascending; by default 0.
             to_play: [B] BLACK or WHITE; by default the opponent of the last move's player, and Black without moves.
             conditions: Of the B sequences; by default all unknown.
-
-        Raises:
-            GameError: A side of the board is not within 1 to 25.
         """
         check_size(width, height or width)
         words = [np.asarray(each, np.uint16) for each in moves]
@@ -237,10 +218,7 @@ class EvalPositions:
     """N positions of catalogue games on one board size, in the order of the games, each before the move to predict.
 
     Attributes:
-        rows: [G] rows of the catalogue.
         move_index: [N] int64, ascending indices into games.moves of the moves to predict.
-        game: [N] int64, the game of each position.
-        conditions: Komi, ranks and other conditions of the G games.
         ranks: Ratings of the side to move and of its opponent in all positions; None for those of the conditions.
     """
 
@@ -255,11 +233,7 @@ class EvalPositions:
 
     @classmethod
     def from_source(cls, source: CatalogueSource, rows: pa.RecordBatch, seed: int = 0) -> EvalPositions:
-        """Return the positions that a source selects.
-
-        Args:
-            rows: The same games, with at least GAME_COLUMNS and CONDITION_COLUMNS.
-        """
+        """Return the positions that a source selects, whose games `rows` has with `CONDITION_COLUMNS`."""
         selection, layout = source.select(seed, 0, False), source.layout
         move_index = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
         game = np.repeat(np.arange(len(selection.counts)), selection.counts)

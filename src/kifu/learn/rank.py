@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -158,11 +158,7 @@ class RankCalibration(BaseModel):
         return f"<RankCalibration of {self.net}: {low} to {high} on {self.board}, {self.players:,} players>"
 
     def posterior(self, curves: Floats) -> Floats:
-        """Return the probabilities of the ranks, [S, R], if all ranks were equally frequent.
-
-        Args:
-            curves: [S, R] log-likelihood of the moves of S samples, in nats, for each rating.
-        """
+        """Return [S, R] probabilities of equally frequent ranks, given log-likelihoods of S samples in nats."""
         temperature, spread, centres = (
             torch.tensor(value, dtype=torch.float64) for value in (self.temperature, self.spread, self.centres)
         )
@@ -172,27 +168,14 @@ class RankCalibration(BaseModel):
         return posterior
 
 
-class Summary(NamedTuple):
-    """Summaries of S distributions over R ranks, as indices of ranks but for the mean.
+def summarize(posterior: Floats, ratings: tuple[int, ...]) -> tuple[Indices, Indices, Indices, Floats]:
+    """Return [S] medians, first and last ranks of the intervals, as indices of ranks, and mean ratings.
 
-    Attributes:
-        median: [S] int64.
-        low: [S] int64, first rank of the interval.
-        high: [S] int64, last rank of the interval.
-        mean: [S] float64, mean rating.
+    An interval leaves at most half of 5 % on either side.
     """
-
-    median: Indices
-    low: Indices
-    high: Indices
-    mean: Floats
-
-
-def summarize(posterior: Floats, ratings: tuple[int, ...]) -> Summary:
-    """Return medians, means, and intervals that leave at most half of 5 % on either side."""
     total, tail = posterior.cumsum(1), (1 - CONFIDENCE) / 2
     median, low, high = (np.argmax(total >= bound - 1e-12, axis=1) for bound in (0.5, tail, 1 - tail))
-    return Summary(median, low, high, posterior @ np.array(ratings, np.float64))
+    return median, low, high, posterior @ np.array(ratings, np.float64)
 
 
 def log_posterior(
@@ -224,7 +207,6 @@ def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike
 
     Args:
         path: The file; None for the one beside the net.
-        net: The net or engine, as for `kifu.learn.predictors.open_predictor`.
 
     Raises:
         FormatError: The file is not a calibration, or is that of another net.
@@ -248,7 +230,6 @@ class PlayerGames:
     Attributes:
         rows: [S] rows of the catalogue; a game occurs twice if both players are among them.
         white: [S] bool, the player's colour.
-        player: [S] int64, number of the player.
         positions: The positions before the player's moves, without passes; `game` is the pair.
     """
 
@@ -315,7 +296,6 @@ class RankProbability:
     """One rank of an estimate.
 
     Attributes:
-        rank: The rank, such as "3d".
         log_likelihood: Log-likelihood of the moves under the net for this rank, minus that of the likeliest rank; nats.
         probability: Probability of the rank if all calibrated ranks were equally frequent.
     """
@@ -332,7 +312,6 @@ class RankEstimate(Report):
 
     Attributes:
         low: First rank of the interval, which holds the player's rank with a probability of at least 95 %.
-        warnings: Reasons not to trust the estimate.
     """
 
     player: str
@@ -366,12 +345,6 @@ def rank_curves(
 ) -> Floats:
     """Return the log-likelihood of the players' moves for each rank, [S, R], in nats.
 
-    Args:
-        games: S pairs of a game and a player.
-        ratings: [R] ranks.
-        jobs: Threads that encode planes; None for one per core.
-        progress: Reports how far the evaluation is.
-
     Raises:
         FormatError: The net returns NaN, or a game differs from its row.
     """
@@ -396,12 +369,10 @@ def estimate_ranks(
     """Estimate the ranks of players from their moves.
 
     Args:
-        predictor: The net or engine of the calibration.
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal". Games on other boards than that of the calibration are left out.
         players: Names, exact, or in any case if that is unambiguous; empty for all players of a few games.
         jobs: Threads that encode planes; None for one per core.
-        progress: Reports how far the evaluation is.
 
     Returns:
         The estimates in the order of `players`, or with the most games first.
@@ -467,20 +438,15 @@ def _estimate(
     name: str, games: PlayerGames, curves: Floats, seen: npt.NDArray[np.bool_], which: Indices,
     calibration: RankCalibration,
 ) -> RankEstimate:  # fmt: skip
-    """Return the estimate of the player of the pairs `which`.
-
-    Args:
-        curves: [S, R] log-likelihoods.
-        seen: [S] bool, games that the net was trained on.
-    """
+    """Return the estimate of the player of the pairs `which`, given [S, R] log-likelihoods and [S] games trained on."""
     curve, ranks = curves[which].sum(0), [rank_name(rating) for rating in calibration.ratings]
     posterior = calibration.posterior(curve[None])
-    summary, probability = summarize(posterior, calibration.ratings), posterior[0].tolist()
+    (median, low, high, mean), probability = summarize(posterior, calibration.ratings), posterior[0].tolist()
     relative = (curve - curve.max()).tolist()
     medians = {key: float(np.nanmedian(each[which])) for key, each in games.properties().items() if _known(each[which])}
     medians["moves"] = float(games.moves[which].sum())
     warnings = [*_edge_warnings(probability, ranks), *_range_warnings(medians, calibration)]
-    if summary.low[0] == 0 and summary.high[0] == len(ranks) - 1:
+    if low[0] == 0 and high[0] == len(ranks) - 1:
         warnings.append("the interval is the whole range of the calibration: the moves do not reveal the rank")
     if seen[which].any():
         warnings.append(f"the net was trained on or validated with {seen[which].sum():,} of {len(which):,} games")
@@ -488,10 +454,10 @@ def _estimate(
         name,
         len(which),
         int(games.moves[which].sum()),
-        ranks[summary.median[0]],
-        ranks[summary.low[0]],
-        ranks[summary.high[0]],
-        float(summary.mean[0]),
+        ranks[median[0]],
+        ranks[low[0]],
+        ranks[high[0]],
+        float(mean[0]),
         tuple(map(RankProbability, ranks, calibration.ratings, relative, probability)),
         tuple(warnings),
     )

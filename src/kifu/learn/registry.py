@@ -23,11 +23,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from kifu.datasets.global_inputs import INPUTS, check_inputs
 from kifu.errors import KifuError, RecipeError, first_line
-from kifu.learn import Heads
 from kifu.learn.nets import (
     LARGE_LAYERS,
     ClarkStorkey,
     DenseNetwork,
+    Heads,
     Maddison,
     Network,
     NetworkConfig,
@@ -59,9 +59,6 @@ def import_class(name: str) -> type[Network]:
     """Import the module of "module:Class" and return the class.
 
     The working directory is first on the path during the import, as it is for `python -m`.
-
-    Raises:
-        RecipeError: There is no such module or class, the module raises an error, or the class is not a network.
     """
     module = _split(name)[0]
     sys.path.insert(0, "")
@@ -80,11 +77,7 @@ def import_class(name: str) -> type[Network]:
 
 
 def find_class(name: str) -> type[Network]:
-    """Return the class of "module:Class". Nothing is imported.
-
-    Raises:
-        RecipeError: The module is not imported, or has no network of this name.
-    """
+    """Return the class of "module:Class". Nothing is imported."""
     module_name, class_name = _split(name)
     if not is_imported(name):
         raise RecipeError(
@@ -185,11 +178,7 @@ _MAX_BLOCKS, _CHANNELS, _MAX_WEIGHTS = 99, range(2, 1025), 1 << 28
 
 
 def find_net(name: str) -> Architecture:
-    """Return the network with a name, or of a class "module:Class" whose module is imported.
-
-    Raises:
-        RecipeError: The name is unknown, or the network is too large.
-    """
+    """Return the network with a name, or of a class "module:Class" whose module is imported."""
     if name in NETS:
         return NETS[name]
     if is_class_name(name):
@@ -216,9 +205,6 @@ def import_net(name: str) -> Architecture:
     """Return the network with a name, as `find_net` does, after importing the module of "module:Class".
 
     For names from recipes, the command line and programs; never for names from other files.
-
-    Raises:
-        RecipeError: As for `find_net`, or the module or its class is missing or invalid.
     """
     if is_class_name(name):
         import_class(name)
@@ -236,12 +222,10 @@ def make_net(
     heads: Sequence[Heads] = (),
     inputs: Sequence[str] = (),
 ) -> Network:
-    """Create a network with random weights from torch's generator.
+    """Create a network, or one of an imported "module:Class", with random weights from torch's generator.
 
     Args:
-        name: A name as listed by `kifu nets`, or "module:Class" of an imported module.
         rim: Rows and columns by which the planes extend beyond the board on each side.
-        inputs: Names of global inputs (`kifu.datasets.global_inputs.INPUTS`).
 
     Raises:
         RecipeError: A name is unknown, the network is too large, or it does not take these inputs.
@@ -335,9 +319,6 @@ def initialize(module: nn.Module, name: str) -> None:
     """Reinitialize the weights of all convolutions and linear layers in place from torch's generator.
 
     Parameters of norms stay as they are. "torch" changes nothing, because `make_net` already initializes that way.
-
-    Raises:
-        RecipeError: The name is unknown.
     """
     if name not in INITIALIZATIONS:
         raise unknown("init", name, INITIALIZATIONS)
@@ -374,7 +355,6 @@ class LayerCount:
     """The size of one layer with weights.
 
     Attributes:
-        shape: The shape of its output for one position.
         flops: Floating-point operations of its convolution or matrix product for one position.
     """
 
@@ -390,10 +370,8 @@ class NetworkCount:
     """The size of a network.
 
     Attributes:
-        parameters: Number of learned values; tied ones count once.
         flops: Floating-point operations of all convolutions and matrix products in the forward pass for one position.
             A multiply-add counts as two.
-        layers: All layers with weights, in order of execution.
         takes_inputs: True if a recipe may give it global inputs.
     """
 
@@ -404,12 +382,7 @@ class NetworkCount:
 
 
 def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> NetworkCount:
-    """Count the parameters and operations of a network with a policy without pass, without computing anything.
-
-    Raises:
-        RecipeError: A name is unknown.
-        GameError: The plane set does not support the board size.
-    """
+    """Count the parameters and operations of a network with a policy without pass, without computing anything."""
     encoder = find_encoder(planes, width, height)
     with torch.device("meta"):
         inputs = find_net(name).inputs
@@ -436,23 +409,14 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
 
 
 def net_line(name: str, planes: str | None = None, width: int = 19, height: int = 19) -> str:
-    """Return one line with the size, description and source of a network.
-
-    Args:
-        planes: A plane set's name, by default the one of the network's source.
-    """
+    """Return one line with the size, description and source of a network, by default on the planes of its source."""
     net = find_net(name)
     count = count_net(name, planes or net.planes, width, height)
     return f"{_short(count.parameters)} parameters, {_short(count.flops)} FLOPs; {net.title} ({net.source})"
 
 
 def net_card(name: str, planes: str | None = None, width: int = 19, height: int = 19) -> str:
-    """Return a page of Markdown with the description of a network and its layers.
-
-    Args:
-        name: A network's name, or "module:Class", which is imported.
-        planes: A plane set's name, by default the one of the network's source.
-    """
+    """Return a page of Markdown with the description and layers of a network, whose class is imported."""
     net = import_net(name)
     count = count_net(name, planes or net.planes, width, height)
     rows = [

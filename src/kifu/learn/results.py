@@ -46,14 +46,13 @@ class EvalOptions:
     Attributes:
         board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
         legal: Restrict probabilities to legal moves.
-        symmetries: Average probabilities over the 8 symmetries of the board (4 if it is not square).
         passes: Include positions before a pass; published figures exclude them.
         per_game: Maximum number of positions of each game, drawn at random.
         positions: Maximum number of positions in total, drawn at random.
         seed: Seed of these draws and of the bootstrap.
         precision: "float32", whose figures agree between machines but for the last digits, or "bfloat16", which is
             faster and accurate to two or three digits; the options of an `Evaluation` have the one that was used, see
-            `kifu.learn.torch_net.supported_precision`.
+            `kifu.learn.predict.supported_precision`.
         overlap: What to do about games that a net was trained on or validated with, also if rotated, mirrored or with
             colours swapped: "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every
             output reports games that were dropped or kept.
@@ -76,25 +75,19 @@ class EvalOptions:
             raise RecipeError(f"positions must be >= 1, got {self.positions}")
 
 
-class LikelyMove(BaseModel):
+class LikelyMove(_Model):
     """A move in GTP notation and its probability."""
-
-    model_config = STRICT
 
     move: str
     probability: float
 
 
-class ExampleAnswer(BaseModel):
+class ExampleAnswer(_Model):
     """The prediction of a net for an example.
 
     Attributes:
-        probability: Probability of the move played.
         choice: Place of the move played among the moves, 1 for the most likely.
-        best: The most likely moves in descending order.
     """
-
-    model_config = STRICT
 
     net: str
     probability: float
@@ -108,7 +101,6 @@ class ExampleBoard:
 
     Attributes:
         stones: [H, W] uint8: 0 empty, 1 black, 2 white.
-        last: The previous move, or None.
         policy: [moves] float32, probabilities of the first net.
     """
 
@@ -118,19 +110,14 @@ class ExampleBoard:
     policy: npt.NDArray[np.float32]
 
 
-class Example(BaseModel):
+class Example(_Model):
     """A position that was selected by the prediction of the first net.
 
     Attributes:
-        players: Names of Black and White, "" if unknown.
-        ranks: Ranks of Black and White, "" if unknown.
         location: The archive and the game in it.
         number: Number of the move played, from 1 on.
-        played: The move in GTP notation.
         board: For pictures; JSON does not have it.
     """
-
-    model_config = STRICT
 
     kind: ExampleKind
     players: tuple[str, str]
@@ -144,21 +131,17 @@ class Example(BaseModel):
     board: InstanceOf[ExampleBoard] | None = Field(default=None, exclude=True, repr=False)
 
 
-class NetResult(BaseModel):
+class NetResult(_Model):
     """The results of one net.
 
     Attributes:
         name: Name of the net, unique within the evaluation.
-        description: What it is, such as "b4c64 on alphago48@1".
         known_games: Number of games it is known to be trained on or validated with; 0 if unknown.
         learned: Number of these among the games to evaluate, whether they were dropped or not.
-        entropy: Mean entropy of the probabilities, in nats.
         value: Errors of the values; None without a value head, or if no game has a result.
         by: Scores by breakdown (`kifu.learn.evaluate.BREAKDOWNS`) and group.
         to_first: Differences to the first net on the same positions by measure; None for the first net.
     """
-
-    model_config = STRICT
 
     name: str
     description: str
@@ -212,21 +195,17 @@ class Evaluation(_Model):
         return "; ".join([f"{self.positions:,} positions of {counted(self.games, 'game')} on {board}", *notes])
 
 
-class NetScores(BaseModel):
+class NetScores(_Model):
     """The results of a net on a benchmark set.
 
     Attributes:
         name: Name of the net, unique within the results.
-        symmetries: True if probabilities are averaged over the symmetries of the board.
         known_games: Number of games that it is known to be trained on or validated with; 0 if unknown.
         seen: Number of these that are in the set.
-        score: Score of all positions; None if no game is left.
         drift: Drift between windows by measure; empty if there are too few windows.
         by: Scores by breakdown, "rank" and "window", and group.
         to_first: Differences to the first net on the same positions by measure; None for the first net.
     """
-
-    model_config = STRICT
 
     name: Line
     description: Line
@@ -244,16 +223,13 @@ class NetScores(BaseModel):
         return f"{self.name}, symmetries" if self.symmetries else self.name
 
 
-class SetResults(BaseModel):
+class SetResults(_Model):
     """The results of nets on the same positions of a benchmark set.
 
     Attributes:
-        digest: BLAKE3 of its list of games.
         present: Number of these that the sources hold.
         used: Number of these that no net has seen.
     """
-
-    model_config = STRICT
 
     name: Line
     title: Line
@@ -306,18 +282,10 @@ def unknown_games(nets: Sequence[NetResult | NetScores]) -> list[str]:
 
 
 def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
-    """Read a file that `kifu evaluate --json` wrote.
-
-    Raises:
-        FormatError: It does not hold results of an evaluation.
-    """
+    """Read a file that `kifu evaluate --json` wrote."""
     return read_model(Evaluation, path, "results of kifu evaluate")
 
 
 def read_results(path: str | os.PathLike[str]) -> BenchmarkResults:
-    """Read a file that `kifu benchmark --json` wrote.
-
-    Raises:
-        FormatError: It does not hold results of a benchmark.
-    """
+    """Read a file that `kifu benchmark --json` wrote."""
     return read_model(BenchmarkResults, path, "results of kifu benchmark")

@@ -57,11 +57,7 @@ _MIN_SHARE = 2 / 3
 
 
 def mean_metrics(sums: Sequence[float], prefix: str = "") -> Row:
-    """Return means of the sums listed in `kifu.learn.loss.SUMS`; an empty row if there are no positions.
-
-    Args:
-        sums: [8] sums over positions.
-    """
+    """Return means of the [8] sums listed in `kifu.learn.loss.SUMS`; an empty row if there are no positions."""
     named = dict(zip(SUMS, sums))
     if not named["positions"]:
         return {}
@@ -76,11 +72,7 @@ def latest_values(rows: Sequence[Row]) -> Row:
 
 
 def slowdown(rows: Sequence[Row], minutes: float) -> str | None:
-    """Return a remark if a run that was limited by time trained on far fewer positions than it began with.
-
-    Args:
-        minutes: The time limit, in whose first tenth the run began.
-    """
+    """Return a remark if a run with a time limit was much slower than in the first tenth of the time."""
     trained = [row for row in rows if "rate" in row]
     first = max((row["rate"] for row in trained if row["seconds"] <= 6 * minutes), default=0.0)
     positions = [row["positions"] for row in trained]
@@ -92,19 +84,10 @@ def slowdown(rows: Sequence[Row], minutes: float) -> str | None:
 
 
 class MetricsWriter:
-    """Appends rows to a run's CSV file and, if tensorboard is installed, to TensorBoard event files.
-
-    Attributes:
-        rows: All rows so far, including those of the resumed part of the run.
-    """
+    """Appends rows to a run's CSV file and, if tensorboard is installed, to event files in the folder `tensorboard`."""
 
     def __init__(self, path: Path, resume_step: int | None = None, tensorboard: Path | None = None) -> None:
-        """Create the CSV file, or continue it.
-
-        Args:
-            resume_step: Keep the file's rows up to this step; None starts a new file.
-            tensorboard: Directory for TensorBoard events, which are written if tensorboard is installed.
-        """
+        """Create the CSV file, or continue it after its rows up to a step."""
         self.path = path
         self.rows = [] if resume_step is None else [row for row in read_metrics(path) if row["step"] <= resume_step]
         write_file(path, (",".join(COLUMNS) + "\n" + "".join(map(_csv_line, self.rows))).encode())
@@ -268,11 +251,7 @@ class _Checkpoint(BaseModel):
 
 
 def read_run(directory: Path) -> Run | None:
-    """Return the contents of a directory's `run.json`, or None if there is no such file.
-
-    Raises:
-        FormatError: The file cannot be read or is invalid.
-    """
+    """Return the contents of a directory's `run.json`, or None if there is no such file."""
     path = directory / MANIFEST
     try:
         return Run.model_validate(json.loads(read_small(path, _MAX_MANIFEST_BYTES)))

@@ -3,6 +3,8 @@
 Positions of one game are similar, so that they carry less information than the same number of positions from different
 games. Therefore whole games are resampled with replacement, each with all its positions (the cluster bootstrap, Field
 and Welsh 2007). An interval spans the 2.5th to the 97.5th percentile of the score over `RESAMPLES` draws.
+
+Arguments `game` are the numbers of the games of N moves, [N], from 0 on, each of which occurs.
 """
 
 from __future__ import annotations
@@ -49,14 +51,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The accuracy of a net on some positions.
-
-    Attributes:
-        top1: Share of positions whose move is the most likely one.
-        top3: Share of positions whose move is among the three most likely ones.
-        top5: Share of positions whose move is among the five most likely ones.
-        nll: Mean of -ln p of the move played, in nats.
-    """
+    """The accuracy of a net on some positions: shares of moves among its best 1, 3 and 5; the mean of -ln p in nats."""
 
     positions: int
     games: int
@@ -76,8 +71,6 @@ class CalibrationBin:
     """Positions whose most likely move has a probability from start to stop.
 
     Attributes:
-        start: Lower bound of the probability.
-        stop: Upper bound of the probability.
         confidence: Mean probability of the most likely move.
         accuracy: Share of positions whose most likely move was played.
     """
@@ -97,7 +90,6 @@ class Calibration:
         error: Expected calibration error: the mean over positions of the difference between accuracy and confidence in
             their bin. Chance makes it larger than it really is, the more so the fewer positions there are, and even
             more in the draws of the interval.
-        bins: Bins with at least one position.
     """
 
     error: Interval
@@ -194,21 +186,12 @@ def _interval(value: float, draws: Floats) -> Interval:
 
 
 def score(moves: MoveScores, game: Indices, seed: int) -> Score:
-    """Return the score of all positions.
-
-    Args:
-        game: [N] game numbers from 0 on, each of which occurs.
-    """
+    """Return the score of all positions."""
     return score_groups(moves, game, np.zeros(len(game), np.int64), ("",), seed)[""]
 
 
 def score_groups(moves: MoveScores, game: Indices, group: Indices, names: Sequence[str], seed: int) -> dict[str, Score]:
-    """Return the score of each group that has positions, in the order of the names.
-
-    Args:
-        game: [N] game numbers from 0 on, each of which occurs.
-        group: [N] indices into names.
-    """
+    """Return the score of each group that has positions, in the order of the names."""
     games, groups = int(game.max()) + 1, len(names)
     sums = moves.sums(game * groups + group, games * groups).reshape(games, groups, -1)
     present = np.flatnonzero(sums[..., 0].any(0))
@@ -234,9 +217,6 @@ def differences(one: MoveScores, other: MoveScores, game: Indices, seed: int) ->
     """Return by measure how much more `one` scores than `other` on the same positions.
 
     Both are resampled together, so that positions that are hard for both do not widen the interval.
-
-    Args:
-        game: [N] game numbers from 0 on, each of which occurs.
     """
     games = int(game.max()) + 1
     sums = one.sums(game, games)
@@ -246,11 +226,7 @@ def differences(one: MoveScores, other: MoveScores, game: Indices, seed: int) ->
 
 
 def calibrate(moves: MoveScores, game: Indices, seed: int) -> Calibration:
-    """Return how well the probability of the most likely move matches its accuracy.
-
-    Args:
-        game: [N] game numbers from 0 on, each of which occurs.
-    """
+    """Return how well the probability of the most likely move matches its accuracy."""
     games = int(game.max()) + 1
     which = np.clip((moves.confidence.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
     sums = _sum_by_key(game * BINS + which, games * BINS, [moves.confidence, moves.preferred == 0]).reshape(
@@ -281,13 +257,8 @@ def value_error(value: Floats32, result: npt.NDArray[np.int8], white: Bools, gam
     """Return the errors of values, over the positions whose result is known.
 
     Args:
-        value: [N] float32 from -1 to 1, from the mover's side.
         result: [N] int8, 1 if the side to move wins, -1 if it loses, 0 for a draw, UNKNOWN if that is not known.
         white: [N] bool, whether White is to move.
-        game: [N] game numbers from 0 on.
-
-    Raises:
-        RecipeError: No result is known.
     """
     known = result != UNKNOWN
     if not known.any():
@@ -342,7 +313,6 @@ def measure_drift(moves: MoveScores, game: Indices, window: Indices, score: Scor
     """Return the drift of each measure, or an empty dictionary if there are fewer than MIN_WINDOWS windows.
 
     Args:
-        game: [N] game numbers from 0 on, each of which occurs.
         window: [G] the window of each game, -1 if it is unknown.
     """
     sums = moves.sums(game, len(window))
@@ -369,9 +339,6 @@ def pool_sets(scores: Sequence[Score]) -> dict[str, Drift]:
     """Return the mean of each measure over sets of games, its spread between them, and the interval for another set.
 
     Returns an empty dictionary if there are fewer than MIN_WINDOWS sets.
-
-    Args:
-        scores: The scores of one net on different sets.
     """
     if len(scores) < MIN_WINDOWS:
         return {}

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from kifu import errors
 from kifu.errors import KifuError, RecipeError, first_line
 from kifu.io import locked_folder, was_changed
 from kifu.learn.data import read_training_games
-from kifu.learn.export import export_run
-from kifu.learn.loop import TrainingJob, run_training
+from kifu.learn.loop import TrainingLoop
 from kifu.learn.loss import make_policy_module
 from kifu.learn.run_dir import (
     LAST,
@@ -52,8 +50,6 @@ class TrainOptions:
     Attributes:
         devices: GPUs, or processes on the CPU, of this machine.
         nodes: Machines that train together. `train` is called on each of them.
-        accelerator: Accelerator of Lightning Fabric, such as "cpu" or "gpu".
-        jobs: Threads that read games; None for one per core.
     """
 
     devices: int = 1
@@ -84,7 +80,6 @@ def train(
         validate: Sources to validate with. By default a share of the games is held out as the recipe specifies.
         resume: Continue the run in `output` from its last checkpoint. It must have the same recipe and games, and as
             many processes.
-        progress: Reports how far the run is.
 
     Raises:
         RecipeError: The recipe or an option is invalid, the run to resume is another one, or the loss is NaN.
@@ -111,12 +106,10 @@ def train(
         if is_first_process() and not existed:
             descriptor = locks.enter_context(locked_folder(directory))
             locks.callback(_remove_if_empty, directory, descriptor)
-        _launch(TrainingJob(recipe, games, run, directory, options.devices, checkpoint, progress), options)
-        finished = read_run(directory)
-        if finished is None:
-            raise was_changed(directory / MANIFEST)
-        if is_first_process() and finished.state == "finished":
-            export_run(directory)
+        _launch(options, recipe, games, run, directory, options.devices, checkpoint, progress)
+    finished = read_run(directory)
+    if finished is None:
+        raise was_changed(directory / MANIFEST)
     return finished
 
 
@@ -188,12 +181,16 @@ def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> Run:
     return run
 
 
-def _launch(job: TrainingJob, options: TrainOptions) -> None:
-    """Run the job in all processes."""
+def _run_loop(fabric: Fabric, *arguments: Any) -> None:
+    TrainingLoop(fabric, *arguments).run()
+
+
+def _launch(options: TrainOptions, *arguments: Any) -> None:
+    """Run the loop with these arguments in all processes."""
     fabric = _make_fabric(options)
     with torch.random.fork_rng(devices=[]), _cudnn_benchmark(), _safe_path(fabric):
         try:
-            fabric.launch(partial(run_training, job=job))
+            fabric.launch(_run_loop, *arguments)
         except ProcessRaisedException as error:
             raise _original_error(error) from None
         except BaseException:

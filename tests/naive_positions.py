@@ -1,4 +1,4 @@
-"""A slow reference for `position@1`, after the docstring of `kifu.leaks.positions`, with Python integers."""
+"""A slow reference for `position@1`, after the docstring of `kifu.corpus.positions`, with Python integers."""
 
 from kifu.errors import DropReason
 from kifu.go.state import zobrist_keys

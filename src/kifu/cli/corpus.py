@@ -110,7 +110,12 @@ def query(
         return Outcome.of_output(output, f"{count:,} rows", {"path": str(output), "rows": count})
 
 
-@command(_PANEL, "kifu split games.parquet -o sets", "kifu split games.parquet -o sets --set split.seed=1 --dry-run")
+@command(
+    _PANEL,
+    "kifu split games.parquet -o sets",
+    "kifu split games.parquet -o sets --set split.seed=1 --dry-run",
+    kernels=True,
+)
 def split(
     catalogues: Catalogues,
     output: Annotated[Path, Output(help="Folder for the sets, one catalogue each.")],
@@ -120,7 +125,7 @@ def split(
 ) -> Outcome:
     """Split catalogues into sets such as train and test.
 
-    Duplicates stay in one set, also rotated, mirrored and truncated ones.
+    Duplicates stay in one set, also rotated, mirrored, truncated and slightly changed ones.
     """
     from kifu.cli.dry_run import Plan
     from kifu.corpus.splits import load_split, set_files

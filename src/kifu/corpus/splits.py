@@ -5,14 +5,14 @@
     seed = 7
     sets = { train = 90, validation = 5, test = 5 }
 
-Every split looks at one game at a time, so that a game's set does not depend on the other games.
+All splits but `hash` look at one game at a time, so that a game's set does not depend on the other games.
 """
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -22,18 +22,19 @@ from functools import cached_property
 from io import StringIO
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from kifu.config import STRICT, Line, NamedConfig, check_config, config_names, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, mix_words, text_hashes
+from kifu.corpus.links import find_links
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
 from kifu.io import read_small, remove_file, require_size, utf8_name
@@ -99,9 +100,50 @@ class _Split(BaseModel):
         """Return all that the sets depend on, as JSON values."""
         return self.model_dump(mode="json")
 
+    def fit(self, catalogues: Paths) -> Self:
+        """Return a split whose sets depend on all games of some catalogues."""
+        return self
+
+
+class Ties(NamedTuple):
+    """The games that a split by hash assigns by another game.
+
+    Attributes:
+        openings: [K] uint64, ascending, the openings of such games.
+        keys: [K] uint64, the opening that decides instead.
+        unset: [K] bool, whether games with the opening are in no set.
+        games: The number of games whose opening is one of these.
+        largest: The number of games of the largest cluster.
+    """
+
+    openings: Hashes
+    keys: Hashes
+    unset: npt.NDArray[np.bool_]
+    games: int
+    largest: int
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> Ties:
+        """Return the ties between the games of some catalogues. Raises OutputError, see `find_links`."""
+        links = find_links(paths, split=True)
+        batches = (batch for path in paths for batch in open_catalogue(path).batches(("opening",)))
+        opening = np.concatenate([np.empty(0, np.uint64), *(to_numpy(batch["opening"]) for batch in batches)])
+        first = opening[links.first]
+        unset = np.zeros(len(opening), np.bool_)
+        unset[links.short[:, 0]] = True
+        tied = unset | (first != opening)
+        openings, at = np.unique(opening[tied], return_index=True)
+        unset_openings = np.isin(openings, opening[unset])
+        largest = np.bincount(links.first).max(initial=0)
+        return cls(openings, first[tied][at], unset_openings, int(np.count_nonzero(tied)), int(largest))
+
 
 class HashSplit(_Split):
-    """A random split by the hash of the opening: a game, its symmetries and its beginnings are never in two sets.
+    """A random split by the hash of the opening: a game and what is made from it are never in two sets.
+
+    Once `fit` to catalogues, all games of a cluster are in the set of its first game, and short games that are the
+    beginnings of several clusters in none, see `kifu.corpus.links`. Games that are added later, behind the others,
+    move none of these, unless they tie two clusters.
 
     Attributes:
         sets: The size of each set, in any unit.
@@ -114,9 +156,30 @@ class HashSplit(_Split):
     sets: Sets[Share]
     seed: Seed = 0
 
+    _ties: Ties | None = PrivateAttr(None)
+
+    @property
+    def ties(self) -> Ties | None:
+        """The ties between the games of the catalogues that the split is fit to."""
+        return self._ties
+
+    def fit(self, catalogues: Paths) -> Self:
+        """Return a split that assigns each cluster of games of these catalogues to one set."""
+        fitted = self.model_copy()
+        fitted._ties = Ties.of([Path(path) for path in as_list(catalogues)])
+        return fitted
+
     def codes(self, batch: pa.RecordBatch) -> Codes:
         """Return the set of each row, see `columns`."""
-        return split_keys(to_numpy(batch["opening"]), self.sets, self.seed)
+        opening = to_numpy(batch["opening"])
+        ties = self._ties
+        if ties is None or not len(ties.openings):
+            return split_keys(opening, self.sets, self.seed)
+        at = np.minimum(np.searchsorted(ties.openings, opening), len(ties.openings) - 1)
+        tied = ties.openings[at] == opening
+        codes = split_keys(np.where(tied, ties.keys[at], opening), self.sets, self.seed)
+        codes[tied & ties.unset[at]] = NO_SET
+        return codes
 
 
 class PlayerSplit(_Split):
@@ -335,11 +398,15 @@ class SplitReport(Report):
         sets: Number of games by the file of each set, in the order of the split.
         unset: Number of games that are in no set.
         dropped: Number of games that are dropped in the catalogues; they are in no set.
+        tied: Number of games that a split by hash assigned by another game of their cluster.
+        largest: Number of games of the largest cluster; 0 for other splits.
     """
 
     sets: dict[Path, int]
     unset: int
     dropped: int
+    tied: int = 0
+    largest: int = 0
 
     @property
     def read(self) -> int:
@@ -350,6 +417,11 @@ class SplitReport(Report):
         lines = [f"{path}: {games:,} games" for path, games in self.sets.items()]
         if self.unset or self.dropped:
             lines.append(f"in no set: {self.unset:,} games, and {self.dropped:,} dropped games")
+        if self.tied:
+            lines.append(
+                f"clusters: {self.tied:,} games follow another game, the largest has {self.largest:,}; games added "
+                "behind these move none of them unless they tie two clusters"
+            )
         return join_lines(lines)
 
 
@@ -383,6 +455,7 @@ def split(
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)
     opened = [open_catalogue(path) for path in as_list(catalogues)]
+    fitted = config.split.fit(catalogues)
     inputs = [{"name": utf8_name(c.path.name), "blake3": c.digest(), "about": dict(c.metadata)} for c in opened]
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
     with ExitStack() as stack, progress("splitting games", sum(c.rows for c in opened), "games") as bar:
@@ -390,7 +463,7 @@ def split(
         for catalogue in opened:
             for batch in catalogue.batches():
                 kept = drop_codes(batch) == DropReason.KEPT
-                codes = np.where(kept, config.split.codes(batch), NO_SET)
+                codes = np.where(kept, fitted.codes(batch), NO_SET)
                 dropped += int(np.count_nonzero(~kept))
                 unset += int(np.count_nonzero(kept & (codes == NO_SET)))
                 counts += np.bincount(codes[codes != NO_SET], minlength=len(names))
@@ -405,4 +478,6 @@ def split(
             writer.publish()
     for file, writer in zip(files, writers):
         require_size(file, writer.size)
-    return SplitReport(dict(zip(files, counts.tolist())), unset, dropped)
+    ties = fitted.ties if isinstance(fitted, HashSplit) else None
+    tied, largest = (ties.games, ties.largest) if ties else (0, 0)
+    return SplitReport(dict(zip(files, counts.tolist())), unset, dropped, tied, largest)

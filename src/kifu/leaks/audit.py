@@ -1,8 +1,8 @@
 """Leak detection: find games and positions that two data sets share. docs/audit.md explains the report.
 
-Three things show that a game of one set is in another: its late positions occur there; both games are in one cluster
-of `kifu.corpus.duplicates`, if both sets are catalogues; both were taken from the same entry of the same archive, if
-both sets have manifests.
+Three things show that a game of one set is in another: its late positions occur there; both games are linked
+(`kifu.corpus.links`), if both sets are catalogues; both were taken from the same entry of the same archive, if both
+sets have manifests.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from pydantic import BaseModel
 
 from kifu.config import STRICT, read_model
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
-from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import Hashes, mix_words
+from kifu.corpus.links import find_links
+from kifu.corpus.positions import PositionHashes, hash_positions
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
 from kifu.datasets.chunks import Chunks
 from kifu.datasets.dat import Dat, read_records
@@ -38,7 +39,7 @@ from kifu.errors import DropReason, FormatError, RecipeError, SourceError, join_
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.range_sort import Columns, RangeSort
 from kifu.io import open_regular
-from kifu.leaks.positions import PositionHashes, hash_boards, hash_positions, hash_records
+from kifu.leaks.positions import hash_boards, hash_records
 from kifu.planes.packing import Records
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.games import GameArrays
@@ -442,7 +443,7 @@ class SharedGame:
         first: The game in the first set; None if that set does not record its games.
         second: The game in the second set, likewise.
         positions: The number of shared late positions, counted in the set that has more of them.
-        cluster: Whether the games are the same, or one is the beginning of the other, directly or through other games.
+        cluster: Whether the games are linked, directly or through other games, see `kifu.corpus.links`.
         record: Whether both were taken from the same entry of the same archive.
     """
 
@@ -455,7 +456,7 @@ class SharedGame:
     def __str__(self) -> str:
         reasons = [
             *(["the same record"] if self.record else []),
-            *(["the same game, or its beginning"] if self.cluster else []),
+            *(["the same game, its beginning, or nearly the same"] if self.cluster else []),
             *([f"{self.positions:,} late positions"] if self.positions else []),
         ]
         return f"{self.first or 'unknown'} = {self.second or 'unknown'}: {', '.join(reasons)}"
@@ -576,10 +577,9 @@ def audit(
     if len(paths) < 2:
         raise RecipeError(f"an audit needs at least 2 files, got {len(paths)}")
     sets = [open_set(path) for path in paths]
-    with make_executor(engine, jobs) as executor:
-        with progress("comparing positions", None, "positions") as bar:
-            positions, overlaps = find_overlaps(sets, executor, bar, rows)
-        clusters = _cluster_pairs(sets, executor)
+    with make_executor(engine, jobs) as executor, progress("comparing positions", None, "positions") as bar:
+        positions, overlaps = find_overlaps(sets, executor, bar, rows)
+    clusters = _cluster_pairs(sets)
     pairs = tuple(
         _make_pair(sets[a], sets[b], overlap, clusters.get((a, b), _NO_PAIRS), _record_pairs(sets[a], sets[b]))
         for (a, b), overlap in overlaps.items()
@@ -617,30 +617,31 @@ def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: Nu
     )
 
 
-def _cluster_pairs(sets: Sequence[AuditSet], executor: Executor) -> dict[tuple[int, int], Numbers]:
-    """Return the pairs of games of two catalogues in one cluster: each game with the first such game of the other."""
+def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Numbers]:
+    """Return the pairs of linked games of two catalogues: each game with the first such game of the other."""
     numbers = [number for number, each in enumerate(sets) if isinstance(each, _CatalogueSet)]
     if len(numbers) < 2:
         return {}
-    clusters = find_clusters([sets[number].path for number in numbers], executor)
-    members = [np.flatnonzero(clusters.source == k) for k in range(len(numbers))]
+    paths = [sets[number].path for number in numbers]
+    bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)])
+    links = find_links(paths)
     pairs = {}
-    for b in range(len(numbers)):
-        for a in range(b):
-            ours, theirs = members[a], members[b]
-            forth = pair_key(clusters.row[ours], _first_partner(clusters.cluster, clusters.row, ours, theirs))
-            back = pair_key(_first_partner(clusters.cluster, clusters.row, theirs, ours), clusters.row[theirs])
-            keys = np.unique(np.concatenate([forth, back]))
-            a_game, b_game = split_key(keys)
-            pairs[numbers[a], numbers[b]] = keys[(a_game >= 0) & (b_game >= 0)]
+    for (a, first), (b, second) in combinations(enumerate(numbers), 2):
+        ours, theirs = (links.first[bounds[k] : bounds[k + 1]] for k in (a, b))
+        keys = [pair_key(*_first_partners(ours, theirs)), pair_key(*_first_partners(theirs, ours)[::-1])]
+        at = np.searchsorted(bounds, links.short, side="right") - 1
+        for x, y in ((0, 1), (1, 0)):  # the short game is in the first set, or in the second
+            games = links.short[(at[:, x] == a) & (at[:, y] == b)]
+            keys.append(pair_key(games[:, x] - bounds[a], games[:, y] - bounds[b]))
+        pairs[first, second] = np.unique(np.concatenate(keys))
     return pairs
 
 
-def _first_partner(cluster: Numbers, row: Numbers, ours: Numbers, theirs: Numbers) -> Numbers:
-    """Return the row of the first of `theirs` in the cluster of each of `ours`, or -1."""
-    first = np.full(int(cluster.max(initial=-1)) + 1, -1, np.int64)
-    first[cluster[theirs][::-1]] = row[theirs][::-1]
-    return first[cluster[ours]]
+def _first_partners(ours: Numbers, theirs: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the rows of our games with a game of their cluster among theirs, and the first such rows of theirs."""
+    clusters, row = np.unique(theirs, return_index=True)
+    shared = np.flatnonzero(np.isin(ours, clusters))
+    return shared, row[np.searchsorted(clusters, ours[shared])]
 
 
 def _record_pairs(first: AuditSet, second: AuditSet) -> Numbers:

@@ -306,8 +306,9 @@ def _origin(data: Publication) -> str:
         lines.append(_json(split.get("split", split)))
         if isinstance(split.get("split"), dict) and split["split"].get("kind") == "hash":
             lines.append(
-                "The split of a game depends on the hash of its opening only. A game, its rotations and mirror images, "
-                "and its beginnings are in one split, and no game changes its split when others are added."
+                "The split of a game depends on the hash of the opening of the first game of its cluster. A game, its "
+                "rotations and mirror images, its beginnings and slightly changed copies are in one split, and games "
+                "that are added behind the others move none of them, unless they tie two clusters."
             )
     if "query" in origin:
         lines.append(f"The games were selected by `kifu query`:\n\n{_code(str(origin['query']), 'sql')}")

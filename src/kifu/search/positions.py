@@ -1,7 +1,7 @@
 """Entries of the positions of games, by hashes that are invariant under the symmetries of the board.
 
 `position@2` is the hash of the stones on a board; the player to move, ko, prisoners and earlier moves do not count.
-It is that of `kifu.leaks.positions` with Black's stones as the own ones, mixed so that its bits are evenly distributed:
+It is that of `kifu.corpus.positions` with Black's stones as the own ones, mixed to distribute its bits evenly:
 
     hash under symmetry k = as for position@1, with keys[0] for black stones and keys[1] for white ones
     hash                  = mix(the minimum of the eight), with `mix` of `kifu.corpus.hashes`

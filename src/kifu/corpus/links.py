@@ -1,0 +1,435 @@
+"""Links between games: which games of a corpus must not fall on two sides of a split. docs/audit.md lists the rules.
+
+Each game has keys, and games with a key in common are linked. All keys are the same for all symmetries of a game, also
+with colours swapped:
+
+    late        each position with at least LATE_STONES stones (`position@1` of `kifu.corpus.positions`)
+    final       the position after the last move, with either side to move, equal to any position of another game
+    similar     the stones of a game by number, passes left out, in classes: stone i of n is in class
+                i % min(8, n * 3 // 20 + 1). Each class, with n, is a key. If fewer stones differ than there are
+                classes, one class is equal: 15 % of up to 54 stones, seven of more. So are the classes within stones
+                24 to 71, 72 to 119 and so on, without n: of these 48 stones, seven may differ
+    opening     the column `opening`, for a split only
+
+Late, similar and opening keys, and final positions with at least BOARD_STONES stones, make clusters. The final position
+of a shorter game occurs in others by chance, and in thousands of games if it has few stones; such links are listed and
+tie no clusters. Time is linear in the number of moves.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.hashes import (
+    Hashes,
+    HashState,
+    begin,
+    hash_setup,
+    lowest,
+    make_hash_state,
+    mix,
+    mix_words,
+    root,
+    step,
+)
+from kifu.corpus.positions import Workspace, clear_hashes, new_workspace, track_setup, track_stone
+from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
+from kifu.errors import DropReason
+from kifu.execution.range_sort import RangeSort
+from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
+from kifu.go.rules import RECORD_RULES, History, new_history
+from kifu.go.state import State, new_state
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import MAX_SIZE, POINT_MASK, WHITE_BIT
+
+Numbers = npt.NDArray[np.int64]
+
+LATE_STONES = 50
+"""Unrelated games share positions with fewer stones."""
+
+BOARD_STONES = 30
+"""Final positions with fewer stones tie no clusters."""
+
+MIN_STONES = 20
+"""Games with fewer stones are equal, or beginnings of others, by chance. A split keeps even these together."""
+
+ROWS = 1 << 24
+"""Keys in memory at a time, at 40 bytes each. The others wait in the temporary directory, at 12 bytes each."""
+
+MAX_HITS = 256
+"""Maximum number of games, per set, that are listed as containing the final position of a short game."""
+
+_CLASSES, _WINDOW = 8, 48
+_EARLY, _FINAL, _SHORT, _LATE = range(4)
+"""The kinds of keys: positions that link to final ones only, final ones with and below BOARD_STONES, and all others."""
+
+_OPENING = np.uint64(0x6F70656E696E67)
+_TABLE_ROWS = 1 << 13
+
+
+class _Keys(NamedTuple):
+    """Keys of some games.
+
+    Attributes:
+        key: [N] uint64.
+        game: [N] uint32, the row of the game in the corpus, times 4, plus the kind of the key.
+        used: [1] int64, the number of keys so far.
+        late: The number of stones from which positions are late keys.
+        least: The number of stones below which games have no final and no similar keys.
+    """
+
+    key: Hashes
+    game: npt.NDArray[np.uint32]
+    used: Numbers
+    late: int
+    least: int
+
+
+class _Context(NamedTuple):
+    """The context of a replay; row: of the game in the corpus."""
+
+    workspace: Workspace
+    keys: _Keys
+    row: int
+
+
+@inline_kernel
+def _add(keys: _Keys, key: Any, row: Any, kind: Any) -> None:
+    at = keys.used[0]
+    keys.key[at] = key
+    keys.game[at] = row << 2 | kind
+    keys.used[0] = at + 1
+
+
+@inline_kernel
+def _track_setup(context: _Context, s: State, game: GameMoves, first: Any, last: Any) -> None:
+    track_setup(context.workspace, s)
+
+
+@inline_kernel
+def _add_position(context: _Context, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+    stones = context.workspace.n_stones[0]
+    if stones > 0:
+        kind = _LATE if stones >= context.keys.late else _EARLY
+        _add(context.keys, mix(lowest(context.workspace.hashes[c - 1])), context.row, kind)
+
+
+@inline_kernel
+def _track_stone(context: _Context, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+    track_stone(context.workspace, s, p, c)
+
+
+@kernel
+def _add_positions(
+    s: State, history: History, ws: Workspace, games: ReplayArrays, game_index: Any, rules: Any, first_row: Any,
+    keys: _Keys,
+) -> None:  # fmt: skip
+    """Add the positions of games of the size of s."""
+    for i in range(game_index.shape[0]):
+        g = game_index[i]
+        game = game_moves(games, g)
+        context = _Context(ws, keys, first_row + g)
+        clear_hashes(ws)
+        why, _ = replay_game(
+            s, history, game, game.moves.shape[0], rules, _track_setup, _add_position, _track_stone, context
+        )
+        stones = ws.n_stones[0]
+        if why == 0 and stones >= keys.least and game.moves.shape[0] > 0:
+            kind = _FINAL if stones >= BOARD_STONES else _SHORT
+            for colour in range(2):
+                _add(keys, mix(lowest(ws.hashes[colour])), first_row + g, kind)
+
+
+@inline_kernel
+def _fold(h: Any, values: Any, out: Any) -> None:
+    for k in range(8):
+        out[k] = step(h[k], values[k])
+
+
+@inline_kernel
+def _salted(h: Any, salt: Any) -> Any:
+    """Return the key of eight hashes."""
+    return mix(lowest(h) ^ mix(np.uint64(salt)))
+
+
+@kernel
+def _add_similar(s: HashState, game_index: Any, first_row: Any, scratch: Any, keys: _Keys) -> None:
+    """Add the classes of stones; scratch: [17, 8] uint64."""
+    window, whole, board = scratch[:8], scratch[8:16], scratch[16]
+    for i in range(game_index.shape[0]):
+        g = game_index[i]
+        start, stop = s.move_offset[g], s.move_offset[g + 1]
+        stones, first_colour = 0, np.int64(0)
+        for t in range(start, stop):
+            if (s.moves[t] & POINT_MASK) < s.points[g]:
+                if stones == 0:
+                    first_colour = np.int64(s.moves[t]) & WHITE_BIT
+                stones += 1
+        if stones < keys.least:
+            continue
+        begin(s, g)
+        hash_setup(s, g, first_colour, s.setup_offset[g], 0xFFFF)
+        classes = min(_CLASSES, stones * 3 // 20 + 1)
+        for k in range(8):
+            board[k] = s.symmetry_hashes[k]
+            for each in range(classes):
+                window[each, k] = board[k]
+                whole[each, k] = board[k]
+        done = 0
+        for t in range(start, stop):
+            p = np.int64(s.moves[t]) & POINT_MASK
+            if p >= s.points[g]:
+                continue
+            colour = (np.int64(s.moves[t]) ^ first_colour) >> 15
+            row = s.base[g] + colour * s.points[g] + p
+            each = done % classes
+            for k in range(8):
+                window[each, k] = step(window[each, k], s.table[row, k])
+            done += 1
+            if done % _WINDOW == _WINDOW // 2 or done == stones:
+                if done % _WINDOW == _WINDOW // 2 and done > _WINDOW:
+                    for each in range(classes):
+                        _add(keys, _salted(window[each], done + each), first_row + g, _LATE)
+                for each in range(classes):
+                    _fold(whole[each], window[each], whole[each])
+                    for k in range(8):
+                        window[each, k] = board[k]
+        for each in range(classes):
+            _add(keys, _salted(whole[each], stones << 20 | each), first_row + g, _LATE)
+
+
+class _Table(NamedTuple):
+    """A hash table of keys.
+
+    Attributes:
+        key: [S] uint64, S a power of 2; 0 is a free slot.
+        game: [S] uint32, the first game with the key, as in `_Keys`.
+        hits: [S] int64, the number of games that were listed for a short game.
+        sets: [S] uint64, the sets of these games as a bit set.
+    """
+
+    key: Hashes
+    game: npt.NDArray[np.uint32]
+    hits: Numbers
+    sets: Hashes
+
+
+@inline_kernel
+def _slot(table: _Table, key: Any) -> Any:
+    """Return the slot that the key is in or would be in."""
+    mask = np.uint64(table.key.shape[0] - 1)
+    slot = (key >> np.uint64(20)) & mask
+    while table.key[slot] != np.uint64(0) and table.key[slot] != key:
+        slot = (slot + np.uint64(1)) & mask
+    return np.int64(slot)
+
+
+@inline_kernel
+def unite(parent: Any, a: Any, b: Any) -> None:
+    """Join the trees of a and b in a union-find forest; the lowest element is the root."""
+    a, b = root(parent, a), root(parent, b)
+    parent[max(a, b)] = min(a, b)
+
+
+@kernel
+def _order(keys: Any, games: Any, starts: Any, keys_out: Any, games_out: Any) -> None:
+    """Group keys by their lowest bits; starts: [parts + 1] int64, zeros, filled with where each part begins."""
+    mask = np.uint64(starts.shape[0] - 2)
+    for i in range(keys.shape[0]):
+        starts[np.int64(keys[i] & mask) + 1] += 1
+    part: Any
+    for part in range(1, starts.shape[0]):
+        starts[part] += starts[part - 1]
+    for i in range(keys.shape[0]):
+        part = np.int64(keys[i] & mask)
+        keys_out[starts[part]] = keys[i]
+        games_out[starts[part]] = games[i]
+        starts[part] += 1
+    for part in range(starts.shape[0] - 1, 0, -1):
+        starts[part] = starts[part - 1]
+    starts[0] = 0
+
+
+@kernel
+def _link(keys: Any, games: Any, table: _Table, bounds: Any, max_hits: Any, parent: Any, hits: Any) -> Any:
+    """Unite the games with equal keys, and list those that contain the final position of a short game.
+
+    hits: [N, 2] uint32, filled with the rows of each short game and of another one, of games with equal final positions
+    the first. Returns their number.
+    """
+    count: Any = 0
+    for slot in range(table.key.shape[0]):
+        table.key[slot] = 0
+    for final in range(2):
+        for i in range(keys.shape[0]):
+            kind, row = games[i] & 3, np.int64(games[i] >> 2)
+            if (kind in (_FINAL, _SHORT)) != (final == 0):
+                continue
+            slot = _slot(table, keys[i])
+            if table.key[slot] == np.uint64(0):
+                if kind != _EARLY:
+                    table.key[slot] = keys[i]
+                    table.game[slot] = games[i]
+                    table.hits[slot] = 0
+                    table.sets[slot] = 0
+                continue
+            other = np.int64(table.game[slot] >> 2)
+            if kind != _EARLY or (table.game[slot] & 3) == _FINAL:
+                unite(parent, row, other)
+                if kind == _SHORT and row != other:
+                    hits[count, 0] = row
+                    hits[count, 1] = other
+                    count += 1
+                continue
+            number: Any = 0
+            while row >= bounds[number + 1]:
+                number += 1
+            bit = np.uint64(1) << np.uint64(number & 63)
+            if row != other and (table.hits[slot] < max_hits or not table.sets[slot] & bit):
+                table.hits[slot] += 1
+                table.sets[slot] |= bit
+                hits[count, 0] = other
+                hits[count, 1] = row
+                count += 1
+    return count
+
+
+@kernel
+def _settle(starts: Any, hits: Any, max_hits: Any, parent: Any, single: Any) -> None:
+    """Unite each short game with the cluster of all games that contain its final position, if that is one cluster.
+
+    starts: [T + 1] int64, where the hits of each of T short games begin. single: [T] bool, zeros, filled.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for i in range(single.shape[0]):
+            if single[i] or starts[i + 1] - starts[i] >= max_hits:
+                continue
+            own, other = root(parent, hits[starts[i], 0]), np.int64(-1)
+            one: Any = True
+            for k in range(starts[i], starts[i + 1]):
+                found = root(parent, hits[k, 1])
+                if found != own and found != other:
+                    one = one and other < 0
+                    other = found
+            if one:
+                if other >= 0:
+                    unite(parent, own, other)
+                single[i] = True
+                changed = True
+
+
+@kernel
+def _roots(parent: Any) -> None:
+    for i in range(parent.shape[0]):
+        parent[i] = parent[parent[i]]  # parents come before their children
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Linked games among G rows of catalogues, counted through all of them.
+
+    Attributes:
+        first: [G] int64, the first game of each game's cluster; its own row if it is alone, or dropped.
+        short: [H, 2] int64, in ascending order: a game whose final position has fewer than BOARD_STONES stones, and a
+            game of another cluster that contains it; or, for each other game with that final position, the first one.
+    """
+
+    first: Numbers
+    short: Numbers
+
+
+def find_links(paths: Sequence[str | os.PathLike[str]], *, split: bool = False, rows: int = ROWS) -> Links:
+    """Find the links among all games of several catalogues that are not dropped.
+
+    Args:
+        split: For a split: link games that share late positions, those with equal openings, those of less than
+            MIN_STONES, and short games with the cluster of all games that contain their final position, if that is one
+            cluster. An audit compares late positions by itself.
+        rows: See ROWS; the result does not depend on it.
+
+    Raises:
+        OutputError: If the temporary directory is full.
+    """
+    bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
+    parent = np.arange(bounds[-1])
+    if split:
+        bounds = bounds[[0, -1]]
+    max_hits = MAX_HITS if len(bounds) <= 65 else len(parent)
+    parts = [np.empty((0, 2), np.int64)]
+    with RangeSort("key", rows, Path(tempfile.gettempdir()), 256 * len(parent)) as sort:
+        for key, game in _all_keys(paths, split):
+            sort.add({"key": key, "game": game})
+        for columns in sort:
+            parts.append(_link_rows(columns.pop("key"), columns.pop("game"), bounds, max_hits, parent))
+    hits = np.concatenate(parts)
+    hits = hits[np.lexsort((hits[:, 1], hits[:, 0]))]
+    if split:
+        starts = np.append(np.flatnonzero(np.diff(hits[:, 0], prepend=-1)), len(hits))
+        _settle(starts, hits, max_hits, parent, np.zeros(len(starts) - 1, np.bool_))
+    _roots(parent)
+    apart = parent[hits[:, 0]] != parent[hits[:, 1]]
+    return Links(parent, hits[apart | np.isin(hits[:, 1], hits[apart, 0])])
+
+
+def _all_keys(paths: Sequence[str | os.PathLike[str]], split: bool) -> Iterator[tuple[Hashes, npt.NDArray[np.uint32]]]:
+    """Yield the keys of all games that are not dropped."""
+    first = 0
+    for path in paths:
+        for batch in open_catalogue(path).batches((*GAME_COLUMNS, "opening")):
+            kept = np.flatnonzero(drop_codes(batch) == DropReason.KEPT)
+            yield game_keys(game_arrays(batch), kept, first, split)
+            if split:
+                opening = to_numpy(batch["opening"])[kept]
+                yield mix_words(opening ^ _OPENING), (first + kept << 2 | _LATE).astype(np.uint32)
+            first += len(batch)
+
+
+def game_keys(games: GamesLike, kept: Numbers, first: int, split: bool) -> tuple[Hashes, npt.NDArray[np.uint32]]:
+    """Return the keys of some games, see `_Keys`; kept: their indices. first: the row of the first of all games."""
+    limits = (LATE_STONES, 1) if split else (1 << 30, MIN_STONES)
+    moves = np.diff(games.move_offset)[kept]
+    bound = int((moves + 2 + _CLASSES * (1 + moves // _WINDOW)).sum())
+    keys = _Keys(np.empty(bound, np.uint64), np.empty(bound, np.uint32), np.zeros(1, np.int64), *limits)
+    size = games.width.astype(np.int64)[kept] * 256 + games.height[kept]
+    with np.errstate(over="ignore"):
+        for each in np.unique(size):
+            width, height = divmod(int(each), 256)
+            if 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
+                _add_positions(
+                    new_state(width, height), new_history(0), new_workspace(width, height), replay_arrays(games),
+                    kept[size == each], RECORD_RULES.codes, first, keys,
+                )  # fmt: skip
+        _add_similar(make_hash_state(games), kept, first, np.empty((17, 8), np.uint64), keys)
+    return keys.key[: keys.used[0]], keys.game[: keys.used[0]]
+
+
+def _link_rows(key: Hashes, game: npt.NDArray[np.uint32], bounds: Numbers, max_hits: int, parent: Numbers) -> Numbers:
+    """Link the games of a range of keys in `parent`, and return the hits: [H, 2], see `_link`."""
+    starts = np.zeros((1 << (len(key) // _TABLE_ROWS).bit_length()) + 1, np.int64)
+    keys, games = np.empty_like(key), np.empty_like(game)
+    _order(key, game, starts, keys, games)
+    del key, game
+    hits = []
+    for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist()):
+        slots = 1 << (2 * (stop - start)).bit_length()
+        table = _Table(
+            np.empty(slots, np.uint64),
+            np.empty(slots, np.uint32),
+            np.empty(slots, np.int64),
+            np.empty(slots, np.uint64),
+        )
+        found = np.empty((stop - start, 2), np.uint32)
+        count = _link(keys[start:stop], games[start:stop], table, bounds, max_hits, parent, found)
+        hits.append(found[:count].astype(np.int64))
+    return np.concatenate([np.empty((0, 2), np.int64), *hits])

@@ -12,8 +12,9 @@ from naive_ogs import compare_with_naive
 PIECES = (
     b"{", b"}", b"[", b"]", b",", b":", b'"', b'"moves":', b'"moves":[]', b'"gamedata":{', b'"width":', b'"black":',
     b"[3,3,100]", b",[-1,-1,5.5,null]", b"[15,3,1e3,2]", b'[1,2,null,1,{"blur":5,"s":[]}]', b"null", b"true", b"NaN",
-    b"1e400", b"-", b".5", b"1.", b"01", b"1e+2", b"0", b"-0", b"\\", b'\\"', b"\\u00e9", b"\\ud800", b"\\x", b"\n",
-    b" ", b"\t", b"\r\n", b"\x00", b"\xff", b"\xc3\xa9", b'"original_sgf":', b'"initial_state":{"black":"pddp"}', b"#",
+    b'{"x":3,"y":3}', b',"color":1', b',"edited":true', b"1e400", b"-", b".5", b"1.", b"01", b"1e+2", b"0", b"-0",
+    b"\\", b'\\"', b"\\u00e9", b"\\ud800", b"\\x", b"\n", b" ", b"\t", b"\r\n", b"\x00", b"\xff", b"\xc3\xa9",
+    b'"original_sgf":', b'"initial_state":{"black":"pddp"}', b"#",
 )  # fmt: skip
 
 _ODD = (None, True, False, 0, -1, 1e400, 10**20, 2.5, "", "x", "28.5", [], {}, [1], {"black": 1}, "\ud800", "\u9280")
@@ -31,7 +32,7 @@ def draw_game(draw: random.Random) -> dict[str, Any]:
     def value(*usual: Any) -> Any:
         return draw.choice(_ODD if draw.random() < 0.08 else usual)
 
-    moves = [draw.choice(_MOVES[: 14 if draw.random() < 0.98 else None]) for _ in range(draw.randint(0, 12))]
+    moves = [draw.choice(_MOVES[: 20 if draw.random() < 0.98 else None]) for _ in range(draw.randint(0, 12))]
     moves = [move for move in moves if move != [3]]
     game = {
         "width": value(19, 19, 19, 13, 9, 15),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from kifu.records.ogs import read_ogs
 from kifu.records.sgf import as_block
 
 SPACE = bytes(range(33))
+TURN = 4  # added to the colour of a move that also sets the turn
 STARS = {2: "pddp", 3: "pddppp", 4: "pddpppdd", 5: "pddpppddjj", 6: "pddpppdddjpj", 7: "pddpppdddjpjjj"}
 STARS |= {8: STARS[6] + "jdjp", 9: STARS[7] + "jdjp"}
 SMALLER = {13: str.maketrans("djp", "dgj"), 9: str.maketrans("djp", "ceg"), 19: {}}
@@ -124,6 +126,8 @@ def play(row: NaiveGame, moves: Any, turn: int, free: int) -> None:
         if colour == 3:
             row.setup += [(len(row.moves), point | ERASE_BIT)] if point < row.width * row.height else []
             continue
+        if colour > TURN:
+            turn, colour = colour - TURN, 0
         if not colour:
             if played < free and point == row.width * row.height:
                 continue
@@ -137,7 +141,19 @@ def play(row: NaiveGame, moves: Any, turn: int, free: int) -> None:
 def decode_list(moves: list[Any], row: NaiveGame) -> list[tuple[int, int, float]]:
     decoded = []
     for move in moves:
-        if not isinstance(move, list) or len(move) < 2 or not all(map(is_number, move[:2])) or has_constant(move):
+        if has_constant(move):
+            raise BadMoveError
+        if isinstance(move, dict):
+            seconds, colour = move.get("timedelta"), from_text(move.get("color"))
+            edited = move.get("edited") is True
+            move = [move.get("x"), move.get("y"), seconds, colour if colour in (1, 2) else None]
+            if edited and move[3] is None:
+                raise BadMoveError
+            kind = 0 if edited or move[3] is None else TURN
+        else:
+            kind = 0
+        move = [from_text(value) for value in move] if isinstance(move, list) else []
+        if len(move) < 2 or not all(map(is_number, move[:2])):
             raise BadMoveError
         x, y = move[:2]
         point = NO_POINT
@@ -147,8 +163,16 @@ def decode_list(moves: list[Any], row: NaiveGame) -> list[tuple[int, int, float]
             point = int(y) * row.width + int(x)
         ms = move[2] if len(move) > 2 and is_number(move[2]) and 0 <= move[2] <= 1e15 else math.nan
         colour = int(move[3]) if len(move) > 3 and is_number(move[3]) and move[3] in (1, 2) else 0
-        decoded.append((point, colour, ms / 1000))
+        decoded.append((point, colour + kind, ms / 1000))
     return decoded
+
+
+def from_text(value: Any) -> Any:
+    """Return a number that is text as a number, anything else as it is."""
+    is_text = isinstance(value, str) and re.fullmatch(
+        r"[ \t\r\n]*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?[ \t\r\n]*", value, re.ASCII
+    )
+    return float(value) if is_text else value
 
 
 def decode_text(text: str, row: NaiveGame) -> list[tuple[int, int, float]]:

@@ -167,7 +167,18 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
 def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveGame) -> None:
     ply = len(game.moves)
     kinds: dict[int, int] = {}
-    for name, values in node:
+    forked = []
+    if any(name in (b"AB", b"AW", b"AE") and values for name, values in node):
+        for own, setup in ((b"B", b"AB"), (b"W", b"AW")):
+            given = [values for name, values in node if name == own and values]
+            several = [values for values in given if len(values) > 1]
+            if several:
+                move(given[0][0].strip(SPACE), game)  # for its warnings
+                game.warnings |= ParseWarning.MANY_MOVE_VALUES
+                game.warnings |= ParseWarning.TWO_MOVES_IN_NODE if len(given) > 1 else ParseWarning(0)
+                forked.append((setup, several[-1]))
+                node = [(name, [] if name == own else values) for name, values in node]
+    for name, values in [*node, *forked]:
         bits = {b"AB": 0, b"AW": WHITE_BIT, b"AE": ERASE_BIT}.get(name)
         if bits is None:
             continue

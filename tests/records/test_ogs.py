@@ -105,7 +105,17 @@ def test_time_of_each_move(shared: Path) -> None:
     np.testing.assert_allclose(seconds, expected, rtol=1e-6)
 
 
-TIMES = {"2280": 2.28, "2280.5": 2.2805, "0": 0.0, "null": None, "-1": None, "1e400": None, "1e3": 1.0, '"5"': None}
+TIMES = {
+    "2280": 2.28,
+    "2280.5": 2.2805,
+    "0": 0.0,
+    "null": None,
+    "-1": None,
+    "1e400": None,
+    "1e3": 1.0,
+    '"5"': 0.005,
+    '"x"': None,
+}
 
 
 @pytest.mark.parametrize(("time", "seconds"), TIMES.items())
@@ -123,6 +133,29 @@ MOVES = {
     "extra": ([[3, 3, 1, None, {"blur": 5, "a": [1, {}]}], [4, 4, 1]], {}, ";B[dd];W[ee]"),
     "white first": ([[3, 3, 1]], {"initial_player": "white"}, ";W[dd]"),
     "edited": ([[3, 3, 1], [4, 4, 1, 2], [5, 5, 1]], {}, ";B[dd];W[ee];W[ff]"),
+    "objects": ([{"x": 3, "y": 3, "timedelta": 1}, {"x": 15, "y": 15}], {}, ";B[dd];W[pp]"),
+    "objects with passes": ([{"y": 3, "x": 3}, {"x": -1, "y": -1}, {"x": 4, "y": 4}], {}, ";B[dd];W[];B[ee]"),
+    "objects with colours": (
+        [{"x": 3, "y": 3, "color": 1}, {"x": 4, "y": 4, "color": 1}, {"color": 2, "x": 5, "y": 5}, {"x": 6, "y": 6}],
+        {},
+        ";B[dd];B[ee];W[ff];B[gg]",
+    ),
+    "edited objects": (
+        [{"x": 3, "y": 3, "color": 2, "edited": True}, {"x": 4, "y": 4}, {"x": 5, "y": 5, "edited": False}],
+        {},
+        ";W[dd];B[ee];W[ff]",
+    ),
+    "objects with more": (
+        [{"x": 3, "y": 3, "marks": {"a": [1]}, "blur": None}, [4, 4, 1], {"x": "5", "y": "5", "extra": "1"}],
+        {},
+        ";B[dd];W[ee];B[ff]",
+    ),
+    "handicap by objects": (
+        [{"x": 3, "y": 3}, {"x": 4, "y": 4}, {"x": 5, "y": 5}],
+        {"handicap": 2, "free_handicap_placement": True, "initial_state": {}},
+        ";B[dd];B[ee];W[ff]",
+    ),
+    "numbers as text": ([["3", "3", "1"], [" 15", "15 "], ["-1", "-1"]], {}, ";B[dd];W[pp];B[]"),
     "text": ("ddpp..aa", {}, ";B[dd];W[pp];B[];W[aa]"),
     "edited text": ("dd!1eeff", {}, ";B[dd];B[ee];W[ff]"),
     "text in capitals": ("DDpP", {}, ";B[dd];W[pp]"),
@@ -193,6 +226,15 @@ TEXTS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "stray rules": ({"rules": "ing sst"}, {"RU": "ing sst", "KM": ""}),
     "winner by id": ({"winner": 9, "outcome": "Resignation"}, {"RE": "W+R"}),
     "winner by the ids of the game": ({"winner": 3, "black_player_id": 3, "outcome": "Timeout"}, {"RE": "B+T"}),
+    "winner by an id as text": ({"winner": "9", "outcome": "Resignation"}, {"RE": "W+R"}),
+    "winner by black's id as text": ({"winner": "7", "outcome": "5.5 points"}, {"RE": "B+5.5"}),
+    "winner by an id as text with spaces": ({"winner": " 9 ", "outcome": "Timeout"}, {"RE": "W+T"}),
+    "winner by a fraction": ({"winner": 9.0, "outcome": "Resignation"}, {"RE": "W+R"}),
+    "winner by the game's ids as text": ({"winner": 3, "white_player_id": "3", "outcome": "Timeout"}, {"RE": "W+T"}),
+    "winner and ids as text": ({"winner": "3", "black": "3", "outcome": "Resignation"}, {"RE": "B+R"}),
+    "winner in capitals": ({"winner": "White ", "outcome": "Resignation"}, {"RE": "W+R"}),
+    "winner 0": ({"winner": "0", "outcome": "Resignation", "white_lost": True}, {"RE": "B+R"}),
+    "unknown id as text": ({"winner": "8", "outcome": "Resignation", "phase": "finished"}, {"RE": ""}),
     "winner by colour": ({"winner": "black", "outcome": "12.5 points"}, {"RE": "B+12.5"}),
     "one point": ({"winner": "white", "outcome": "1 point"}, {"RE": "W+1"}),
     "tie": ({"winner": "tie", "outcome": "0 points"}, {"RE": "0"}),
@@ -312,6 +354,12 @@ BAD: dict[str, tuple[bytes, DropReason]] = {
     "wide": (b'{"width": 26, "moves": []}', DropReason.BAD_SIZE),
     "size of another type": (b'{"width": [19], "moves": []}', DropReason.BAD_SIZE),
     "a move of text": (b'{"moves": ["dd"]}', DropReason.UNREADABLE),
+    "a move object without y": (b'{"moves": [{"x": 1}]}', DropReason.UNREADABLE),
+    "an empty move object": (b'{"moves": [{}]}', DropReason.UNREADABLE),
+    "a move object of letters": (b'{"moves": [{"x": "d", "y": "d"}]}', DropReason.UNREADABLE),
+    "a removed stone": (b'{"moves": [{"x": 1, "y": 1, "color": 0, "edited": true}]}', DropReason.UNREADABLE),
+    "a move object that goes on": (b'{"moves": [{"x": 1, "y": 1] }]}', DropReason.UNREADABLE),
+    "a number in half a text": (b'{"moves": [["1, 1]]}', DropReason.UNREADABLE),
     "short move": (b'{"moves": [[1]]}', DropReason.UNREADABLE),
     "NaN": (b'{"moves": [[NaN, 1]]}', DropReason.UNREADABLE),
     "comma at the end": (b'{"moves": [[1, 1],]}', DropReason.UNREADABLE),

@@ -81,6 +81,18 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "two-blacks-in-a-row": [(BLANK + ";B[cc];B[gg];W[cg];W[];W[gc])", ParseWarning(0))],
     "two-moves-in-node": [(BLANK + ";B[cc];W[cg];B[gc])", ParseWarning.TWO_MOVES_IN_NODE)],
     "many-move-values": [(BLANK + ";B[cc];W[cg])", ParseWarning.MANY_MOVE_VALUES)],
+    "forked-game": [
+        (
+            BLANK + ";AB[cc][gg][gc]AW[cg][ee];W[ce];B[eg])",
+            ParseWarning.MANY_MOVE_VALUES | ParseWarning.SETUP_AFTER_ROOT,
+        ),
+        (
+            BLANK + ";AB[cc]AW[gg][cg];B[ee])",
+            ParseWarning.MANY_MOVE_VALUES | ParseWarning.SETUP_AFTER_ROOT | ParseWarning.LATER_GAME,
+        ),
+        (BLANK + "AB[cc][gg]AW[cg][gc]AE[aa];B[ee])", ParseWarning.MANY_MOVE_VALUES | ParseWarning.LATER_GAME),
+        (BLANK + ";AW[gg];B[cc];W[ee])", ParseWarning.SETUP_AFTER_ROOT | ParseWarning.LATER_GAME),
+    ],
     "move-in-root": [(BLANK + ";B[cc];W[gg])", ParseWarning.MOVE_IN_ROOT)],
     "handicap-text": [(BLANK + "HA[two]AB[cc][gg];W[ee])", ParseWarning.HANDICAP_TEXT)],
     "handicap-empty": [(BLANK + "HA[];B[ee])", ParseWarning.HANDICAP_TEXT)],

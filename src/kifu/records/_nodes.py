@@ -525,6 +525,17 @@ def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDA
 
 
 @inline_kernel
+def read_stones(
+    data: Bytes, i: Int, stop: Int, charset: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
+) -> None:
+    """Read the values of B or W at `i` as AB or AW, as OGS exports the position of a forked game."""
+    while i < stop and data[i] == LEFT and row[DROP] == _KEPT:
+        end = end_of_value(data, i + 1, stop, charset)
+        read_setup(data, i + 1, end, kind, ply, row, out)
+        i = skip_space(data, end + 1, stop)
+
+
+@inline_kernel
 def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
     """Read any node from after its ; and return its end. Its stones come before its move, regardless of their order."""
     state = out.state
@@ -534,13 +545,14 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
         final_charset, charset = charset, SINGLE  # as read_root does, so that values end at the same positions
     ply = state[MOVES] - row[MOVE_END]
     black, white = -1, -1
+    black_values, white_values, has_setup = -1, -1, False
     i = next_name(data, i, stop, charset)
     while i < stop and is_letter(data[i]):
         i, key, small = read_name(data, i, stop)
         if small:
             row[WARNINGS] |= _LOWER_CASE
         i = skip_space(data, i, stop)
-        values = 0
+        values, first = 0, i
         if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
             while i < stop and data[i] == LEFT and row[DROP] == _KEPT:
                 i += 1
@@ -552,10 +564,15 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
                 if key in (NAME_AB, NAME_AW, NAME_AE):
                     kind = 0 if key == NAME_AB else (1 if key == NAME_AW else 2)
                     read_setup(data, i, end, kind, ply, row, out)
+                    has_setup = True
                     if not in_root:
                         row[WARNINGS] |= _SETUP_AFTER_ROOT
                 elif values > 1:
                     row[WARNINGS] |= _MANY_VALUES
+                    if key == NAME_B:
+                        black_values = first
+                    else:
+                        white_values = first
                 elif (key == NAME_B and black >= 0) or (key == NAME_W and white >= 0):
                     row[WARNINGS] |= _TWO_MOVES
                 elif key == NAME_B:
@@ -567,6 +584,12 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
             i = end_of_value(data, i + 1, stop, charset) + 1
             charset = final_charset
         i = next_name(data, i, stop, charset)
+    if has_setup and black_values >= 0:
+        read_stones(data, black_values, stop, charset, 0, ply, row, out)
+        black = -1
+    if has_setup and white_values >= 0:
+        read_stones(data, white_values, stop, charset, 1, ply, row, out)
+        white = -1
     if black >= 0 and white >= 0:
         row[WARNINGS] |= _TWO_MOVES
     if black >= 0 or white >= 0:

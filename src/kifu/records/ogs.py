@@ -261,13 +261,14 @@ GAMES_ALWAYS = 16
 MEMBER, LINE, START, STOP, DROP, OUTER_START, OUTER_STOP, INNER_START, INNER_STOP, OBJECT_COLUMNS = range(10)
 
 NOTHING, ARRAY, LETTERS = range(3)
-"""Kinds of moves: none, [[15, 3, 2280], ..] in the data, or "pddp" in the text."""
+"""Kinds of moves: none, [[15, 3, 2280], {"x": 3, "y": 15}, ..] in the data, or "pddp" in the text."""
 
 # Columns of a row of `read_moves`: the first ones are its input, the last ones are filled in.
 KIND, BEGIN, END, WIDTH, HEIGHT, TURN, FREE, BLACK_STONES, WHITE_STONES, STONES_END = range(10)
 STATUS, WARNINGS, PLAYED, ROOT_SETUP, MOVE_END, SETUP_END, GAME_COLUMNS = range(10, 17)
 
 _BANG, _DOT, _ZERO, _LOWER, _A = ord("!"), ord("."), 48, 0x20, ord("a")
+_X, _Y, _TIMEDELTA, _COLOR, _EDITED_KEY = ord("x"), ord("y"), tuple(b"timedelta"), tuple(b"color"), tuple(b"edited")
 _MOVES, _GAMEDATA_KEY, _UNDEFINED = tuple(b"moves"), tuple(b"gamedata"), tuple(b"!undefined")
 
 _EDITED = 3  # an edit that removes a stone; 1 and 2 are the colours of edited stones
@@ -441,17 +442,79 @@ def _point(x: float, y: float, row: Row) -> Int:
 
 
 @inline_kernel
+def _read_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, float]:
+    """Read a number, which may be text, as `read_json_number` does."""
+    if i >= stop or data[i] != QUOTE:
+        return read_json_number(data, i, stop)
+    i, number = read_json_number(data, skip_json_space(data, i + 1, stop), stop)
+    i = -1 if i < 0 else skip_json_space(data, i, stop)
+    return i + 1 if 0 <= i < stop and data[i] == QUOTE else -1, number
+
+
+@inline_kernel
+def _read_number_or_skip(data: Bytes, i: Int, stop: Int, out: MovesOut) -> tuple[Int, float]:
+    """Read any value: (position after it, its number or NaN)."""
+    if i < stop and (data[i] == HYPHEN or data[i] == QUOTE or is_digit(data[i])):
+        after, number = _read_number(data, i, stop)
+        if after >= 0:
+            return after, number
+    return read_value(data, i, stop, out.stack), np.nan
+
+
+@inline_kernel
+def _read_move_object(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -> Int:
+    """Read {"x": 15, "y": 3, "timedelta": 2280, "color": 1, "edited": false}; only x and y are required."""
+    x = y = milliseconds = np.nan
+    colour, edited = 0, False
+    i = skip_json_space(data, i + 1, stop)
+    while True:
+        name = i + 1
+        i = _string(data, i, stop)
+        length = i - 1 - name
+        i = -1 if i < 0 else skip_json_space(data, i, stop)
+        if i < 0 or i >= stop or data[i] != COLON:
+            return -1
+        value = skip_json_space(data, i + 1, stop)
+        i, number = _read_number_or_skip(data, value, stop, out)
+        if i < 0:
+            return -1
+        if length == 1 and data[name] == _X:
+            x = number
+        elif length == 1 and data[name] == _Y:
+            y = number
+        elif length == len(_TIMEDELTA) and is_text(data, name, stop, _TIMEDELTA):
+            milliseconds = number
+        elif length == len(_COLOR) and is_text(data, name, stop, _COLOR):
+            colour = int(number) if number in (BLACK, WHITE) else 0
+        elif length == len(_EDITED_KEY) and is_text(data, name, stop, _EDITED_KEY):
+            edited = is_text(data, value, stop, _TRUE)
+        i = skip_json_space(data, i, stop)
+        if i >= stop or data[i] != COMMA:
+            break
+        i = skip_json_space(data, i + 1, stop)
+    if i >= stop or data[i] != CLOSE_BRACE or np.isnan(x) or np.isnan(y) or (edited and colour == 0):
+        return -1
+    if not edited and colour != 0:
+        row[TURN], colour = colour, 0
+    seconds = milliseconds / 1000 if 0 <= milliseconds <= _LONGEST else np.nan
+    _play(_point(x, y, row), colour, seconds, row, out)
+    return i + 1
+
+
+@inline_kernel
 def _read_move(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -> Int:
-    """Read [x, y, milliseconds, colour, extra], of which only the first two are required."""
+    """Read [x, y, milliseconds, colour, extra], of which only the first two are required, or an object."""
+    if i < stop and data[i] == OPEN_BRACE:
+        return _read_move_object(data, i, stop, row, out)
     if i >= stop or data[i] != LEFT:
         return -1
-    i, x = read_json_number(data, skip_json_space(data, i + 1, stop), stop)
+    i, x = _read_number(data, skip_json_space(data, i + 1, stop), stop)
     if i < 0:
         return -1
     i = skip_json_space(data, i, stop)
     if i >= stop or data[i] != COMMA:
         return -1
-    i, y = read_json_number(data, skip_json_space(data, i + 1, stop), stop)
+    i, y = _read_number(data, skip_json_space(data, i + 1, stop), stop)
     if i < 0:
         return -1
     seconds, colour = np.nan, 0
@@ -459,14 +522,11 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -> Int:
     i = skip_json_space(data, i, stop)
     while i < stop and data[i] == COMMA:
         i = skip_json_space(data, i + 1, stop)
-        if i < stop and (data[i] == HYPHEN or is_digit(data[i])):
-            i, number = read_json_number(data, i, stop)
-            if place == 2 and 0 <= number <= _LONGEST:
-                seconds = number / 1000
-            elif place == 3 and number in (BLACK, WHITE):
-                colour = int(number)
-        else:
-            i = read_value(data, i, stop, out.stack)
+        i, number = _read_number_or_skip(data, i, stop, out)
+        if place == 2 and 0 <= number <= _LONGEST:
+            seconds = number / 1000
+        elif place == 3 and number in (BLACK, WHITE):
+            colour = int(number)
         if i < 0:
             return -1
         place += 1
@@ -726,12 +786,12 @@ def _result(game: JsonObject, black: JsonObject, white: JsonObject) -> str:
 
 def _winner(game: JsonObject, black: JsonObject, white: JsonObject) -> str:
     """Return "black", "white" or "tie"; "" if unknown."""
-    winner = game.get("winner")
-    if isinstance(winner, str):
-        return winner.lower()
-    if isinstance(winner, int) and not isinstance(winner, bool) and winner > 0:
+    winner = as_number(game.get("winner"))
+    if winner is None and (text := _as_text(game.get("winner")).strip().lower()):
+        return text
+    if winner is not None and winner > 0:
         for side, player in zip(SIDES, (black, white)):
-            if winner in (game.get(f"{side}_player_id"), player.get("id"), game.get(side)):
+            if winner in map(as_number, (game.get(f"{side}_player_id"), player.get("id"), game.get(side))):
                 return side
     lost = [game.get(f"{side}_lost") is True for side in SIDES]
     return "" if lost[0] == lost[1] else "white" if lost[0] else "black"
@@ -784,9 +844,9 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     """Read every object of a block. Never fails: unreadable objects give rows with their `DropReason`.
 
     A member is one object, or a file of lines, each of which is a row, except for empty ones. An object that is not
-    JSON, or whose moves are neither an array of arrays nor letters, is `DropReason.UNREADABLE`; one without moves, such
-    as a puzzle, `DropReason.NO_RECORD`. A line over 1 MiB, an object over 4 MiB, a game of more than 65,535 moves and
-    the rest of a member that has more lines than its bytes / 32 + 16 are `DropReason.TOO_LARGE`.
+    JSON, or whose moves are neither an array of arrays or objects nor letters, is `DropReason.UNREADABLE`; one without
+    moves, such as a puzzle, `DropReason.NO_RECORD`. A line over 1 MiB, an object over 4 MiB, a game of more than 65,535
+    moves and the rest of a member that has more lines than its bytes / 32 + 16 are `DropReason.TOO_LARGE`.
     """
     has_lines = (detect(block) == OGS_LINES).astype(np.uint8)
     length = int(np.sum(block.stop - block.start))

@@ -17,9 +17,10 @@ from kifu.corpus.ingest import ingest
 from kifu.learn.net import open_net
 from kifu.learn.nets import Network
 from kifu.learn.optim import make_optimizer
-from kifu.learn.predict import Predictor, supported_precision
+from kifu.learn.predict import Predictor
 from kifu.learn.registry import make_net
 from kifu.learn.run_dir import METRICS, read_metrics
+from kifu.learn.torch_net import supported_precision
 from kifu.learn.train import train
 from kifu.planes.encoder import find_encoder
 from kifu.play.engine import Engine

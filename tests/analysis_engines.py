@@ -23,8 +23,6 @@ has a model of human play besides the main one, `human="main"` is one; `old="1"`
 The policy of a position is `policy(...)`: a hash of everything that a query says about it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """A small benchmark set in place of the packaged ones."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager

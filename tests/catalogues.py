@@ -1,7 +1,5 @@
 """Build rows and catalogues for tests from the columns that matter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

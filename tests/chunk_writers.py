@@ -1,7 +1,5 @@
 """Positions of games as training chunks of Leela Zero and minigo, written from naive boards, and checks of both."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import struct

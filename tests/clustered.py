@@ -1,7 +1,5 @@
 """A job that counts, and fails on request, for tests of executors."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The layouts of the collections that `kifu fetch` downloads, on a local server."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

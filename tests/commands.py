@@ -1,7 +1,5 @@
 """Commands as a user gives them: in this process, which is quick, or in one of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import io

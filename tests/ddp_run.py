@@ -6,8 +6,6 @@ starts or resumes a run on the CPU and interrupts it in step STOP. Process R app
 position, "EPOCH STEP GAME PLY", and to LOG/files the name of each file that it writes.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from pathlib import Path

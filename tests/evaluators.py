@@ -1,7 +1,5 @@
 """Oracles that are no nets, and engines that ask them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

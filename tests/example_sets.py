@@ -1,7 +1,5 @@
 """Synthetic examples for tests: layouts, random batches, and comparisons of data sets."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

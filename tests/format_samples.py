@@ -1,7 +1,5 @@
 """A small made record in each record format, mostly of the same game, and a folder that holds all of them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -4,8 +4,6 @@ A reader must return a result or raise a KifuError within a time limit. Each for
 is a finding, too. The input that failed is in build/fuzz, with the seed that repeats it; the exit code is then 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os

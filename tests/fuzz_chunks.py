@@ -1,7 +1,5 @@
 """Damaged training chunks: the compressed files, and the records in them, with right checksums."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import zlib

@@ -1,7 +1,5 @@
 """Damaged indexes of collections, and damaged files, for what `kifu fetch` downloads."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

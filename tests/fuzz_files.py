@@ -1,7 +1,5 @@
 """Damaged files of every format, and what reads them."""
 
-from __future__ import annotations
-
 import bz2
 import functools
 import gzip

@@ -1,7 +1,5 @@
 """Damaged and generated GIB members, whose games and moves must agree with the naive parser."""
 
-from __future__ import annotations
-
 import random
 
 from fuzzing import Fuzzer, damage

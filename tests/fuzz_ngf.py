@@ -1,7 +1,5 @@
 """Damaged and generated NGF members, whose moves must agree with the naive reader."""
 
-from __future__ import annotations
-
 import random
 
 from fuzzing import Fuzzer, damage

@@ -1,7 +1,5 @@
 """Damaged and generated OGS objects, which the reader must read as the naive one does."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Damaged and generated lines for the OLF parser and writer, which must agree with the naive ones and round-trip."""
 
-from __future__ import annotations
-
 import random
 
 from fuzzing import Fuzzer, damage

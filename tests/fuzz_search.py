@@ -1,7 +1,5 @@
 """Damaged search indices, and what reads them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

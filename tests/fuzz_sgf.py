@@ -1,7 +1,5 @@
 """Damaged and generated records for the SGF parser, which must agree with the naive one and round-trip."""
 
-from __future__ import annotations
-
 import functools
 import random
 

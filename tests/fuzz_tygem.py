@@ -1,7 +1,5 @@
 """Damaged and generated lines and indexes for the TYGEM parsers, which must agree with the naive ones."""
 
-from __future__ import annotations
-
 import random
 
 from fuzzing import Fuzzer, damage

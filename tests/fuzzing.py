@@ -1,7 +1,5 @@
 """Shared parts of the fuzzers: damaging inputs, and trying them for some time."""
 
-from __future__ import annotations
-
 import faulthandler
 import random
 import time

@@ -17,8 +17,6 @@ of moves by chance, and what is answered to version):
 `final_score="W+1.5"` answers that command so; `name="hang"` does with it what the word above says.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shlex

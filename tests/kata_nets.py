@@ -1,7 +1,5 @@
 """Small random networks of KataGo's format, one part at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Network inputs computed by KataGo for real and constructed games, and these games from a catalogue."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Random KataGo training rows for tests."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kifu.katago.npz import ARRAYS, POINTS, SIDE, KataRows

@@ -1,7 +1,5 @@
 """Modules that are imported at their first use, so that collecting the tests loads neither torch nor Ray."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Naive functions that read the figures of a game's moves, one node at a time, from its text alone."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A naive parser of the games and moves of GIB, line by line; values of a header come from the parser itself."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

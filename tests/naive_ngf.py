@@ -1,7 +1,5 @@
 """A plain reader of NGF's moves, to compare with the compiled one."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A naive reader of OGS JSON: the json module, and a loop over the moves of each game."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A naive OLF parser and writer, written from the format description: the reference for `kifu.records.olf`."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A naive SGF parser with regular expressions and lists: the reference for the compiled scanner."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

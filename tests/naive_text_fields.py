@@ -1,7 +1,5 @@
 """Naive functions that find and decode text fields, for one game at a time, from its text alone."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

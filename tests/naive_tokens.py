@@ -1,7 +1,5 @@
 """Slow twins of the tokenizer and of the packing of tokens, token by token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kifu.datasets.tokenizer import METADATA, Tokenizer

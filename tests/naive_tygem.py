@@ -1,7 +1,5 @@
 """Naive parsers of TYGEM lines and indexes, with regular expressions for one line at a time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

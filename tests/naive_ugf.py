@@ -1,7 +1,5 @@
 """A plain reader of UGF's sections and moves, to compare with the compiled one."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Small nets with random weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +22,7 @@ def tiny_net(
     size: int = 9,
     *,
     passes: bool = False,
-    heads: Sequence[learn.nets.Heads] = (),
+    heads: Sequence[learn.Heads] = (),
     inputs: Sequence[str] | None = None,
     games: Sequence[int] = (),
     seed: int = 0,
@@ -45,11 +43,11 @@ def tiny_net(
             spread = torch.rand(value.shape, generator=chance)
             scale = 2.0 / max(value[0].numel(), 1) ** 0.5 if value.ndim > 1 else 1.0
             value.copy_(spread + 0.5 if "running_var" in name else (spread - 0.5) * 2 * scale)
-    about = learn.net.NetMetadata(
+    about = learn.net_format.NetMetadata(
         net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads),
         inputs=tuple(inputs),
     )  # fmt: skip
-    learn.net.save_net(path, module, about, np.array(games, np.uint64))
+    learn.torch_net.save_net(path, module, about, np.array(games, np.uint64))
     return path
 
 

@@ -1,7 +1,5 @@
 """Sources with games of several years and duplicates, for catalogues of many partitions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sample records and archives that several tests read."""
 
-from __future__ import annotations
-
 import bz2
 import functools
 import gzip

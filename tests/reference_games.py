@@ -1,7 +1,5 @@
 """Independent readings of sample records in `shared`, and how kifu's reading is compared with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An executor that serializes everything, as one on a cluster does, but within this process and without a cluster."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """7z archives, made by py7zr or by hand."""
 
-from __future__ import annotations
-
 import functools
 import io
 import lzma

@@ -3,8 +3,6 @@
 python slow_ingest.py OUT PAUSE JOBS RULES SOURCE...     exit code 2 and one line if it raises a KifuError
 """
 
-from __future__ import annotations
-
 import resource
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Collecting the tests is quick and takes little memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 TESTS = Path(__file__).parent

@@ -1,7 +1,5 @@
 """kifu convert: files, counts, and no damaged output."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import zipfile

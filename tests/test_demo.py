@@ -1,7 +1,5 @@
 """`kifu demo`, the first command of a new user: other commands on the bundled sample."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Foreign text as one printable line."""
 
-from __future__ import annotations
-
 import pytest
 
 from kifu.errors import FormatError, join_lines, printable

@@ -1,7 +1,5 @@
 """The cache of compiled kernels, and the progress of their compilation."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The order of packages, circles of imports, and who may use the network."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The dependencies and extras of pyproject.toml, against the imports of the source and the documentation."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """Progress bars on a terminal, and plain lines elsewhere."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

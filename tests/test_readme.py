@@ -1,7 +1,5 @@
 """The README: its Python lines and the commands of its console block run, with the output that it shows."""
 
-from __future__ import annotations
-
 import doctest
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The registry of named, versioned things."""
 
-from __future__ import annotations
-
 import pytest
 
 from kifu.errors import RecipeError

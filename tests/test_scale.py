@@ -1,7 +1,5 @@
 """Games generated from real ones: exactly the planted duplicates are found."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from pathlib import Path

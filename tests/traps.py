@@ -1,7 +1,5 @@
 """Modules in the working directory that no program of kifu may import."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A running server of the web application, raw requests to it, and checks of its pages in a browser."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

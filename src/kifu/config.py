@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from kifu.assets import asset
 from kifu.errors import FormatError, RecipeError, SourceError
@@ -67,15 +68,9 @@ def config_names(folder: str) -> list[str]:
 
 
 def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:
-    """Return the text of a TOML file.
+    """Return the text of a TOML file: a name in a folder of `kifu.assets`, or a path that ends in .toml.
 
-    Args:
-        folder: Folder of `kifu.assets`.
-        kind: Kind of file, for messages, such as "recipe".
-        name: A name in that folder, or the path of a file that ends in .toml.
-
-    Raises:
-        RecipeError: There is no such file, or it cannot be read.
+    Raises RecipeError, which names the kind of file, such as "recipe", if there is no such file, or it cannot be read.
     """
     name = os.fspath(name)
     if name.endswith(".toml"):
@@ -100,8 +95,7 @@ def load_config(
     """Return the table in a TOML file, not yet validated.
 
     Args:
-        folder: Folder of `kifu.assets`.
-        name: A name in that folder, or the path of a file that ends in .toml.
+        name: A name in that folder of `kifu.assets`, or the path of a file that ends in .toml.
         overrides: "key=value", with dots for inner keys ("sets.test.games=20"). A value that is not TOML is a string.
             Tables that the file leaves out are created.
         default_table: Returns the default of an inner table that the file leaves out, given the file's table and the
@@ -133,20 +127,18 @@ def default_table(model: type[BaseModel], key: str) -> dict[str, Any]:
 
 def first_invalid(error: ValidationError) -> str:
     """Return the first invalid value as one line: "sets.0.games: Field required"."""
-    first = error.errors()[0]
-    where = shorten(".".join(map(str, first["loc"])))
-    return f"{where}{': ' * bool(where)}{shorten(first['msg'].removeprefix('Value error, '), 300)}"
+    return _message(error.errors()[0])
+
+
+def _message(error: ErrorDetails) -> str:
+    where = shorten(".".join(map(str, error["loc"])))
+    return f"{where}{': ' * bool(where)}{shorten(error['msg'].removeprefix('Value error, '), 300)}"
 
 
 def read_model(model: type[Model], path: str | os.PathLike[str], content: str, limit: int = 16 << 20) -> Model:
-    """Read a JSON file that a model describes.
+    """Read a JSON file, of at most `limit` bytes, that a model describes.
 
-    Args:
-        content: What the file should hold, for messages, such as "results of kifu benchmark".
-        limit: Maximum size in bytes.
-
-    Raises:
-        FormatError: It does not hold that content.
+    Raises FormatError if it does not hold what `content` names, such as "results of kifu benchmark".
     """
     try:
         return model.model_validate_json(read_small(path, limit))
@@ -161,15 +153,12 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = shorten(".".join(str(part) for part in first["loc"]))
-        what = first["msg"].removeprefix("Value error, ")
-        unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
-        if unknown:
-            what = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
-        plain = unknown or first["type"] in ("missing", "value_error")
-        value = "" if plain else f" (it is {_shown(first['input'])})"
-        raise RecipeError(f"{kind} {name}: {where + ': ' if where else ''}{shorten(what, 300)}{value}") from None
+        first, value = error.errors()[0], ""
+        if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            first["msg"] = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
+        elif first["type"] not in ("missing", "value_error"):
+            value = f" (it is {_shown(first['input'])})"
+        raise RecipeError(f"{kind} {name}: {_message(first)}{value}") from None
 
 
 def _nearest_key(key: str, model: type[BaseModel]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -63,7 +63,6 @@ class ConvertReport(Report):
     """Counts of converted games; `read` == `written` + the sum of `failures` + the sum of `drops`.
 
     Attributes:
-        written: Number of games in the file.
         failures: By the name of the `ExportFailure`, games that the format cannot represent.
         drops: By the name of the `DropReason`, games whose record could not be read.
         left_out: Number of files and of members of archives that are not read, by kind.
@@ -192,21 +191,6 @@ def _convert_rows(batches: Iterable[pa.RecordBatch], text_format: _TextFormat) -
     return _Converted(records, read, failures, drops)
 
 
-class _Compressor(Protocol):
-    def compress(self, data: bytes, /) -> bytes: ...
-    def flush(self) -> bytes: ...
-
-
-class _NoCompression:
-    """Returns the bytes unchanged."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        return data
-
-    def flush(self) -> bytes:
-        return b""
-
-
 class _UnseekableFile(io.RawIOBase):
     """An `AtomicFile` as a write-only stream."""
 
@@ -221,17 +205,14 @@ class _UnseekableFile(io.RawIOBase):
         return len(data)
 
 
-def _gzip() -> _Compressor:
-    return zlib.compressobj(6, wbits=16 + zlib.MAX_WBITS)  # writes no time, unlike the gzip module
-
-
-_COMPRESSORS: dict[str, Callable[[], _Compressor]] = {"": _NoCompression, ".gz": _gzip, ".bz2": bz2.BZ2Compressor}
-
-
 @contextmanager
 def _stream(output: AtomicFile, compression: str) -> Iterator[_Write]:
     """Write concatenated records, compressed as one stream."""
-    compressor = _COMPRESSORS[compression]()
+    if not compression:
+        yield lambda records: output.write(b"".join(records))
+        return
+    # The gzip module would write the time.
+    compressor = bz2.BZ2Compressor() if compression == ".bz2" else zlib.compressobj(6, wbits=16 + zlib.MAX_WBITS)
     yield lambda records: output.write(compressor.compress(b"".join(records)))
     output.write(compressor.flush())
 

@@ -72,11 +72,10 @@ EXTRAS = {
     "torch": "learn",
     "lightning_fabric": "learn",
     "safetensors": "learn",
-    "jinja2": "learn",
+    "jinja2": "charts",
     "tensorboard": "tensorboard",
-    "onnx": "onnx",
-    "onnxscript": "onnx",
-    "onnxruntime": "onnx",
+    "onnx": "learn",
+    "onnxscript": "learn",
     "keras": "keras",
     "h5py": "hdf5",
     "ray": "cluster",
@@ -89,11 +88,7 @@ EXTRAS = {
 
 @contextmanager
 def missing_extras() -> Iterator[None]:
-    """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS.
-
-    Raises:
-        MissingExtra: A package in EXTRAS is not installed.
-    """
+    """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from io import FileIO
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from blake3 import blake3
 
@@ -44,10 +44,8 @@ class _RefusedError(OSError):
 def open_regular(path: str | os.PathLike[str]) -> FileIO:
     """Open a regular file, without a buffer, to read its bytes.
 
-    FIFOs, devices and sockets may block or never end, so they are refused without opening them.
-
-    Raises:
-        OSError: The file cannot be opened, or is not a regular file; its `strerror` names the reason.
+    FIFOs, devices and sockets may block or never end, so they are refused without opening them. Raises OSError, whose
+    `strerror` names the reason.
     """
     try:
         require_regular(Path(path).stat())
@@ -71,13 +69,9 @@ def require_regular(status: os.stat_result) -> None:
 
 
 def read_small(path: str | os.PathLike[str], limit: int = 64 << 20) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file of at most `limit` bytes.
 
-    Args:
-        limit: Maximum size in bytes.
-
-    Raises:
-        OSError: The file cannot be read, is not a regular file, or is larger than the limit.
+    Raises OSError if the file cannot be read, is not a regular file, or is larger.
     """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size <= limit:
@@ -89,19 +83,12 @@ def read_small(path: str | os.PathLike[str], limit: int = 64 << 20) -> bytes:
     raise _RefusedError(errno.EFBIG, f"larger than {limit:,} bytes")
 
 
-class ReadableFile(Protocol):
-    """An object that opens itself, such as `kifu.records.paths.Remote`."""
-
-    def open(self, mode: Literal["rb"], /) -> AbstractContextManager[_Bytes]:
-        """Open the file to read its bytes."""
+class _Openable(Protocol):
+    def open(self, mode: Literal["rb"], /) -> AbstractContextManager[Any]: ...
 
 
-class _Bytes(Protocol):
-    def readinto(self, buffer: memoryview, /) -> int: ...
-
-
-def hash_file(path: Path | ReadableFile) -> str:
-    """Return the BLAKE3 hash of a file in hex. Raises OSError."""
+def hash_file(path: Path | _Openable) -> str:
+    """Return the BLAKE3 hash of a local file, or of a `kifu.records.paths.Remote`, in hex. Raises OSError."""
     with open_regular(path) if isinstance(path, Path) else path.open("rb") as file:
         return hash_bytes(file.readinto).hexdigest()
 
@@ -142,8 +129,7 @@ def make_folder(path: Path) -> None:
 def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
     """Hold a directory, creating it if necessary: if it is removed or replaced, files can no longer be written into it.
 
-    Args:
-        output: The output that it is a temporary directory of; it must not be a symbolic link then.
+    If it is a temporary directory of an output, it must not be a symbolic link.
     """
     try:
         if output is not None:
@@ -168,8 +154,7 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
 def locked_folder(path: Path, output: Path | None = None) -> Iterator[int]:
     """Hold a directory as `held_folder` does, and lock it.
 
-    Raises:
-        OutputError: The directory cannot be created, or another process holds it.
+    Raises OutputError if the directory cannot be created, or another process holds it.
     """
     with held_folder(path, output) as descriptor:
         try:
@@ -226,14 +211,12 @@ class AtomicFile:
     """An atomic file, renamed into place by `commit()`.
 
     Until then it is ".NAME.part" in the same directory, which one process at a time may hold, and which the next run
-    removes if this one is killed. A context manager: leaving it uncommitted removes what was written. All methods
-    raise OutputError, which names the file, if they cannot write. Only regular files are replaced, and the new file has
-    the permissions of the old one.
+    removes if this one is killed. A context manager: leaving it uncommitted removes what was written. All methods raise
+    OutputError, which names the file, if they cannot write. Only regular files are replaced, and the new file has the
+    permissions of the old one.
 
     Files are hashed with BLAKE3 because SHA-256 would take longer than making them (1.7 against 6 GB/s on one core).
-
-    Attributes:
-        size: Bytes so far, including the header.
+    `size` counts the bytes so far, including the header.
     """
 
     status: os.stat_result
@@ -241,8 +224,7 @@ class AtomicFile:
     def __init__(self, path: Path, header: bytes = b"") -> None:
         """Create the temporary file, and the directory if necessary.
 
-        Args:
-            header: First bytes of the file; `commit` may replace them by others of the same length.
+        `header` holds the first bytes of the file; `commit` may replace them by others of the same length.
         """
         self.path = path
         self._part = temp_path(path)
@@ -321,13 +303,9 @@ class AtomicFile:
             raise self._error(error) from None
 
     def commit(self, header: bytes | None = None) -> str:
-        """Rename the file into place, once its bytes are on the disk.
+        """Rename the file into place, once its bytes are on the disk. Returns their BLAKE3 hash in hex.
 
-        Args:
-            header: The final header, if it differs from the first; the file is then read again to hash it.
-
-        Returns:
-            The BLAKE3 hash in hex.
+        A final header that differs from the first takes another reading of the file to hash it.
         """
         final = self._header if header is None else header
         assert len(final) == len(self._header)
@@ -390,11 +368,7 @@ class AtomicDirectory:
     """
 
     def __init__(self, path: Path, index: str) -> None:
-        """Create the temporary directory.
-
-        Raises:
-            OutputError: The directory cannot be written, or contains other files.
-        """
+        """Create the temporary directory. Raises OutputError if it cannot be written, or contains other files."""
         self.path = path
         self._index = index
         self._part = temp_path(path)
@@ -419,12 +393,7 @@ class AtomicDirectory:
             raise cannot_write(path, error) from None
 
     def file(self, name: str, header: bytes = b"") -> AtomicFile:
-        """Return a new file in the directory, which the caller commits before the directory.
-
-        Args:
-            name: Path within the directory, with "/".
-            header: See `AtomicFile`.
-        """
+        """Return a new file at a path within the directory, which the caller commits before the directory."""
         self._files[name] = AtomicFile(self._part / name, header)
         return self._files[name]
 

@@ -43,12 +43,7 @@ _EXTRA_PATHS = ("/usr/games",)
 
 
 class ProcessError(KifuError):
-    """A program that violated its protocol, failed or timed out.
-
-    Attributes:
-        fault: Kind of failure, see `Fault`.
-        reason: Description of the failure, with "it" for the program.
-    """
+    """A program that violated its protocol, failed or timed out; in the reason, "it" is the program."""
 
     def __init__(self, fault: Fault, reason: str) -> None:
         self.fault, self.reason = fault, reason
@@ -56,13 +51,9 @@ class ProcessError(KifuError):
 
 
 def split_command(text: str, expected: str) -> list[str]:
-    """Return the program and arguments of a command line.
+    """Return the program and arguments of a command line; `expected` says what an empty one should have been.
 
-    Args:
-        expected: What an empty command line should have been, for the message.
-
-    Raises:
-        RecipeError: The text is not a command line, or the program was not found.
+    Raises RecipeError if the text is not a command line, or the program was not found.
     """
     if not text.isprintable():  # the text is printed and stored as JSON
         raise RecipeError(f"not a command line: {text!r} has unprintable characters")
@@ -90,25 +81,15 @@ def find_program(name: str) -> str | None:
 class PipedProcess:
     """A running program and its pipes. As a context manager it kills the program and its children on exit.
 
-    The program leads its own process group, so Ctrl-C in the terminal does not reach it.
-
-    Attributes:
-        received: Bytes of standard output that were read; users remove what they have consumed.
-        failed: True after `fail`.
+    The program leads its own process group, so Ctrl-C in the terminal does not reach it. `received` holds the bytes of
+    standard output that were read; users remove what they have consumed. `failed` is True after `fail`.
     """
 
     quit_command = b""
     """Written before standard input is closed, unless the program has failed."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Start a program.
-
-        Args:
-            command: Program and arguments, see `split_command`.
-
-        Raises:
-            ProcessError: The program could not be started.
-        """
+        """Start a program, see `split_command`. Raises ProcessError if it could not be started."""
         self.received, self._log, self._unsent = bytearray(), bytearray(), bytearray()
         self.failed = self._killed = self._closed = False
         try:

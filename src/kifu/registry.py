@@ -24,19 +24,14 @@ class Registry(Mapping[str, T], Generic[T]):
     """
 
     def __init__(self, kind: str, entries: Mapping[str, T | str] | None = None) -> None:
-        """Create a registry.
-
-        Args:
-            kind: Kind of entry, for messages, such as "plane set".
-        """
+        """Create a registry. kind: of entry, for messages, such as "plane set"."""
         self._kind = kind
         self._entries: dict[str, T | str] = dict(entries or {})
 
     def register(self, name: str, entry: T | str) -> None:
         """Add an entry, or its "module:attribute". Released entries never change, so a name is registered once.
 
-        Raises:
-            RecipeError: The name is taken.
+        Raises RecipeError if the name is taken.
         """
         if name in self._entries:
             raise RecipeError(f"there is already a {self._kind} {name!r}")
@@ -45,8 +40,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def lookup(self, name: str) -> T:
         """Return the entry with a full name, or without a version the one registered last.
 
-        Raises:
-            RecipeError: No entry has this name.
+        Raises RecipeError if no entry has this name.
         """
         return self[find_name(self._entries, name, self._kind)]
 
@@ -81,18 +75,14 @@ def find_name(registry: Mapping[str, Any], name: str, kind: str) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], more: str = "") -> RecipeError:
-    """Return the error for an unknown name.
-
-    Args:
-        more: Text after them, such as ", or a file that ends in .toml".
-    """
+    """Return the error for an unknown name. more: text at its end, such as ", or a file that ends in .toml"."""
     names = list(known)
     return RecipeError(f"unknown {kind} {name!r}{suggestion(name, names) or ';'} available: {', '.join(names)}{more}")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'seven'?" if a known name, with or without its version, is similar, else ""."""
-    names = [short for full in known for short in (full.partition("@")[0], full)]
+    names = [name for full in known for name in (full.partition("@")[0], full)]
     near = difflib.get_close_matches(name, names, 1) or difflib.get_close_matches(name.lower(), names, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

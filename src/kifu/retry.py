@@ -46,15 +46,12 @@ def retry(
     may_succeed: Callable[[Exception], bool],
     wait: Callable[[Exception, int], None] | None = None,
 ) -> T:
-    """Call `attempt` until it succeeds, at most `policy.attempts` times.
+    """Call `attempt` until it succeeds, at most `policy.attempts` times. Raises the error of the last attempt.
 
     Args:
         may_succeed: Whether a new attempt makes sense after an error.
         wait: Called with the error and the number of the failed attempt before each new one; by default it sleeps as
             long as the policy says.
-
-    Raises:
-        Exception: The error of the last attempt.
     """
     number = 0
     while True:

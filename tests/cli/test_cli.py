@@ -1,7 +1,5 @@
 """The command line as a new user meets it: help, lists, builds, what it says when something is wrong, Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The examples in the help of every command run, one after another, in one folder."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Estimates of --dry-run: exact where all games are read, close where a sample is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands without a working directory, without a folder for temporary files, or without a home."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

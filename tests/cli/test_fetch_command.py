@@ -1,7 +1,5 @@
 """The output of `kifu fetch` for collections, from a local server."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Hostile names and values through every command: no control character and no forged line may reach the terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """Symbolic links planted at every name that a command writes under: nothing is written through them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

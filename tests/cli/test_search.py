@@ -1,7 +1,5 @@
 """kifu search and kifu explore: tables, JSON, files, inputs, and what they report when something is wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The commands of docs/searching.md: their options exist, and the answers shown are theirs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

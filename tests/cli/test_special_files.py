@@ -1,7 +1,5 @@
 """Paths that are no regular files: one line, exit code 2, at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

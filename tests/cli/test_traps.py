@@ -3,8 +3,6 @@
 Processes that a command starts are tested beside what starts them: nets in a match, training in two processes, Ray.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

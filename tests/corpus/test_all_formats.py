@@ -1,7 +1,5 @@
 """Every record format and container together: one ingest of a mixed folder, and round trips through SGF."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Catalogue files: round trips, other readers and writers, and one-line errors for anything else."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cleaning rules: each rule finds its violations only; tables are validated and overridden."""
 
-from __future__ import annotations
-
 import random
 import zipfile
 from collections import Counter
@@ -82,6 +80,30 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         DropReason.NOT_ALTERNATING,
         game("", ";B[aa];B[cc];W[ee]"),
         game("HA[2]AB[dd][pp]", ";W[aa];B[cc];W[];B[ee]"),
+    ),
+    "more in a row than the handicap": (
+        ["alternating=true"],
+        DropReason.NOT_ALTERNATING,
+        game("HA[2]", ";B[aa];B[cc];B[gg];W[ee]"),
+        game("HA[3]", ";B[aa];B[cc];B[gg];W[ee]"),
+    ),
+    "two in a row after the handicap": (
+        ["alternating=true"],
+        DropReason.NOT_ALTERNATING,
+        game("HA[2]", ";B[aa];B[cc];W[ee];W[gg]"),
+        game("HA[2]AB[aa]", ";B[cc];W[ee];B[gg]"),
+    ),
+    "five stones with the handicap": (
+        ["min_stones=6"],
+        DropReason.FEW_STONES,
+        game("HA[2]AB[aa][cc]", ";W[ee];B[gg];W[ii]"),
+        game("HA[3]AB[aa][cc][cg]", ";W[ee];B[gg];W[ii]"),
+    ),
+    "five stones after a position": (
+        ["min_stones=6"],
+        DropReason.FEW_STONES,
+        game("AB[aa][cc][cg]", ";W[ee];B[gg];W[ii]"),
+        game("AB[ss][qs][os]", line(6)),
     ),
     "another size": (['sizes=["19x19","9x9"]'], DropReason.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),  # noqa: E501 - one case per line
     "size unknown": (["known_size=true"], DropReason.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),

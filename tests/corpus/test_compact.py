@@ -1,7 +1,5 @@
 """Compacting: the same games in fewer partitions, with the duplicates of a single file."""
 
-from __future__ import annotations
-
 import random
 from itertools import chain
 from pathlib import Path

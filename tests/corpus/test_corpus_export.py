@@ -1,7 +1,5 @@
 """Rows exported as SGF and OLF and parsed again: all that the format can represent is equal."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

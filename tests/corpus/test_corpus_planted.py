@@ -1,7 +1,5 @@
 """2,000 games with planted faults, duplicates and leaks: the commands find exactly these."""
 
-from __future__ import annotations
-
 import json
 import random
 import zipfile

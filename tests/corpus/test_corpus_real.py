@@ -1,7 +1,5 @@
 """All real games of ../shared in a catalogue: rows agree with tarfile and regular expressions."""
 
-from __future__ import annotations
-
 import datetime
 import random
 import re

@@ -1,7 +1,5 @@
 """Equal games and beginnings: exactly the planted ones are found."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import fields
 from itertools import pairwise

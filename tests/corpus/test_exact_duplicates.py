@@ -1,7 +1,5 @@
 """Sets of ids, and rows with equal ids in catalogues, in bounded memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Values that are legal in Parquet, but not in a game: each reader takes them, or raises a one-line error."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

@@ -1,7 +1,5 @@
 """Typed columns that are parsed from text: the time control of each format."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

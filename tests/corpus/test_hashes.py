@@ -1,7 +1,5 @@
 """Hashes of games and rows: a naive implementation, and the invariants."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 import naive_hashes as naive
 from flat import OneGame, flat
 from kifu.corpus import hashes
-from kifu.corpus.hashes import OPENING_PLIES, hash_games, hash_rows, make_hash_state, text_hashes
+from kifu.corpus.hashes import OPENING_PLIES, handicap_as_setup, hash_games, hash_rows, make_hash_state, text_hashes
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 from kifu.records.games import concat
 from kifu.records.sgf import as_block, scan
@@ -127,6 +125,66 @@ def test_a_game_shares_its_opening_with_its_beginnings(seed, k, plies):
     cut = OneGame(19, 19, moves[:plies], tuple(entry for entry in setup if entry[0] < plies))
     found = hash_games(flat([game, naive.symmetric(cut, k)]))[1].tolist()
     assert found[0] == found[1]
+
+
+# Black and White stones alternate after the handicap in all of these.
+AFTER = b";W[qf];B[nc];W[rd];B[qh]"
+HANDICAPS = {
+    "moves": b"HA[3];B[pd];B[dp];B[pp]" + AFTER,
+    "moves in another order": b"HA[3];B[pp];B[pd];B[dp]" + AFTER,
+    "passes between": b"HA[3];B[pd];W[];B[dp];W[tt];B[pp]" + AFTER,
+    "passes after each": b"HA[3];B[pd];W[];B[dp];W[];B[pp];W[]" + AFTER,
+    "one in the root": b"HA[3]AB[dp];B[pd];B[pp]" + AFTER,
+    "the first in the root": b"HA[3]B[pd];B[dp];B[pp]" + AFTER,
+    "no HA": b";B[pd];B[dp];B[pp]" + AFTER,
+    "HA is no number": b"HA[three];B[pd];B[dp];B[pp]" + AFTER,
+    "setup after the root": b"HA[3];AB[pd][dp][pp]" + AFTER,
+    "setup without HA": b"AB[pd][dp][pp]" + AFTER,
+    "another HA": b"HA[4]AB[pd][dp][pp]" + AFTER,
+    "mirrored": b"HA[3];B[dd];B[pp];B[dp];W[cf];B[fc];W[bd];B[ch]",
+}
+OTHERS = {
+    "fewer than HA": b"HA[4];B[pd];B[dp];B[pp]" + AFTER,
+    "more than HA": b"HA[2];B[pd];B[dp];B[pp]" + AFTER,
+    "HA 0": b"HA[0];B[pd];B[dp];B[pp]" + AFTER,
+    "no HA, a pass": b";B[pd];W[];B[dp];B[pp]" + AFTER,
+    "White in the root": b"HA[3]AW[aa];B[pd];B[dp];B[pp]" + AFTER,
+    "setup between": b"HA[3];B[pd];B[dp];AB[jj];B[pp]" + AFTER,
+    "White first": b"HA[3];W[qf];B[pd];B[dp];B[pp]" + AFTER[6:],
+    "Black passes": b"HA[3];B[pd];B[dp];B[];B[pp]" + AFTER,
+}
+
+
+def handicap_games(records):
+    return scan(as_block([b"(;SZ[19]" + record + b")" for record in records.values()]))
+
+
+def test_handicap_stones_as_moves_and_as_setup_are_one_game():
+    setup = scan(as_block([b"(;SZ[19]HA[3]AB[pd][dp][pp]" + AFTER + b")"]))
+    expected = [h.tolist() * len(HANDICAPS) for h in hash_games(setup)]
+    found = hash_games(handicap_as_setup(handicap_games(HANDICAPS)))
+    assert [dict(zip(HANDICAPS, h.tolist())) for h in found] == [dict(zip(HANDICAPS, h)) for h in expected]
+
+
+def test_other_stones_remain_moves():
+    games = handicap_games(OTHERS)
+    same = handicap_as_setup(games)
+    assert same.moves.tolist() == games.moves.tolist()
+    assert same.setup.tolist() == games.setup.tolist()
+
+
+def test_handicap_games_among_others():
+    """Each game becomes what it becomes alone, and later setup keeps its place."""
+    later = {"later setup": b"HA[2];B[pd];B[dp];W[qf];AB[aa];B[cc]", "empty": b"", "plain": b";B[aa];W[bb]"}
+    records = later | HANDICAPS | OTHERS | {"only stones": b"HA[2];B[pd];B[dp]"}
+    together = handicap_as_setup(handicap_games(records))
+    alone = [handicap_as_setup(handicap_games({name: record})) for name, record in records.items()]
+    expected = concat(alone)
+    for name in ("moves", "move_offset", "setup", "setup_ply", "setup_offset", "root_setup"):
+        assert getattr(together, name).tolist() == getattr(expected, name).tolist(), name
+    assert alone[0].setup_ply.tolist() == [0, 0, 1]
+    assert alone[-1].moves.tolist() == []
+    assert len(handicap_as_setup(scan(as_block([])))) == 0
 
 
 def test_no_games():

@@ -1,7 +1,5 @@
 """Ingesting any mix of sources: order, locations of games, reports."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Ingesting with broken sources, a full disk, Ctrl-C and kill -9: no damaged catalogue, and the next run recovers."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

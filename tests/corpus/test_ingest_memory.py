@@ -1,7 +1,5 @@
 """Ingest archives that inflate to many games within the documented memory."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

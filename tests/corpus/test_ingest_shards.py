@@ -1,7 +1,5 @@
 """Shards of sources: the same games in the same order for any executor and division."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

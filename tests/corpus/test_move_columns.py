@@ -1,7 +1,5 @@
 """Times and evaluations of moves as columns of the catalogue."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parquet files: row groups of bounded size, which depend on the rows only, and damage, which is found."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

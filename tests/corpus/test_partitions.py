@@ -1,7 +1,5 @@
 """Partitioned catalogues: the same games as in one file, for any reader and any order of appending."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from unittest import mock

@@ -1,7 +1,5 @@
 """Damaged, hostile or half-written partitioned catalogues: a one-line error, or the catalogue as it was."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

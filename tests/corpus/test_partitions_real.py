@@ -1,7 +1,5 @@
 """Real games of two servers in one partitioned catalogue: one query and one split over both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars

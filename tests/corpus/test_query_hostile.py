@@ -1,7 +1,5 @@
 """SQL that tries to write, to read other files, or to use up memory and disk."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

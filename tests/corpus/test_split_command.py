@@ -1,7 +1,5 @@
 """Writing the sets of a split: each game in its set, crash safety, and the command."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

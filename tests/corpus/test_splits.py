@@ -1,7 +1,5 @@
 """Assignment of games to sets: invariants, and examples of each kind of split."""
 
-from __future__ import annotations
-
 import tomllib
 from datetime import date
 from fractions import Fraction

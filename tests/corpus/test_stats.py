@@ -1,7 +1,5 @@
 """Counts of a corpus: correct, complete, printed and drawn."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

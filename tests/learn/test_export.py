@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from blake3 import blake3
 
 import kifu
 from commands import run
 from kifu.datasets.global_inputs import INPUTS
-from kifu.errors import OutputError
+from kifu.errors import FormatError, OutputError
+from kifu.io import hash_file
 from kifu.planes.registry import find_plane_set
 from lazy import lazy_import
 from nets import NET_NAMES, global_values, tiny_net
@@ -96,13 +99,20 @@ def test_metadata(tmp_path: Path) -> None:
         "passes": "true",
         "inputs": "[]",
     }
-    assert session(out).get_modelmeta().custom_metadata_map == metadata
+    net = learn.net.open_net(path)
+    stored = session(out).get_modelmeta().custom_metadata_map
+    assert stored.pop("weights") == hash_file(path)
+    assert stored.pop("kifu-blake3") == blake3(out.read_bytes()[:-81]).hexdigest()
+    assert learn.net_format.NetMetadata.model_validate_json(stored["kifu-net"]) == net.about
+    assert stored == metadata | {"kifu-net": stored["kifu-net"], "parameters": str(net.parameters), "games": ""}
     data = out.read_bytes()
     assert b"site-packages" not in data
     assert b".py" not in data
-    learn.export.export_onnx(learn.net.open_net(path), out)
+    learn.export.export_onnx(net, out, path)
     assert out.read_bytes() == data
     rimmed = learn.export._metadata(learn.net.open_net(tiny_net(path, planes="clark8", size=7)))
+    for name in ("kifu-net", "parameters", "games"):
+        rimmed.pop(name)
     assert rimmed == metadata | {
         "net": "b1c8",
         "planes": "clark8@1",
@@ -140,7 +150,7 @@ def test_a_net_that_torch_cannot_export(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: object, **__: object) -> None:
         raise torch.onnx.OnnxExporterError("no operator\nfor this net")
 
-    monkeypatch.setattr(torch.onnx, "export", fail)
+    monkeypatch.setattr("torch.onnx.export", fail)
     with pytest.raises(OutputError, match=r"^torch cannot export net net \(b1c8\) as ONNX: no operator$"):
         learn.export.export_onnx(
             learn.net.open_net(tiny_net(tmp_path / "net.safetensors", size=5)), tmp_path / "net.onnx"
@@ -148,15 +158,110 @@ def test_a_net_that_torch_cannot_export(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "net.onnx").exists()
 
 
-@pytest.mark.parametrize("name", ["onnx", "onnxscript", "onnxruntime"])
+@pytest.mark.parametrize("name", ["onnx", "onnxscript"])
 def test_without_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     done = run("export", tiny_net(tmp_path / "net.safetensors", size=5), "-o", tmp_path / "net.onnx")
     assert (done.code, done.out) == (2, "")
-    assert done.err == [f"kifu: {name} is required: pip install 'kifu[onnx]'"]
+    assert done.err == [f"kifu: {name} is required: pip install 'kifu[learn]'"]
 
 
 def test_a_missing_net(tmp_path: Path) -> None:
     done = run("export", tmp_path / "none.safetensors", "-o", tmp_path / "net.onnx")
     assert (done.code, done.out, len(done.err)) == (2, "", 1)
     assert "cannot read the net" in done.err[0]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A net of all outputs and inputs, with its ONNX file beside it."""
+    path = tiny_net(
+        tmp_path_factory.mktemp("nets") / "net.safetensors", passes=True, heads=("value", "ownership"),
+        inputs=tuple(INPUTS), games=[7, 3],
+    )  # fmt: skip
+    learn.export.export_run(path)
+    return path
+
+
+def positions(count: int = 60) -> learn.positions.PredictPositions:
+    game = kifu.read_sgf(b"(;SZ[9]KM[6.5]BR[3d];B[ee];W[cc];B[gc];W[cg];B[gg];W[ce];B[dd];W[cd])")
+    return learn.positions.PredictPositions.from_games([game] * count, [k % (len(game) + 1) for k in range(count)])
+
+
+@pytest.mark.parametrize("symmetries", [False, True])
+@pytest.mark.parametrize("legal", [False, True])
+def test_nets_are_evaluated_by_onnxruntime(exported: Path, symmetries: bool, legal: bool) -> None:
+    fast, net = learn.net.open_net(exported), learn.torch_net.read_net(exported, "net")
+    assert fast.session is not None
+    assert (fast.about, fast.name, fast.any_size, fast.parameters) == (net.about, "net", True, net.parameters)
+    assert fast.games.tolist() == net.games.tolist() == [3, 7]
+    ours, its = (
+        learn.predict.Predictor(each, symmetries=symmetries).predict(positions(), legal) for each in (fast, net)
+    )
+    assert np.ptp(its.policy, axis=0).max() > 1e-3
+    for name in ("policy", "value", "ownership"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(its, name), atol=1e-5)
+    assert np.array_equal(ours.legal, its.legal)
+
+
+def test_positions_without_a_legal_move_have_no_probabilities() -> None:
+    backend = learn.evaluator._OnnxBackend
+    logits = np.array([[1, 2, 3], [1, 2, 3]], np.float32)
+    log_probs = backend.log_softmax(backend, logits, np.array([[True, False, True], [False] * 3]))  # type: ignore[arg-type]
+    expected = torch.tensor([1.0, 3.0]).log_softmax(0).numpy()
+    np.testing.assert_allclose(log_probs, [[expected[0], -np.inf, expected[1]], [-np.inf] * 3])
+
+
+def test_an_onnx_file_is_a_net_by_itself(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = tmp_path / "alone.onnx"
+    alone.write_bytes(exported.with_suffix(".onnx").read_bytes())
+    net = learn.net.open_net(alone)
+    assert (net.name, net.about, net.games.tolist()) == ("alone", learn.net.open_net(exported).about, [3, 7])
+    with pytest.raises(FormatError, match=r"alone.onnx is an ONNX file, which torch cannot read"):
+        _ = net.module
+    game = tmp_path / "game.sgf"
+    game.write_text("(;SZ[9];B[ee])")
+    assert run("predict", alone, game).code == 0
+    assert run("inspect", alone).out.startswith(f"{alone}: kifu-net@1, b1c8 on seven@1, any board")
+
+
+def test_an_onnx_file_of_other_weights_is_ignored(exported: Path, tmp_path: Path) -> None:
+    path = tiny_net(tmp_path / "net.safetensors", seed=1)
+    (tmp_path / "net.onnx").write_bytes(exported.with_suffix(".onnx").read_bytes())
+    assert learn.net.open_net(path).session is None
+
+
+def test_damaged_onnx_files(exported: Path, tmp_path: Path) -> None:
+    """Flipped bits and cut files raise an error, or leave the outputs as they are."""
+    data, path, rng = exported.with_suffix(".onnx").read_bytes(), tmp_path / "net.onnx", np.random.default_rng(0)
+    expected = learn.predict.Predictor(learn.net.open_net(exported)).predict(positions(3)).policy
+    damaged = [bytearray(data) for _ in range(200)]
+    for each, place in zip(damaged, [*rng.integers(0, len(data), 150), *range(len(data) - 81, len(data) - 31)]):
+        each[place] ^= 1 << int(rng.integers(8))
+    refused = 0
+    for each in [*damaged, *(data[:length] for length in (0, 1, 80, 1000, len(data) - 82, len(data) - 1))]:
+        path.write_bytes(each)
+        try:
+            net = learn.net.open_net(path)
+        except FormatError as error:
+            assert str(path) in str(error)  # noqa: PT017 - some are read
+            refused += 1
+            continue
+        assert np.array_equal(learn.predict.Predictor(net).predict(positions(3)).policy, expected)
+    assert refused > 150
+
+
+@pytest.mark.parametrize(
+    "command", ["predict NET GAME", "evaluate NET GAME", "annotate GAMES -o moves.parquet --net NET"]
+)
+def test_commands_load_no_torch(exported: Path, tmp_path: Path, command: str) -> None:
+    game, games = tmp_path / "game.sgf", tmp_path / "games.parquet"
+    game.write_text("(;SZ[9];B[ee];W[cc];B[gc])")
+    kifu.ingest(game, games)
+    names = {"NET": exported.with_suffix(".onnx"), "GAME": game, "GAMES": games}
+    arguments = [str(names.get(word, word)) for word in command.split()]
+    program = "import sys\nsys.modules['torch'] = None\nfrom kifu.cli import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert (done.returncode, "Error" in done.stderr) == (0, False)

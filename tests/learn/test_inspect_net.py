@@ -19,8 +19,10 @@ TRAINED = {
 
 
 def saved(path: Path, recipe: dict, trained: dict) -> Path:
-    about = learn.net.NetMetadata(net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained)
-    learn.net.save_net(path, learn.registry.make_net("blog", 1, 5, 5), about, np.array([7, 3], np.uint64))
+    about = learn.net_format.NetMetadata(
+        net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained
+    )
+    learn.torch_net.save_net(path, learn.registry.make_net("blog", 1, 5, 5), about, np.array([7, 3], np.uint64))
     return path
 
 

@@ -73,10 +73,10 @@ def test_a_net_is_read_as_written(tmp_path, name, heads):
     encoder = find_encoder("clark8", 5, 5)
     inputs = ("colour", "komi", "ranks") if name == "b3c8" else learn.registry.find_net(name).inputs
     module = learn.registry.make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads, inputs=inputs).eval()
-    about = learn.net.NetMetadata(
+    about = learn.net_format.NetMetadata(
         net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, inputs=inputs, recipe={"a": [1, None]}
     )
-    learn.net.save_net(tmp_path / "it.safetensors", module, about, np.array(GAMES, np.uint64))
+    learn.torch_net.save_net(tmp_path / "it.safetensors", module, about, np.array(GAMES, np.uint64))
     state = torch.get_rng_state()
     net = learn.net.open_net(tmp_path / "it.safetensors")
     assert torch.equal(torch.get_rng_state(), state)  # to open a net disturbs no training
@@ -86,7 +86,7 @@ def test_a_net_is_read_as_written(tmp_path, name, heads):
     values = global_values(module, 2)
     for before, after in zip(module(planes, values), net.module(planes, values), strict=True):
         assert (before is None and after is None) or torch.equal(before, after)
-    assert learn.net.net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
+    assert learn.torch_net.net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
 
 
 def test_a_run_directory_opens_its_best_net(tmp_path, good):
@@ -137,8 +137,10 @@ def test_half_precision_is_read_as_float32(tmp_path):
     module = learn.registry.make_net("b1c8", 7, 9, 9).bfloat16()
     path = tmp_path / "half.safetensors"
     path.write_bytes(
-        learn.net.net_bytes(
-            module, learn.net.NetMetadata(net="b1c8", planes="seven@1", width=9, height=9), np.empty(0, np.uint64)
+        learn.torch_net.net_bytes(
+            module,
+            learn.net_format.NetMetadata(net="b1c8", planes="seven@1", width=9, height=9),
+            np.empty(0, np.uint64),
         )
     )
     net = learn.net.open_net(path)
@@ -216,7 +218,7 @@ def test_invalid_dtypes(tmp_path, good, dtype):
 
 
 def test_large_files_are_refused(tmp_path, good, monkeypatch):
-    monkeypatch.setattr("kifu.learn._MAX_BYTES", len(good) - 1)
+    monkeypatch.setattr("kifu.learn.net_format._MAX_BYTES", len(good) - 1)
     assert "too large for a net" in refused(tmp_path, good)
 
 
@@ -316,5 +318,5 @@ def test_damaged_files_are_read_or_refused(tmp_path, good, count):
 
 def test_the_format_card_lists_all_keys():
     text = read_card("formats", "kifu-net@1")
-    for key in learn.net.NetMetadata.model_fields:
+    for key in learn.net_format.NetMetadata.model_fields:
         assert f"| `{key}` |" in text

@@ -52,8 +52,8 @@ def save(path: Path, name: str = NAME) -> Path:
     """Write a net's file whose metadata name a class, and whose weights are those of the template."""
     learn.registry.import_net(NAME)
     module = learn.registry.make_net(NAME, 7, 9, 9)
-    about = learn.net.NetMetadata(net=name, planes="seven@1", width=9, height=9)
-    learn.net.save_net(path, module, about, np.empty(0, np.uint64))
+    about = learn.net_format.NetMetadata(net=name, planes="seven@1", width=9, height=9)
+    learn.torch_net.save_net(path, module, about, np.empty(0, np.uint64))
     forget()
     return path
 
@@ -307,7 +307,7 @@ def test_attention_of_the_transformer_depends_on_offsets(transformer: learn.nets
 @pytest.mark.slow
 def test_the_transformer_is_exported_for_all_boards(transformer: learn.nets.Network, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    about = learn.net.NetMetadata(
+    about = learn.net_format.NetMetadata(
         net=TRANSFORMER, planes="clark8@1", width=9, height=9, passes=True, heads=("value", "ownership"),
         inputs=("colour", "komi"),
     )  # fmt: skip

@@ -51,9 +51,9 @@ class Simulator:
     @contextmanager
     def stream(
         self, positions: learn.positions.EvalPositions, *, legal: bool, jobs: int
-    ) -> Iterator[Iterator[learn.predict.BatchOutput]]:
-        logits = torch.from_numpy(preferences(self.movers(positions)).astype(np.float32))
-        yield iter([learn.predict.BatchOutput(logits.log_softmax(1), None, None)])
+    ) -> Iterator[Iterator[learn.evaluator.BatchOutput]]:
+        weights = np.exp(preferences(self.movers(positions))).astype(np.float32)
+        yield iter([learn.evaluator.BatchOutput(np.log(weights / weights.sum(1, keepdims=True)), None, None)])
 
     @staticmethod
     def movers(positions: learn.positions.EvalPositions | learn.positions.PredictPositions) -> np.ndarray:

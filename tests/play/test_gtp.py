@@ -1,7 +1,5 @@
 """The GTP engine as a controller sees it: transcripts, whatever may be sent, files, streams, the command itself."""
 
-from __future__ import annotations
-
 import errno
 import os
 import queue

@@ -1,7 +1,5 @@
 """The player behind the engine: eyes, settled boards, when it passes, and that every game of it ends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

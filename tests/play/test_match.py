@@ -1,7 +1,5 @@
 """Matches: what is kept of them, how they go on, how they end too early, and the command."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The GTP client: faults are reported in time, and no process is left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Openings of matches: each once up to symmetry, all of them, legal, in an order of their own."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Games between two programs: how each can end, and who counts."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Archives that change while they are read, and tars that go on after their end mark."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

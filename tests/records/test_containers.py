@@ -1,7 +1,5 @@
 """Compare containers with Python's tarfile and zipfile, and test damaged, hostile and unusual ones."""
 
-from __future__ import annotations
-
 import bz2
 import errno
 import gzip

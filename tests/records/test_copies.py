@@ -1,7 +1,5 @@
 """Archives at URLs are fetched once: by threads, by processes of a cluster, and for several sets of a build."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import random

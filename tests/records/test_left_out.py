@@ -1,7 +1,5 @@
 """Every route counts what is not read of every kind of container, by kind, compared with plain Python."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Sources at URLs are read like local ones, with few requests; failures of a store are one line."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """7z archives are read like tar and zip archives, whole or in volumes, with bounded memory."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -1,7 +1,5 @@
 """Split blocks of many games into parts without changing a game."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 from unittest import mock

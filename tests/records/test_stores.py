@@ -1,7 +1,5 @@
 """Archives in emulators of S3 and of Google Cloud Storage give the same catalogues and data sets as the same folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Pictures of counts, read back from their SVG: marks, their colours, edges and the legend."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 

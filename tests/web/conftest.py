@@ -15,8 +15,6 @@ hosts; a test that provokes an error (an answer with an error status is one, too
 mark them `slow`. While a page is open, asyncio.run() fails in the same module.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

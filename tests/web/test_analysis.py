@@ -1,7 +1,5 @@
 """Lines, predictions and analyses of the web application, against the Python API."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

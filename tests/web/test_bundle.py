@@ -1,7 +1,5 @@
 """The bundle of the client: small, complete, and reproducible from its sources."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """The pages of games and of play in a browser with engines instead of nets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """All pages in both sizes, both themes and all languages: accessible, readable, and without errors."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

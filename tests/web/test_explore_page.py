@@ -1,7 +1,5 @@
 """The explorer answers like `kifu.search`, and a browser shows its answers."""
 
-from __future__ import annotations
-
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The pages of a game and of planes in a browser, by mouse and by keyboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

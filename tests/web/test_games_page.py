@@ -1,7 +1,5 @@
 """The list of games in a browser: records that are opened in each way, hostile texts, sorting by keyboard."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attacks on the server: foreign pages, paths, broken and slow requests, hostile texts and SQL."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

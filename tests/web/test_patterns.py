@@ -1,7 +1,5 @@
 """The pattern search answers like `kifu.search`, and a browser paints patterns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

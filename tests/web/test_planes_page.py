@@ -1,7 +1,5 @@
 """Planes of positions in the web application, against `kifu.encode`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

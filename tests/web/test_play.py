@@ -1,7 +1,5 @@
 """Play in the web application, against the Python API."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

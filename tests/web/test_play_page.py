@@ -1,7 +1,5 @@
 """The page of play in a browser, by mouse and by keyboard."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

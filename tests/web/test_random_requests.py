@@ -1,7 +1,5 @@
 """Random requests to all endpoints: each answer is a result or one line, and none is an unexpected exception."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import random

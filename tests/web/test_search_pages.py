@@ -1,7 +1,5 @@
 """Explorer and patterns in a browser by keyboard only, in both sizes, and by touch."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit

@@ -1,7 +1,5 @@
 """The server answers, and a browser shows its first page."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -231,12 +231,12 @@ def export(
     """Export a net to ONNX and verify it."""
     from kifu.cli.dry_run import Plan
     from kifu.learn.export import export_onnx
-    from kifu.learn.net import open_net
+    from kifu.learn.net import net_file, open_net
 
     net = open_net(checkpoint)
     if dry_run:
         return Plan((str(checkpoint),), (str(output),)).outcome()
-    report = export_onnx(net, output)
+    report = export_onnx(net, output, net_file(checkpoint))
     return Outcome(str(report), report, summary=True)
 
 

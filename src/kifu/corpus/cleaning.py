@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import nan
 from typing import Annotated, Literal
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from kifu.config import Line, NamedConfig, check_config, load_config, parse_board
+from kifu.corpus.hashes import handicap_as_setup
 from kifu.corpus.schema import OVERTIME_COLUMNS
 from kifu.errors import DropReason
 from kifu.go.rules import Rules
@@ -45,13 +47,13 @@ class CleaningRules(NamedConfig):
     known_size: bool = False
     """Require the record to state its board size; otherwise the default is 19 x 19."""
     alternating: bool = False
-    """Require the colours to alternate."""
+    """Require the colours to alternate after the handicap stones."""
     min_moves: Count = 0
     """Minimum number of moves, passes included. Games without any move have a drop reason of their own."""
     max_moves: Count | None = None
     """Maximum number of moves, passes included."""
     min_stones: Count = 0
-    """Minimum number of moves that are not passes."""
+    """Minimum number of moves that are not passes, with the handicap stones."""
     self_play: Amount | None = None
     """Minimum number of moves of a game between equal names, in multiples of the board's larger side."""
     max_score: Amount | None = None
@@ -141,16 +143,18 @@ def _violations(
         allowed = [w * 256 + h for w, h in map(parse_board, rules.sizes)]
         yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, allowed)
     if rules.alternating:
-        same_colour = (games.moves[1:] ^ games.moves[:-1]) & WHITE_BIT == 0
+        plain = handicap_as_setup(replace(games, handicap=np.maximum(games.handicap, 0)))  # not without HA
+        same_colour = (plain.moves[1:] ^ plain.moves[:-1]) & WHITE_BIT == 0
         # The last move of one game and the first of the next do not count.
-        same_colour[np.isin(np.arange(1, len(games.moves)), games.move_offset[1:-1])] = False
-        marked = np.append(False, same_colour)[: len(games.moves)]
-        yield DropReason.NOT_ALTERNATING, _count_per_game(marked, games) > 0
+        same_colour[np.isin(np.arange(1, len(plain.moves)), plain.move_offset[1:-1])] = False
+        marked = np.append(False, same_colour)[: len(plain.moves)]
+        yield DropReason.NOT_ALTERNATING, _count_per_game(marked, plain) > 0
     if rules.min_moves or rules.min_stones:
         yield DropReason.NO_MOVES, moves == 0
     if rules.min_stones:
         passes = games.moves & POINT_MASK == np.repeat(points, moves)
-        yield DropReason.FEW_STONES, moves - _count_per_game(passes, games) < rules.min_stones
+        placed = np.where(games.handicap == games.root_setup, games.root_setup, 0)  # moves in Schraudolph's archive
+        yield DropReason.FEW_STONES, moves - _count_per_game(passes, games) + placed < rules.min_stones
     if rules.min_moves:
         yield DropReason.TOO_SHORT, moves < rules.min_moves
     if rules.max_moves is not None:

@@ -22,7 +22,15 @@ import pyarrow as pa
 from blake3 import blake3
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.hashes import OPENING_PLIES, Hashes, find_beginnings, find_new, make_hash_state, mix_words
+from kifu.corpus.hashes import (
+    OPENING_PLIES,
+    Hashes,
+    find_beginnings,
+    find_new,
+    handicap_as_setup,
+    make_hash_state,
+    mix_words,
+)
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy, with_drop
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor, Job, ThreadExecutor
@@ -141,7 +149,7 @@ class _Catalogues:
             for batch in open_catalogue(path).batches(GAME_COLUMNS):
                 low, high = np.searchsorted(rows, (start, start + len(batch)))
                 if low < high:
-                    yield start, game_arrays(batch)
+                    yield start, handicap_as_setup(game_arrays(batch))
                 start += len(batch)
 
 

@@ -20,6 +20,8 @@
             h = step(h, mix(0x8000 * colour + point))
     canonical = mix(the lowest h of the eight)
 
+The columns of catalogues are the hashes of `handicap_as_setup`.
+
 A pass is point width * height. Passes and points beyond the board are mapped to themselves by all symmetries; on boards
 outside 1 to 25, all points are. Setup whose ply exceeds the number of moves comes last.
 
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +42,8 @@ import pyarrow as pa
 
 from kifu.go.replay import GamesLike
 from kifu.kernel import inline_kernel, kernel, writable_view
-from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, symmetries
-from kifu.records.games import GameArrays
+from kifu.point import ERASE_BIT, MAX_SIZE, NO_POINT, POINT_MASK, WHITE_BIT, symmetries
+from kifu.records.games import NO_HANDICAP, GameArrays
 
 SETUP_TOKEN = 0x10000
 BOARD_TOKEN = 0x20000
@@ -338,6 +341,64 @@ Of 64,842 KGS games, 3,066 pairs of different games share this many moves: few e
 with at least 30, three are one game recorded twice and two were played by programs that repeat themselves; most of
 those with 20 to 29 moves are coincidences.
 """
+
+
+def handicap_as_setup(games: GameArrays) -> GameArrays:
+    """Return the games with handicap stones that are moves as setup of the root: both forms of a game become equal.
+
+    They are two or more Black stones before White's first one, as many as HA states beyond the Black stones of the
+    root; White may pass between them. Without HA, they are moves in a row, and White plays next.
+    """
+    lengths, points = np.diff(games.move_offset), games.width.astype(np.int64) * games.height
+    at = np.minimum(games.move_offset[:-1, None] + [0, 1], len(games.moves) - 1)
+    first, second = games.moves[at].astype(np.int64).T if len(games.moves) else np.full((2, len(games)), NO_POINT)
+    placed = (lengths > 1) & (first < points) & ((second < points) | (second == points | WHITE_BIT))
+    row = np.flatnonzero(placed & ((games.handicap > 1) | (games.handicap == NO_HANDICAP)))
+    if not len(row):
+        return games
+    game = np.repeat(np.arange(len(row)), lengths[row])
+    start = np.cumsum(lengths[row]) - lengths[row]
+    move_at = np.arange(len(game)) + (games.move_offset[row] - start)[game]
+    moves, board = games.moves[move_at].astype(np.int64), points[row][game]
+    is_stone, is_pass = moves < board, moves == board | WHITE_BIT
+    ends = np.where(is_stone | is_pass, len(game), np.arange(len(game)))
+    lead = np.minimum.reduceat(ends, start) - start
+    in_lead = np.arange(len(game)) - start[game] < lead[game]
+    stones, passes = (np.bincount(game[in_lead & kind], minlength=len(row)) for kind in (is_stone, is_pass))
+    next_move = games.moves[np.minimum(games.move_offset[row] + lead, len(games.moves) - 1)].astype(np.int64)
+    follows = (next_move & WHITE_BIT != 0) & (next_move & POINT_MASK < points[row])
+    follows = np.where(lead < lengths[row], follows, games.handicap[row] > 1)
+
+    setup_game = np.repeat(np.arange(len(games)), np.diff(games.setup_offset))
+    at_root = np.bincount(setup_game[games.setup_ply == 0], minlength=len(games))[row]
+    lead_of = np.zeros(len(games), np.int64)
+    lead_of[row] = lead
+    other = (games.setup >= ERASE_BIT) | (games.setup_ply > 0)
+    other &= games.setup_ply < lead_of[setup_game]
+    hindered = np.bincount(setup_game[other], minlength=len(games))[row] > 0
+    stated = np.where(games.handicap[row] == NO_HANDICAP, stones + 2 * passes, games.handicap[row] - at_root)
+    chosen = follows & ~hindered & (stones > 1) & (stones == stated)
+    if not chosen.any():
+        return games
+
+    row, stones, taken = row[chosen], stones[chosen], in_lead & chosen[game]
+    lead_of[:] = 0
+    lead_of[row] = lead[chosen]
+    counts = np.zeros(len(games), np.int64)
+    counts[row] = stones
+    root_end = games.setup_offset[row] + at_root[chosen]
+    ply = games.setup_ply.astype(np.int64)
+    ply -= np.where(ply > 0, lead_of[setup_game], 0)
+    placed_at = np.repeat(root_end, stones)
+    return replace(
+        games,
+        moves=np.delete(games.moves, move_at[taken]),
+        move_offset=games.move_offset - np.append(0, np.cumsum(lead_of)),
+        setup=np.insert(games.setup, placed_at, games.moves[move_at[taken & is_stone]]),
+        setup_ply=np.insert(ply.astype(np.uint16), placed_at, np.uint16(0)),
+        setup_offset=games.setup_offset + np.append(0, np.cumsum(counts)),
+        root_setup=(games.root_setup + counts).astype(np.uint16),
+    )
 
 
 def hash_games(games: GamesLike) -> tuple[Hashes, Hashes]:

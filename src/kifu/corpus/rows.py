@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from blake3 import blake3
 
 from kifu.corpus.cleaning import CleaningRules, apply_rules
-from kifu.corpus.hashes import hash_games, hash_rows
+from kifu.corpus.hashes import handicap_as_setup, hash_games, hash_rows
 from kifu.corpus.schema import (
     EVALUATION,
     EVALUATIONS,
@@ -330,7 +330,7 @@ def _rows(
     else:
         stuck = np.flatnonzero(~np.isin(illegal, (DropReason.KEPT, *READER_REASONS)))
         detail = {g: _illegal_move(games, g, int(legal[g])) for g in stuck.tolist()}
-    canonical, opening = hash_games(games)
+    canonical, opening = hash_games(handicap_as_setup(games))
     columns = (
         columns
         | _game_columns(games)

@@ -7,6 +7,7 @@ computes them, as it does for `kifu evaluate`.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,6 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import torch
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.parquet import annotation_writer
@@ -146,7 +146,10 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     def predictors(self) -> list[MovePredictor]:
         """The nets and engines."""
         options = self.options
-        return [open_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in self.nets]
+        return [
+            open_predictor(net, symmetries=options.symmetries, precision=options.precision, threads=1)
+            for net in self.nets
+        ]
 
     @cached_property
     def hashes(self) -> list[str | None]:
@@ -182,12 +185,14 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
 
     def process(self, item: pa.RecordBatch) -> AnnotatedGames:
         """Annotate some games, on one thread, so that figures do not depend on the number of threads."""
-        torch.set_num_threads(1)
+        predictors = self.predictors
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(1)
         rows, skipped = self._select(item)
         positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
         positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
-        scores = [self._score(predictor, positions) for predictor in self.predictors]
+        scores = [self._score(predictor, positions) for predictor in predictors]
         return _to_rows(positions, scores, self.names), len(item), skipped
 
     def _score(self, predictor: MovePredictor, positions: EvalPositions) -> MoveScores:
@@ -263,8 +268,10 @@ def annotate(
         SourceError: A catalogue changes meanwhile.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
-    path, threads = Path(output), torch.get_num_threads()
+    path = Path(output)
     job, opened = prepare(nets, catalogues, options)
+    torch = sys.modules.get("torch")  # if a net requires it
+    threads = torch and torch.get_num_threads()
     report, games = AnnotateReport(), sum(source.catalogue.rows for source in opened if source.catalogue)
     try:
         with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
@@ -279,7 +286,8 @@ def annotate(
                 infos = [source.info for source in opened]
                 writer.commit({"kifu.about": job.describe() | {"sources": infos} | counts})
     finally:
-        torch.set_num_threads(threads)
+        if torch:
+            torch.set_num_threads(threads)
     report.bytes = writer.size
     return report
 

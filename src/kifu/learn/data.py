@@ -34,9 +34,10 @@ from kifu.io import hash_file, utf8_name
 from kifu.katago.net_file import is_kata_net
 from kifu.learn import is_command
 from kifu.learn.benchmark import is_reserved
-from kifu.learn.net import Net, net_file, open_net
+from kifu.learn.net import net_file, open_net
+from kifu.learn.net_format import Net
 from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import supported_precision
+from kifu.learn.torch_net import supported_precision
 from kifu.process import split_command
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path

@@ -24,9 +24,9 @@ from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
 from kifu.io import utf8_name
-from kifu.learn.net import Net
+from kifu.learn.net_format import Net
 from kifu.learn.positions import EvalPositions, Indices
-from kifu.learn.predict import MovePredictor, default_device, supported_precision
+from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, score_moves, unique_names
 from kifu.learn.results import (
     EvalOptions,
@@ -243,7 +243,10 @@ def evaluate(
         SourceError: There are no such games.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
-    options = replace(options, precision=supported_precision(options.precision, default_device()))
+    if options.precision == "bfloat16":
+        from kifu.learn.torch_net import default_device, supported_precision
+
+        options = replace(options, precision=supported_precision("bfloat16", default_device()))
     opened = [nets] if isinstance(nets, str | os.PathLike | Net) or not isinstance(nets, Sequence) else nets
     predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in opened]
     board = common_board(predictors, options.board)

@@ -1,7 +1,8 @@
-"""Export of a net as ONNX, for programs without torch; verified against the original before it is written."""
+"""Export of a net as ONNX, for onnxruntime and other programs; verified against the original before it is written."""
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import logging
@@ -17,11 +18,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from kifu.errors import OutputError, first_line, missing_extras, printable
-from kifu.io import write_file
-from kifu.learn.net import Net
+from kifu.errors import KifuError, OutputError, first_line, missing_extras, printable
+from kifu.io import hash_file, write_file
+from kifu.learn import ONNX_SUFFIX
+from kifu.learn.net import net_file
+from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry
 from kifu.learn.nets import Network, NetworkOutput
+from kifu.learn.torch_net import read_net
 from kifu.text import Report, format_bytes
+
+_log = logging.getLogger(__name__)
+
+_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 TOLERANCE = 1e-4
 """Allowed difference of the exported net's outputs, absolute and relative."""
@@ -60,7 +68,17 @@ class _ExportModule(nn.Module):  # type: ignore[misc]  # torch may not be instal
         return tuple(each for each in self.network(planes, globals) if each is not None)
 
 
-def export_onnx(net: Net, path: Path) -> ExportReport:
+def export_run(directory: Path) -> ExportReport | None:
+    """Write the ONNX file of a run's best net beside it, and log if it cannot be written."""
+    weights = net_file(directory)
+    try:
+        return export_onnx(read_net(weights, directory.name), weights.with_suffix(ONNX_SUFFIX), weights)
+    except (KifuError, ImportError) as error:
+        _log.info("only torch evaluates %s: %s", weights, first_line(error))
+        return None
+
+
+def export_onnx(net: Net, path: Path, weights: Path | None = None) -> ExportReport:
     """Write a net as ONNX and verify with onnxruntime that its outputs equal the original's.
 
     The input "planes" is [B, C, H, W] float32, the net's plane set including its rim; any B, and any H and W if the net
@@ -69,17 +87,23 @@ def export_onnx(net: Net, path: Path) -> ExportReport:
     "value" and "ownership" as in `kifu.learn.nets.NetworkOutput`. The metadata describe the planes, see
     docs/prediction.md.
 
+    Args:
+        weights: The file of the net, for which `kifu.open_net` then opens the ONNX file if it lies beside it.
+
     Raises:
         RecipeError: Onnx is not installed.
     """
     with missing_extras():
-        for name in ("onnx", "onnxscript", "onnxruntime"):
+        for name in _PACKAGES:
             importlib.import_module(name)
     outputs, model = _convert(net)
+    for key, value in (_metadata(net) | ({} if weights is None else {"weights": hash_file(weights)})).items():
+        model.metadata_props.add(key=key, value=value)
     data: bytes = model.SerializeToString()
+    data += checksum_entry(data)
     difference = _check_outputs(net, data, outputs)
     write_file(path, data)
-    board = "boards of any size" if net.module.any_size else _board(net)
+    board = "boards of any size" if net.any_size else _board(net)
     return ExportReport(path, len(data), outputs, board, difference)
 
 
@@ -94,7 +118,7 @@ def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
     with torch.inference_mode():
         output: NetworkOutput = net.module(*inputs.values())
     outputs = tuple(name for name, each in zip(NetworkOutput._fields, output) if each is not None)
-    dynamic = ("batch", None, "height", "width") if net.module.any_size else ("batch",)
+    dynamic = ("batch", None, "height", "width") if net.any_size else ("batch",)
     shape = {k: torch.export.Dim(name) for k, name in enumerate(dynamic) if name}
     shapes = {name: {k: shape[k] for k in shape if k < each.ndim} for name, each in inputs.items()}
     log = logging.getLogger("torch.onnx")
@@ -116,8 +140,6 @@ def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
         log.setLevel(level)
     model = program.model_proto
     _strip(model)
-    for key, value in _metadata(net).items():
-        model.metadata_props.add(key=key, value=value)
     return outputs, model
 
 
@@ -138,10 +160,13 @@ def _metadata(net: Net) -> dict[str, str]:
         "planes": about.planes,
         "plane_names": json.dumps(net.encoder.plane_set.plane_names),
         "board": _board(net),
-        "any_board": json.dumps(net.module.any_size),
+        "any_board": json.dumps(net.any_size),
         "rim": str(net.encoder.plane_set.padding),
         "passes": json.dumps(about.passes),
         "inputs": json.dumps(about.inputs),
+        "parameters": str(net.parameters),
+        "games": base64.b64encode(net.games.astype("<u8").tobytes()).decode(),
+        METADATA_KEY: about.model_dump_json(),
     }
 
 
@@ -168,7 +193,7 @@ def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     largest = 0.0
-    for batch, extra in ((1, 0), (3, 0), (2, 1)) if net.module.any_size else ((1, 0), (3, 0)):
+    for batch, extra in ((1, 0), (3, 0), (2, 1)) if net.any_size else ((1, 0), (3, 0)):
         inputs = _random_inputs(net, batch, extra)
         with torch.inference_mode():
             expected = [each.numpy() for each in net.module(*inputs.values()) if each is not None]

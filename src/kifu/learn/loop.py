@@ -24,9 +24,8 @@ from kifu.io import held_folder, require_size
 from kifu.learn import BEST
 from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, Teachers, make_policy_module
-from kifu.learn.net import NetMetadata, save_net
+from kifu.learn.net_format import NetMetadata
 from kifu.learn.optim import EMA, make_optimizer, restore_optimizer
-from kifu.learn.predict import supported_precision
 from kifu.learn.run_dir import (
     CURVES,
     FINAL,
@@ -45,6 +44,7 @@ from kifu.learn.run_dir import (
     save_curves,
     slowdown,
 )
+from kifu.learn.torch_net import save_net, supported_precision
 from kifu.progress import Progress, ProgressFactory, Rate, silent
 from kifu.recipes.training import TrainingRecipe
 

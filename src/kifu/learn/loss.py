@@ -12,11 +12,14 @@ from torch.nn import functional
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
 from kifu.learn.data import TrainingBatch, TrainingGames, open_teachers
-from kifu.learn.net import Net, copy_weights, open_net
+from kifu.learn.evaluator import BatchEvaluator, BatchOutput
+from kifu.learn.net import open_net
+from kifu.learn.net_format import Net
 from kifu.learn.nets import Network, NetworkOutput, drop_inputs
-from kifu.learn.predict import BatchEvaluator, BatchOutput, MovePredictor, supported_precision
+from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import EnginePredictor, open_predictor
 from kifu.learn.registry import import_net, initialize, make_net
+from kifu.learn.torch_net import TorchBackend, copy_weights, supported_precision
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
@@ -139,7 +142,8 @@ class Teachers:
             predictor = open_predictor(net, symmetries=self._symmetries, precision=self._precision)
             predictor.check_board(*self._size)
             return predictor
-        return BatchEvaluator(net, device=self._device, symmetries=self._symmetries, precision=self._precision)
+        backend = TorchBackend(net.module, self._device, self._precision)
+        return BatchEvaluator(net, backend, symmetries=self._symmetries)
 
     def close(self) -> None:
         """End the engines."""

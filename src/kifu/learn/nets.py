@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kifu.datasets.global_inputs import input_parts, input_size
+from kifu.learn import Heads
 from kifu.point import symmetries
-
-Heads = Literal["value", "ownership"]
-"""Optional outputs besides the policy."""
 
 
 class NetworkOutput(NamedTuple):

@@ -11,26 +11,24 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
 from kifu.config import parse_board
 from kifu.datasets.global_inputs import InputPositions
-from kifu.errors import DropReason, FormatError, RecipeError
+from kifu.errors import DropReason, FormatError, RecipeError, missing_extras
 from kifu.go.board import EMPTY, Board
 from kifu.go.replay import GameMoves, GamesLike, check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.analysis_engine import AnalysisEngine, AnalysisQuery
 from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.metadata import profile_rows
-from kifu.katago.net import KataNet
 from kifu.katago.net_file import is_kata_net, read_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
 from kifu.learn import Precision, is_command
-from kifu.learn.net import AnyNet, Net, NetMetadata
-from kifu.learn.nets import NetworkOutput
+from kifu.learn.evaluator import BatchEvaluator, BatchOutput
+from kifu.learn.net import AnyNet
+from kifu.learn.net_format import Net, NetMetadata
 from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_slots, legal_masks
-from kifu.learn.predict import BatchEvaluator, BatchOutput, MovePredictor, Predictions, Predictor, default_device
+from kifu.learn.predict import MovePredictor, Predictions, Predictor
 from kifu.learn.scores import MoveScores
 from kifu.planes import packing
 from kifu.planes.board_embedding import PositionRequest
@@ -64,23 +62,6 @@ def check_kata_board(width: int, height: int) -> None:
         raise RecipeError(f"KataGo supports boards of {MIN_SIZE} to {MAX_SIZE} lines, got {width} x {height}")
 
 
-class _Adapter(nn.Module):  # type: ignore[misc]
-    """A network of KataGo with the interface of `kifu.learn.nets.Network`; globals are [B, 19] or [B, 19 + 192]."""
-
-    any_size = True
-
-    def __init__(self, net: KataNet) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, planes: Tensor, globals: Tensor) -> NetworkOutput:
-        """Evaluate positions."""
-        inputs = len(KATAGO22.inputs)
-        output = self.net(planes, globals[:, :inputs], globals[:, inputs:] if self.net.is_human else None)
-        score = torch.stack((output.lead, output.score_stdev), 1)
-        return NetworkOutput(output.policy[:, 0], output.result[:, 0] - output.result[:, 1], output.ownership, score)
-
-
 class KataPredictor:
     """Predicts moves with a network file of KataGo, without KataGo. The attributes are those of `MovePredictor`."""
 
@@ -96,13 +77,17 @@ class KataPredictor:
         precision: Precision = "float32",
     ) -> None:
         """Open a network file; arguments as for `Predictor`. Raises FormatError."""
+        with missing_extras():
+            from kifu.learn.torch_net import TorchBackend, default_device, kata_network, net_of
         file = read_kata_net(path)
         self.name, self.takes_ranks, self.rules = file.name, file.is_human, rules
         self.description = f"KataGo's net {file.name}" + (" with ranks" if file.is_human else "")
         self.games = np.empty(0, np.uint64)
         about = NetMetadata(net="katago", planes=KATAGO22.name, passes=True, heads=("value", "ownership"))
-        net = Net(_Adapter(KataNet(file).eval()), about, self.games, file.name)
-        self._evaluator = BatchEvaluator(net, device=default_device(), symmetries=symmetries, precision=precision)
+        net = net_of(kata_network(file), about, self.games, file.name)
+        self._evaluator = BatchEvaluator(
+            net, TorchBackend(net.module, default_device(), precision), symmetries=symmetries
+        )
 
     def __repr__(self) -> str:
         return f"<KataPredictor {self.name}>"
@@ -117,7 +102,7 @@ class KataPredictor:
             none = np.empty((0, 1), np.float32)
             return Predictions(none, none.astype(np.bool_), none[:, 0], none, none)
         outputs = list(self._outputs(positions, self.rules, legal))
-        log_probs, *others = (torch.cat(parts).cpu().numpy() for parts in zip(*(output for output, _ in outputs)))
+        log_probs, *others = (np.concatenate(parts) for parts in zip(*(output for output, _ in outputs)))
         return Predictions(np.exp(log_probs), np.concatenate([mask for _, mask in outputs]), *others)
 
     @contextmanager
@@ -142,9 +127,8 @@ class KataPredictor:
             planes, inputs = _encode(encoder, part, rules)
             if self.takes_ranks:
                 inputs = np.concatenate([inputs, _profile_rows(part.input_positions, width * height)], 1)
-            mask = torch.from_numpy(allowed).to(self._evaluator.device) if legal else None
-            tensors = torch.from_numpy(planes), torch.from_numpy(inputs)
-            yield self._evaluator.evaluate(*tensors, width, height, mask), allowed
+            mask = allowed if legal else None
+            yield self._evaluator.evaluate_arrays(planes, inputs, width, height, mask), allowed
 
 
 def _profile_rows(positions: InputPositions, points: int) -> npt.NDArray[np.float32]:
@@ -299,7 +283,8 @@ class EnginePredictor:
             for start in range(0, len(positions), _ENGINE_BATCH_SIZE):
                 part = positions.slice(start, start + _ENGINE_BATCH_SIZE)
                 policy, _, value, _ = self._evaluate(part, RECORD_RULES, ownership=False)
-                yield BatchOutput(torch.from_numpy(policy).log(), torch.from_numpy(value), None)
+                with np.errstate(divide="ignore"):
+                    yield BatchOutput(np.log(policy), value, None)
 
         yield outputs()
 
@@ -379,6 +364,7 @@ def open_predictor(
     rules: Rules = RECORD_RULES,
     symmetries: bool = False,
     precision: Precision = "float32",
+    threads: int | None = None,
 ) -> MovePredictor:
     """Open a net, or start an engine.
 
@@ -395,7 +381,7 @@ def open_predictor(
         return EnginePredictor(name, rules=rules, symmetries=symmetries)
     if name is not None and is_kata_net(name):
         return KataPredictor(name, rules=rules, symmetries=symmetries, precision=precision)
-    return Predictor(name, rules=rules, symmetries=symmetries, precision=precision)
+    return Predictor(name, rules=rules, symmetries=symmetries, precision=precision, threads=threads)
 
 
 AnyPredictor: TypeAlias = MovePredictor | AnyNet
@@ -469,7 +455,7 @@ def score_moves(
     with predictor.stream(positions, legal=legal, jobs=jobs) as outputs:
         for output in outputs:
             part = slice(start, start + len(output.log_probs))
-            move = torch.from_numpy(positions.slice(part.start, part.stop).move).to(output.log_probs.device)
+            move = positions.slice(part.start, part.stop).move
             _store_scores(scores, part, output, move, predictor.name)
             start = part.stop
             if bar is not None:
@@ -477,23 +463,25 @@ def score_moves(
     return scores
 
 
-def _store_scores(out: MoveScores, part: slice, output: BatchOutput, move: Tensor, name: str) -> None:
+def _store_scores(out: MoveScores, part: slice, output: BatchOutput, move: npt.NDArray[np.int64], name: str) -> None:
     """Store the scores of moves [B]."""
     log_probs, moves = output.log_probs, output.log_probs.shape[1]
-    move, predicted = move.clamp(max=moves - 1)[:, None], move < moves
-    played = log_probs.gather(1, move)
+    predicted, move = move < moves, np.minimum(move, moves - 1)[:, None]
+    played = np.take_along_axis(log_probs, move, 1)
     preferred = log_probs > played
-    preferred |= (log_probs == played) & (torch.arange(moves, device=log_probs.device) < move)
+    preferred |= (log_probs == played) & (np.arange(moves) < move)
     nll = -played[:, 0]
-    confidence, best = log_probs.max(1)
-    finite = nll.isfinite() | ~predicted
+    finite = np.isfinite(nll) | ~predicted
     if output.value is not None:
-        finite &= output.value.isfinite()
-    if not bool(finite.all()):
+        finite &= np.isfinite(output.value)
+    if not finite.all():
         raise FormatError(f"net {name} returns values that are NaN or too large")
-    out.preferred[part] = preferred.sum(1).cpu().numpy()
-    out.nll[part] = nll.masked_fill(~predicted, torch.nan).cpu().numpy()
-    out.confidence[part] = np.exp(confidence.cpu().numpy())
-    out.entropy[part] = torch.special.entr(log_probs.exp()).sum(1).cpu().numpy()
-    out.best[part] = best.cpu().numpy()
-    out.value[part] = torch.nan if output.value is None else output.value.cpu().numpy()
+    probabilities = np.exp(log_probs)
+    with np.errstate(invalid="ignore"):
+        terms = np.where(probabilities > 0, probabilities * log_probs, 0)
+    out.preferred[part] = preferred.sum(1)
+    out.nll[part] = np.where(predicted, nll, np.nan)
+    out.confidence[part] = probabilities.max(1)
+    out.entropy[part] = -terms.sum(1)
+    out.best[part] = log_probs.argmax(1)
+    out.value[part] = np.nan if output.value is None else output.value

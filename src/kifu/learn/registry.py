@@ -23,11 +23,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from kifu.datasets.global_inputs import INPUTS, check_inputs
 from kifu.errors import KifuError, RecipeError, first_line
+from kifu.learn import Heads
 from kifu.learn.nets import (
     LARGE_LAYERS,
     ClarkStorkey,
     DenseNetwork,
-    Heads,
     Maddison,
     Network,
     NetworkConfig,

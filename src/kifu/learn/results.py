@@ -52,7 +52,7 @@ class EvalOptions:
         seed: Seed of these draws and of the bootstrap.
         precision: "float32", whose figures agree between machines but for the last digits, or "bfloat16", which is
             faster and accurate to two or three digits; the options of an `Evaluation` have the one that was used, see
-            `kifu.learn.predict.supported_precision`.
+            `kifu.learn.torch_net.supported_precision`.
         overlap: What to do about games that a net was trained on or validated with, also if rotated, mirrored or with
             colours swapped: "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every
             output reports games that were dropped or kept.

@@ -21,6 +21,7 @@ from kifu import errors
 from kifu.errors import KifuError, RecipeError, first_line
 from kifu.io import locked_folder, was_changed
 from kifu.learn.data import read_training_games
+from kifu.learn.export import export_run
 from kifu.learn.loop import TrainingLoop
 from kifu.learn.loss import make_policy_module
 from kifu.learn.run_dir import (
@@ -107,9 +108,11 @@ def train(
             descriptor = locks.enter_context(locked_folder(directory))
             locks.callback(_remove_if_empty, directory, descriptor)
         _launch(options, recipe, games, run, directory, options.devices, checkpoint, progress)
-    finished = read_run(directory)
-    if finished is None:
-        raise was_changed(directory / MANIFEST)
+        finished = read_run(directory)
+        if finished is None:
+            raise was_changed(directory / MANIFEST)
+        if is_first_process() and finished.state == "finished":
+            export_run(directory)
     return finished
 
 

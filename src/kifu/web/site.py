@@ -312,7 +312,7 @@ class Site:
         if not catalogues:
             raise RecipeError("at least one catalogue is required")
         if nets:
-            from kifu.learn import check_net  # needs kifu[learn]
+            from kifu.learn.net import check_net
 
             for net in filter(None, nets):
                 check_net(net)

@@ -1,0 +1,247 @@
+"""The files of trained nets: weights, metadata, and the games that they were trained on or validated with.
+
+There are two formats (docs/formats/kifu-net.md), and neither is executed, unpickled or imported:
+
+- safetensors, which torch reads: to train further, to evaluate on a GPU, and for networks of one's own;
+- ONNX, which onnxruntime evaluates without torch. `kifu train` and `kifu export` write it beside the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from blake3 import blake3
+from pydantic import BaseModel, Field, ValidationError
+
+from kifu.config import STRICT, Line, first_invalid
+from kifu.errors import FormatError, RecipeError, first_line, missing_extras, printable
+from kifu.execution.executor import count_cores
+from kifu.io import open_regular
+from kifu.learn import Heads
+from kifu.planes.encoder import Encoder, find_encoder
+
+if TYPE_CHECKING:
+    from kifu.learn.nets import Network
+
+METADATA_KEY = "kifu-net"
+"""Key of a net's metadata in the header of its file."""
+
+CHECKSUM_KEY = "kifu-blake3"
+"""Key of the last entry of an ONNX file's metadata: the hash of all bytes before this entry."""
+
+_MAX_BYTES = 4 << 30
+_MAX_HEADER_BYTES = 16 << 20
+
+
+class NetMetadata(BaseModel):
+    """Description and origin of a net."""
+
+    model_config = STRICT
+
+    version: Literal[1] = 1
+    """Version of the file layout."""
+    kifu: Line = Field(default_factory=lambda: version("kifu"))
+    """Version of kifu that wrote the file."""
+    net: Line
+    """Architecture (`kifu nets`)."""
+    planes: Line
+    """Plane set with its version."""
+    width: Annotated[int, Field(ge=1, le=25)] = 19
+    height: Annotated[int, Field(ge=1, le=25)] = 19
+    """Board that it was trained on."""
+    passes: bool = False
+    """True if it predicts passes."""
+    heads: Annotated[tuple[Heads, ...], Field(strict=False)] = ()
+    """Outputs besides the policy."""
+    inputs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
+    """Global inputs (`kifu.datasets.global_inputs.INPUTS`)."""
+    recipe: dict[str, Any] = {}
+    """Complete recipe of its training."""
+    trained: dict[str, Any] = {}
+    """Steps, positions, seconds, figures, sources and machine of its training."""
+
+    def __repr__(self) -> str:
+        return f"<NetMetadata: {self.net} on {self.planes}, {self.width} x {self.height}, by kifu {self.kifu}>"
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net that is ready for inference.
+
+    Attributes:
+        games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on or validated with.
+        name: Display name: the file's name without its suffix, or the directory's.
+        any_size: True if it evaluates boards of other sizes than the one that it was trained on.
+        parameters: Number of trained weights.
+        load: Returns the network of `module`.
+        session: The net in onnxruntime; None if it can only be evaluated by torch.
+        unchecked: True if the class of the network is not imported, so that the weights were counted with buffers.
+    """
+
+    about: NetMetadata
+    games: npt.NDArray[np.uint64]
+    name: str
+    any_size: bool
+    parameters: int
+    load: Callable[[], Network]
+    session: OnnxSession | None = None
+    unchecked: bool = False
+
+    def __repr__(self) -> str:
+        about = self.about
+        board = f"{about.width} x {about.height}"
+        sizes = f"{self.parameters:,} parameters, {len(self.games):,} known games"
+        return f"<Net {printable(self.name)}: {about.net} on {about.planes}, {board}, {sizes}>"
+
+    @cached_property
+    def module(self) -> Network:
+        """The network in torch, in evaluation mode, see `kifu.learn.nets.Network.forward`.
+
+        Raises:
+            FormatError: The net is an ONNX file, or its weights do not fit the architecture that it names.
+        """
+        return self.load()
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder for the board that it was trained on."""
+        return self.encoder_for(self.about.width, self.about.height)
+
+    def encoder_for(self, width: int, height: int) -> Encoder:
+        """Return the encoder for a board size.
+
+        Raises:
+            RecipeError: The net does not support the board size.
+        """
+        if (width, height) != (self.about.width, self.about.height) and not self.any_size:
+            raise RecipeError(
+                f"net {self.name} ({self.about.net}) supports {self.about.width} x {self.about.height} boards only,"
+                f" got {width} x {height}"
+            )
+        return find_encoder(self.about.planes, width, height)
+
+
+class OnnxSession:
+    """An ONNX net in onnxruntime, on the CPU. Several threads may call it."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        """Read a file and check its checksum; files that other programs changed have none.
+
+        Args:
+            threads: Threads of one evaluation, on whose number figures may depend; None for `OMP_NUM_THREADS`, as torch
+                does, or one per core.
+
+        Raises:
+            FormatError: The file is damaged, or not a net of kifu.
+        """
+        import onnxruntime
+
+        self.path = path
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS") or count_cores())
+        options.log_severity_level = 4  # errors are raised
+        try:
+            self._session = onnxruntime.InferenceSession(read_onnx(path), options, providers=["CPUExecutionProvider"])
+            self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
+        except Exception as error:  # of many kinds, without a common base
+            if isinstance(error, FormatError):
+                raise
+            raise FormatError(f"{path} is not an ONNX file: {first_line(error)}") from None
+        self._outputs = [output.name for output in self._session.get_outputs()]
+        if METADATA_KEY not in self.metadata or "policy" not in self._outputs:
+            raise FormatError(f"{path} is not a net of kifu: its metadata has no {METADATA_KEY!r}")
+
+    def run(self, planes: npt.NDArray[np.float32], globals: npt.NDArray[np.float32] | None) -> dict[str, Any]:
+        """Return the outputs of B positions by their names in `kifu.learn.nets.NetworkOutput`.
+
+        Args:
+            planes: [B, C, H, W] float32, with their rim.
+            globals: [B, G] float32, or None.
+
+        Raises:
+            FormatError: The net does not compute the outputs that its metadata promise.
+        """
+        inputs = {"planes": planes} if globals is None else {"planes": planes, "globals": globals}
+        try:
+            outputs = dict(zip(self._outputs, self._session.run(None, inputs)))
+        except Exception as error:  # of many kinds, without a common base
+            raise FormatError(f"{self.path} cannot be evaluated: {first_line(error)}") from None
+        if any(len(output) != len(planes) for output in outputs.values()):
+            raise FormatError(f"{self.path} does not return an output for each of {len(planes)} positions")
+        return outputs
+
+
+def read_onnx(path: Path) -> bytes:
+    """Return an ONNX file. Raise FormatError if it is missing or damaged."""
+    try:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _MAX_BYTES:
+                raise FormatError(f"{path} has more than {_MAX_BYTES >> 30} GiB, too large for a net")
+            data = file.readall()
+    except OSError as error:
+        raise FormatError(f"cannot read the net {path}: {error.strerror or first_line(error)}") from None
+    end = len(data) - len(checksum_entry(b""))
+    if data[max(end, 0) :].startswith(checksum_entry(b"")[:-64]) and data[end:] != checksum_entry(data[:end]):
+        raise FormatError(f"{path} is damaged: its bytes do not have the checksum at its end")
+    return data
+
+
+def checksum_entry(data: bytes) -> bytes:
+    """Return the bytes that append the hash of an ONNX model to its metadata, in protobuf (field 14 of ModelProto)."""
+    key, value = CHECKSUM_KEY.encode(), blake3(data).hexdigest().encode()
+    entry = b"\x0a%c%b\x12%c%b" % (len(key), key, len(value), value)
+    return b"\x72%c%b" % (len(entry), entry)
+
+
+def parse_metadata(path: Path, metadata: Mapping[str, str]) -> NetMetadata:
+    """Return the metadata in the header of a net's file. Raise FormatError unless they are valid."""
+    try:
+        return NetMetadata.model_validate(json.loads(metadata[METADATA_KEY]))
+    except ValidationError as error:
+        raise FormatError(f"{path}: invalid metadata: {first_invalid(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: the metadata is not JSON: {first_line(error)}") from None
+
+
+@contextmanager
+def open_net_file(path: Path, framework: str) -> Iterator[Any]:
+    """Open a net's file in the safetensors format.
+
+    Args:
+        framework: Of the arrays, "pt" or "numpy".
+
+    Raises:
+        FormatError: The file is missing, too large or not a net.
+    """
+    with missing_extras():
+        from safetensors import SafetensorError, safe_open
+    try:
+        _check_size(path)
+        with safe_open(path, framework=framework) as file:
+            if METADATA_KEY not in (file.metadata() or {}):
+                raise FormatError(f"{path} is not a net of kifu: its safetensors metadata has no {METADATA_KEY!r}")
+            yield file
+    except OSError as error:
+        raise FormatError(f"cannot read the net {path}: {error.strerror or first_line(error)}") from None
+    except SafetensorError as error:
+        raise FormatError(f"{path} is not a net of kifu: {first_line(error)}") from None
+
+
+def _check_size(path: Path) -> None:
+    """Raise FormatError for a file, or a header, that is too large for a net. Raises OSError."""
+    with open_regular(path) as file:
+        size, header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
+    if size > _MAX_BYTES:
+        raise FormatError(f"{path} has more than {_MAX_BYTES >> 30} GiB, too large for a net")
+    if size > header > _MAX_HEADER_BYTES:
+        raise FormatError(f"{path} is not a net of kifu: its header has more than {_MAX_HEADER_BYTES >> 20} MiB")

@@ -1,0 +1,279 @@
+"""Nets in torch: their files in the safetensors format, their networks, and their evaluation on any device."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from kifu.datasets.torch_data import unpack
+from kifu.errors import FormatError, KifuError, RecipeError
+from kifu.io import write_file
+from kifu.katago.net import KataNet
+from kifu.katago.net_file import KataNetFile
+from kifu.learn import Precision
+from kifu.learn.net_format import METADATA_KEY, Net, NetMetadata, open_net_file, parse_metadata
+from kifu.learn.nets import Network, NetworkOutput
+from kifu.learn.registry import import_net, is_class_name, is_imported, make_net
+from kifu.planes.encoder import find_encoder
+from kifu.planes.registry import KATAGO22
+
+_log = logging.getLogger(__name__)
+
+_GAMES, _WEIGHT_PREFIX = "games", "net."
+
+CPU = torch.device("cpu")
+
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+"""Accepted dtypes of weights; all are read as float32."""
+
+
+def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]) -> bytes:
+    """Return the contents of a net's file.
+
+    Args:
+        games: [K] uint64, canonical hashes of the games that it was trained on or validated with, in any order.
+    """
+    tensors = {_WEIGHT_PREFIX + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
+    tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
+    data: bytes = save(tensors, {METADATA_KEY: about.model_dump_json()})
+    return data
+
+
+def save_net(path: Path, module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]) -> None:
+    """Write a net's file atomically; arguments as for `net_bytes`."""
+    write_file(path, net_bytes(module, about, games))
+
+
+def read_net(path: Path, name: str, class_name: str | None = None, *, imported: bool = True) -> Net:
+    """Return the net of a file in the safetensors format, see `kifu.learn.net.open_net`.
+
+    Args:
+        name: Display name.
+        class_name: Class of the network, "module:Class", which is imported; None for the one that the file names.
+        imported: False permits a class whose module is not imported, so that the net can be described.
+
+    Raises:
+        FormatError: The file is not a net, or its weights do not fit its architecture.
+    """
+    with open_net_file(path, "pt") as file:
+        about = parse_metadata(path, file.metadata())
+        weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+    games = _read_games(path, weights.pop(_GAMES, torch.empty(0, dtype=torch.int64)))
+    weights = {key.removeprefix(_WEIGHT_PREFIX): value for key, value in weights.items()}
+    if class_name is not None:
+        about = about.model_copy(update={"net": import_net(class_name).name})
+    if not imported and is_class_name(about.net) and not is_imported(about.net):
+        size = sum(value.numel() for value in weights.values())
+        return Net(about, games, name, False, size, lambda: _load_network(path, about, weights), unchecked=True)
+    return net_of(_load_network(path, about, weights).eval(), about, games, name)
+
+
+def net_of(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64], name: str) -> Net:
+    """Return a network in torch as a net."""
+    parameters = sum(value.numel() for value in module.parameters())
+    return Net(about, games, name, module.any_size, parameters, lambda: module)
+
+
+_OPTIONAL_WEIGHTS = ("value", "ownership", "globals", "pass_")
+"""First parts of the names of weights that depend on heads, inputs and passes."""
+
+
+def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
+    """Copy the weights of a net into a network of the same architecture and planes.
+
+    Weights of heads, inputs or passes that the net lacks, or has with other shapes, stay as they are.
+
+    Raises:
+        RecipeError: The net has another architecture, other planes, or another board.
+    """
+    about = net.about
+    if (about.net, about.planes) != (name, planes):
+        raise RecipeError(
+            f"init_from: {net.name} is {about.net} on {about.planes}; the recipe requires {name} on {planes}"
+        )
+    old, new = net.module.state_dict(), network.state_dict()
+    fitting = {key: old[key] for key in new if key in old and old[key].shape == new[key].shape}
+    for key in new.keys() - fitting.keys():
+        if key.partition(".")[0] not in _OPTIONAL_WEIGHTS:
+            shape = list(old[key].shape) if key in old else None
+            raise RecipeError(
+                f"init_from: weight {key} of {name} has shape {shape} in {net.name}, {list(new[key].shape)} in the"
+                " recipe's net"
+            )
+    network.load_state_dict(new | fitting)
+
+
+def _read_games(path: Path, games: torch.Tensor) -> npt.NDArray[np.uint64]:
+    if games.dtype != torch.int64 or games.ndim != 1:
+        raise FormatError(f"{path}: {_GAMES!r} must be a list of int64, got {games.dtype} {list(games.shape)}")
+    hashes: npt.NDArray[np.uint64] = games.numpy().view(np.uint64)
+    if np.any(hashes[1:] <= hashes[:-1]):
+        raise FormatError(f"{path}: {_GAMES!r} is not ascending")
+    return hashes
+
+
+def _make_network(about: NetMetadata) -> Network:
+    encoder = find_encoder(about.planes, about.width, about.height)
+    return make_net(
+        about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.padding, passes=about.passes,
+        heads=about.heads, inputs=about.inputs,
+    )  # fmt: skip
+
+
+def _load_network(path: Path, about: NetMetadata, weights: dict[str, torch.Tensor]) -> Network:
+    """Return the network with these weights. Raise FormatError unless names, shapes and values fit."""
+    try:
+        with torch.device("meta"):  # so that a small file cannot demand much memory
+            expected = _make_network(about).state_dict()
+        _check_weights(path, about, weights, expected)
+        with torch.random.fork_rng(devices=[]):  # the random initial weights are overwritten
+            module = _make_network(about)
+    except FormatError:
+        raise
+    except KifuError as error:
+        raise FormatError(f"{path}: {error}") from None
+    module.load_state_dict(weights)
+    return module
+
+
+def _check_weights(
+    path: Path, about: NetMetadata, weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
+) -> None:
+    if weights.keys() != expected.keys():
+        odd = sorted(weights.keys() ^ expected.keys())[0]
+        problem = f"unexpected weight {odd!r}" if odd in weights else f"missing weight {odd!r}"
+        raise FormatError(f"{path}: {problem} for {about.net}")
+    for name, value in weights.items():
+        if value.shape != expected[name].shape:
+            shapes = f"must have shape {list(expected[name].shape)}, got {list(value.shape)}"
+            raise FormatError(f"{path}: {name} of {about.net} on {about.planes} {shapes}")
+        if value.dtype not in (_FLOATS if expected[name].is_floating_point() else (expected[name].dtype,)):
+            raise FormatError(f"{path}: {name} must be {expected[name].dtype}, got {value.dtype}")
+        if not torch.isfinite(value).all():
+            raise FormatError(f"{path}: {name} has NaN or infinite values")
+
+
+_CPU_CAPABILITIES = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+"""Names of `torch.cpu.get_capabilities` for products in bfloat16, of x86 and of ARM."""
+
+
+def default_device() -> torch.device:
+    """Return a GPU if there is one, or else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def supported_precision(precision: Precision, device: torch.device) -> Precision:
+    """Return the precision in which networks compute on a device where `precision` was asked for.
+
+    Without instructions for bfloat16 torch emulates it, which takes several times as long as float32. A note is logged
+    then.
+    """
+    if precision == "bfloat16" and not has_bfloat16(device.type):
+        processor = "GPU" if device.type == "cuda" else "processor"
+        _log.info("this %s has no instructions for bfloat16; networks compute in float32", processor)
+        return "float32"
+    return precision
+
+
+@functools.cache
+def has_bfloat16(device_type: str) -> bool:
+    """Return True if products in bfloat16 are fast on devices of this type, such as "cpu" or "cuda"."""
+    if device_type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device_type == "cpu":
+        # Only oneDNN has convolutions that use these instructions.
+        present = torch.cpu.get_capabilities()
+        return torch.backends.mkldnn.is_available() and any(present.get(name, False) for name in _CPU_CAPABILITIES)
+    return True
+
+
+class TorchBackend:
+    """A network in torch for `kifu.learn.evaluator.BatchEvaluator`. Its arrays are tensors on its device."""
+
+    def __init__(self, module: nn.Module, device: torch.device, precision: Precision = "float32") -> None:
+        """Copy a network to a device.
+
+        Args:
+            precision: "bfloat16" is faster for large batches and accurate to two or three digits; on devices without
+                instructions for it, "float32" is used.
+        """
+        self.device = device
+        self._module = copy.deepcopy(module).to(device, memory_format=torch.channels_last).eval()
+        self._bfloat16 = supported_precision(precision, device) == "bfloat16"
+
+    @property
+    def unpacks(self) -> bool:
+        """True if packed planes are faster, because they are copied to another device."""
+        return bool(self.device.type != "cpu")
+
+    def array(self, values: npt.NDArray[Any]) -> Tensor:
+        """Return an array as a tensor on the device."""
+        return torch.from_numpy(values).to(self.device)
+
+    def numpy(self, values: Tensor) -> npt.NDArray[Any]:
+        """Return a tensor as an array."""
+        array: npt.NDArray[Any] = values.cpu().numpy()
+        return array
+
+    def unpack(self, packed: Tensor, height: int, width: int) -> Tensor:
+        """Return packed planes [B, C, bytes] as [B, C, height, width] float32."""
+        return unpack(packed, height, width)
+
+    def inference(self) -> AbstractContextManager[Any]:
+        """Return the context of an evaluation, without gradients, and without TensorFloat-32, so that figures agree."""
+        context = ExitStack()
+        context.enter_context(torch.inference_mode())
+        context.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False, fp32_precision="ieee"))
+        return context
+
+    def run(self, planes: Tensor, globals: Tensor | None) -> dict[str, Tensor]:
+        """Return the outputs of positions by their names in `NetworkOutput`."""
+        planes = planes.to(self.device).contiguous(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16):
+            output: NetworkOutput = self._module(planes, None if globals is None else globals.to(self.device))
+        return {name: value.float() for name, value in output._asdict().items() if value is not None}
+
+    def log_softmax(self, policy: Tensor, legal: Tensor | None) -> Tensor:
+        """Return log-probabilities [B, moves] of logits, -inf where `legal` is False."""
+        if legal is None:
+            return policy.log_softmax(1)
+        log_probs = policy.masked_fill(~legal, -torch.inf).log_softmax(1)
+        return log_probs.masked_fill(~legal, -torch.inf)  # NaN where no move is legal
+
+    def log_mean(self, log_probs: Sequence[Tensor]) -> Tensor:
+        """Return the logarithms of the mean of probabilities."""
+        return torch.stack(tuple(log_probs)).logsumexp(0) - math.log(len(log_probs))
+
+
+class _KataAdapter(nn.Module):  # type: ignore[misc]
+    """A network of KataGo with the interface of `kifu.learn.nets.Network`; globals are [B, 19] or [B, 19 + 192]."""
+
+    any_size = True
+
+    def __init__(self, net: KataNet) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, planes: Tensor, globals: Tensor) -> NetworkOutput:
+        """Evaluate positions."""
+        inputs = len(KATAGO22.inputs)
+        output = self.net(planes, globals[:, :inputs], globals[:, inputs:] if self.net.is_human else None)
+        score = torch.stack((output.lead, output.score_stdev), 1)
+        return NetworkOutput(output.policy[:, 0], output.result[:, 0] - output.result[:, 1], output.ownership, score)
+
+
+def kata_network(file: KataNetFile) -> _KataAdapter:
+    """Return the network of one of KataGo's files, in evaluation mode."""
+    return _KataAdapter(KataNet(file).eval())

@@ -15,8 +15,8 @@ from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays
 from kifu.datasets.renderer import find_renderer
-from kifu.katago.build import build_katago
 from kifu.katago.select import KatagoRecipe
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 
 _GAMES, _FILE_GAMES = 2000, 300
@@ -82,10 +82,11 @@ def _build(some: Path, into: Path, compression: str) -> tuple[Callable[[], objec
     recipe = load_recipe("katago", ['split={kind="hash", sets={all=1.0}}', f"compression={compression}"])
     assert isinstance(recipe, KatagoRecipe)
 
-    def build() -> int:
+    def make_files() -> int:
         shutil.rmtree(into, ignore_errors=True)
-        (built,) = build_katago(recipe, some, into, jobs=1)
-        return built.manifest.examples
+        (built,) = build(recipe, some, into, jobs=1)
+        examples: int = built.manifest.examples
+        return examples
 
-    rows = build()
-    return build, rows
+    rows = make_files()
+    return make_files, rows

@@ -19,8 +19,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.datasets.epoch_plan import Order, Output
-from kifu.planes.board_embedding import PositionRequest
-from kifu.planes.encoder import find_encoder
+from kifu.planes.encoder import PositionRequest, find_encoder
 from kifu.records.games import concat
 
 _ROWS = 1024

@@ -30,7 +30,7 @@ from kifu.point import BLACK, WHITE
 from kifu.search.build import build_index
 from kifu.search.index import index_path
 from kifu.search.notation import CELLS, parse_pattern
-from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, Window
+from kifu.search.pattern import BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, Rectangle
 from kifu.search.position import Position
 from kifu.search.searcher import Searcher
 
@@ -78,7 +78,7 @@ def _read_pattern(entry: dict[str, Any]) -> Pattern:
         width,
         height,
         tuple(CELLS[cell] for cell in "".join(entry["rows"])),
-        anchor="board" if entry["type"] == "full" else Window(*entry["anchor"]),
+        anchor="board" if entry["type"] == "full" else Rectangle(*entry["anchor"]),
         both_colours=not entry["fixed_color"],
         next_colour={"B": BLACK, "W": WHITE}[colour] if colour else None,
         actual_colour=True,

@@ -5,8 +5,7 @@ import pytest
 
 from drawn_games import one_game
 from flat import flat
-from kifu.planes.board_embedding import PositionRequest
-from kifu.planes.encoder import find_encoder
+from kifu.planes.encoder import PositionRequest, find_encoder
 from kifu.planes.packing import unpack
 from kifu.planes.registry import PLANE_SETS
 

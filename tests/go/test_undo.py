@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from compiled import bits, play
+from kifu.go.ladder import new_undo_stack, pop, push, reset_undo
 from kifu.go.state import new_state, would_have_liberty
-from kifu.go.undo import new_undo_stack, pop, push, reset_undo
 from kifu.kernel import kernel
 from naive import FORBIDDEN, NaiveBoard
 

@@ -19,10 +19,10 @@ from kifu.datasets.row_origins import find_origin
 from kifu.errors import RecipeError
 from kifu.katago import build as building
 from kifu.katago import select
-from kifu.katago.build import build_katago
 from kifu.katago.npz import ARRAYS, game_hashes
 from kifu.katago.select import KatagoRecipe
 from kifu.point import WHITE_BIT, to_sgf
+from kifu.recipes import pipeline
 from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import load_recipe
 
@@ -64,7 +64,7 @@ def write(folder: Path, *games: str) -> Path:
 
 
 def build(source: Path, into: Path, *changes: str, **options: Any) -> BuildReport[Manifest]:
-    (built,) = build_katago(recipe(*changes), source, into, **options)
+    (built,) = pipeline.build(recipe(*changes), source, into, **options)
     assert built.manifest.adds_up()
     return built
 
@@ -244,7 +244,7 @@ def test_bytes_do_not_depend_on_threads_or_chunks(kgs: Path, tmp_path: Path, mon
 def test_splits_keep_games_whole(kgs: Path, tmp_path: Path) -> None:
     found = load_recipe("katago", [*LOOSE, "compression=fast", "split.sets={train=2.0, val=1.0}"])
     assert isinstance(found, KatagoRecipe)
-    train, val = build_katago(found, kgs, tmp_path)
+    train, val = pipeline.build(found, kgs, tmp_path)
     assert (train.path, val.path) == (tmp_path / "train", tmp_path / "val")
     keys = [game_hashes(arrays(built.path)["globalTargetsNC"])[:, 0] for built in (train, val)]
     (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("id", "drop", "n_moves"))

@@ -20,12 +20,11 @@ from kifu.datasets.examples import Batch
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.katago.encoder import KataEncoder, encode_katago
 from kifu.katago.rules import GAME_RULES, KataRules, resolve_rules_or_default
-from kifu.planes.board_embedding import PositionRequest
-from kifu.planes.encoder import find_encoder
+from kifu.planes.encoder import PositionRequest, find_encoder
 from kifu.planes.packing import unpack
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import POINT_MASK, symmetries
-from kifu.recipes.examples import build_examples
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_training
 from kifu.records.games import MoveArrays
 from loader_games import apply_symmetry, assert_same, concat_batches, kept_games, load, one_batch
@@ -319,7 +318,7 @@ def test_planes_only_callers_reject_katago22_in_one_line(games):
 @pytest.mark.parametrize("form", ["npy", "parquet"])
 def test_written_data_sets_include_globals(games, wanted, tmp_path, form):
     recipe = check_config(ExamplesRecipe, BUILT | {"format": form, "positions": {"passes": True}}, "recipe", "mine")
-    (built,) = build_examples(recipe, games, tmp_path)
+    (built,) = build(recipe, games, tmp_path)
     manifest = built.manifest
     assert manifest.read == manifest.kept + sum(manifest.drops.values())
     whole_games = Counter(key for key, _ in wanted)

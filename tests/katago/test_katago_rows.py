@@ -16,7 +16,7 @@ from kata_reference import read_reference
 from kifu.errors import DropReason, GameError
 from kifu.katago.encoder import KataEncoder
 from kifu.katago.rules import GAME_RULES, KataRules
-from kifu.planes.board_embedding import PositionRequest
+from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from naive_board_history import NaiveBoardHistory

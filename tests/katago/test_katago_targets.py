@@ -14,11 +14,11 @@ from catalogues import rows as catalogue_rows
 from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import game_arrays
-from kifu.katago.build import build_katago
 from kifu.katago.npz import ARRAYS, TARGETS, game_hashes
 from kifu.katago.rules import resolve_rules
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, Targets, TargetScratch, fill_targets, key_columns
 from kifu.point import BLACK, WHITE, WHITE_BIT
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records.games import GameArrays
 from naive import NaiveBoard
@@ -59,7 +59,7 @@ def test_targets_equal_katagos(trained: Trained, tmp_path: Path) -> None:
         ["min_moves=0", "metadata=kgs", "trust={score=1.0, resign=1.0, time=1.0, forfeit=1.0}",
          'split={kind="hash", sets={all=1.0}}', "compression=stored"],
     )  # fmt: skip
-    (built,) = build_katago(recipe, [trained.games], tmp_path, jobs=1)
+    (built,) = build(recipe, [trained.games], tmp_path, jobs=1)
     assert built.manifest.drops == {"NO_MOVES": 1}
     (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("id", "member"))
     ids = dict(zip(batch["member"].to_pylist(), batch["id"].to_pylist()))
@@ -95,7 +95,7 @@ def test_targets_of_odd_games_equal_katagos(shared: Path, tmp_path: Path) -> Non
          "handicap=false", "results=any", "default_rules=tromp-taylor", "default_komi=6.5", "compression=stored",
          'split={kind="hash", sets={all=1.0}}', 'clean={name="cut", title="cut", illegal="cut"}'],
     )  # fmt: skip
-    (built,) = build_katago(recipe, [tmp_path / "games"], tmp_path, jobs=1)
+    (built,) = build(recipe, [tmp_path / "games"], tmp_path, jobs=1)
     with np.load(built.path / "all-00000.npz") as file:
         ours = {array.name: file[array.name] for array in ARRAYS if array.name in file.files}
     (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("id", "member"))

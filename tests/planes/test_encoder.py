@@ -18,9 +18,8 @@ from kifu.compiler import fingerprint
 from kifu.errors import DropReason, GameError, RecipeError
 from kifu.go.state import add_point
 from kifu.planes import encoder as encoder_module
-from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.context import PositionContext
-from kifu.planes.encoder import find_encoder
+from kifu.planes.encoder import PositionRequest, find_encoder
 from kifu.planes.features import FAMILIES, FEATURES, feature, find_feature
 from kifu.planes.packing import unpack
 from kifu.planes.registry import DEFINITIONS, PLANE_SETS, define, definition_table, find_plane_set

@@ -49,9 +49,9 @@ twin = functools.cache(examples_of)
 def expected_bytes(version, selections, games=GAMES):
     """The file that the program would have made of the selected games, each through the slow twin."""
     examples = []
-    for chosen in selections:
-        for number in chosen.games.tolist():
-            examples += [example.data for example in twin(games[chosen.archive.year][number], version)]
+    for drawn, numbers in selections.items():
+        for number in numbers.tolist():
+            examples += [example.data for example in twin(games[drawn.year][number], version)]
     layout = find_dat_layout(RECIPES[version].format)
     return layout.header(len(examples)) + b"".join(examples) + layout.end
 
@@ -78,9 +78,9 @@ def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
         assert built.path.read_bytes() == expected_bytes(version, sampler.select(name)), name
         assert built.manifest == read_manifest(built.path)
         assert built.manifest.set == name
-    for built, chosen in zip(results[3:], sampler.select("archives"), strict=True):
-        assert built.path.name == chosen.archive.stem + ("v2.dat" if version == 2 else ".dat")
-        assert built.path.read_bytes() == expected_bytes(version, [chosen])
+    for built, (whole, numbers) in zip(results[3:], sampler.select("archives").items(), strict=True):
+        assert built.path.name == whole.stem + ("v2.dat" if version == 2 else ".dat")
+        assert built.path.read_bytes() == expected_bytes(version, {whole: numbers})
     assert sorted(content(tmp_path)) == sorted(
         path.name for built in results for path in (built.path, manifest_path(built.path), origins_path(built.path))
     )
@@ -116,7 +116,7 @@ def test_sources_may_be_files_in_any_order(source, tmp_path):
 
 def test_of_two_files_of_one_archive_the_first_is_read(source, tmp_path):
     other = archive(tmp_path / "other", records(12, 99), kind="zip")
-    chosen = Sampler(RECIPES[2], archives_of(source)).select("archives")[-1:]
+    chosen = dict([Sampler(RECIPES[2], archives_of(source)).select("archives").popitem()])
     for name, order, games in (("a", [other, source], records(12, 99)), ("b", [source, other], GAMES[2001])):
         built = build(RECIPES[2], order, tmp_path / name, sets=["archives"])[-1]
         assert built.path.read_bytes() == expected_bytes(2, chosen, {2001: games})

@@ -19,12 +19,11 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
-from kifu.datasets.manifest import Manifest, origins_path, read_manifest
+from kifu.datasets.manifest import origins_path, read_manifest
 from kifu.datasets.row_origins import find_origin
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.recipes.examples import build_examples
-from kifu.recipes.pipeline import BuildReport
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_recipe, recipe_names
 
 PLAIN: dict[str, Any] = {
@@ -52,10 +51,6 @@ def games(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("catalogue") / "some.parquet"
     ingest(kgs, path)
     return path
-
-
-def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[BuildReport[Manifest]]:
-    return build_examples(chosen, source, into, **options)
 
 
 def read(path: Path) -> Batch:

@@ -21,7 +21,7 @@ from kifu.datasets.tokenizer import METADATA
 from kifu.datasets.tokens import open_tokens
 from kifu.errors import RecipeError
 from kifu.recipes import examples as building
-from kifu.recipes.examples import build_tokens
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import TokensRecipe
 from loader_games import small_game
 
@@ -36,7 +36,7 @@ def recipe(**changes: Any) -> TokensRecipe:
 
 def assert_round_trip(chosen: TokensRecipe, catalogue: Path, folder: Path) -> None:
     """Build, and compare each game with its row of the catalogue."""
-    reports = build_tokens(chosen, catalogue, folder)
+    reports = build(chosen, catalogue, folder)
     decoded = {}
     for report in reports:
         data, manifest = open_tokens(report.path), report.manifest
@@ -93,16 +93,16 @@ def test_games_of_an_archive_of_kgs_come_back(shared: Path, tmp_path: Path) -> N
 
 
 def test_dropped_games_are_counted(games: Path, tmp_path: Path) -> None:
-    (report,) = build_tokens(recipe(), games, tmp_path)
+    (report,) = build(recipe(), games, tmp_path)
     assert report.manifest.drops == {"NO_MOVES": 1, "OCCUPIED": 1, "WRONG_SIZE": 6}
     assert report.manifest.format == "tokens@1"
 
 
 def test_bytes_do_not_depend_on_jobs_or_slices(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = recipe(split=SPLIT)
-    one = build_tokens(chosen, games, tmp_path / "one", jobs=1)
+    one = build(chosen, games, tmp_path / "one", jobs=1)
     monkeypatch.setattr(building._WriteTokens, "slice_rows", 7)
-    two = build_tokens(chosen, games, tmp_path / "two", jobs=2)
+    two = build(chosen, games, tmp_path / "two", jobs=2)
     assert [report.manifest for report in one] == [report.manifest for report in two]
     for report in one:
         for path in (report.path, *report.path.iterdir()):
@@ -111,12 +111,12 @@ def test_bytes_do_not_depend_on_jobs_or_slices(games: Path, tmp_path: Path, monk
 
 
 def test_sets_that_are_up_to_date_are_kept(games: Path, tmp_path: Path) -> None:
-    (first,), (second,) = (build_tokens(recipe(), games, tmp_path) for _ in range(2))
+    (first,), (second,) = (build(recipe(), games, tmp_path) for _ in range(2))
     assert (first.fresh, second.fresh) == (True, False)
     (tmp_path / "all" / "games.npy").write_bytes(b"")
-    (third,) = build_tokens(recipe(), games, tmp_path)
+    (third,) = build(recipe(), games, tmp_path)
     assert third.fresh
-    (other,) = build_tokens(recipe(metadata=[]), games, tmp_path)
+    (other,) = build(recipe(metadata=[]), games, tmp_path)
     assert other.fresh
     assert read_manifest(other.path) == other.manifest
 

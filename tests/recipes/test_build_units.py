@@ -32,12 +32,11 @@ from kifu.execution.serialization import read_results, write_results
 from kifu.katago import build as katago_build
 from kifu.katago import npz as katago_npz
 from kifu.katago import select as katago_select
-from kifu.katago.build import _piece_bounds, build_katago
+from kifu.katago.build import _piece_bounds
 from kifu.progress import silent
 from kifu.recipes import examples, kgsgo, pipeline
-from kifu.recipes.examples import _RenderExamples, build_examples
-from kifu.recipes.kgs import Selection, parse_archive_name
-from kifu.recipes.olf_archive import build_archive
+from kifu.recipes.examples import _RenderExamples
+from kifu.recipes.kgs import parse_archive_name
 from kifu.recipes.pipeline import CatalogueInput, build
 from kifu.recipes.schema import ExamplesRecipe, load_recipe
 from serializing import ENGINE, SerializingExecutor, install
@@ -122,7 +121,7 @@ def test_examples(
     catalogues: list[Path], tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(into: Path, **engine: Any) -> Any:
-        return build_examples(recipe(**changes), catalogues, into, **engine)
+        return build(recipe(**changes), catalogues, into, **engine)
 
     whole = make(tmp_path / "whole", jobs=1)
     cut_small(monkeypatch)
@@ -136,7 +135,7 @@ def test_examples(
 @pytest.mark.usefixtures("cut_small")
 def test_examples_of_archives(kgs: Path, tmp_path: Path) -> None:
     """The catalogue of a build is read by the same executor."""
-    same_for_all(lambda into, **engine: build_examples(recipe(), kgs, into, sets=["test"], **engine), tmp_path)
+    same_for_all(lambda into, **engine: build(recipe(), kgs, into, sets=["test"], **engine), tmp_path)
 
 
 def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +148,7 @@ def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch
 
     def make(*sources: Path, **changes: Any) -> int:
         read.clear()
-        build_examples(recipe(**changes), sources, tmp_path, sets=["test"])
+        build(recipe(**changes), sources, tmp_path, sets=["test"])
         return len(read)
 
     monkeypatch.setattr("kifu.corpus.ingest.ingest", counted)
@@ -176,11 +175,11 @@ def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypa
     for source, games in ((mixed, 49), (nested, 48)):
         expected, into = tmp_path / "expected.parquet", tmp_path / "into" / source.name
         ingest(source, expected)
-        assert build_examples(recipe(), iter([source]), into, sets=["test"])[0].manifest.read == games
+        assert build(recipe(), iter([source]), into, sets=["test"])[0].manifest.read == games
         assert into.joinpath("games.parquet").read_bytes() == expected.read_bytes()
     (into / "test.manifest.json").unlink()
     monkeypatch.setattr("kifu.corpus.ingest.ingest", None)
-    assert build_examples(recipe(), nested, into, sets=["test"])[0].fresh
+    assert build(recipe(), nested, into, sets=["test"])[0].fresh
 
 
 def test_each_source_is_hashed_once(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,10 +191,10 @@ def test_each_source_is_hashed_once(kgs: Path, tmp_path: Path, monkeypatch: pyte
             return super().process(item)
 
     monkeypatch.setattr("kifu.corpus.sources._HashJob", Counted)
-    build_examples(recipe(), kgs, tmp_path / "examples")
+    build(recipe(), kgs, tmp_path / "examples")
     assert sorted(hashed) == sorted(kgs.iterdir())
     hashed.clear()
-    build_archive(load_recipe("olf-archive"), kgs, tmp_path / "olf")
+    build(load_recipe("olf-archive"), kgs, tmp_path / "olf")
     assert sorted(hashed) == sorted(kgs.iterdir())
 
 
@@ -208,20 +207,20 @@ def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues:
         with silent(label, total, unit) as bar:
             if label.startswith(("building", "sorting")):
                 for build_other in (
-                    lambda: build_examples(recipe(clean="training"), kgs, tmp_path, sets=["train"]),
-                    lambda: build_archive(load_recipe("olf-archive", ["clean=training"]), [kgs], tmp_path),
+                    lambda: build(recipe(clean="training"), kgs, tmp_path, sets=["train"]),
+                    lambda: build(load_recipe("olf-archive", ["clean=training"]), [kgs], tmp_path),
                 ):
                     with pytest.raises(OutputError, match=f"^{tmp_path} is being written by another process$"):
                         build_other()
-                build_examples(recipe(), catalogues, tmp_path, sets=["train"])
+                build(recipe(), catalogues, tmp_path, sets=["train"])
                 tried.append(label)
             yield bar
 
-    (built,) = build_examples(recipe(), kgs, tmp_path, sets=["test"], progress=meanwhile)
+    (built,) = build(recipe(), kgs, tmp_path, sets=["test"], progress=meanwhile)
     games = open_catalogue(tmp_path / "games.parquet")
     assert (built.manifest.archives[0].blake3, built.manifest.read) == (games.digest(), 48)
     (tmp_path / "games.parquet").unlink()
-    build_archive(load_recipe("olf-archive"), [kgs], tmp_path, progress=meanwhile)
+    build(load_recipe("olf-archive"), [kgs], tmp_path, progress=meanwhile)
     assert tried == ["building test", "sorting lines"]
 
 
@@ -240,7 +239,7 @@ def test_dat(kgs: Path, tmp_path: Path, version: int) -> None:
 def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> None:
     asked = ['split={kind="hash", sets={train=3.0, test=1.0}}', "compression=fast", "rows_per_file=150"]
     chosen: Any = load_recipe("katago", [*asked, "min_moves=0", "early_passes=false", "illegal=cut", *metadata])
-    one, _, sent = same_for_all(lambda into, **engine: build_katago(chosen, catalogues, into, **engine), tmp_path)
+    one, _, sent = same_for_all(lambda into, **engine: build(chosen, catalogues, into, **engine), tmp_path)
     assert sum(built.manifest.examples for built in one) > 600
     assert [built.manifest for built in one] == [built.manifest for built in sent]
 
@@ -248,7 +247,7 @@ def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> 
 @pytest.mark.usefixtures("cut_small")
 def test_olf_archive(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
     chosen: Any = load_recipe("olf-archive")
-    (one,), _, (sent,) = same_for_all(lambda into, **engine: build_archive(chosen, [kgs], into, **engine), tmp_path)
+    (one,), _, (sent,) = same_for_all(lambda into, **engine: build(chosen, [kgs], into, **engine), tmp_path)
     assert one.manifest == sent.manifest
     assert sent.manifest.kept > 20
     assert sum(sent.manifest.drops.values()) > 5
@@ -260,9 +259,9 @@ def test_units_do_not_change_katago_s_files(
     """Pieces that begin in one unit and end in another are those of one unit of all."""
     monkeypatch.setattr(katago_npz, "_PIECE_ROWS", 200)
     chosen: Any = load_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", "min_moves=0"])
-    (one,) = build_katago(chosen, catalogues, tmp_path / "one", jobs=1)
+    (one,) = build(chosen, catalogues, tmp_path / "one", jobs=1)
     monkeypatch.setattr(catalogue, "_SHARD_ROWS", 5)
-    (other,) = build_katago(chosen, catalogues, tmp_path / "other", jobs=1)
+    (other,) = build(chosen, catalogues, tmp_path / "other", jobs=1)
     assert bytes_of(one.path) == bytes_of(other.path)
     assert sum(len(CatalogueInput.of(catalogue.open_catalogue(path)).shards) for path in catalogues) > 6
 
@@ -324,7 +323,7 @@ def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
     found = parse_archive_name(path.name)
     assert found is not None
     units = [
-        kgsgo._ArchiveGames(Selection(found, np.array(games)), path, digest)
+        kgsgo._ArchiveGames(found, np.array(games), path, digest)
         for games, digest in (([0, 1], "a"), ([0, 2], "a"), ([0, 1], "b"))
     ]
     assert len({str(job.shard_fingerprint(unit)) for unit in units}) == 3

@@ -20,8 +20,8 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.errors import DropReason, OutputError, RecipeError, SourceError
 from kifu.io import AtomicFile, hash_file
 from kifu.point import to_sgf
-from kifu.recipes import olf_archive
-from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveManifest, build_archive, file_rating
+from kifu.recipes import olf_archive, pipeline
+from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveManifest, file_rating
 from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import OlfArchiveRecipe, load_recipe
 from kifu.records.olf import read_olf
@@ -64,7 +64,7 @@ def place(game: bytes, folder: Path) -> list[str]:
 
 
 def build(sources: Path | list[Path], into: Path, **options: Any) -> BuildReport[ArchiveManifest]:
-    (report,) = build_archive(RECIPE, [sources] if isinstance(sources, Path) else sources, into, **options)
+    (report,) = pipeline.build(RECIPE, [sources] if isinstance(sources, Path) else sources, into, **options)
     return report
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kgs_archives import archive, records
 from kifu.corpus.ingest import ingest
-from kifu.recipes.examples import build_examples
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
@@ -61,7 +61,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def expected(games: list[Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The data set, sorted in memory."""
     folder = tmp_path_factory.mktemp("expected")
-    (built,) = build_examples(load_recipe("agz17", ['clean="legal"']), games, folder, sets=["train"], jobs=1)
+    (built,) = build(load_recipe("agz17", ['clean="legal"']), games, folder, sets=["train"], jobs=1)
     assert built.manifest.examples * 782 > 20 * WINDOW
     return built.path.read_bytes()
 

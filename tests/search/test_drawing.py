@@ -12,10 +12,10 @@ import pytest
 from catalogues import rows, write_catalogue
 from kifu.point import WHITE_BIT
 from kifu.search.continuations import Continuation
-from kifu.search.drawing import LETTERS, Drawing
 from kifu.search.notation import parse_pattern
-from kifu.search.pattern import Window
+from kifu.search.pattern import Rectangle
 from kifu.search.position import Position
+from kifu.search.results import LETTERS, Drawing
 from kifu.search.searcher import Searcher
 from kifu.viz.boards import to_svg
 
@@ -74,7 +74,7 @@ def test_the_text_of_a_pattern_is_its_notation(text: str) -> None:
 
 
 def test_a_window_without_freedom_touches_edges() -> None:
-    pattern = replace(parse_pattern("X"), anchor=Window(0, 3, 0, 0))
+    pattern = replace(parse_pattern("X"), anchor=Rectangle(0, 3, 0, 0))
     assert Drawing.of_pattern(pattern).edges == (False, True, False, False)
 
 

@@ -24,7 +24,7 @@ from kifu.point import MAX_SIZE, WHITE_BIT
 from kifu.search import build
 from kifu.search.build import build_index
 from kifu.search.continuations import INFO_COLUMNS, game_info
-from kifu.search.index import Checksums, SearchIndex, index_path, open_index
+from kifu.search.index import SearchIndex, index_path, open_index, with_checksums
 from kifu.search.positions import entry_layout, pack_positions, unpack_entries
 from kifu.search.traces import trace_games
 
@@ -78,12 +78,12 @@ def check(path: Path, plies: int) -> SearchIndex:
     for name, values in index.info()._asdict().items():
         assert np.array_equal(values, getattr(info, name), equal_nan=name == "rating")
     layout = entry_layout(len(batch), plies, MAX_SIZE**2)
-    packed = pack_positions(arrays, kept, expected, plies, layout)
-    fields = np.array(unpack_entries(packed.entries, layout)).T
-    for key in np.unique(packed.hashes):
+    hashes, packed = pack_positions(arrays, kept, expected, plies, layout)
+    fields = np.array(unpack_entries(packed, layout)).T
+    for key in np.unique(hashes):
         entries = index.lookup(int(key), 625)
-        assert np.array(entries).T.tolist() == fields[packed.hashes == key].tolist()
-    assert index.header.entries == len(packed.hashes)
+        assert np.array(entries).T.tolist() == fields[hashes == key].tolist()
+    assert index.header.entries == len(hashes)
     assert [len(field) for field in index.lookup(0x123456789ABCDEF0, 625)] == [0] * 5
     return index
 
@@ -216,10 +216,9 @@ def array_start(index: SearchIndex, name: str) -> int:
 
 def write_arrays(catalogue: Path, data: bytearray) -> None:
     """Write an index with the right checksums, whatever its arrays are."""
-    checksums, blocks = Checksums(), (len(data) - 4096) // (65536 + 4) + 1
+    blocks = (len(data) - 4096) // (65536 + 4) + 1
     end = len(data) - 4 * (blocks + 1)
-    checksums.update(bytes(data[4096:end]))
-    index_path(catalogue).write_bytes(data[:end] + checksums.to_bytes())
+    index_path(catalogue).write_bytes(data[:4096] + b"".join(with_checksums([bytes(data[4096:end])])))
 
 
 @pytest.mark.parametrize(
@@ -246,15 +245,15 @@ def test_entries_out_of_range_are_found(catalogue: Path) -> None:
     index = open_index(catalogue)
     arrays = move_arrays(next(open_catalogue(catalogue).batches(PLAYED_COLUMNS)))
     layout = entry_layout(5, 60, 625)
-    packed = pack_positions(arrays, np.ones(5, np.bool_), index.traces(arrays), 60, layout)
+    hashes, _ = pack_positions(arrays, np.ones(5, np.bool_), index.traces(arrays), 60, layout)
     with pytest.raises(FormatError, match="its positions are out of range"):
-        index.lookup(int(packed.hashes[-2]), 5)  # the next move of the game on 25 x 25
+        index.lookup(int(hashes[-2]), 5)  # the next move of the game on 25 x 25
     start, data = array_start(index, "entries"), bytearray(index_path(catalogue).read_bytes())
     for at in range(index.header.entries):  # row 7 of 5
         data[start + 8 * at + 2] |= 7 << 4
         data[start + 8 * at + 2] &= 0x7F
     write_arrays(catalogue, data)
-    assert any(found_damage(open_index(catalogue), int(key)) for key in packed.hashes)
+    assert any(found_damage(open_index(catalogue), int(key)) for key in hashes)
 
 
 def found_damage(index: SearchIndex, key: int) -> bool:

@@ -25,7 +25,7 @@ from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.point import BLACK, WHITE
 from kifu.records.games import MoveArrays
 from kifu.search.match import MatchArrays, match_games
-from kifu.search.pattern import Pattern, Window
+from kifu.search.pattern import Pattern, Rectangle
 from kifu.search.traces import Traces, trace_games
 
 CELLS = {".": 1, "X": 2, "O": 4, "x": 3, "o": 5, "*": 7}
@@ -78,7 +78,7 @@ def read_corpus(sources: list[Path], folder: Path) -> Corpus:
 def pattern_of(entry: dict[str, Any]) -> Pattern:
     width, height = entry["size"]
     return Pattern(
-        width, height, tuple(CELLS[cell] for row in entry["rows"] for cell in row), Window(*entry["anchor"]),
+        width, height, tuple(CELLS[cell] for row in entry["rows"] for cell in row), Rectangle(*entry["anchor"]),
         both_colours=not entry["fixed_color"], next_colour=COLOURS[entry["next_to_move"]], actual_colour=True,
         last_ply=entry["move_limit"],
     )  # fmt: skip

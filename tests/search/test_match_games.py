@@ -15,7 +15,7 @@ from flat import OneGame, flat
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
 from kifu.search import match
 from kifu.search.match import match_games
-from kifu.search.pattern import ANCHORS, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove, Window
+from kifu.search.pattern import ANCHORS, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove, Rectangle
 from kifu.search.traces import Traces, bit_set_words, trace_games
 from naive_search import find, stones_before
 
@@ -60,7 +60,9 @@ def patterns(draw, game):
     moves = [PatternMove(x, y, c) for x, y, c in inside if 0 <= x < width and 0 <= y < height]
     return Pattern(
         width, height, tuple(cells),
-        anchor=rng.choice([*ANCHORS, "anywhere", Window(rng.randint(0, 2), rng.randint(0, 6), 0, rng.randint(0, 6))]),
+        anchor=rng.choice(
+            [*ANCHORS, "anywhere", Rectangle(rng.randint(0, 2), rng.randint(0, 6), 0, rng.randint(0, 6))]
+        ),
         both_colours=rng.random() < 0.5,
         moves=tuple(moves[: rng.choice([0, 0, 1, 2, 3])]),
         consecutive=rng.random() < 0.3,
@@ -126,26 +128,26 @@ def test_games_of_several_sizes_and_patterns_that_fit_none() -> None:
 def test_an_untouched_rectangle_matches_at_the_root_of_a_game_with_setup() -> None:
     """libkombilo would find it only once it has changed, see rule 2 of its semantics."""
     game = OneGame(5, 5, [24], ((0, 12),))
-    pattern = Pattern(2, 2, (EMPTY_CELL,) * 4, Window(0, 0, 0, 0), both_colours=False)
+    pattern = Pattern(2, 2, (EMPTY_CELL,) * 4, Rectangle(0, 0, 0, 0), both_colours=False)
     assert {(hit[1], hit[4], hit[5]) for hit in search([game], pattern)} == {(0, 0, 0), (0, 3, 0), (0, 0, 3), (0, 3, 3)}
 
 
 def test_a_capture_completes_a_pattern() -> None:
     game = OneGame(3, 3, [1, 0 | WHITE_BIT, 3])
-    pattern = Pattern(2, 2, (EMPTY_CELL, BLACK_CELL, BLACK_CELL, EMPTY_CELL), Window(0, 0, 0, 0), both_colours=False)
+    pattern = Pattern(2, 2, (EMPTY_CELL, BLACK_CELL, BLACK_CELL, EMPTY_CELL), Rectangle(0, 0, 0, 0), both_colours=False)
     assert [hit[1] for hit in search([game], pattern)] == [3]
 
 
 def test_a_suicide_continues_a_pattern_but_is_never_on_the_board() -> None:
     game = OneGame(3, 2, [1, 3 | WHITE_BIT, 4, 0 | WHITE_BIT])
-    column = Pattern(1, 2, (EMPTY_CELL, WHITE_CELL), Window(0, 0, 0, 0), both_colours=False)
+    column = Pattern(1, 2, (EMPTY_CELL, WHITE_CELL), Rectangle(0, 0, 0, 0), both_colours=False)
     assert search([game], column) == [(0, 2, 0, False, 0, 0, 3, 0, 0, WHITE)]
     assert search([game], replace(column, cells=(WHITE_CELL, WHITE_CELL))) == []
 
 
 def test_next_colour_is_that_of_the_pattern_or_of_the_board() -> None:
     game = OneGame(5, 5, [0 | WHITE_BIT, 1, 24, 23 | WHITE_BIT])
-    pattern = Pattern(2, 1, (BLACK_CELL, EMPTY_CELL), Window(0, 0, 0, 0), next_colour=WHITE)
+    pattern = Pattern(2, 1, (BLACK_CELL, EMPTY_CELL), Rectangle(0, 0, 0, 0), next_colour=WHITE)
     found = lambda pattern: {(hit[3], hit[9]) for hit in search([game], pattern)}  # noqa: E731
     assert found(replace(pattern, next_colour=None)) == {(True, WHITE), (False, WHITE), (True, 0), (False, 0)}
     assert found(pattern) == {(True, WHITE), (False, WHITE)}
@@ -156,7 +158,7 @@ def test_next_colour_is_that_of_the_pattern_or_of_the_board() -> None:
 
 def test_moves_come_in_order_and_consecutively() -> None:
     game = OneGame(9, 9, [20, 60 | WHITE_BIT, 21, 70 | WHITE_BIT, 22])
-    row = Pattern(4, 1, (EMPTY_CELL,) * 4, Window(2, 2, 2, 2), both_colours=False)
+    row = Pattern(4, 1, (EMPTY_CELL,) * 4, Rectangle(2, 2, 2, 2), both_colours=False)
 
     def found(*columns: int, consecutive: bool = False) -> list[tuple[int, int]]:
         moves = tuple(PatternMove(x, 0, BLACK) for x in columns)

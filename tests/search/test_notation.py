@@ -14,7 +14,7 @@ from kifu.errors import RecipeError
 from kifu.go.board import Board
 from kifu.point import BLACK, MAX_SIZE, WHITE
 from kifu.search.notation import CELLS, check_pattern, format_pattern, parse_pattern
-from kifu.search.pattern import ANCHORS, ANY_CELL, Pattern, PatternMove, Window
+from kifu.search.pattern import ANCHORS, ANY_CELL, Pattern, PatternMove, Rectangle
 from kifu.search.position import pattern_from_sgf
 
 PAGE = Path(__file__).parents[2] / "docs" / "patterns.md"
@@ -28,10 +28,10 @@ CORNER = """
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> Window:
+def windows(draw: st.DrawFn) -> Rectangle:
     left, right = sorted(draw(st.tuples(*[st.integers(0, MAX_SIZE - 1)] * 2)))
     top, bottom = sorted(draw(st.tuples(*[st.integers(0, MAX_SIZE - 1)] * 2)))
-    return Window(left, right, top, bottom)
+    return Rectangle(left, right, top, bottom)
 
 
 @st.composite
@@ -90,7 +90,7 @@ def test_cells() -> None:
         ("+--+\n|X.|\n|..|\n+--+", "board", (2, 1, 1, 1)),
         ("anchor: centre\nX.\n..", "centre", (2, 1, 1, 1)),
         ("Anchor:  Corner\n+--\n|X.\n|..", "corner", (2, 1, 1, 1)),
-        ("anchor: columns 2-12, row 1\nX.\n..", Window(1, 11, 0, 0), (2, 1, 1, 1)),
+        ("anchor: columns 2-12, row 1\nX.\n..", Rectangle(1, 11, 0, 0), (2, 1, 1, 1)),
     ],
 )
 def test_edges_give_the_anchor(text: str, anchor: object, cells: tuple[int, ...]) -> None:
@@ -255,7 +255,7 @@ def test_examples_of_the_documentation_are_patterns() -> None:
     assert len(set(corner)) == 1  # the page calls them the same
     inline = re.findall(r"`(\+-[^`]*/[^`]*)`", text)
     assert [parse_pattern(example).anchor for example in inline] == ["corner"]
-    assert {pattern.anchor for pattern in patterns} >= {"board", "corner", "side", "anywhere", Window(8, 8, 8, 8)}
+    assert {pattern.anchor for pattern in patterns} >= {"board", "corner", "side", "anywhere", Rectangle(8, 8, 8, 8)}
 
 
 def test_python_of_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:

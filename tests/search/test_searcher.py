@@ -20,11 +20,11 @@ from kifu.errors import FormatError, OutputError, RecipeError
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.search import store
 from kifu.search.build import build_index
-from kifu.search.hits import HITS
 from kifu.search.index import index_path
 from kifu.search.notation import format_pattern
 from kifu.search.pattern import Pattern
 from kifu.search.position import Position
+from kifu.search.results import HITS
 from kifu.search.searcher import Searcher
 from naive_search import find, stones_before
 from partition_sources import make_sources, rules
@@ -157,7 +157,7 @@ def test_few_games_in_memory_make_no_difference(single: Path, monkeypatch: pytes
 
 def test_many_hits_are_spilled(single: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     hits = Searcher(single).find(PAIR)
-    monkeypatch.setattr("kifu.search.hits._MAX_BYTES", 100)
+    monkeypatch.setattr("kifu.search.results._MAX_BYTES", 100)
     monkeypatch.setattr(store, "_BATCH", 3)
     spilled = Searcher(single).find(PAIR)
     assert spilled.table.num_rows > 10

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from catalogues import rows, write_catalogue
-from kifu.corpus.catalogue import Catalogue, open_catalogue
 from kifu.corpus.update import append
 from kifu.errors import RecipeError
-from kifu.search.store import choose_games, similar_players
+from kifu.search.searcher import Searcher
 from partition_sources import make_sources, rules
 
 NAMES = ["Shusaku", "Gennan", None, "SHUSAKU", "gennan inseki", "O'Meien"]
@@ -19,17 +18,17 @@ OTHERS = ["Gennan", "shusaku", "Shusaku", None, "Shuwa", "柯洁"]
 
 
 @pytest.fixture(scope="module")
-def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+def searcher(tmp_path_factory: pytest.TempPathFactory) -> Searcher:
     games = rows(
         black=NAMES, white=OTHERS, year=[1846, 1846, None, 1847, 1848, 2017], black_rating=[49.0, 45, 30, None, 31, 49]
     )
-    return open_catalogue(write_catalogue(tmp_path_factory.mktemp("select") / "games.parquet", games))
+    return Searcher(write_catalogue(tmp_path_factory.mktemp("select") / "games.parquet", games))
 
 
-def chosen(catalogue: Catalogue, **options: str) -> list[int]:
-    mask = choose_games(catalogue, **options)
+def chosen(searcher: Searcher, **options: str) -> list[int]:
+    mask = searcher.select(**options)
     assert mask is not None
-    assert (mask.dtype, mask.shape) == (np.bool_, (catalogue.rows,))
+    assert (mask.dtype, mask.shape) == (np.bool_, (searcher.catalogue.rows,))
     return [*map(int, np.flatnonzero(mask))]
 
 
@@ -43,8 +42,8 @@ def chosen(catalogue: Catalogue, **options: str) -> list[int]:
         ("1 = 0", []),
     ],
 )
-def test_conditions_are_sql(catalogue: Catalogue, where: str, expected: list[int]) -> None:
-    assert chosen(catalogue, where=where) == expected
+def test_conditions_are_sql(searcher: Searcher, where: str, expected: list[int]) -> None:
+    assert chosen(searcher, where=where) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,42 +60,42 @@ def test_conditions_are_sql(catalogue: Catalogue, where: str, expected: list[int
         ("exists (from read_csv('x'))", r"the query must not call read_csv\(\).*"),
     ],
 )
-def test_other_conditions_are_rejected_in_one_line(catalogue: Catalogue, where: str, message: str) -> None:
+def test_other_conditions_are_rejected_in_one_line(searcher: Searcher, where: str, message: str) -> None:
     with pytest.raises(RecipeError, match=f"^{message}$"):
-        choose_games(catalogue, where)
+        searcher.select(where)
 
 
-def test_players_are_found_in_either_colour_ignoring_case(catalogue: Catalogue) -> None:
-    assert chosen(catalogue, player=" shusaku ") == [0, 1, 2, 3]
-    assert chosen(catalogue, player="Shusaku", colour="white") == [1, 2]
-    assert chosen(catalogue, player="柯洁") == [5]
-    assert chosen(catalogue, player="Shusaku", where="year = 1846") == [0, 1]
-    assert chosen(catalogue, player="Dosaku") == []
+def test_players_are_found_in_either_colour_ignoring_case(searcher: Searcher) -> None:
+    assert chosen(searcher, player=" shusaku ") == [0, 1, 2, 3]
+    assert chosen(searcher, player="Shusaku", colour="white") == [1, 2]
+    assert chosen(searcher, player="柯洁") == [5]
+    assert chosen(searcher, player="Shusaku", where="year = 1846") == [0, 1]
+    assert chosen(searcher, player="Dosaku") == []
 
 
-def test_without_a_question_all_games_are_meant(catalogue: Catalogue) -> None:
-    assert choose_games(catalogue) is None
+def test_without_a_question_all_games_are_meant(searcher: Searcher) -> None:
+    assert searcher.select() is None
 
 
 @pytest.mark.parametrize("options", [{"colour": "black"}, {"colour": "red", "player": "Shusaku"}])
-def test_a_colour_needs_a_player(catalogue: Catalogue, options: dict[str, str]) -> None:
+def test_a_colour_needs_a_player(searcher: Searcher, options: dict[str, str]) -> None:
     with pytest.raises(RecipeError, match=r"^colour must be black or white and requires a player, got '\w+'$"):
-        choose_games(catalogue, **options)
+        searcher.select(**options)
 
 
-def test_similar_names_are_suggested(catalogue: Catalogue) -> None:
-    assert [name.lower() for name in similar_players(catalogue, "Shusako")] == ["shusaku", "shuwa"]
-    assert set(similar_players(catalogue, "inseki")) == {"gennan inseki"}
-    assert similar_players(catalogue, "x") == []
+def test_similar_names_are_suggested(searcher: Searcher) -> None:
+    assert [name.lower() for name in searcher.similar_players("Shusako")] == ["shusaku", "shuwa"]
+    assert set(searcher.similar_players("inseki")) == {"gennan inseki"}
+    assert searcher.similar_players("x") == []
 
 
 def test_rows_of_folders_are_in_the_order_of_the_catalogue(tmp_path: Path) -> None:
     folder = tmp_path / "games"
     for source in make_sources(tmp_path):
         append(source, folder, clean=rules("keep"))
-    catalogue = open_catalogue(folder)
-    assert len(catalogue.partitions) > 4
-    years = [year for batch in catalogue.batches(["year"]) for year in batch.column(0).to_pylist()]
+    searcher = Searcher(folder)
+    assert len(searcher.catalogue.partitions) > 4
+    years = [year for batch in searcher.catalogue.batches(["year"]) for year in batch.column(0).to_pylist()]
     expected = [row for row, year in enumerate(years) if year is not None and year >= 2004]
-    assert chosen(catalogue, where="year >= 2004") == expected
-    assert chosen(catalogue, where="id in (select id from kept where year >= 2004)") != []
+    assert chosen(searcher, where="year >= 2004") == expected
+    assert chosen(searcher, where="id in (select id from kept where year >= 2004)") != []

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kifu.search.notation import format_pattern, parse_pattern
-from kifu.search.position import Rectangle, pattern_from_position
+from kifu.search.pattern import Rectangle
+from kifu.search.position import pattern_from_position
 from kifu.search.searcher import Searcher
 from web_site import ServedSite
 
@@ -102,7 +103,7 @@ def test_the_corner_of_the_last_move_is_cut_out(site_server: ServedSite, searche
     games = searcher.moves(row)
     y, x = divmod(int(games.moves[0]) & 0x3FFF, 19)
     cut = site_server.get("/api/pattern", game=row, ply=1).json
-    region = Rectangle(10 * (2 * x >= 19), 10 * (2 * y >= 19), 8 + 10 * (2 * x >= 19), 8 + 10 * (2 * y >= 19))
+    region = Rectangle(10 * (2 * x >= 19), 8 + 10 * (2 * x >= 19), 10 * (2 * y >= 19), 8 + 10 * (2 * y >= 19))
     assert cut["text"] == format_pattern(pattern_from_position(searcher.position(row, 1), region))
     assert site_server.get("/api/pattern", pattern=cut["text"]).json == cut
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kifu.cli.app import Outcome, note_for_interrupt, progress
-from kifu.cli.dry_run import Plan, TransferSize
+from kifu.cli.dry_run import Plan
 from kifu.errors import printable
 from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
 from kifu.fetch import fetch as fetch_files
@@ -15,6 +16,32 @@ from kifu.text import counted, format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+@dataclass(frozen=True)
+class TransferSize:
+    """The amount of data to download.
+
+    Attributes:
+        known: Bytes, as far as the index lists them.
+        unknown: Number of files whose size the index does not list.
+        present: Number of files that are there already.
+    """
+
+    known: int
+    unknown: int
+    present: int = 0
+
+    def __str__(self) -> str:
+        """Return the line of a dry run."""
+        there = f"; there already: {counted(self.present, 'file')}" if self.present else ""
+        return f"to download: {self.text()}{there}"
+
+    def text(self) -> str:
+        """Return the bytes, and the files of unknown size."""
+        parts = [format_bytes(self.known)] if self.known or not self.unknown else []
+        parts += [f"{counted(self.unknown, 'file')} of unknown size"] if self.unknown else []
+        return " and ".join(parts)
 
 
 def list_all() -> Outcome:

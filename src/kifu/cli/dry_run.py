@@ -7,83 +7,47 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kifu.cli.app import Outcome, echo
 from kifu.errors import OutputError, join_lines
-from kifu.text import Report, counted, format_bytes
-
-if TYPE_CHECKING:
-    from kifu.cli.estimate import Estimate
-    from kifu.datasets.draws import Draws
+from kifu.text import Report
 
 _SHOWN = 10
 """Number of inputs or outputs that are listed as text."""
 
 
 @dataclass(frozen=True)
-class TransferSize:
-    """The amount of data to download.
-
-    Attributes:
-        known: Bytes, as far as the index lists them.
-        unknown: Number of files whose size the index does not list.
-        present: Number of files that are there already.
-    """
-
-    known: int
-    unknown: int
-    present: int = 0
-
-    def __str__(self) -> str:
-        """Return the line of a dry run."""
-        there = f"; there already: {counted(self.present, 'file')}" if self.present else ""
-        return f"to download: {self.text()}{there}"
-
-    def text(self) -> str:
-        """Return the bytes, and the files of unknown size."""
-        parts = [format_bytes(self.known)] if self.known or not self.unknown else []
-        parts += [f"{counted(self.unknown, 'file')} of unknown size"] if self.unknown else []
-        return " and ".join(parts)
-
-
-@dataclass(frozen=True)
 class Plan(Report):
-    """The inputs and outputs of a command.
-
-    Attributes:
-        estimate: The size of the outputs, or the examples of the first epoch, if they are known.
-    """
+    """The inputs and outputs of a command, and a report that estimates its work, if there is one."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    estimate: Estimate | TransferSize | Draws | None = None
+    estimate: Any = None
 
     @classmethod
-    def of(
-        cls, reads: Sequence[object], writes: Sequence[Path], cost: Estimate | TransferSize | Draws | None = None
-    ) -> Plan:
+    def of(cls, reads: Sequence[object], writes: Sequence[Path], estimate: Any = None) -> Plan:
         """Return a plan. Raises OutputError if an output cannot be written."""
         for path in writes:
             _check_writable(path)
-        return cls(tuple(map(str, reads)), tuple(map(str, writes)), cost)
+        return cls(tuple(map(str, reads)), tuple(map(str, writes)), estimate)
 
     @classmethod
-    def of_sources(cls, sources: Sequence[str], writes: Sequence[Path], cost: Estimate | Draws | None = None) -> Plan:
+    def of_sources(cls, sources: Sequence[str], writes: Sequence[Path], estimate: Any = None) -> Plan:
         """Return a plan that reads sources. Raises SourceError, FormatError, OutputError."""
         from kifu.corpus.sources import count_left_out, find_sources
 
         found = find_sources(sources)
         count_left_out(found).log_listed()
-        return cls.of([source.path for source in found], writes, cost)
+        return cls.of([source.path for source in found], writes, estimate)
 
     @classmethod
     def of_catalogues(cls, catalogues: Sequence[str | Path], writes: Sequence[Path]) -> Plan:
         """Return a plan that reads catalogues. Raises FormatError, OutputError."""
         from kifu.corpus.catalogue import open_catalogue
 
-        opened = [open_catalogue(path) for path in catalogues]
-        return cls.of([f"{each.path}: {each.rows:,} games" for each in opened], writes)
+        opened = map(open_catalogue, catalogues)
+        return cls.of([f"{catalogue.path}: {catalogue.rows:,} games" for catalogue in opened], writes)
 
     def outcome(self, show: Callable[[], object] | None = None) -> Outcome:
         """Return the outcome of a command that was given --dry-run; `show` prints the estimate, by default as text."""
@@ -106,10 +70,8 @@ def _list_paths(verb: str, paths: Sequence[str]) -> list[str]:
 
 def _check_writable(path: Path) -> None:
     """Raise OutputError unless the path, or its nearest existing parent, can be written."""
-    at = path.absolute()
-    while not at.exists():
-        at = at.parent
-    if at != path.absolute() and not at.is_dir():
+    existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    if existing != path.absolute() and not existing.is_dir():
         raise OutputError(f"cannot write {path}: {os.strerror(errno.ENOTDIR)}")
-    if not os.access(at, os.W_OK):
+    if not os.access(existing, os.W_OK):
         raise OutputError(f"cannot write {path}: {os.strerror(errno.EACCES)}")

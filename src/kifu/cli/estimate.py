@@ -16,6 +16,7 @@ import pyarrow as pa
 from kifu.corpus.catalogue import CatalogueWriter, RowShard, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
+from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import Shard, ShardReader, Source, find_sources, source_shards
 from kifu.datasets.dat import find_dat_layout
 from kifu.execution.executor import ThreadExecutor, count_jobs
@@ -38,14 +39,6 @@ _ROW_BYTES, _RECORD_BYTES = 400, 1024
 
 
 @dataclass(frozen=True)
-class SetSize:
-    """Number of examples and size in bytes of a data set."""
-
-    examples: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class Estimate:
     """Counts of a sample of the sources, extrapolated linearly to all of them.
 
@@ -54,7 +47,7 @@ class Estimate:
         bytes: Size of the outputs.
         seconds: At the rate of the sample, without start-up.
         sampled: Number of games that were read.
-        sets: By file name.
+        sets: "examples" and "bytes" of data sets by file name.
     """
 
     games: int
@@ -63,7 +56,7 @@ class Estimate:
     bytes: int
     seconds: float
     sampled: int
-    sets: dict[str, SetSize]
+    sets: dict[str, dict[str, int]]
 
     def __str__(self) -> str:
         def about(count: int) -> str:
@@ -71,7 +64,7 @@ class Estimate:
 
         counts = f"{about(self.games)} games, {about(self.kept)} kept, {about(self.positions)} positions"
         cost = f"{format_bytes(self.bytes)}, {format_seconds(self.seconds)}"
-        sets = [f"  {name}: {about(s.examples)} examples, {format_bytes(s.bytes)}" for name, s in self.sets.items()]
+        sets = [f"  {k}: {about(s['examples'])} examples, {format_bytes(s['bytes'])}" for k, s in self.sets.items()]
         if self.sampled < self.games:
             counts, cost = f"about {counts}", f"{cost} (from a sample of {self.sampled:,} games)"
         return "\n".join([f"{counts}; {cost}", *sets])
@@ -84,12 +77,7 @@ def estimate_ingest(sources: Sequence[str], rules: CleaningRules, jobs: int | No
 
 
 def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs: int | None) -> Estimate:
-    """Return the estimate of the build of a recipe's default sets.
-
-    Raises:
-        RecipeError: The recipe trains a network.
-        SourceError: A source cannot be read.
-    """
+    """Return the estimate of the build of a recipe's default sets. Raises RecipeError, SourceError."""
     with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
         sample = Path(folder, "sample.parquet")
         if isinstance(recipe, KgsgoRecipe):
@@ -107,8 +95,8 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
             count = getattr(report.manifest, "examples", 0) or report.manifest.kept
             size = sum(file.bytes for file in report.manifest.files)
             name = recipe.name if report.path == built else report.path.name
-            sets[name] = SetSize(round(count * scale), round(size * scale))
-        return replace(ingested, seconds=seconds, bytes=sum(each.bytes for each in sets.values()), sets=sets)
+            sets[name] = {"examples": round(count * scale), "bytes": round(size * scale)}
+        return replace(ingested, seconds=seconds, bytes=sum(size["bytes"] for size in sets.values()), sets=sets)
 
 
 def _estimate_kgsgo(
@@ -120,10 +108,10 @@ def _estimate_kgsgo(
     ingested = _ingest_sample([str(path) for path in paths.values()], load_cleaning_rules("legal"), jobs, sample)
     sets = {}
     for name in recipe.default_sets():
-        games = sum(len(each.games) for each in sampler.select(name))
+        games = sum(map(len, sampler.select(name).values()))
         examples = round(games * ingested.positions / max(ingested.games, 1))
-        sets[recipe.sets[name].file] = SetSize(examples, examples * record)
-    return replace(ingested, bytes=sum(each.bytes for each in sets.values()), sets=sets)
+        sets[recipe.sets[name].file] = {"examples": examples, "bytes": examples * record}
+    return replace(ingested, bytes=sum(size["bytes"] for size in sets.values()), sets=sets)
 
 
 def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | None, path: Path) -> Estimate:
@@ -150,23 +138,19 @@ def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | Non
 
 def _sample(sources: Sequence[Source]) -> tuple[Iterator[IngestItem], float]:
     """Return the games of some shards at even distances in the sources, and their share of all games."""
-    shards = [each for source in sources for each in _sized_shards(source)]
+    shards = [sized for source in sources for sized in _sized_shards(source)]
     ends = np.cumsum([0.0, *(size for *_, size in shards)])
-    chosen = set(range(len(shards)))
     if len(shards) > _SHARDS:
         middles = (np.arange(_SHARDS) + 0.5) / _SHARDS * ends[-1]
-        chosen = set((np.searchsorted(ends, middles) - 1).tolist())
-    heads = [(shards[k][0], *_head(shards[k][1]), shards[k][2]) for k in sorted(chosen)]
-    share = sum(part * size for _, _, part, size in heads) / ends[-1] if shards else 1.0
+        shards = [shards[k] for k in np.unique(np.searchsorted(ends, middles) - 1)]
+    heads = [(name, *_head(shard), size) for name, shard, size in shards]
+    share = sum(part * size for *_, part, size in heads) / ends[-1] if shards else 1.0
     reader = ShardReader()
     return ((name, content) for name, head, *_ in heads for content in reader.read(head)), share
 
 
 def _sized_shards(source: Source) -> Iterator[tuple[str, Shard, float]]:
-    """Yield name, shard and size of the shards of a source, without the last part of a divided archive.
-
-    That part takes the rest of the archive, so its size is unknown.
-    """
+    """Yield name, shard and size of each shard but the rest of a divided archive, whose size is unknown."""
     parts = list(source_shards([source]))
     for name, shard in ((part.name, part.shard) for part in parts):
         if isinstance(shard, RowShard):
@@ -181,26 +165,21 @@ def _sized_shards(source: Source) -> Iterator[tuple[str, Shard, float]]:
 def _head(shard: Shard) -> tuple[Shard, float]:
     """Return the beginning of a shard, and its share of it."""
     if isinstance(shard, RowShard):
-        rows = min(shard.rows, _RECORDS)
-        return replace(shard, rows=rows), rows / max(shard.rows, 1)
+        return replace(shard, rows=min(shard.rows, _RECORDS)), min(_RECORDS / max(shard.rows, 1), 1.0)
     if isinstance(shard, LooseRecords):
-        records = min(len(shard), _RECORDS)
-        return shard.part(0, records), records / max(len(shard), 1)
+        return shard.part(0, min(len(shard), _RECORDS)), min(_RECORDS / max(len(shard), 1), 1.0)
     if shard.blocks is None:
         return shard, 1.0
-    blocks = min(shard.blocks, _BLOCKS)
-    return replace(shard, blocks=blocks), blocks / shard.blocks
+    return replace(shard, blocks=min(shard.blocks, _BLOCKS)), min(_BLOCKS / shard.blocks, 1.0)
 
 
 def _thin_out(catalogue: Path, path: Path) -> int:
     """Write at most 300 rows at even distances as a catalogue, and return their number."""
     opened = open_catalogue(catalogue)
     count = min(opened.rows, _BUILD_GAMES)
+    rows = pa.array(np.arange(count) * opened.rows // max(count, 1))
     with CatalogueWriter(path) as writer:
-        if count:
-            rows = pa.Table.from_batches(opened.batches())
-            taken = rows.take(pa.array(np.arange(count) * opened.rows // count))
-            for batch in taken.combine_chunks().to_batches():
-                writer.write(batch)
+        for batch in pa.Table.from_batches(opened.batches(), SCHEMA).take(rows).combine_chunks().to_batches():
+            writer.write(batch)
         writer.commit(dict(opened.metadata))
     return count

@@ -21,14 +21,16 @@ _PANEL = "Reference"
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")
 def recipes(name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="Show this recipe.")] = None) -> Outcome:
     """List the recipes, or show one."""
-    from kifu.recipes.schema import KgsgoRecipe, load_recipe, recipe_names, recipe_text
-
     if name is not None:
+        from kifu.recipes.schema import load_recipe, recipe_text
+
         loaded, text = load_recipe(name), recipe_text(name)
         return Outcome(text.expandtabs().rstrip("\n"), loaded.model_dump(mode="json"))
-    found = {each: load_recipe(each) for each in recipe_names()}
-    sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, KgsgoRecipe) else "" for each, r in found.items()}
-    return _listed({each: recipe.title + sets[each] for each, recipe in found.items()})
+    from kifu.config import config_names, load_config
+
+    tables = {each: load_config("recipes", "recipe", each) for each in config_names("recipes")}
+    sets = {each: "" if "kind" in table else f" (sets {', '.join(table['sets'])})" for each, table in tables.items()}
+    return _listed({each: table["title"] + sets[each] for each, table in tables.items()})
 
 
 @command(_PANEL, "kifu planes", "kifu planes seven")

@@ -14,8 +14,7 @@ from kifu.corpus.schema import move_arrays
 from kifu.datasets.labels import ENCODED_LABELS
 from kifu.errors import DropReason
 from kifu.execution.executor import ThreadExecutor
-from kifu.planes.board_embedding import FrameEncoder, GameContext, PositionRequest
-from kifu.planes.encoder import RATING_COLUMNS, make_encoder
+from kifu.planes.encoder import RATING_COLUMNS, FrameEncoder, GameContext, PositionRequest, make_encoder
 from kifu.planes.registry import find_plane_set
 from kifu.records.games import GameArrays, MoveArrays
 

@@ -15,13 +15,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, takewhile
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 from uuid import uuid4
 
 from blake3 import blake3
@@ -113,19 +114,15 @@ class Executor(ABC):
     def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
         """Yield function(item) in the order of the items, computed by threads of this process.
 
-        Args:
-            prefetch: Maximum number of results computed ahead, by default 2 x jobs.
-
-        Raises:
-            Exception: Whatever the function or the items raise, once all results before it have been yielded.
+        At most `prefetch` results are computed ahead, by default 2 x jobs. What the function or the items raise is
+        raised once all results before it have been yielded.
         """
 
     @abstractmethod
     def run(self, job: Job[Shard, Item, R], shards: Iterable[Shard], prefetch: int | None = None) -> Generator[R]:
         """Yield the results of a job for all items of all shards, in order; each is valid until the next is asked for.
 
-        Args:
-            prefetch: As for `map`, counted in items; only threads use it.
+        `prefetch` is as for `map`, counted in items; only threads use it.
         """
 
     @abstractmethod
@@ -146,7 +143,7 @@ class Executor(ABC):
 
 
 def copy_name(key: str) -> str:
-    """Return the file name for the copy of a source. key: 32 hexadecimal digits, a hash of its address and version."""
+    """Return the file name for the copy of a source, given a hash of its address and version, 32 hexadecimal digits."""
     return f"{key}.copy"
 
 
@@ -161,11 +158,7 @@ class StagingDir:
     """
 
     def __init__(self, path: Path) -> None:
-        """Lock the directory, creating it if necessary.
-
-        Raises:
-            OutputError: The directory is not writable, or another process holds it.
-        """
+        """Lock the directory; create it if necessary. Raises OutputError if another process holds it."""
         self.path = path
         self.lease = path / f"lease-{uuid4().hex}"
         with ExitStack() as stack:
@@ -189,15 +182,10 @@ class StagingDir:
         return (file for file in list(self.path.iterdir()) if _OURS.fullmatch(file.name))
 
     def file(self, run: int, number: int, key: str) -> tuple[Path, bool]:
-        """Return the file for the results of a shard, and whether an earlier run has completed it.
+        """Return the file for the results of a shard, and whether an earlier run has completed it. Raises OutputError.
 
-        Args:
-            number: Of the shard in it. They only serve people who look: an earlier caller may have had other runs.
-            key: 32 hexadecimal digits, a hash of all that the results depend on. Files whose key is never asked for
-                are removed at the end.
-
-        Raises:
-            OutputError: The file cannot be renamed.
+        The key, a hash of all that the results depend on, identifies the results. The numbers of the run and of the
+        shard are for people who look. Files whose key is never asked for are removed at the end.
         """
         path = self.path / f"{run}-{number:06}-{key}.results"
         complete = self._complete.pop(key, None)
@@ -225,15 +213,11 @@ class ThreadExecutor(Executor):
     """Runs jobs on threads; with one job, in the caller's thread."""
 
     def __init__(self, jobs: int | None = None, stale: Path | None = None) -> None:
-        """Start the threads.
+        """Start the threads; see `make_executor`.
 
         Args:
-            jobs: Number of threads, by default one per core.
             stale: Staging directory that an interrupted run on a cluster may have left; removed after success. By
                 default, jobs spill to a directory for temporary files.
-
-        Raises:
-            RecipeError: Jobs is below 1.
         """
         self.jobs = count_jobs(jobs)
         self._stale = stale
@@ -288,30 +272,23 @@ class ThreadExecutor(Executor):
                 pass
 
 
-class _ShardFile(NamedTuple):
-    """Precedes the items of a shard. path: of its results. complete: they exist, and there are no items."""
-
-    path: Path
-    complete: bool
-
-
 _END = object()
-"""Follows the items of a shard."""
+"""Follows the results of a shard."""
+
+
+def _same(value: T) -> T:
+    return value
+
+
+def _call(task: Callable[[], R]) -> R:
+    return task()
 
 
 class ResumableExecutor(Executor):
     """Runs jobs on threads of this process, and keeps the results of complete shards until the context ends."""
 
     def __init__(self, jobs: int | None, staging: Path) -> None:
-        """Start the threads.
-
-        Args:
-            jobs: Number of threads, by default one per core.
-            staging: See `kifu.execution.executor.make_executor`.
-
-        Raises:
-            RecipeError: Jobs is below 1.
-        """
+        """Start the threads; see `make_executor`."""
         self._runs = 0
         with ExitStack() as stack:
             self._staging = stack.enter_context(StagingDir(staging))
@@ -329,26 +306,23 @@ class ResumableExecutor(Executor):
 
         run, self._runs = self._runs, self._runs + 1
 
-        def items() -> Iterator[Any]:
+        def tasks() -> Iterator[Callable[[], Any]]:
+            """Yield a task that returns the file of each shard, then those for its items unless it is complete."""
             for number, (shard, key) in enumerate(job.keys(shards)):
-                file = _ShardFile(*self._staging.file(run, number, key))
-                yield file
-                yield from () if file.complete else job.read(shard)
-                yield _END
-
-        def process(item: Any) -> Any:
-            return item if item is _END or isinstance(item, _ShardFile) else job.process(item)
+                path, complete = self._staging.file(run, number, key)
+                yield partial(_same, (path, complete))
+                if not complete:
+                    yield from (partial(job.process, item) for item in job.read(shard))
+                    yield partial(_same, _END)
 
         def made() -> Iterator[Any]:
-            for result in takewhile(lambda each: each is not _END, results):
+            for result in takewhile(lambda outcome: outcome is not _END, outcomes):
                 yield result
                 job.recycle(result)
 
-        results = self.map(process, items(), prefetch)
-        for path, complete in results:
-            if complete:
-                next(results)  # the end
-            else:
+        outcomes = self.map(_call, tasks(), prefetch)
+        for path, complete in outcomes:
+            if not complete:
                 write_results(path, made())
             yield from read_results(path)
 
@@ -376,7 +350,7 @@ def make_executor(
         resumable: Threads keep results in the staging directory, too: for jobs that take much longer than writing them.
 
     Raises:
-        RecipeError: Unknown engine, or jobs below 1.
+        RecipeError: The engine is unknown, or `jobs` is below 1.
         ClusterError: The cluster does not answer or cannot do this work.
     """
     executor: Executor

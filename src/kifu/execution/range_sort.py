@@ -211,39 +211,23 @@ class RangeSort:
 
 
 class RangeFile(NamedTuple):
-    """A range file.
-
-    Attributes:
-        rows: [ranges] int64, the number of rows of each range.
-    """
+    """A range file. rows: [ranges] int64, the number of rows of each range."""
 
     name: str
     rows: npt.NDArray[np.int64]
 
 
 class KeyRange(NamedTuple):
-    """All rows of one range of keys.
+    """All rows of one range of keys."""
 
-    Attributes:
-        files: Names of range files, in the order of their rows.
-        number: Index of the range in each of them.
-        common_bits: Number of highest bits that are equal in all keys.
-    """
-
-    files: tuple[str, ...]
-    number: int
+    files: tuple[str, ...]  # names of range files, in the order of their rows
+    number: int  # index of the range in each of them
     rows: int
-    common_bits: int
+    common_bits: int  # how many of the highest bits are equal in all keys
 
 
 def write_ranges(folder: Path, rows: Columns, key: str, common_bits: int, bits: int) -> RangeFile:
-    """Write a range file.
-
-    Args:
-        key: Name of the column of keys, [N] uint64.
-        common_bits: Number of highest bits that are equal in all keys.
-        bits: Number of bits after these that determine the range.
-    """
+    """Write a range file, divided by `bits` of the column `key`, [N] uint64, after the `common_bits` of all keys."""
     path = folder / f"{uuid4().hex}{SPILL_SUFFIX}"
     try:
         with path.open("xb") as file:
@@ -292,30 +276,15 @@ def collect_ranges(files: Sequence[RangeFile], common_bits: int) -> list[KeyRang
     return [KeyRange(names, number, count, common_bits) for number, count in enumerate(rows) if count]
 
 
-class _LargeRange(NamedTuple):
-    """A range to divide; position: in the list of all ranges."""
-
-    position: int
-    rows: KeyRange
-    bits: int
-
-
-class _Files(NamedTuple):
-    """Some files with rows of a range that is divided."""
-
-    position: int
-    files: tuple[str, ...]
-    number: int
-    common_bits: int
-    bits: int
+_Part: TypeAlias = tuple[int, KeyRange, int]
+"""A range to divide, or some of its files: the position of the range in a list; the range; bits to divide it by."""
 
 
 @dataclass(frozen=True)
-class _DivideRanges(Job[_LargeRange, _Files, tuple[int, RangeFile]]):
+class _DivideRanges(Job[_Part, _Part, tuple[int, RangeFile]]):
     """Divides ranges; each result is the position of the range and a file.
 
-    Attributes:
-        item_rows: Number of rows that are divided at a time, about.
+    item_rows: number of rows that are divided at a time, about.
     """
 
     folder: Path
@@ -325,21 +294,23 @@ class _DivideRanges(Job[_LargeRange, _Files, tuple[int, RangeFile]]):
     def fingerprint(self) -> Any:
         return [self.key, self.item_rows]
 
-    def shard_fingerprint(self, shard: _LargeRange) -> Any:
-        return [shard.position, *shard.rows, shard.bits]
+    def shard_fingerprint(self, shard: _Part) -> Any:
+        position, key_range, bits = shard
+        return [position, *key_range, bits]
 
-    def read(self, shard: _LargeRange) -> Iterator[_Files]:
-        rows = shard.rows
-        count = max(len(rows.files) * self.item_rows // rows.rows, 1)
-        for at in range(0, len(rows.files), count):
-            yield _Files(shard.position, rows.files[at : at + count], rows.number, rows.common_bits, shard.bits)
+    def read(self, shard: _Part) -> Iterator[_Part]:
+        position, key_range, bits = shard
+        count = max(len(key_range.files) * self.item_rows // key_range.rows, 1)
+        for first in range(0, len(key_range.files), count):
+            yield position, key_range._replace(files=key_range.files[first : first + count]), bits
 
-    def process(self, item: _Files) -> tuple[int, RangeFile]:
-        pieces = list(read_range(self.folder, item.files, item.number))
+    def process(self, item: _Part) -> tuple[int, RangeFile]:
+        position, key_range, bits = item
+        pieces = list(read_range(self.folder, key_range.files, key_range.number))
         if not pieces:
-            return item.position, RangeFile("", np.zeros(1 << item.bits, np.int64))
+            return position, RangeFile("", np.zeros(1 << bits, np.int64))
         rows = concat_columns(pieces)
-        return item.position, write_ranges(self.folder, rows, self.key, item.common_bits, item.bits)
+        return position, write_ranges(self.folder, rows, self.key, key_range.common_bits, bits)
 
 
 def split_ranges(
@@ -347,31 +318,23 @@ def split_ranges(
 ) -> list[KeyRange]:
     """Divide ranges of more than `max_rows` rows further, unless more have the highest 32 bits of the key in common.
 
-    Args:
-        folder: The directory of their files, and of the new ones.
-        ranges: In ascending order.
-        max_rows: Maximum number of rows of a range. A fourth of it is divided at a time, about.
-
-    Returns:
-        The ranges in ascending order.
-
-    Raises:
-        FormatError, OutputError, ClusterError: A file is damaged or cannot be written, or the cluster is lost.
+    The ranges stay in ascending order. About a fourth of `max_rows` is divided at a time. Raises FormatError,
+    OutputError or ClusterError if a file is damaged or cannot be written, or the cluster is lost.
     """
     job = _DivideRanges(folder, key, max(max_rows // 4, 1))
     while True:
         large = [
-            _LargeRange(position, each, fan_out(each.rows, max_rows))
-            for position, each in enumerate(ranges)
-            if each.rows > max_rows and each.common_bits < _MAX_BITS
+            (position, key_range, fan_out(key_range.rows, max_rows))
+            for position, key_range in enumerate(ranges)
+            if key_range.rows > max_rows and key_range.common_bits < _MAX_BITS
         ]
         if not large:
             return list(ranges)
-        parts: list[list[KeyRange]] = [[each] for each in ranges]
-        files: dict[int, list[RangeFile]] = {each.position: [] for each in large}
+        parts: list[list[KeyRange]] = [[key_range] for key_range in ranges]
+        files: dict[int, list[RangeFile]] = {position: [] for position, *_ in large}
         for position, file in executor.run(job, large):
             if file.name:
                 files[position].append(file)
-        for each in large:
-            parts[each.position] = collect_ranges(files[each.position], each.rows.common_bits + each.bits)
+        for position, key_range, bits in large:
+            parts[position] = collect_ranges(files[position], key_range.common_bits + bits)
         ranges = [part for some in parts for part in some]

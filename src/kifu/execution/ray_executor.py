@@ -17,7 +17,7 @@ from itertools import islice, repeat
 from pathlib import Path
 from textwrap import shorten
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import ray  # first: without it, an error names the extra, and grpc comes with it
 
@@ -49,17 +49,13 @@ _HEAD_RETRY_S = 1.0
 
 @contextmanager
 def connected(address: str | None, jobs: int) -> Iterator[bool]:
-    """Connect to the cluster at an address, or start one on this machine; an existing connection is used as it is.
+    """Connect to a cluster, and yield whether the connection is ours: an existing one is used as it is, and kept.
+
+    Raises ClusterError if there is no cluster.
 
     Args:
-        address: "HOST:PORT", "ray://HOST:PORT", or None for this machine.
-        jobs: Number of processes of a cluster on this machine.
-
-    Yields:
-        Whether the connection is ours, and is closed at the end.
-
-    Raises:
-        ClusterError: There is no cluster.
+        address: "HOST:PORT" of a cluster that this machine is part of, "ray://HOST:PORT" of another one, or None for a
+            new one on this machine with `jobs` processes.
     """
     if ray.is_initialized():
         yield False
@@ -128,9 +124,8 @@ def _check_address(address: str) -> None:
 def probe(address: str, timeout_s: float) -> str | None:
     """Return why Ray does not answer at HOST:PORT, or None if it does.
 
-    Args:
-        timeout_s: Seconds for Ray's greeting once a connection is open. Where Ray requires certificates, an open
-            connection is enough.
+    Its greeting may take `timeout_s` once a connection is open. Where Ray requires certificates, an open connection is
+    enough.
     """
     host, _, port = address.rpartition(":")
     try:
@@ -153,13 +148,9 @@ def working_nodes() -> list[dict[str, Any]]:
 
 
 def count_processors(lease: Path | None) -> int:
-    """Return the number of processors of the cluster, after every node has shown that it can work.
+    """Return the number of processors of the cluster, after every node has shown that it can work and sees the lease.
 
-    Args:
-        lease: A file that each node has to see.
-
-    Raises:
-        ClusterError: A node cannot work, or there are no processors.
+    Raises ClusterError if a node cannot work, or there are no processors.
     """
     nodes = working_nodes()
     check = ray.remote(num_cpus=0, max_retries=0)(ray_task.worker_error)
@@ -247,30 +238,15 @@ _MAX_RETRIES = 3
 """Repetitions of a shard whose process or node has died."""
 
 
-class _ShardTask(NamedTuple):
-    """A submitted shard. answer: None if its results are complete already. path: of its results, if staged."""
-
-    name: str
-    answer: Any
-    path: Path | None
+_ShardTask: TypeAlias = tuple[str, Any, Path | None]
+"""The name of a submitted shard, its answer, None if its results are complete already, and their path, if staged."""
 
 
 class RayExecutor(Executor):
     """Runs jobs on the processes of a Ray cluster, and `map` on threads of this process."""
 
     def __init__(self, address: str | None, jobs: int | None, staging: Path | None) -> None:
-        """Connect to a cluster, or start one.
-
-        Args:
-            address: "HOST:PORT" of a cluster that this machine is part of, "ray://HOST:PORT" of another one, or None
-                for a new one on this machine.
-            jobs: Shards at a time and threads of this process; by default as many as there are processors.
-            staging: See `kifu.execution.executor.make_executor`.
-
-        Raises:
-            ClusterError: The cluster does not answer or cannot do this work.
-            RecipeError: Jobs is below 1.
-        """
+        """Connect to a cluster, or start one; see `connected` and `make_executor`. Raises ClusterError, RecipeError."""
         self._local = address is None
         self._runs = 0
         self._pending: set[Any] = set()
@@ -295,15 +271,13 @@ class RayExecutor(Executor):
     def run(self, job: Job[Shard, Item, R], shards: Iterable[Shard], prefetch: int | None = None) -> Generator[R]:
         """Yield results as `Executor.run` does; `prefetch` has no effect, since results do not wait in memory.
 
-        Raises:
-            KifuError: Raised by the job.
-            ClusterError: Any other error of the job, with the name of the shard; or the cluster is lost.
+        Raises a KifuError as the job does, ClusterError for its other errors, or if the cluster is lost.
         """
         submitted = self._submit(job, shards)
         tasks: deque[_ShardTask] = deque(islice(submitted, self._prefetch + 1))
         while tasks:
-            yield from self._results(tasks[0])
-            self._pending.discard(tasks.popleft().answer)
+            yield from self._results(*tasks[0])
+            self._pending.discard(tasks.popleft()[1])
             tasks.extend(islice(submitted, 1))
 
     def _submit(self, job: Job[Shard, Item, R], shards: Iterable[Shard]) -> Iterator[_ShardTask]:
@@ -324,29 +298,29 @@ class RayExecutor(Executor):
                 with self._head.watched():
                     answer = task.remote(__version__, self._lease and str(self._lease), pickled, call)
                     self._pending.add(answer)  # hashing it may call Ray
-            yield _ShardTask(f"shard {number + 1}, {shorten(str(shard), 200)}", answer, path)
+            yield f"shard {number + 1}, {shorten(str(shard), 200)}", answer, path
 
-    def _results(self, task: _ShardTask) -> Iterator[Any]:
-        data = b"" if task.answer is None else self._wait(task)
-        if task.path is None:
+    def _results(self, name: str, answer: Any, path: Path | None) -> Iterator[Any]:
+        data = b"" if answer is None else self._wait(name, answer)
+        if path is None:
             yield from load_results(data)
             return
-        if not task.path.exists():
-            raise ClusterError(f"{task.path} is missing, though it has been written: do all nodes share the folder?")
+        if not path.exists():
+            raise ClusterError(f"{path} is missing, though it has been written: do all nodes share the folder?")
         try:
-            yield from read_results(task.path)
+            yield from read_results(path)
         except FormatError as error:
-            remove_file(task.path)
+            remove_file(path)
             raise FormatError(f"{error}; it is removed, and the next run will make it again") from None
 
-    def _wait(self, task: _ShardTask) -> bytes:
-        """Return the results of a task, empty if they are in a file."""
+    def _wait(self, name: str, answer: Any) -> bytes:
+        """Return the results of a shard, empty if they are in a file."""
         try:
-            status, value, node = self._poll(task.answer)
+            status, value, node = self._poll(answer)
         except RayTaskError as error:
-            raise ClusterError(f"{task.name}: {type(error.cause).__name__}: {first_line(error.cause)}") from error
+            raise ClusterError(f"{name}: {type(error.cause).__name__}: {first_line(error.cause)}") from error
         except RayError as error:
-            raise ClusterError(f"{task.name}: {first_line(error)}") from error
+            raise ClusterError(f"{name}: {first_line(error)}") from error
         if status == "unable":
             raise ClusterError(f"node {node} {value}")
         if status == "failed":

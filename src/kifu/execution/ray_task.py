@@ -10,11 +10,7 @@ from typing import Any
 
 
 def worker_error(version: str, lease: str | None) -> str | None:
-    """Return why this process cannot work for the caller, as a statement about its node, or None if it can.
-
-    Args:
-        lease: A file in the staging directory, if there is one.
-    """
+    """Return why this process cannot work for the caller, as a statement about its node, or None if it can."""
     from pathlib import Path
 
     try:

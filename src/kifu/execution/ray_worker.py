@@ -21,13 +21,9 @@ from kifu.io import cannot_write
 def run(job: bytes, call: bytes) -> tuple[str, Any]:
     """Process a shard.
 
-    Args:
-        job: A pickled `Job`.
-        call: Pickled: the directory that relative paths start from, the shard, and the file for its results or None.
-
-    Returns:
-        ("done", the results as bytes, empty if they are in the file), or ("failed", (class, message)) for an error of
-        kifu. All other errors are raised.
+    `job` is a pickled `Job`; `call` is the pickled directory that relative paths start from, the shard, and the file
+    for its results or None. Returns ("done", the results as bytes, empty if they are in the file), or ("failed",
+    (class, message)) for an error of kifu. All other errors are raised.
     """
     directory, shard, path = cloudpickle.loads(call)
     if path is not None and path.exists():  # written by a node that died before it could answer

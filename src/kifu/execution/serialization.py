@@ -185,7 +185,7 @@ def read_results(path: Path) -> Iterator[Any]:
 def dump_results(results: Iterable[Any]) -> bytes:
     """Return the content of a file of these results."""
     stream = BytesIO()
-    for piece in _encode_all(results):
+    for piece in _encode_all(results):  # copied one by one: the memory of a result may be used for the next one
         stream.write(piece)
     return stream.getvalue()
 

@@ -54,20 +54,15 @@ class Client:
     """An HTTP client with one connection for each server, for one thread."""
 
     def __init__(self, policy: RetryPolicy) -> None:
-        """Create a client."""
         self.policy = policy
         self._agent = f"kifu/{version('kifu')}"
         self._pools: dict[str, urllib3.PoolManager] = {}
 
     def retry(self, attempt: Callable[[], T], report: Callable[[str], None]) -> T:
-        """Call `attempt` until it does not raise RetryableError, with growing delays.
+        """Call `attempt` until it does not raise RetryableError, with growing delays; `report` gets a line for each.
 
-        Args:
-            report: Receives a line for each failed attempt.
-
-        Raises:
-            DownloadError: The failure that cannot be retried, or the last one.
-            ServerBusyError: The server asks for a longer delay than the policy allows.
+        Raises a DownloadError: the failure that cannot be retried, or the last one; ServerBusyError if the server asks
+        for a longer delay than the policy allows.
         """
 
         def wait(error: Exception, number: int) -> None:
@@ -85,17 +80,11 @@ class Client:
             raise DownloadError(f"{error} (tried {self.policy.attempts} times)") from None
 
     def open(self, base: str, link: str, start: int = 0, validator: str = "") -> urllib3.BaseHTTPResponse:
-        """Request the bytes of a file from `start` on.
+        """Request the bytes of a file from `start` on: a response with status 200, 206 or 416, else a DownloadError.
 
         Args:
             base: Address that the link may be relative to.
             validator: ETag or date of the version whose first bytes are there; another version is sent from byte 0.
-
-        Returns:
-            A response with status 200, 206 or 416, whose body has not been read.
-
-        Raises:
-            DownloadError: For any other status.
         """
         for _ in range(1 + _MAX_REDIRECTS):
             base = _next_url(base, link)
@@ -145,10 +134,7 @@ class Client:
     def _failure(self, error: BaseException) -> DownloadError:
         cause = error.args[-1] if error.args else None
         match error:
-            case exceptions.ProtocolError() if isinstance(cause, _SlowHeadersError):
-                seconds = self.policy.connect_timeout_s + self.policy.read_timeout_s
-                return RetryableError(f"no complete headers within {seconds:g} s")
-            case exceptions.ProtocolError() if isinstance(cause, _SlowBodyError):
+            case exceptions.ProtocolError() if isinstance(cause, _SlowError):
                 return RetryableError(str(cause))
             case exceptions.NameResolutionError():
                 return RetryableError("its host name has no address, or there is no network")
@@ -169,16 +155,12 @@ class Client:
         return RetryableError(f"{type(error).__name__}: {error}")
 
 
-class _SlowHeadersError(OSError):
-    """The headers are not complete in time."""
-
-
-class _SlowBodyError(OSError):
-    """Fewer than _MIN_RATE bytes per second came."""
+class _SlowError(OSError):
+    """A response comes too slowly."""
 
 
 class _TimedReader(io.RawIOBase):
-    """Reads a response from a connection, and raises OSError if the headers or the body come too slowly.
+    """Reads a response from a connection, and raises _SlowError if the headers or the body come too slowly.
 
     The timeout of a connection begins anew with each byte, so a server that sends a byte now and then could keep a
     download waiting for ever: in headers, and between the pieces of a body.
@@ -197,21 +179,24 @@ class _TimedReader(io.RawIOBase):
         if self._in_headers:
             left = self._since + self._timeout - time.monotonic()
             if left <= 0:
-                raise _SlowHeadersError
+                raise self._slow_headers()
             self._connection.settimeout(left)
         try:
             count = self._raw.readinto(buffer)
         except TimeoutError:
             if self._in_headers and self._size:
-                raise _SlowHeadersError from None
+                raise self._slow_headers() from None
             raise
         self._size += count or 0
         elapsed = time.monotonic() - self._since
         if count and not self._in_headers and elapsed > self._timeout:
             if self._size < _MIN_RATE * elapsed:
-                raise _SlowBodyError(f"fewer than {_MIN_RATE:,} bytes a second came for {elapsed:.3g} s")
+                raise _SlowError(f"fewer than {_MIN_RATE:,} bytes a second came for {elapsed:.3g} s")
             self._since, self._size = time.monotonic(), 0
         return count
+
+    def _slow_headers(self) -> _SlowError:
+        return _SlowError(f"no complete headers within {self._timeout:g} s")
 
     def begin_body(self) -> None:
         """Measure the rate of the body from now on."""
@@ -236,20 +221,16 @@ class _TimedResponse(http.client.HTTPResponse):
         self._reader.begin_body()
 
 
-class _HTTP(HTTPConnection):
-    response_class = _TimedResponse
+def _timed_pool(pool: type[urllib3.HTTPConnectionPool], connection: type[HTTPConnection]) -> Any:
+    """Return a class of pools whose connections read `_TimedResponse`s."""
+    timed = type(connection.__name__, (connection,), {"response_class": _TimedResponse})
+    return type(pool.__name__, (pool,), {"ConnectionCls": timed})
 
 
-class _HTTPS(HTTPSConnection):
-    response_class = _TimedResponse
-
-
-class _HTTPPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _HTTP
-
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _HTTPS
+_POOLS = {
+    "http": _timed_pool(urllib3.HTTPConnectionPool, HTTPConnection),
+    "https": _timed_pool(urllib3.HTTPSConnectionPool, HTTPSConnection),
+}
 
 
 def _new_pool(proxy: str) -> urllib3.PoolManager:
@@ -259,7 +240,7 @@ def _new_pool(proxy: str) -> urllib3.PoolManager:
         login = urllib3.util.parse_url(proxy).auth
         headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
         manager = urllib3.ProxyManager(proxy, proxy_headers=headers)
-    manager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
+    manager.pool_classes_by_scheme = _POOLS
     return manager
 
 

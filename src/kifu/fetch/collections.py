@@ -166,35 +166,29 @@ class ListedFile(Report):
 def parse_listing(
     page: bytes, base: str, collection: Collection, *, is_local: bool = False
 ) -> tuple[list[ListedFile], str]:
-    """Return the files of a collection in the order of the index; of several with one name, the first.
+    """Return the files of a collection in the order of the index, and the address of a file with their SHA-256 sums.
 
-    Args:
-        collection: The names of the files, and further hosts.
-        is_local: True for an index that the user gives as a file, whose links may lead anywhere.
-
-    Returns:
-        The files, and the address of a file with their SHA-256 sums, or "".
-
-    Raises:
-        SourceError: The index is too large, damaged, or lists no file of the collection.
+    Of several files with one name, the first is returned; without sums, the address is "". Raises SourceError if the
+    index is too large, damaged, or lists no file of the collection. is_local: True for an index that the user gives as
+    a file, whose links may lead anywhere.
     """
     if len(page) > LISTING_LIMIT:
         raise SourceError(f"the index has more than {LISTING_LIMIT:,} bytes")
-    found: dict[str, ListedFile] = {}
+    listed: dict[str, ListedFile] = {}
     sums = ""
     is_json = page.lstrip()[:1] in (b"{", b"[")
     for file in _tree_files(page, base) if is_json else _page_files(page, base, collection, is_local):
         match = re.fullmatch(collection.pattern, file.name, re.ASCII)
         inside = not collection.folder or f"{file.folder}/".startswith(f"{collection.folder}/")
-        if match and inside and file.name not in found:
-            found[file.name] = replace(file, date=_date(match.groupdict()))
-            if len(found) > FILE_LIMIT:
+        if match and inside and file.name not in listed:
+            listed[file.name] = replace(file, date=_date(match.groupdict()))
+            if len(listed) > FILE_LIMIT:
                 raise SourceError(f"the index lists more than {FILE_LIMIT:,} files")
         elif not sums and _SUMS.fullmatch(file.name):
             sums = file.link
-    if not found:
+    if not listed:
         raise SourceError(f"the index lists no file of {collection.name}")
-    return list(found.values()), sums
+    return list(listed.values()), sums
 
 
 def add_checksums(files: list[ListedFile], sums: bytes) -> list[ListedFile]:
@@ -268,10 +262,7 @@ def _tree_files(page: bytes, base: str) -> Iterator[ListedFile]:
         raise SourceError("the index is not the complete JSON of a GitHub tree")
     api = _API.fullmatch(base)
     root = f"https://raw.githubusercontent.com/{api[1]}/{api[2]}/" if api else base
-    for entry in entries:
-        file = _tree_file(entry, root)
-        if file:
-            yield file
+    yield from filter(None, (_tree_file(entry, root) for entry in entries))
 
 
 def _tree_file(entry: Any, root: str) -> ListedFile | None:
@@ -328,9 +319,7 @@ def parse_dates(text: str) -> list[DateRange]:
 def choose_files(collection: str, files: Iterable[ListedFile], choice: FileChoice) -> list[ListedFile]:
     """Return the chosen files in their order.
 
-    Raises:
-        SourceError: A name is not the name of any file, or no file is of the dates.
-        RecipeError: The files have no dates.
+    Raises SourceError if a name is not that of any file, or no file is of the dates, and RecipeError if none has one.
     """
     files = list(files)
     for name in choice.names:
@@ -339,13 +328,13 @@ def choose_files(collection: str, files: Iterable[ListedFile], choice: FileChoic
     chosen = [file for file in files if not choice.names or any(_is_named(file, name) for name in choice.names)]
     if not choice.dates:
         return chosen
-    known = sorted(file.date for file in files if file.date)
-    if not known:
+    dates = sorted(file.date for file in files if file.date)
+    if not dates:
         raise RecipeError(f"the files of {collection} have no dates in their names; choose them by name")
-    chosen = [file for file in chosen if not file.date or any(_overlaps(file.date, each) for each in choice.dates)]
+    chosen = [file for file in chosen if not file.date or any(_overlaps(file.date, span) for span in choice.dates)]
     if not any(file.date for file in chosen):
-        wanted = ", ".join("..".join(dict.fromkeys(each)) for each in choice.dates)
-        raise SourceError(f"{collection} has no such file of {wanted}, but files from {known[0]} to {known[-1]}")
+        ranges = ", ".join("..".join(dict.fromkeys(span)) for span in choice.dates)
+        raise SourceError(f"{collection} has no such file of {ranges}, but files from {dates[0]} to {dates[-1]}")
     return chosen
 
 

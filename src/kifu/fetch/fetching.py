@@ -80,14 +80,10 @@ def kind_of(name: str) -> str:
 
 
 def find_damage(path: Path, kind: str, limit: int) -> str:
-    """Read a file to its end in bounded memory, verifying the checksums that it contains.
+    """Return a line that says why a file is not a complete one of a kind (`kind_of`), or "".
 
-    Args:
-        kind: See `kind_of`. Of a tar file only the first header is looked at, of a .7z only the list of members.
-        limit: The largest size of such a file in bytes.
-
-    Returns:
-        A line that says why it is not a complete file of that kind, or "".
+    It is read to its end in bounded memory, verifying the checksums that it contains. Of a tar file only the first
+    header is looked at, of a .7z only the list of members. limit: the largest size of such a file in bytes.
     """
     packing = kind.removesuffix(".001").rpartition(".")[2]
     with path.open("rb") as file:
@@ -187,19 +183,10 @@ except ImportError:  # Windows, where a file that another process has open canno
 
 
 class FileDownload:
-    """A file to be downloaded.
-
-    Attributes:
-        received: Bytes received over the network so far.
-    """
+    """A file to be downloaded. received: bytes received over the network so far."""
 
     def __init__(self, client: Client, file: ListedFile, target: Path, base: str, limit: int) -> None:
-        """Describe a download.
-
-        Args:
-            base: Address of the index, "" if it is a local file.
-            limit: Its largest size in bytes.
-        """
+        """Describe a download. base: address of the index, "" if it is a local file; limit: largest size in bytes."""
         self.file = file
         self.target = target
         self.received = 0
@@ -412,18 +399,8 @@ def list_files(
     policy: RetryPolicy | None = None,
     progress: ProgressFactory = silent,
 ) -> list[ListedFile]:
-    """Return the chosen files of a collection, by default all that the index lists.
-
-    Args:
-        collection: A name in `COLLECTIONS`.
-        index: An http or https address or a file, instead of the index in `COLLECTIONS`.
-
-    Raises:
-        SourceError: The index cannot be had, or no file is chosen.
-        RecipeError: The collection is unknown.
-    """
-    found = _collection(collection)
-    files, _ = _read_index(Client(policy or RetryPolicy()), found, index, progress)
+    """Return the chosen files of a collection, by default all that the index lists; see `fetch`."""
+    files, _ = _read_index(Client(policy or RetryPolicy()), _collection(collection), index, progress)
     return choose_files(collection, files, choice or FileChoice())
 
 
@@ -449,13 +426,13 @@ def fetch(
         dry_run: Only read the index and list the files.
 
     Raises:
-        FetchError: Some files could not be fetched.
-        SourceError: The index cannot be had, no file is chosen, or `into` is not writable.
-        OutputError: A temporary file is a symbolic link, or was removed or replaced.
+        FetchError: If some files could not be fetched.
+        SourceError: If the index cannot be had, no file is chosen, or `into` is not writable.
+        RecipeError: If the collection is unknown.
+        OutputError: If a temporary file is a symbolic link, or was removed or replaced.
     """
-    found = _collection(collection)
-    client = Client(policy or RetryPolicy())
-    files, base = _read_index(client, found, index, progress)
+    published, client = _collection(collection), Client(policy or RetryPolicy())
+    files, base = _read_index(client, published, index, progress)
     folder, report = Path(into), FetchReport()
     downloads = []
     for file in choose_files(collection, files, choice):
@@ -463,7 +440,7 @@ def fetch(
         if target.exists():
             report.present.append(file.name)
         else:
-            downloads.append(FileDownload(client, file, target, base, found.limit))
+            downloads.append(FileDownload(client, file, target, base, published.limit))
     report.unknown = sum(download.file.size is None for download in downloads)
     report.size = sum(download.file.size or 0 for download in downloads)
     if dry_run:

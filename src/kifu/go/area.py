@@ -29,40 +29,25 @@ class AreaWorkspace(NamedTuple):
     """Results and scratch memory for the areas of a board of n points, for one thread.
 
     All but the first two arrays are for the regions of one side at a time, of which there are at most n.
-
-    Attributes:
-        alive: [2, W] uint64 bit sets of Black and White: pass-alive stones and the regions that are certainly theirs.
-        enclosed: [2, W] uint64 bit sets: empty regions that touch stones of that side only, not all of them pass-alive.
-        region: [n + 1] int16, the number of each point's region, or a mark.
-        queue: [n] int16, the points of all regions, one region after another.
-        start: [n + 1] int16, where each region begins in `queue`.
-        vital: [n, 4] int16, the chains that each region is vital to.
-        n_vital: [n] uint8, how many these are.
-        narrow: [n] bool, whether at most one point of the region touches no stone of its side.
-        holds_stones: [n] bool, whether the region has stones of the opponent.
-        broken: [n] bool, whether the region touches chains that are not pass-alive.
-        n_regions: [n] int16, by chain id, how many vital regions it has left.
     """
 
+    # [2, W]: bit sets of Black and White: pass-alive stones and the regions that are certainly theirs
     alive: npt.NDArray[np.uint64]
+    # [2, W]: bit sets: empty regions that touch stones of that side only, not all of them pass-alive
     enclosed: npt.NDArray[np.uint64]
-    region: npt.NDArray[np.int16]
-    queue: npt.NDArray[np.int16]
-    start: npt.NDArray[np.int16]
-    vital: npt.NDArray[np.int16]
-    n_vital: npt.NDArray[np.uint8]
-    narrow: npt.NDArray[np.bool_]
-    holds_stones: npt.NDArray[np.bool_]
-    broken: npt.NDArray[np.bool_]
-    n_regions: npt.NDArray[np.int16]
+    region: npt.NDArray[np.int16]  # [n + 1]: the number of each point's region, or a mark
+    queue: npt.NDArray[np.int16]  # [n]: the points of all regions, one region after another
+    start: npt.NDArray[np.int16]  # [n + 1]: where each region begins in `queue`
+    vital: npt.NDArray[np.int16]  # [n, 4]: the chains that each region is vital to
+    n_vital: npt.NDArray[np.uint8]  # [n]: how many these are
+    narrow: npt.NDArray[np.bool_]  # [n]: whether at most one point of the region touches no stone of its side
+    holds_stones: npt.NDArray[np.bool_]  # [n]: whether the region has stones of the opponent
+    broken: npt.NDArray[np.bool_]  # [n]: whether the region touches chains that are not pass-alive
+    n_regions: npt.NDArray[np.int16]  # [n]: by chain id, how many vital regions it has left
 
 
 def new_area_workspace(width: int, height: int) -> AreaWorkspace:
-    """Return a workspace for boards of one size.
-
-    Raises:
-        GameError: If width or height is not in 1..25.
-    """
+    """Return a workspace for boards of one size. Raises GameError if width or height is not in 1..25."""
     n, words = width * height, len(new_state(width, height).words)
     return AreaWorkspace(
         alive=np.zeros((2, words), np.uint64),

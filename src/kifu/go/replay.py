@@ -79,17 +79,11 @@ class ReplayArrays(NamedTuple):
 
 
 class GameMoves(NamedTuple):
-    """The moves and setup of one game.
+    """The moves and setup of one game."""
 
-    Attributes:
-        moves: [T] uint16: point | WHITE_BIT.
-        setup: [S] uint16: point | WHITE_BIT or ERASE_BIT.
-        setup_ply: [S] uint16, how many moves come before each setup entry, not decreasing.
-    """
-
-    moves: npt.NDArray[np.uint16]
-    setup: npt.NDArray[np.uint16]
-    setup_ply: npt.NDArray[np.uint16]
+    moves: npt.NDArray[np.uint16]  # [T]: point | WHITE_BIT
+    setup: npt.NDArray[np.uint16]  # [S]: point | WHITE_BIT or ERASE_BIT
+    setup_ply: npt.NDArray[np.uint16]  # [S]: how many moves come before each setup entry, not decreasing
 
 
 def replay_arrays(games: GamesLike) -> ReplayArrays:
@@ -332,15 +326,14 @@ def legal_moves(
 ) -> None:
     """Compute which moves are legal in chosen positions of some games.
 
+    Raises IllegalMove if the moves of one of these games up to a chosen position, or the next one, are not legal, and
+    ValueError if the arrays do not fit each other.
+
     Args:
         game_index: [R] int64, the games to replay, all of one size, with n points.
         slot_of_move: int64, for each move of the first of these games, then of the second, and so on: the row of `out`
             for the position before the move, or -1. The colour of the move says who is to play.
         out: [slots, n + 1] bool, filled: whether each point is a legal move. A pass, the last column, always is.
-
-    Raises:
-        IllegalMove: If the moves of one of these games up to a chosen position, or the next one, are not legal.
-        ValueError: If the arrays do not fit each other.
     """
     if len(game_index) == 0:
         return

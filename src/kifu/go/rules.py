@@ -110,17 +110,11 @@ COUNT = 1
 
 
 class History(NamedTuple):
-    """The positions of one game in which a player was to move: an open-addressing hash set, emptied by a new stamp.
+    """The positions of one game in which a player was to move: an open-addressing hash set, emptied by a new stamp."""
 
-    Attributes:
-        slots: [2**k] uint64, hashes.
-        stamps: [2**k] int64; a slot is taken if its stamp is the current one.
-        scalars: [2] int64: the current stamp, and how many slots are taken.
-    """
-
-    slots: npt.NDArray[np.uint64]
-    stamps: npt.NDArray[np.int64]
-    scalars: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.uint64]  # [2**k]: hashes
+    stamps: npt.NDArray[np.int64]  # [2**k]: ; a slot is taken if its stamp is the current one
+    scalars: npt.NDArray[np.int64]  # [2]: the current stamp, and how many slots are taken
 
 
 def new_history(plies: int) -> History:

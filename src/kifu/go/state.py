@@ -46,41 +46,26 @@ ZERO = np.uint64(0)
 
 
 class State(NamedTuple):
-    """A board of n = width * height points. Index n of the arrays by point stands for the wall around the board.
-
-    Attributes:
-        neighbours: [n, 4] uint16, the neighbours of each point; n for the wall.
-        colour: [n + 1] uint8: EMPTY, BLACK, WHITE or WALL.
-        chain_id: [n + 1] uint16, the chain of each stone, identified by the point of one of its stones.
-        next_in_chain: [n] uint16, the next stone of the same chain, in a ring.
-        n_stones: [n] int16, by chain id.
-        n_liberties: [n] int16, by chain id.
-        stones: [n, W] uint64 bit sets, by chain id.
-        liberties: [n, W] uint64 bit sets, by chain id.
-        key: [n] uint64, by chain id: the exclusive or of its stones' Zobrist keys.
-        liberty_class: [n] uint8, by chain id: 1, 2 or 3 for one, two, three or more liberties; 0 for none.
-        stones_by_liberties: [2, 3, W] uint64 bit sets of the black and the white stones of chains in liberty classes 1
-            to 3. Stones without liberties are in none.
-        zobrist: [2, n] uint64, the key of each black and each white stone.
-        hash: [1] uint64, the exclusive or of the keys of all stones.
-        scalars: [N_SCALARS] int64: KO_POINT, LAST_POINT, LAST_CAPTURED.
-    """
+    """A board of n = width * height points. Index n of the arrays by point stands for the wall around the board."""
 
     words: tuple[int, ...]
-    neighbours: npt.NDArray[np.uint16]
-    colour: npt.NDArray[np.uint8]
-    chain_id: npt.NDArray[np.uint16]
-    next_in_chain: npt.NDArray[np.uint16]
-    n_stones: npt.NDArray[np.int16]
-    n_liberties: npt.NDArray[np.int16]
-    stones: npt.NDArray[np.uint64]
-    liberties: npt.NDArray[np.uint64]
-    key: npt.NDArray[np.uint64]
+    neighbours: npt.NDArray[np.uint16]  # [n, 4]: the neighbours of each point; n for the wall
+    colour: npt.NDArray[np.uint8]  # [n + 1]: EMPTY, BLACK, WHITE or WALL
+    chain_id: npt.NDArray[np.uint16]  # [n + 1]: the chain of each stone, identified by the point of one of its stones
+    next_in_chain: npt.NDArray[np.uint16]  # [n]: the next stone of the same chain, in a ring
+    n_stones: npt.NDArray[np.int16]  # [n]: by chain id
+    n_liberties: npt.NDArray[np.int16]  # [n]: by chain id
+    stones: npt.NDArray[np.uint64]  # [n, W]: bit sets, by chain id
+    liberties: npt.NDArray[np.uint64]  # [n, W]: bit sets, by chain id
+    key: npt.NDArray[np.uint64]  # [n]: by chain id: the exclusive or of its stones' Zobrist keys
+    # [n]: by chain id: 1, 2 or 3 for one, two, three or more liberties; 0 for none
     liberty_class: npt.NDArray[np.uint8]
+    # [2, 3, W]: bit sets of the black and the white stones of chains in liberty classes 1 to 3. Stones without
+    # liberties are in none.
     stones_by_liberties: npt.NDArray[np.uint64]
-    zobrist: npt.NDArray[np.uint64]
-    hash: npt.NDArray[np.uint64]
-    scalars: npt.NDArray[np.int64]
+    zobrist: npt.NDArray[np.uint64]  # [2, n]: the key of each black and each white stone
+    hash: npt.NDArray[np.uint64]  # [1]: the exclusive or of the keys of all stones
+    scalars: npt.NDArray[np.int64]  # [N_SCALARS]: KO_POINT, LAST_POINT, LAST_CAPTURED
 
 
 @functools.cache
@@ -109,11 +94,7 @@ def zobrist_keys(n: int) -> npt.NDArray[np.uint64]:
 
 
 def new_state(width: int, height: int) -> State:
-    """Return an empty board.
-
-    Raises:
-        GameError: If width or height is not in 1..25.
-    """
+    """Return an empty board. Raises GameError if width or height is not in 1..25."""
     check_size(width, height)
     n = width * height
     words = 6 if n < 384 else 10  # the wall, point n, has a bit too
@@ -488,21 +469,13 @@ _BOARD = 0x9E3779B97F4A7C15
 
 
 class PositionTables(NamedTuple):
-    """Tables of a board of n points, and scratch memory of one thread.
+    """Tables of a board of n points, and scratch memory of one thread."""
 
-    Attributes:
-        keys: [2, n, 8] uint64, the key of a black or white stone on each point under each symmetry.
-        empty: [8] uint64, the hashes of the empty board.
-        images: [8, n + 1] int16, `kifu.point.symmetries`.
-        colour: [n] uint8, the board.
-        hashes: [8] uint64, its hashes.
-    """
-
-    keys: Hashes
-    empty: Hashes
-    images: npt.NDArray[np.int16]
-    colour: npt.NDArray[np.uint8]
-    hashes: Hashes
+    keys: Hashes  # [2, n, 8] uint64, the key of a black or white stone on each point under each symmetry
+    empty: Hashes  # [8] uint64, the hashes of the empty board
+    images: npt.NDArray[np.int16]  # [8, n + 1]: `kifu.point.symmetries`
+    colour: npt.NDArray[np.uint8]  # [n]: the board
+    hashes: Hashes  # [8] uint64, its hashes
 
 
 def position_tables(width: int, height: int) -> PositionTables:

@@ -10,8 +10,7 @@ that once all rows are counted, pieces can be made in any order and by any proce
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -24,16 +23,14 @@ import pyarrow as pa
 
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.manifest import Manifest
-from kifu.execution.executor import THREADS
 from kifu.katago.encoder import KataScratch
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
 from kifu.katago.select import COLUMNS, CountRows, KatagoRecipe, RuleResolver, end_plies, select_plies
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
-from kifu.planes.board_embedding import PositionRequest
+from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
-from kifu.progress import ProgressFactory, silent
 from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
@@ -59,32 +56,17 @@ _WINNERS = {"black": BLACK, "white": WHITE, "draw": 0}
 
 
 def build_katago(
-    recipe: KatagoRecipe,
-    sources: Paths,
-    output: str | os.PathLike[str],
-    *,
-    sets: Sequence[str] | None = None,
-    jobs: int | None = None,
-    engine: str = THREADS,
-    progress: ProgressFactory = silent,
+    recipe: KatagoRecipe, sources: Paths, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
-    """Build a directory of KataGo's training files for each set, with its manifest.
+    """Build a directory of KataGo's training files for each set, see `kifu.recipes.pipeline.build`.
 
-    Takes the arguments of `kifu.recipes.examples.build_examples`; existing directories from the same recipe and sources
-    are kept, and the bytes depend on neither engine nor jobs. Rows are in the order of the games; shuffle.py shuffles
-    them. Games are played twice, first to count their rows.
-
-    Returns:
-        One report per set, in the order of `sets`.
-
-    Raises:
-        RecipeError, SourceError, FormatError, OutputError, ClusterError: As `build_examples` does.
+    Rows are in the order of the games; shuffle.py shuffles them. Games are played twice, first to count their rows.
     """
 
     def make(plan: SetPlan) -> Manifest:
         return _KatagoSet(recipe, plan).run()
 
-    return build_sets(recipe, "", make, sources, Path(output), sets, BuildOptions(jobs, engine, progress))
+    return build_sets(recipe, "", make, sources, output, options)
 
 
 @dataclass

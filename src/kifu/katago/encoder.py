@@ -19,8 +19,7 @@ from kifu.katago.inputs import (
     new_workspace,
 )
 from kifu.katago.rules import RULES_COLUMNS, recorded_komi, resolve_rules_or_default
-from kifu.planes.board_embedding import FrameEncoder, GameContext, PositionRequest
-from kifu.planes.encoder import check_kept, check_played, single_game
+from kifu.planes.encoder import FrameEncoder, GameContext, PositionRequest, check_kept, check_played, single_game
 from kifu.planes.packing import Labels, Planes, unpack
 from kifu.planes.registry import KATAGO22
 from kifu.records.game import Game

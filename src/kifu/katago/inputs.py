@@ -53,8 +53,8 @@ from kifu.katago.history import (
 )
 from kifu.katago.rules import KO_SIMPLE, KO_SITUATIONAL, TAX_ALL, TAX_NONE
 from kifu.kernel import inline_kernel, kernel, writable_view
-from kifu.planes.board_embedding import BoardEmbedding, EncodeTask, map_game
 from kifu.planes.context import HEIGHT, WIDTH, new_context
+from kifu.planes.encoder import BoardEmbedding, EncodeTask, map_game
 from kifu.planes.packing import pack_planes
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 
@@ -333,7 +333,7 @@ def _place_root_setup(h: BoardHistory, game: GameMoves, n_root: Any) -> Any:
 def load_game(h: BoardHistory, games: KataGames, r: Any, table: Any, buffers: Any) -> Any:
     """Place the setup of a game's root node on the board and start the game, if it has moves.
 
-    table: where each point of the game's board is in the frame, see `kifu.planes.board_embedding.BoardEmbedding`.
+    table: where each point of the game's board is in the frame, see `kifu.planes.encoder.BoardEmbedding`.
     buffers: two of uint16 that receive the game's moves and setup in points of the frame.
     Returns 0, or the reason why KataGo rejects the setup.
     """

@@ -26,7 +26,7 @@ from kifu.katago.metadata import Source
 from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel
-from kifu.planes.board_embedding import PositionRequest
+from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice

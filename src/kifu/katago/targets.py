@@ -44,8 +44,8 @@ from kifu.katago.history import (
 from kifu.katago.inputs import KataGames, RootedGames, kernel_games, load_game, own_komi
 from kifu.katago.npz import POINTS, SIDE, TARGETS
 from kifu.kernel import inline_kernel, kernel
-from kifu.planes.board_embedding import embed_board
 from kifu.planes.context import copy_stones, new_context
+from kifu.planes.encoder import embed_board
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 
 MOVES = POINTS + 1

@@ -27,8 +27,7 @@ from kifu.learn.evaluator import BatchEvaluator, BatchOutput, make_backend, stre
 from kifu.learn.net import AnyNet, as_net
 from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
 from kifu.planes import packing
-from kifu.planes.board_embedding import PositionRequest
-from kifu.planes.encoder import Encoder, EncoderScratch
+from kifu.planes.encoder import Encoder, EncoderScratch, PositionRequest
 from kifu.text import counted
 
 _BATCH_SIZE = 256

@@ -31,7 +31,7 @@ from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_
 from kifu.learn.predict import MovePredictor, Predictions, Predictor
 from kifu.learn.scores import MoveScores
 from kifu.planes import packing
-from kifu.planes.board_embedding import PositionRequest
+from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.progress import Progress

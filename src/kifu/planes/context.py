@@ -27,61 +27,40 @@ FRAME_WIDTH, LEFT, TOP, WIDTH, HEIGHT = range(5)
 
 
 class MoveEffects(NamedTuple):
-    """The effect of each legal move of the mover, filled by `kifu.planes.move_effects.compute_move_effects`.
+    """The effect of each legal move of the mover, filled by `kifu.planes.move_effects.compute_move_effects`."""
 
-    Attributes:
-        legal: [W] uint64, bit set of empty points where a stone is neither suicide nor forbidden by simple ko.
-        captured: [n] int16, how many stones each legal move captures.
-        stones: [n] int16, how many stones its own chain then has.
-        liberties: [n] int16, how many liberties that chain then has.
-        union: [W] uint64, scratch.
-    """
-
+    # [W]: bit set of empty points where a stone is neither suicide nor forbidden by simple ko
     legal: npt.NDArray[np.uint64]
-    captured: npt.NDArray[np.int16]
-    stones: npt.NDArray[np.int16]
-    liberties: npt.NDArray[np.int16]
-    union: npt.NDArray[np.uint64]
+    captured: npt.NDArray[np.int16]  # [n]: how many stones each legal move captures
+    stones: npt.NDArray[np.int16]  # [n]: how many stones its own chain then has
+    liberties: npt.NDArray[np.int16]  # [n]: how many liberties that chain then has
+    union: npt.NDArray[np.uint64]  # [W]: scratch
 
 
 class PositionContext(NamedTuple):
-    """A position before a move. Its frame has n points; a bit set has W words.
+    """A position before a move. Its frame has n points; a bit set has W words."""
 
-    Attributes:
-        s: The board, see `kifu.go.state.State`.
-        mover: uint8, BLACK or WHITE.
-        ply: int64, how many moves come before.
-        moves: [>= ply] uint16, the game's moves in points of the frame, otherwise as in
-            `kifu.records.games.GameArrays`; a pass is n.
-        board: [W] uint64, bit set of the points of the game's board.
-        edge: [W] uint64, bit set of the other points of the frame.
-        stones: [2, W] uint64, bit sets of black and white stones. Unlike `s.stones_by_liberties` they include stones
-            without liberties, which setup may leave.
-        past: [PAST, 2, W] uint64: `stones` before move t at past[t & 7], for the last 8 positions up to this one.
-        played: [n] int32, the ply at which each stone was played, or NEVER; undefined for empty points.
-        rating: [2] float32, ranks of Black and White (`kifu.Rank.rating`); 0 or NaN if unknown.
-        geometry: [5] int64: width of the frame; left, top, width and height of the board in it.
-        effects: See `MoveEffects`.
-        ladder_moves: [2, W] uint64, bit sets of the moves that capture in a ladder and that escape from one; filled by
-            `kifu.planes.move_effects.find_ladder_moves`.
-        distance: [3, n] int32, scratch.
-    """
-
-    s: State
-    mover: Any
-    ply: Any
+    s: State  # the board, see `kifu.go.state.State`
+    mover: Any  # uint8, BLACK or WHITE
+    ply: Any  # int64, how many moves come before
+    # [>= ply]: the game's moves in points of the frame, otherwise as in `kifu.records.games.GameArrays`; a pass is n
     moves: npt.NDArray[np.uint16]
-    board: npt.NDArray[np.uint64]
-    edge: npt.NDArray[np.uint64]
+    board: npt.NDArray[np.uint64]  # [W]: bit set of the points of the game's board
+    edge: npt.NDArray[np.uint64]  # [W]: bit set of the other points of the frame
+    # [2, W]: bit sets of black and white stones. Unlike `s.stones_by_liberties` they include stones without liberties,
+    # which setup may leave.
     stones: npt.NDArray[np.uint64]
+    # [PAST, 2, W]: `stones` before move t at past[t & 7], for the last 8 positions up to this one
     past: npt.NDArray[np.uint64]
-    played: npt.NDArray[np.int32]
-    rating: npt.NDArray[np.float32]
-    geometry: npt.NDArray[np.int64]
+    played: npt.NDArray[np.int32]  # [n]: the ply at which each stone was played, or NEVER; undefined for empty points
+    rating: npt.NDArray[np.float32]  # [2]: ranks of Black and White (`kifu.Rank.rating`); 0 or NaN if unknown
+    geometry: npt.NDArray[np.int64]  # [5]: width of the frame; left, top, width and height of the board in it
     effects: MoveEffects
     ladders: LadderSearch
+    # [2, W]: bit sets of the moves that capture in a ladder and that escape from one; filled by
+    # `kifu.planes.move_effects.find_ladder_moves`
     ladder_moves: npt.NDArray[np.uint64]
-    distance: npt.NDArray[np.int32]
+    distance: npt.NDArray[np.int32]  # [3, n]: scratch
 
 
 def frame_points(width: int, height: int, frame_width: int, frame_height: int, padding: int) -> npt.NDArray[np.int64]:
@@ -96,8 +75,7 @@ def frame_points(width: int, height: int, frame_width: int, frame_height: int, p
 def new_context(width: int, height: int, frame_width: int, frame_height: int, padding: int) -> PositionContext:
     """Return the context for boards of width x height in a frame, with its moves, mover, ply and rating still unset.
 
-    Raises:
-        GameError: If a side of the frame is not in 1..25.
+    Raises GameError if a side of the frame is not in 1..25.
     """
     s = new_state(frame_width, frame_height)
     n, words = frame_width * frame_height, len(s.words)

@@ -1,4 +1,4 @@
-"""Encoders of plane sets: positions of many games as planes.
+"""Encoders of plane sets: positions of many games as planes, in a frame in which boards are embedded.
 
 An `Encoder` replays each game under a symmetry that the caller chooses and writes the chosen positions directly to the
 caller's arrays, so augmentation is free. `kifu.encode` encodes a single game.
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,26 +25,264 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
-from kifu.go.replay import colour_of, set_up
+from kifu.go.replay import GameMoves, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
 from kifu.go.rules import RECORD_RULES, History, make_move, new_history
-from kifu.go.state import ONE, ZERO, State, clear, has_chain_without_liberties, last_point, new_state
+from kifu.go.state import ONE, ZERO, State, clear, has_chain_without_liberties, last_point
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes import kgsgo
-from kifu.planes.board_embedding import (
-    BoardEmbedding,
-    EncodeTask,
-    FrameEncoder,
-    GameContext,
-    PositionRequest,
-    embed_game,
-)
-from kifu.planes.context import NEVER, PAST, PositionContext, context_at, copy_stones, new_context
+from kifu.planes.context import NEVER, PAST, PositionContext, context_at, copy_stones, frame_points, new_context
 from kifu.planes.features import Feature, Fill, Prepare
-from kifu.planes.packing import DAT1, DAT2, Labels, Planes, pack_planes, unpack, unpack_dat1, unpack_dat2
+from kifu.planes.packing import Labels, pack_planes, unpack
 from kifu.planes.registry import PlaneSet, find_plane_set
-from kifu.point import MAX_SIZE, POINT_MASK, check_size
+from kifu.point import MAX_SIZE, POINT_MASK, check_size, symmetries
 from kifu.records.game import Game
-from kifu.records.games import NO_HANDICAP
+
+_FLAGS = 0xFFFF ^ POINT_MASK
+
+Indices = npt.NDArray[np.int64]
+
+
+class PositionRequest(NamedTuple):
+    """A choice of positions to encode, of some games."""
+
+    games: Any
+    game_index: Indices  # [R] int64, the games to replay
+    # [R]: the symmetry of the board (`kifu.point.symmetries`) under which each of them is encoded
+    symmetry: npt.NDArray[np.uint8]
+    # int64, for each move of the first of these games, then of the second, and so on: the slot of the output for the
+    # position before the move, or -1. No slot may be used twice; this is not checked.
+    slot_of_move: Indices
+
+
+class BoardEmbedding(NamedTuple):
+    """The embedding of a board of width x height in a frame of n points."""
+
+    width: int
+    height: int
+    # [8, width * height + 1]: the point of the frame for each point of the board, by symmetry
+    table: npt.NDArray[np.int64]
+    # [n + 1]: the label of each point of the frame, see `kifu.planes.encoder.Encoder.encode`
+    label_of: npt.NDArray[np.int16]
+
+
+@functools.cache
+def embed_board(
+    width: int, height: int, transposed: bool, frame_width: int, frame_height: int, padding: int
+) -> BoardEmbedding:
+    """Return the embedding of boards that have the given size after their symmetry is applied.
+
+    Args:
+        transposed: Whether the symmetry is one of 4 to 7; only those rows of the table are valid then, else only the
+            first four.
+        padding: Distance of the board from the upper left corner of the frame.
+    """
+    points = frame_points(width, height, frame_width, frame_height, padding)
+    table = points[symmetries(height, width) if transposed else symmetries(width, height)]
+    columns, lines = frame_width - 2 * padding, frame_height - 2 * padding
+    label_of = np.full(frame_width * frame_height + 1, columns * lines, np.int16)
+    y, x = np.divmod(points[:-1], frame_width)
+    label_of[points[:-1]] = (y - padding) * columns + x - padding
+    return BoardEmbedding(width, height, table, label_of)
+
+
+class EncodeTask(NamedTuple):
+    """The arguments of encoding kernels: a `PositionRequest`, its outputs and scratch memory."""
+
+    games: ReplayArrays
+    game_index: Indices  # [R] int64
+    symmetry: npt.NDArray[np.uint8]  # [R]
+    slot_of_move: Indices  # int64, see `PositionRequest`
+    slot_offset: Indices  # [R + 1] int64, where the entries of each game begin in `slot_of_move`
+    moves: npt.NDArray[np.uint16]  # scratch for the moves of one game
+    setup: npt.NDArray[np.uint16]  # scratch for the setup of one game
+    out: npt.NDArray[Any]  # [slots, C, bytes] uint8 or [slots, C, points] float32, filled with planes
+    label: npt.NDArray[np.int16]  # [slots]: filled with labels
+    drop: npt.NDArray[np.uint8]  # [R]: filled with why a game cannot be replayed to its end, or KEPT
+    ply: npt.NDArray[np.int32]  # [R]: filled with how many moves were replayed
+
+
+@kernel
+def map_points(words: Any, table: Any, out: Any) -> None:
+    """Fill out with moves or setup whose points are mapped by a row of `BoardEmbedding.table`."""
+    for i in range(words.shape[0]):
+        word = words[i]
+        p = np.int64(word & POINT_MASK)
+        out[i] = (word & _FLAGS) | table[p] if p < table.shape[0] else word | POINT_MASK
+
+
+@inline_kernel
+def map_game(game: GameMoves, table: Any, moves: Any, setup: Any) -> GameMoves:
+    """Return a game with its points mapped by a row of `BoardEmbedding.table`, in the buffers moves and setup."""
+    map_points(game.moves, table, moves)
+    map_points(game.setup, table, setup)
+    return GameMoves(moves[: game.moves.shape[0]], setup[: game.setup.shape[0]], game.setup_ply)
+
+
+@inline_kernel
+def embed_game(task: EncodeTask, r: Any, table: Any) -> GameMoves:
+    """Return the game game_index[r] in the frame and under its symmetry, in the task's scratch memory."""
+    game = game_moves(task.games, task.game_index[r])
+    return map_game(game, table[task.symmetry[r]], task.moves, task.setup)
+
+
+class GameContext(NamedTuple):
+    """The data that an encoder needs about each of R games besides its moves and setup."""
+
+    values: npt.NDArray[Any]  # [R, ...], in the form that the encoder's `draw` takes
+    drop: npt.NDArray[np.uint8]  # [R]: of `DropReason`: why a game cannot be encoded, or KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class FrameEncoder(ABC):
+    """The interface and common part of all encoders.
+
+    Attributes:
+        width: Of the board, in 1..25.
+        height: Of the board, in 1..25.
+        pad: Whether smaller boards are accepted too, embedded in the upper left corner.
+    """
+
+    plane_set: PlaneSet
+    width: int
+    height: int
+    pad: bool
+
+    MIN_SIDE: ClassVar[int] = 1
+    """The smallest side of a board."""
+
+    RECORD_RULES: ClassVar[bool] = True
+    """True if games are replayed under `kifu.go.rules.RECORD_RULES`, so that the catalogue's n_legal holds."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the catalogue that `context` reads."""
+
+    @abstractmethod
+    def context(self, batch: pa.RecordBatch) -> GameContext:
+        """Return what `draw` needs about each game of a batch, which has at least `columns`."""
+
+    @abstractmethod
+    def new_scratch(self) -> Any:
+        """Return scratch memory for one thread."""
+
+    @abstractmethod
+    def draw(
+        self,
+        scratch: Any,
+        request: PositionRequest,
+        out: npt.NDArray[Any],
+        labels: Mapping[str, npt.NDArray[Any]],
+        context: npt.NDArray[Any],
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Encode positions, as the `encode` method of the class does, into planes and labels by name.
+
+        Args:
+            scratch: From `new_scratch`.
+            out: The planes, see `new_out`.
+            labels: Arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers besides its planes.
+            context: `GameContext.values` of these games.
+
+        Returns:
+            drop [R] uint8 and ply [R] int32 of each game.
+        """
+
+    @abstractmethod
+    def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+        """Return the planes and next moves of one game, see `kifu.encode`."""
+
+    @property
+    def planes(self) -> int:
+        """The number of planes."""
+        return self.plane_set.planes
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(planes, rows, columns) of one position; larger than the board if the plane set has padding."""
+        padding = 2 * self.plane_set.padding
+        return self.planes, self.height + padding, self.width + padding
+
+    @property
+    def points(self) -> int:
+        """The number of points of a plane."""
+        return self.shape[1] * self.shape[2]
+
+    @property
+    def bytes(self) -> int:
+        """The number of bytes of a packed plane."""
+        return (self.points + 7) // 8
+
+    def new_out(self, slots: int) -> npt.NDArray[Any]:
+        """Return an uninitialized output array: [slots, C, bytes] uint8, or [slots, C, points] float32 if real."""
+        if self.plane_set.real:
+            return np.empty((slots, self.planes, self.points), np.float32)
+        return np.empty((slots, self.planes, self.bytes), np.uint8)
+
+    @property
+    def _frame(self) -> tuple[int, int, int]:
+        """(width, height, padding) of the frame."""
+        return self.shape[2], self.shape[1], self.plane_set.padding
+
+    def _plan(
+        self, request: PositionRequest, out: npt.NDArray[Any], label: npt.NDArray[np.int16]
+    ) -> tuple[EncodeTask, list[tuple[BoardEmbedding, Indices]]]:
+        """Return the task of a request, and the embedding and subset of its games for each size of board that fits.
+
+        The task's `drop` is WRONG_SIZE until a kernel fills it, and stays so for games that do not fit.
+        """
+        games, index, symmetry = request.games, request.game_index, request.symmetry
+        if len(index) and index.min() < 0:
+            raise ValueError(f"game_index must be >= 0, got {index.min()}")
+        plies = games.move_offset[index + 1] - games.move_offset[index]
+        slot_offset = np.zeros(len(index) + 1, np.int64)
+        np.cumsum(plies, out=slot_offset[1:])
+        self._check(request, int(slot_offset[-1]), out, label)
+        stones = games.setup_offset[index + 1] - games.setup_offset[index]
+        sizes = games.width[index].astype(np.int64) << 9 | games.height[index].astype(np.int64) << 1 | symmetry >> 2
+        parts = []
+        for key in np.unique(sizes).tolist():
+            width, height, transposed = key >> 9, key >> 1 & 0xFF, bool(key & 1)
+            if transposed:
+                width, height = height, width
+            if self._fits(width, height):
+                parts.append((embed_board(width, height, transposed, *self._frame), np.flatnonzero(sizes == key)))
+        task = EncodeTask(
+            games=replay_arrays(games),
+            game_index=index,
+            symmetry=symmetry,
+            slot_of_move=request.slot_of_move,
+            slot_offset=slot_offset,
+            moves=np.empty(plies.max(initial=0), np.uint16),
+            setup=np.empty(stones.max(initial=0), np.uint16),
+            out=out,
+            label=label,
+            drop=np.full(len(index), DropReason.WRONG_SIZE, np.uint8),
+            ply=np.zeros(len(index), np.int32),
+        )
+        return task, parts
+
+    def _fits(self, width: int, height: int) -> bool:
+        """Return whether boards that have this size after their symmetry is applied are accepted."""
+        if (width, height) == (self.width, self.height):
+            return True
+        return self.pad and self.MIN_SIDE <= width <= self.width and self.MIN_SIDE <= height <= self.height
+
+    def _check(self, request: PositionRequest, moves: int, out: npt.NDArray[Any], label: npt.NDArray[np.int16]) -> None:
+        slot_of_move, games = request.slot_of_move, len(request.game_index)
+        if len(slot_of_move) != moves:
+            raise ValueError(f"slot_of_move must have an entry for each of the {moves} moves, got {len(slot_of_move)}")
+        if len(request.symmetry) != games or request.symmetry.max(initial=0) > 7:
+            raise ValueError(f"symmetry must be {games} numbers from 0 to 7")
+        expected = self.new_out(0)
+        if out.shape[1:] != expected.shape[1:] or out.dtype != expected.dtype:
+            shape = ", ".join(map(str, expected.shape[1:]))
+            raise ValueError(f"out must be {expected.dtype} [slots, {shape}], got {out.dtype} {out.shape}")
+        slots = min(len(out), len(label))
+        if slot_of_move.max(initial=-1) >= slots:
+            raise ValueError(f"slots must be below {slots}, got {slot_of_move.max()}")
+
+
+# Plane sets of features
 
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
@@ -217,11 +456,7 @@ _compile = functools.cache(compile_encoder)
 
 @dataclass(frozen=True, slots=True)
 class EncoderScratch:
-    """Scratch memory of one thread, from `Encoder.new_scratch`.
-
-    Attributes:
-        bits: [C, W] uint64.
-    """
+    """Scratch memory of one thread, from `Encoder.new_scratch`. bits: [C, W] uint64."""
 
     bits: npt.NDArray[np.uint64]
     history: History = field(default_factory=lambda: new_history(0))
@@ -358,12 +593,8 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
 def make_encoder(plane_set: PlaneSet, width: int, height: int, pad: bool = False) -> FrameEncoder:
     """Return the encoder that a plane set names (`PlaneSet.encoder`).
 
-    Args:
-        pad: As for `find_encoder`.
-
-    Raises:
-        RecipeError: If the plane set has no encoder.
-        GameError: If the size is out of range.
+    pad: as for `find_encoder`. Raises RecipeError if the plane set has no encoder, and GameError if the size is out of
+    range.
     """
     if not plane_set.encoder:
         raise RecipeError(_NO_ENCODER.format(plane_set.name))
@@ -428,32 +659,5 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
     plane_set = find_plane_set(planes)
     check_kept(game)
     if not plane_set.encoder:
-        return _encode_kgsgo(game, plane_set.name == "kgsgo8@1")
+        return kgsgo.encode_game(game, kgsgo.V1 if plane_set.name == "kgsgo8@1" else kgsgo.V2)
     return make_encoder(plane_set, game.width, game.height).encode_game(game)
-
-
-def _encode_kgsgo(game: Game, v1: bool) -> tuple[Planes, Labels]:
-    if (game.width, game.height) != (kgsgo.SIZE, kgsgo.SIZE):
-        raise GameError(f"the kgsgo planes are for 19 x 19, not for {game.width} x {game.height}")
-    size = np.array([kgsgo.SIZE], np.uint8)
-    handicap = np.array([NO_HANDICAP if game.handicap is None else game.handicap], np.int16)
-    warnings = np.array([int(game.warnings)], np.uint32)
-    _check_kgsgo(kgsgo.unreadable_reason(size, size, handicap, warnings, np.zeros(1, np.uint8)))
-    plies = len(game.moves)
-    layout, record, unpack = (kgsgo.V1, DAT1, unpack_dat1) if v1 else (kgsgo.V2, DAT2, unpack_dat2)
-    records, drop = np.empty(plies * record.itemsize, np.uint8), np.empty(1, np.uint8)
-    buffers = kgsgo.RecordBuffers(records, np.empty(plies, np.uint16), drop, np.empty(1, np.int32))
-    request, _ = single_game(game)
-    games = kgsgo.kgsgo_games(request.games, kgsgo.has_handicap(handicap))
-    state = new_state(kgsgo.SIZE, kgsgo.SIZE)
-    total = kgsgo.write_records(state, games, np.zeros(1, np.int64), layout, kgsgo.new_tables(), buffers)
-    _check_kgsgo(drop)
-    planes = np.empty((total, 8 if v1 else 7, kgsgo.SIZE, kgsgo.SIZE), np.uint8)
-    labels = np.empty(total, np.int32)
-    unpack(records[: total * record.itemsize].view(record), planes, labels)
-    return planes, labels
-
-
-def _check_kgsgo(drop: npt.NDArray[np.uint8]) -> None:
-    if drop[0]:
-        raise GameError(f"the kgsgo program could not use this game: {DropReason(drop[0]).reason}")

@@ -56,11 +56,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Features that differ in a number at the end of their names.
-
-    Attributes:
-        make: Returns the feature of a number.
-    """
+    """Features that differ in a number at the end of their names. make: returns the feature of a number."""
 
     name: str
     least: int
@@ -126,10 +122,7 @@ def _split_number(name: str) -> tuple[str, str]:
 
 
 def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
-    """Return the feature of a name.
-
-    Args:
-        others: More names to suggest if there is no such feature.
+    """Return the feature of a name. others: more names to suggest if there is no such feature.
 
     Raises:
         RecipeError: If no feature has the name; the message has the most similar one, or the numbers of its family.

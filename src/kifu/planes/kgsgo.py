@@ -14,11 +14,23 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import DropReason
-from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, SUICIDE_LEFT, ZERO, State, bit, clear, play
+from kifu.errors import DropReason, GameError
+from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, SUICIDE_LEFT, ZERO, State, bit, clear, new_state, play
 from kifu.kernel import inline_kernel, kernel, writable_view
-from kifu.planes.packing import BYTE, DAT1, DAT2, put_plane, put_word, spread_table
+from kifu.planes.packing import (
+    BYTE,
+    DAT1,
+    DAT2,
+    Labels,
+    Planes,
+    put_plane,
+    put_word,
+    spread_table,
+    unpack_dat1,
+    unpack_dat2,
+)
 from kifu.point import BLACK, POINT_MASK, to_bottom_row
+from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, ParseWarning
 
 SIZE: Final = 19
@@ -35,34 +47,24 @@ _BOARD_PLANE = np.uint64(0x8080808080808080)
 
 
 class KgsgoGames(NamedTuple):
-    """The arrays of G games of 19 x 19; see `kifu.records.games.GameArrays`.
-
-    Attributes:
-        handicap: [G] bool, whether the root's setup stones are placed and the first move becomes an example.
-    """
+    """The arrays of G games of 19 x 19; see `kifu.records.games.GameArrays`."""
 
     moves: npt.NDArray[np.uint16]
     move_offset: npt.NDArray[np.int64]
     setup: npt.NDArray[np.uint16]
     setup_offset: npt.NDArray[np.int64]
     root_setup: npt.NDArray[np.uint16]
+    # [G]: whether the root's setup stones are placed and the first move becomes an example
     handicap: npt.NDArray[np.bool_]
 
 
 class RecordBuffers(NamedTuple):
-    """The output of `write_records` for K games of M moves in all, without initial values.
+    """The output of `write_records` for K games of M moves in all, without initial values."""
 
-    Attributes:
-        records: [>= M * record bytes] uint8.
-        plies: [>= M] uint16, how many moves of its game, including passes, come before each record.
-        drop: [K] uint8 of `DropReason`, why a game has no records.
-        examples: [K] int32, the number of records of each game.
-    """
-
-    records: npt.NDArray[np.uint8]
-    plies: npt.NDArray[np.uint16]
-    drop: npt.NDArray[np.uint8]
-    examples: npt.NDArray[np.int32]
+    records: npt.NDArray[np.uint8]  # [>= M * record bytes]
+    plies: npt.NDArray[np.uint16]  # [>= M]: how many moves of its game, including passes, come before each record
+    drop: npt.NDArray[np.uint8]  # [K]: of `DropReason`, why a game has no records
+    examples: npt.NDArray[np.int32]  # [K]: the number of records of each game
 
 
 Tables = tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
@@ -273,3 +275,30 @@ def unreadable_reason(
     for warning, reason in _UNREADABLE:
         why[warnings & warning != 0] = reason
     return np.where(drop != DropReason.KEPT, drop, why)
+
+
+def encode_game(game: Game, layout: int) -> tuple[Planes, Labels]:
+    """Return the planes and next moves of one game, see `kifu.encode`; layout: V1 or V2."""
+    if (game.width, game.height) != (SIZE, SIZE):
+        raise GameError(f"the kgsgo planes are for 19 x 19, not for {game.width} x {game.height}")
+    size = np.array([SIZE], np.uint8)
+    handicap = np.array([NO_HANDICAP if game.handicap is None else game.handicap], np.int16)
+    warnings = np.array([int(game.warnings)], np.uint32)
+    _check_usable(unreadable_reason(size, size, handicap, warnings, np.zeros(1, np.uint8)))
+    plies = len(game.moves)
+    record, unpack = (DAT1, unpack_dat1) if layout == V1 else (DAT2, unpack_dat2)
+    records, drop = np.empty(plies * record.itemsize, np.uint8), np.empty(1, np.uint8)
+    buffers = RecordBuffers(records, np.empty(plies, np.uint16), drop, np.empty(1, np.int32))
+    games = kgsgo_games(game.arrays(), has_handicap(handicap))
+    state = new_state(SIZE, SIZE)
+    total = write_records(state, games, np.zeros(1, np.int64), layout, new_tables(), buffers)
+    _check_usable(drop)
+    planes = np.empty((total, 8 if layout == V1 else 7, SIZE, SIZE), np.uint8)
+    labels = np.empty(total, np.int32)
+    unpack(records[: total * record.itemsize].view(record), planes, labels)
+    return planes, labels
+
+
+def _check_usable(drop: npt.NDArray[np.uint8]) -> None:
+    if drop[0]:
+        raise GameError(f"the kgsgo program could not use this game: {DropReason(drop[0]).reason}")

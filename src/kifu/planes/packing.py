@@ -128,13 +128,12 @@ def _unpack(packed: Any, table: Any, out: Any) -> None:
 def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any], one: int = 1) -> None:
     """Unpack planes into an array, in one thread and without holding the interpreter's lock.
 
+    Raises ValueError if shapes or types do not match.
+
     Args:
         packed: [B, C, ceil(H * W / 8)] uint8.
         out: [B, C, H, W] of any dtype, contiguous; filled with 0 and `one`.
         one: Value of a set bit: with 0x3F80 an array of uint16 holds the bfloat16 numbers 0.0 and 1.0.
-
-    Raises:
-        ValueError: If shapes or types do not match.
     """
     batch, planes, height, width = out.shape
     shape = batch, planes, (height * width + 7) // 8

@@ -35,7 +35,7 @@ class PlaneSet:
         first_row: Side of the board where row 0 of planes and labels lies.
         features: Names of its features; empty for kgsgo's and KataGo's sets, which have kernels of their own.
         inputs: The meaning of each number that networks take besides the planes, stored as the label `globals`.
-        encoder: Its `kifu.planes.board_embedding.FrameEncoder` class, as "module:name"; "" for kgsgo's sets.
+        encoder: Its `kifu.planes.encoder.FrameEncoder` class, as "module:name"; "" for kgsgo's sets.
     """
 
     name: str

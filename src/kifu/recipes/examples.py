@@ -8,15 +8,14 @@ fit in memory, jobs divide them into files by range of that hash, and sort and e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
 from kifu.datasets.tokenizer import Tokenizer, Tokens
 from kifu.datasets.tokens import FORMAT, TokenWriter
 from kifu.errors import DropReason
-from kifu.execution.executor import THREADS, R
+from kifu.execution.executor import R
 from kifu.execution.range_sort import (
     Columns,
     KeyRange,
@@ -46,7 +45,7 @@ from kifu.execution.range_sort import (
 )
 from kifu.kernel import kernel
 from kifu.point import POINT_MASK
-from kifu.progress import Progress, ProgressFactory, silent
+from kifu.progress import Progress
 from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
@@ -90,49 +89,32 @@ _COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")
 
 
 class _Selected(NamedTuple):
-    """The games of a slice that are in the set, and their selected positions.
-
-    Attributes:
-        rows: [R] int64, rows of the batch.
-        take: [M] int64, for all moves of these games: the index of the position before the move, or -1.
-        at: [B] int64, the selected positions as indices into `take`.
-        game: [B] int64, index into `rows`.
-        ply: [B] int32.
-        keys: [B] uint64, hashes of seed, game and ply.
-    """
+    """The games of a slice that are in the set, and their selected positions."""
 
     games: GameArrays
-    rows: npt.NDArray[np.int64]
-    take: npt.NDArray[np.int64]
-    at: npt.NDArray[np.int64]
-    game: npt.NDArray[np.int64]
-    ply: npt.NDArray[np.int32]
-    keys: Hashes
+    rows: npt.NDArray[np.int64]  # [R]: rows of the batch
+    take: npt.NDArray[np.int64]  # [M]: for all moves of these games: the index of the position before the move, or -1
+    at: npt.NDArray[np.int64]  # [B]: the selected positions as indices into `take`
+    game: npt.NDArray[np.int64]  # [B]: index into `rows`
+    ply: npt.NDArray[np.int32]  # [B]
+    keys: Hashes  # [B] uint64, hashes of seed, game and ply
     drops: Counter[str]
     elsewhere: int
 
-    def only(self, wanted: npt.NDArray[np.bool_]) -> _Selected:
-        """Keep some positions only; wanted: [B] bool."""
-        self.take[self.at] = np.where(wanted, np.cumsum(wanted) - 1, -1)
-        return self._replace(at=self.at[wanted], game=self.game[wanted], ply=self.ply[wanted], keys=self.keys[wanted])
+    def only(self, kept: npt.NDArray[np.bool_]) -> _Selected:
+        """Keep some positions only; kept: [B] bool."""
+        self.take[self.at] = np.where(kept, np.cumsum(kept) - 1, -1)
+        return self._replace(at=self.at[kept], game=self.game[kept], ply=self.ply[kept], keys=self.keys[kept])
 
 
 class _ExampleChunk(NamedTuple):
-    """The examples of a slice.
+    """The examples of a slice."""
 
-    Attributes:
-        content: A `Batch`, or what the writer prepared from it.
-        keys: [B] uint64, the keys to sort by.
-        member: [K] int32, rows of the catalogue with examples.
-        rows: [K] int32, the number of examples of each.
-        plies: [B] uint16, of all examples.
-    """
-
-    content: Any
-    keys: Hashes
-    member: npt.NDArray[np.int32]
-    rows: npt.NDArray[np.int32]
-    plies: npt.NDArray[np.uint16]
+    content: Any  # a `Batch`, or what the writer prepared from it
+    keys: Hashes  # [B] uint64, the keys to sort by
+    member: npt.NDArray[np.int32]  # [K]: rows of the catalogue with examples
+    rows: npt.NDArray[np.int32]  # [K]: the number of examples of each
+    plies: npt.NDArray[np.uint16]  # [B]: of all examples
     drops: Counter[str]
     elsewhere: int
 
@@ -239,24 +221,15 @@ class _RenderExamples(_ExampleJob[_ExampleChunk]):
         )  # fmt: skip
 
 
-class _DividedExamples(NamedTuple):
-    """The examples of a slice, divided by ranges of their keys.
-
-    Attributes:
-        file: Has the columns of `_ExampleChunk.columns`; None if there are no examples.
-    """
-
-    file: RangeFile | None
-    drops: Counter[str]
-    elsewhere: int
+_Divided: TypeAlias = tuple[RangeFile | None, Counter[str], int]
+"""A file with the columns of `_ExampleChunk.columns`, or None without examples; and what `_ExampleChunk` counts."""
 
 
 @dataclass(frozen=True)
-class _DivideExamples(_ExampleJob[_DividedExamples]):
+class _DivideExamples(_ExampleJob[_Divided]):
     """Renders examples and writes them to range files.
 
-    Attributes:
-        bits: Number of highest bits of the key that determine the range.
+    bits: number of highest bits of the key that determine the range.
     """
 
     folder: Path
@@ -275,7 +248,7 @@ class _DivideExamples(_ExampleJob[_DividedExamples]):
         """Maximum number of rows in a slice, whose examples are in one file."""
         return self._render.slice_rows * FILE_CHUNKS
 
-    def process(self, item: RowSlice) -> _DividedExamples:
+    def process(self, item: RowSlice) -> _Divided:
         """Render the examples of a slice, one chunk at a time, and write them."""
         size = self._render.slice_rows
         slices = (RowSlice(item.first + at, item.batch.slice(at, size)) for at in range(0, len(item.batch), size))
@@ -285,7 +258,7 @@ class _DivideExamples(_ExampleJob[_DividedExamples]):
             if len(chunk.keys):
                 columns.append(chunk.columns())
         file = write_ranges(self.folder, concat_columns(columns), KEYS, 0, self.bits) if columns else None
-        return _DividedExamples(file, drops, elsewhere)
+        return file, drops, elsewhere
 
 
 class _LoadedRange:
@@ -311,9 +284,7 @@ class _EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], 
     """Sorts ranges of examples, and prepares them for the writer.
 
     A shard is the number of examples before the range, and the range; an item is a loaded range and two bounds in it.
-
-    Attributes:
-        folder: The directory of the range files.
+    folder: the directory of the range files.
     """
 
     recipe: ExamplesRecipe
@@ -351,9 +322,9 @@ def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> np
     """Return whether each entry is one of the `most` of its group with the lowest keys: [B] bool; group: ascending."""
     order = np.lexsort((keys, group))
     first = np.searchsorted(group, group, side="left")
-    chosen = np.empty(len(group), bool)
-    chosen[order] = np.arange(len(group)) - first < most
-    return chosen
+    is_lowest = np.empty(len(group), bool)
+    is_lowest[order] = np.arange(len(group)) - first < most
+    return is_lowest
 
 
 @kernel
@@ -365,7 +336,7 @@ def _select_plies(  # noqa: PLR0913 - a kernel
 
     Fills take for all moves, and at, game and ply for the selected positions; returns their number.
     """
-    chosen = 0
+    selected = 0
     first = 0
     for r in range(rows.shape[0]):
         g = rows[r]
@@ -373,15 +344,15 @@ def _select_plies(  # noqa: PLR0913 - a kernel
         plies = move_offset[g + 1] - move_offset[g]
         for t in range(plies):
             if first_ply <= t <= last_ply and (passes or (moves[move_offset[g] + t] & POINT_MASK) != points):
-                take[first + t] = chosen
-                at[chosen] = first + t
-                game[chosen] = r
-                ply[chosen] = t
-                chosen += 1
+                take[first + t] = selected
+                at[selected] = first + t
+                game[selected] = r
+                ply[selected] = t
+                selected += 1
             else:
                 take[first + t] = -1
         first += plies
-    return chosen
+    return selected
 
 
 def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> GameRuns:
@@ -395,129 +366,94 @@ def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArra
 
 
 def build_examples(
-    recipe: ExamplesRecipe,
-    sources: Paths,
-    output: str | PathLike[str],
-    *,
-    sets: Sequence[str] | None = None,
-    jobs: int | None = None,
-    engine: str = THREADS,
-    progress: ProgressFactory = silent,
+    recipe: ExamplesRecipe, sources: Paths, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
-    """Build the data sets of a recipe; takes the arguments of `kifu.recipes.pipeline.build`.
-
-    Sources that are all catalogues are used as they are, if the recipe has no cleaning rules or they were made by the
-    same rules. Otherwise all sources are read into a new catalogue, games.parquet in `output`, which only one build at
-    a time may use.
+    """Build the data sets of a recipe, see `kifu.recipes.pipeline.build`.
 
     Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
-    thread, and disk space for the packed examples, compressed with LZ4. Raises RecipeError if the recipe has no such
-    set, or a source is the catalogue that would be written.
+    thread, and disk space for the packed examples, compressed with LZ4.
     """
-    options, suffix = BuildOptions(jobs, engine, progress), recipe.example_format.suffix
-    return build_sets(
-        recipe, suffix, lambda plan: _SetWriter(recipe, plan).write(), sources, Path(output), sets, options
-    )
+    return build_sets(recipe, recipe.example_format.suffix, partial(_write_examples, recipe), sources, output, options)
 
 
-@dataclass
-class _SetWriter:
-    """Writes one data set."""
-
-    recipe: ExamplesRecipe
-    plan: SetPlan
-    counts: ManifestCounts = field(init=False)
-
-    @cached_property
-    def layout(self) -> Layout:
-        return self.recipe.layout()
-
-    def write(self) -> Manifest:
-        recipe, plan = self.recipe, self.plan
-        expected = sum(plan.executor.run(_CountExamples(recipe, plan.set), plan.shards))
-        about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
-        with (
-            ManifestCounts(plan.set, plan.path) as self.counts,
-            open_writer(recipe.format, plan.path, self.layout, expected) as writer,
-        ):
-            if recipe.order == "shuffled":
-                self._write_shuffled(writer, expected)
-            else:
-                self._write_in_order(writer, expected)
-            written = writer.commit(about)
-            return self.counts.manifest(
-                recipe, plan.games, plan.sources, written, recipe.example_format.name, self.layout.plane_set
-            )
-
-    def _write_in_order(self, writer: Writer, expected: int) -> None:
-
-        job = _RenderExamples(self.recipe, self.plan.set)
-        with self._progress("building", expected) as bar:
-            for catalogue in self.plan.catalogues:
-                for chunk in self.plan.executor.run(job, catalogue.shards):
-                    writer.append(chunk.content)
-                    self.counts.add_dropped(chunk.drops, chunk.elsewhere)
-                    self.counts.add_games(chunk.member, chunk.rows, chunk.plies)
-                    bar.advance(len(chunk.plies))
-                self.counts.end_archive(catalogue.name, catalogue.digest)
-
-    def _write_shuffled(self, writer: Writer, expected: int) -> None:
-        fits = expected * self.layout.packed_bytes <= WINDOW_BYTES
-        prepared = self._sort_in_memory(expected) if fits else self._sort_on_disk(expected)
-        with self._progress("building", expected) as bar:
+def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
+    """Write one data set."""
+    layout = recipe.layout()
+    expected = sum(plan.executor.run(_CountExamples(recipe, plan.set), plan.shards))
+    with (
+        ManifestCounts(plan.set, plan.path) as counts,
+        open_writer(recipe.format, plan.path, layout, expected) as writer,
+    ):
+        if recipe.order == "corpus":
+            prepared = _in_order(recipe, plan, counts)
+        elif expected * layout.packed_bytes <= WINDOW_BYTES:
+            prepared = _sort_in_memory(recipe, plan, counts, expected)
+        else:
+            prepared = _sort_on_disk(recipe, plan, counts, expected)
+        with _progress("building", plan, expected) as bar:
             for group in prepared:
                 before = writer.examples
                 writer.append(group)
                 bar.advance(writer.examples - before)
-        for catalogue in self.plan.catalogues:
-            self.counts.end_archive(catalogue.name, catalogue.digest)
+        if recipe.order == "shuffled":
+            for catalogue in plan.catalogues:
+                counts.end_archive(catalogue.name, catalogue.digest)
+        written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
+        return counts.manifest(recipe, plan.games, plan.sources, written, recipe.example_format.name, layout.plane_set)
 
-    def _sort_in_memory(self, expected: int) -> Iterator[Any]:
-        columns, rows = [], 0
-        with self._progress("drawing", expected) as bar:
-            for chunk in self.plan.executor.run(_RenderExamples(self.recipe, self.plan.set), self.plan.shards):
-                self.counts.add_dropped(chunk.drops, chunk.elsewhere)
-                columns.append(chunk.columns())
-                bar.advance(len(chunk.keys))
-                rows += len(chunk.keys)
-        encode = _EncodeSorted(self.recipe, self.plan.set, Path())
-        groups = encode.groups(_LoadedRange(partial(concat_columns, columns)), 0, rows) if rows else ()
-        return self.plan.executor.map(encode.process, groups)
 
-    def _sort_on_disk(self, expected: int) -> Iterator[Any]:
-        executor, folder = self.plan.executor, self.plan.executor.spill_dir()
-        max_rows = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
-        divide, files = _DivideExamples(self.recipe, self.plan.set, folder, fan_out(expected, max_rows)), []
-        with self._progress("drawing", expected) as bar:
-            for divided in executor.run(divide, self.plan.shards):
-                self.counts.add_dropped(divided.drops, divided.elsewhere)
-                if divided.file is not None:
-                    files.append(divided.file)
-                    bar.advance(int(divided.file.rows.sum()))
-        ranges = split_ranges(executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
-        starts = accumulate((key_range.rows for key_range in ranges), initial=0)
-        return executor.run(_EncodeSorted(self.recipe, self.plan.set, folder), list(zip(starts, ranges)))
+def _in_order(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts) -> Iterator[Any]:
+    """Yield the examples, prepared for the writer, in the order of the catalogues."""
+    job = _RenderExamples(recipe, plan.set)
+    for catalogue in plan.catalogues:
+        for chunk in plan.executor.run(job, catalogue.shards):
+            yield chunk.content
+            counts.add_dropped(chunk.drops, chunk.elsewhere)
+            counts.add_games(chunk.member, chunk.rows, chunk.plies)
+        counts.end_archive(catalogue.name, catalogue.digest)
 
-    def _progress(self, doing: str, expected: int) -> AbstractContextManager[Progress]:
-        return self.plan.progress(f"{doing} {self.plan.path.name}", expected, "examples")
+
+def _sort_in_memory(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Iterator[Any]:
+    """Return the examples, prepared for the writer, in the order of their keys."""
+    columns, rows = [], 0
+    with _progress("drawing", plan, expected) as bar:
+        for chunk in plan.executor.run(_RenderExamples(recipe, plan.set), plan.shards):
+            counts.add_dropped(chunk.drops, chunk.elsewhere)
+            columns.append(chunk.columns())
+            bar.advance(len(chunk.keys))
+            rows += len(chunk.keys)
+    encode = _EncodeSorted(recipe, plan.set, Path())
+    groups = encode.groups(_LoadedRange(partial(concat_columns, columns)), 0, rows) if rows else ()
+    return plan.executor.map(encode.process, groups)
+
+
+def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Iterator[Any]:
+    """Return the examples, prepared for the writer, in the order of their keys."""
+    folder, max_rows = plan.executor.spill_dir(), max(WINDOW_BYTES // recipe.layout().packed_bytes, 1)
+    divide, files = _DivideExamples(recipe, plan.set, folder, fan_out(expected, max_rows)), []
+    with _progress("drawing", plan, expected) as bar:
+        for file, drops, elsewhere in plan.executor.run(divide, plan.shards):
+            counts.add_dropped(drops, elsewhere)
+            if file is not None:
+                files.append(file)
+                bar.advance(int(file.rows.sum()))
+    ranges = split_ranges(plan.executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
+    starts = accumulate((key_range.rows for key_range in ranges), initial=0)
+    return plan.executor.run(_EncodeSorted(recipe, plan.set, folder), list(zip(starts, ranges)))
+
+
+def _progress(doing: str, plan: SetPlan, expected: int) -> AbstractContextManager[Progress]:
+    return plan.progress(f"{doing} {plan.path.name}", expected, "examples")
 
 
 def build_tokens(
-    recipe: TokensRecipe,
-    sources: Paths,
-    output: str | PathLike[str],
-    *,
-    sets: Sequence[str] | None = None,
-    jobs: int | None = None,
-    engine: str = THREADS,
-    progress: ProgressFactory = silent,
+    recipe: TokensRecipe, sources: Paths, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
-    """Build a tokens@1 directory for each set, whose examples are games, as `build_examples` does for its sets."""
-    options = BuildOptions(jobs, engine, progress)
-    return build_sets(recipe, "", lambda plan: _write_set(recipe, plan), sources, Path(output), sets, options)
+    """Build a tokens@1 directory for each set, whose examples are games, see `kifu.recipes.pipeline.build`."""
+    return build_sets(recipe, "", partial(_write_tokens, recipe), sources, output, options)
 
 
-def _write_set(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
+def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
     job = _WriteTokens(recipe, plan.set)
     with (
         ManifestCounts(plan.set, plan.path) as counts,
@@ -537,23 +473,15 @@ def _write_set(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
 
 
 class _TokenChunk(NamedTuple):
-    """The tokens of a slice.
+    """The tokens of a slice."""
 
-    Attributes:
-        tokens: [T] uint16.
-        ends: [K] int64, the end of each game in `tokens`.
-        games: [K] uint64, ids.
-        member: [K] int32, rows of the catalogue.
-        read: Number of games of the slice.
-    """
-
-    tokens: Tokens
-    ends: npt.NDArray[np.int64]
-    games: npt.NDArray[np.uint64]
-    member: npt.NDArray[np.int32]
+    tokens: Tokens  # [T] uint16
+    ends: npt.NDArray[np.int64]  # [K]: the end of each game in `tokens`
+    games: npt.NDArray[np.uint64]  # [K]: ids
+    member: npt.NDArray[np.int32]  # [K]: rows of the catalogue
     drops: Counter[str]
     elsewhere: int
-    read: int
+    read: int  # number of games of the slice
 
 
 @dataclass(frozen=True)

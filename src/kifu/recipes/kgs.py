@@ -25,7 +25,7 @@ import numpy.typing as npt
 from kifu.errors import RecipeError, SourceError
 from kifu.io import read_small
 from kifu.records.containers import containers
-from kifu.records.paths import AnyPath
+from kifu.records.paths import AnyPath, Paths
 
 if TYPE_CHECKING:
     from kifu.recipes.schema import KgsgoRecipe
@@ -49,18 +49,12 @@ _MULTIPLIER = 1000003
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An archive of KGS, by its name.
+    """An archive of KGS, by its name."""
 
-    Attributes:
-        name: The name of the zip file, "KGS-2006-19-10388-.zip".
-        month: 1 to 12, or None if the archive holds a whole year.
-        size: Board size, always 19 so far.
-    """
-
-    name: str
+    name: str  # the name of the zip file, "KGS-2006-19-10388-.zip"
     year: int
-    month: int | None
-    size: int
+    month: int | None  # 1 to 12; None if the archive holds a whole year
+    size: int  # board size, always 19 so far
     games: int
 
     @property
@@ -70,11 +64,7 @@ class Archive:
 
 
 def parse_archive_name(name: str) -> Archive | None:
-    """Parse a file name or path with one of the extensions .zip, .tar.gz, .tar.bz2, .tgz, .tbz2.
-
-    Returns:
-        The archive, or None for any other name.
-    """
+    """Parse a file name or path with the extension .zip, .tar.gz, .tar.bz2, .tgz or .tbz2; None for any other name."""
     match = _NAME.fullmatch(re.split(r"[/\\]", name)[-1])
     if not match:
         return None
@@ -133,7 +123,7 @@ def order_as_page(archives: Iterable[Archive]) -> list[Archive]:
     return sorted(archives, key=lambda archive: (archive.year, archive.month or 0), reverse=True)
 
 
-def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, AnyPath]:
+def find_archives(sources: Paths) -> dict[Archive, AnyPath]:
     """Return the archives of KGS among the sources and in directories among them, with the first file of each.
 
     Raises SourceError if no archive was found, or a source does not exist.
@@ -175,11 +165,9 @@ def hash_text(text: str) -> int:
 
 
 def hash_pairs(first: npt.ArrayLike, second: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return Python 2's hashes of tuples of two items, [N] int64.
+    """Return Python 2's hashes of tuples of two items, given the hashes of these: [N] int64, as all of them.
 
-    Args:
-        first: [N] int64, hashes of the first items. The hash of a small int is the int itself, except for -1.
-        second: [N] int64, hashes of the second items.
+    The hash of a small int is the int itself, except for -1.
     """
     x = np.full(np.broadcast_shapes(np.shape(first), np.shape(second)), 0x345678, np.uint64)
     for item, multiplier in ((first, _MULTIPLIER), (second, _MULTIPLIER + 82522)):
@@ -190,12 +178,10 @@ def hash_pairs(first: npt.ArrayLike, second: npt.ArrayLike) -> npt.NDArray[np.in
 
 
 def set_order(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the order in which Python 2 iterates over a set, [N] int64 indices of the items.
+    """Return the order in which Python 2 iterates over a set of N different items: [N] int64, indices of the items.
 
-    This is plain Python, because 170,000 items take less time than loading a compiled kernel.
-
-    Args:
-        hashes: [N] int64, of N different items, in the order in which they are added.
+    `hashes` are in the order in which the items are added. This is plain Python, because 170,000 items take less time
+    than loading a compiled kernel.
     """
     codes = hashes.astype(np.uint64).tolist()
 
@@ -229,30 +215,13 @@ def text_set_order(texts: Iterable[str]) -> list[str]:
     return [distinct[k] for k in order]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Games of one archive, in the order in which they are written.
-
-    Attributes:
-        games: [K] int64, indices from 0.
-    """
-
-    archive: Archive
-    games: npt.NDArray[np.int64]
-
-
 class Sampler:
     """Draws the sets of a recipe from the archives of an index."""
 
     def __init__(self, recipe: KgsgoRecipe, archives: list[Archive]) -> None:
-        """Prepare the draws.
+        """Prepare draws from the archives up to the year `until` of the recipe, in the order of the index page.
 
-        Args:
-            recipe: Its archives of later years than `until` are left out of every draw.
-            archives: In the order of the index page.
-
-        Raises:
-            RecipeError: The archives hold more than `MAX_GAMES` games.
+        Raises RecipeError if they hold more than `MAX_GAMES` games.
         """
         self._recipe = recipe
         self._all = archives
@@ -269,18 +238,19 @@ class Sampler:
         """Return a drawn set as the program held it, `list(set)`: names of archives and indices of games."""
         return [(self._archives[self._archive_of[k]].name, int(self._game_of[k])) for k in self._draw(name)]
 
-    def select(self, name: str) -> list[Selection]:
-        """Return the games of a set, archive by archive. Raises RecipeError if there are too few."""
+    def select(self, name: str) -> dict[Archive, npt.NDArray[np.int64]]:
+        """Return the games of a set by archive, indices from 0; archives and games in the order of the file.
+
+        Raises RecipeError if there are too few.
+        """
         if self._recipe.sets[name].by_archive:
-            return [Selection(archive, np.arange(archive.games)) for archive in self._all]
+            return {archive: np.arange(archive.games) for archive in self._all}
         drawn = self._draw(name)
         archive_of = self._archive_of[drawn]
         archives, first = np.unique(archive_of, return_index=True)
         by_name = {self._archives[k].name: k for k in archives[np.argsort(first)]}
-        return [
-            Selection(self._archives[k], self._game_of[drawn[archive_of == k]])
-            for k in (by_name[each] for each in text_set_order(by_name))
-        ]
+        order = (by_name[archive_name] for archive_name in text_set_order(by_name))
+        return {self._archives[k]: self._game_of[drawn[archive_of == k]] for k in order}
 
     def _draw(self, name: str) -> npt.NDArray[np.int64]:
         """Return a set as indices into the list of all pairs, in Python 2's set order."""
@@ -289,23 +259,23 @@ class Sampler:
 
     def _added(self, name: str) -> npt.NDArray[np.int64]:
         """Return a set as indices into the list of all pairs, in the order in which they were added."""
-        wanted = self._recipe.sets[name]
+        game_set = self._recipe.sets[name]
         total = len(self._game_of)
         taken = np.zeros(total, bool)
-        if wanted.without is not None:
-            taken[self._added(wanted.without)] = True
+        if game_set.without is not None:
+            taken[self._added(game_set.without)] = True
         left = total - int(taken.sum())
-        if left < (wanted.games or 1):
+        if left < (game_set.games or 1):
             raise RecipeError(
-                f"set {name!r} takes {wanted.games or 1:,} games, but {left:,} are left "
+                f"set {name!r} takes {game_set.games or 1:,} games, but {left:,} are left "
                 f"({total:,} up to {self._recipe.until} in {len(self._archives)} archives); "
                 f"ask for fewer with --set sets.{name}.games=N"
             )
-        if wanted.games is None:
+        if game_set.games is None:
             return np.flatnonzero(~taken)
         draw = random.Random(self._recipe.seed).random
         drawn: list[int] = []
-        while len(drawn) < wanted.games:
+        while len(drawn) < game_set.games:
             pair = int(draw() * total)  # Python 2's random.choice
             if not taken[pair]:
                 taken[pair] = True

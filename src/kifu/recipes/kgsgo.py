@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice, pairwise, repeat
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +22,19 @@ from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import DroppedGame, Manifest, WriteReport, WrittenFile, data_set_files, read_manifest
 from kifu.datasets.row_origins import read_game_rows
 from kifu.errors import DropReason, FormatError, SourceError
-from kifu.execution.executor import THREADS, Executor, Item, Job, R, make_executor
+from kifu.execution.executor import Executor, Item, Job, R, make_executor
 from kifu.go.state import State, new_state
 from kifu.io import AtomicFile, staging_dir, utf8_name
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import KgsgoGames, has_handicap, kgsgo_games, unreadable_reason
 from kifu.point import POINT_MASK
-from kifu.progress import Progress, ProgressFactory, silent
-from kifu.recipes.kgs import Archive, Sampler, Selection, find_archives, read_index
-from kifu.recipes.pipeline import Build, BuildReport, ManifestCounts, Target, check_sets, is_made_by
+from kifu.progress import Progress, ProgressFactory
+from kifu.recipes.kgs import Archive, Sampler, find_archives, read_index
+from kifu.recipes.pipeline import Build, BuildOptions, BuildReport, ManifestCounts, Target, check_sets, is_made_by
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.containers import blocks, split_blocks
 from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
-from kifu.records.paths import AnyPath
+from kifu.records.paths import AnyPath, Paths
 from kifu.records.sgf import scan
 
 _CACHE_BYTES = 16 << 20
@@ -139,53 +139,32 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
 
 
 class _ArchiveGames(NamedTuple):
-    """The games that a file takes from one archive."""
+    """The games that a file takes from one archive: [K] int64, indices from 0 in the order of the file."""
 
-    selection: Selection
+    archive: Archive
+    games: npt.NDArray[np.int64]
     path: AnyPath
     blake3: str
 
-    def load(self) -> LoadedArchive:
-        return load_archive(self.path, self.selection.archive)
+    def load(self, cache: dict[AnyPath, LoadedArchive] | None = None) -> LoadedArchive:
+        """Return the archive; in any thread. A cache keeps archives that fit into `_CACHE_BYTES` together."""
+        if cache is not None and self.path in cache:
+            return cache[self.path]
+        loaded = load_archive(self.path, self.archive)
+        if cache is not None and loaded.nbytes + sum(other.nbytes for other in list(cache.values())) <= _CACHE_BYTES:
+            cache[self.path] = loaded
+        return loaded
 
 
-class _ArchiveCache:
-    """Loads archives for several passes and sets. Those that fit into `_CACHE_BYTES` together are read once."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[AnyPath, LoadedArchive] = {}
-
-    def load(self, shard: _ArchiveGames) -> LoadedArchive:
-        """Return the archive of a shard; in any thread. Raises SourceError."""
-        archive = self._loaded.get(shard.path)
-        if archive is None:
-            archive = shard.load()
-            if archive.nbytes + sum(each.nbytes for each in list(self._loaded.values())) <= _CACHE_BYTES:
-                self._loaded[shard.path] = archive
-        return archive
-
-
-class _RecordTask(NamedTuple):
-    """Games of a loaded archive.
-
-    Attributes:
-        rows: [K] int64, the rows of the games in the archive.
-    """
-
-    archive: LoadedArchive
-    arrays: KgsgoGames
-    rows: npt.NDArray[np.int64]
-    moves: int
+_RecordTask: TypeAlias = tuple[LoadedArchive, KgsgoGames, npt.NDArray[np.int64], int]
+"""An archive and its arrays, the rows of some games in it, [K] int64, and the number of their moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ArchiveJob(Job[_ArchiveGames, Item, R]):
-    """Base of jobs on games of an archive.
+    """Base of jobs on games of an archive."""
 
-    Attributes:
-        loaded: The archives of the shards in order, if they are prefetched; not pickled.
-    """
-
+    # the archives of the shards in order, if they are prefetched; not pickled
     loaded: Iterator[LoadedArchive] | None = field(default=None, compare=False)
 
     def _load(self, shard: _ArchiveGames) -> LoadedArchive:
@@ -195,8 +174,7 @@ class _ArchiveJob(Job[_ArchiveGames, Item, R]):
         return type(self), tuple(getattr(self, each.name) for each in fields(self) if each.name != "loaded")
 
     def shard_fingerprint(self, shard: _ArchiveGames) -> Any:
-        selection = shard.selection
-        return [selection.archive.name, shard.blake3, blake3(selection.games.tobytes()).hexdigest()]
+        return [shard.archive.name, shard.blake3, blake3(shard.games.tobytes()).hexdigest()]
 
 
 class _CountRecords(_ArchiveJob[tuple[LoadedArchive, npt.NDArray[np.int64]], int]):
@@ -207,7 +185,7 @@ class _CountRecords(_ArchiveJob[tuple[LoadedArchive, npt.NDArray[np.int64]], int
 
     def read(self, shard: _ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
         archive = self._load(shard)
-        yield archive, archive.rows(shard.selection.games)
+        yield archive, archive.rows(shard.games)
 
     def process(self, item: tuple[LoadedArchive, npt.NDArray[np.int64]]) -> int:
         archive, rows = item
@@ -225,24 +203,15 @@ class _ChunkMemory:
 
 
 class _RecordChunk(NamedTuple):
-    """The records of some games.
+    """The records of some games."""
 
-    Attributes:
-        member: [K] int32, the index of each game's member in the archive.
-        drop: [K] uint8, `DropReason`.
-        examples: [K] int32, the number of records of each game.
-        plies: [N] uint16, the ply of each record.
-        records: [N * record bytes] uint8.
-        memory: Owns the arrays; None if the chunk was made in another process.
-    """
-
-    member: npt.NDArray[np.int32]
-    drop: npt.NDArray[np.uint8]
-    examples: npt.NDArray[np.int32]
+    member: npt.NDArray[np.int32]  # [K]: the index of each game's member in the archive
+    drop: npt.NDArray[np.uint8]  # [K]: `DropReason`
+    examples: npt.NDArray[np.int32]  # [K]: the number of records of each game
     names: list[str]
-    plies: npt.NDArray[np.uint16]
-    records: npt.NDArray[np.uint8]
-    memory: _ChunkMemory | None
+    plies: npt.NDArray[np.uint16]  # [N]: the ply of each record
+    records: npt.NDArray[np.uint8]  # [N * record bytes]
+    memory: _ChunkMemory | None  # owns the arrays; None if the chunk was made in another process
 
     @property
     def kept(self) -> npt.NDArray[np.bool_]:
@@ -257,11 +226,7 @@ class _RecordChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class _WriteRecords(_ArchiveJob[_RecordTask, _RecordChunk]):
-    """Writes games as records, in at least one chunk per archive.
-
-    Attributes:
-        format: "dat1@1" or "dat2@1".
-    """
+    """Writes games as records, in at least one chunk per archive. format: "dat1@1" or "dat2@1"."""
 
     format: str
 
@@ -279,10 +244,10 @@ class _WriteRecords(_ArchiveJob[_RecordTask, _RecordChunk]):
     def read(self, shard: _ArchiveGames) -> Iterator[_RecordTask]:
         archive = self._load(shard)
         arrays = kgsgo_games(archive.games, archive.handicap)
-        rows = archive.rows(shard.selection.games)
+        rows = archive.rows(shard.games)
         moves = np.diff(archive.games.move_offset)[rows]
         for start, stop in pairwise(_cuts(moves * self._layout.record_bytes)):
-            yield _RecordTask(archive, arrays, rows[start:stop], int(moves[start:stop].sum()))
+            yield archive, arrays, rows[start:stop], int(moves[start:stop].sum())
 
     def process(self, item: _RecordTask) -> _RecordChunk:
         archive, arrays, rows, moves = item
@@ -334,50 +299,36 @@ def _cuts(sizes: npt.NDArray[np.int64]) -> list[int]:
 
 
 def build_kgsgo(
-    recipe: KgsgoRecipe,
-    sources: Iterable[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
-    *,
-    sets: Sequence[str] | None = None,
-    index: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    engine: str = THREADS,
-    progress: ProgressFactory = silent,
+    recipe: KgsgoRecipe, sources: Paths, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
-    """Build the sets of a recipe; takes the arguments of `kifu.recipes.pipeline.build`.
+    """Build the sets of a recipe, see `kifu.recipes.pipeline.build`; one report per file, in the order of the sets.
 
-    Games that cannot be used are dropped and listed in the manifest. Returns one report per file, in the order of
-    `sets`.
-
-    Args:
-        index: An index page (HTML file), which gives the archives and their order for the draws. By default the
-            archives found, newest first.
-
-    Raises:
-        RecipeError: The recipe has no such set, or a set asks for more games than there are.
+    Games that cannot be used are dropped and listed in the manifest. The index page gives the archives and their order
+    for the draws, by default the archives found, newest first. Raises RecipeError if the recipe has no such set, or a
+    set asks for more games than there are.
     """
-    names = recipe.default_sets() if sets is None else list(sets)
+    names = recipe.default_sets() if options.sets is None else list(options.sets)
     check_sets(recipe, names)
     paths = find_archives(sources)
-    sampler = Sampler(recipe, read_index(index, paths))
+    sampler = Sampler(recipe, read_index(options.index_page, paths))
     selections = {name: sampler.select(name) for name in names}
-    archives = list(dict.fromkeys(each.archive for selected in selections.values() for each in selected))
+    archives = list(dict.fromkeys(archive for selected in selections.values() for archive in selected))
     _require_archives(archives, paths)
     if not archives:
         return []
     first = recipe.sets[names[0]].file
-    with make_executor(engine, jobs, staging_dir(Path(output, first))) as executor:
+    with make_executor(options.engine, options.jobs, staging_dir(output / first)) as executor:
         found = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in archives]
         hashed = dict(zip(archives, hash_sources(found, executor)))
         reports = []
-        cache = _ArchiveCache()
+        cache: dict[AnyPath, LoadedArchive] = {}
         for name in names:
             shards = [
-                _ArchiveGames(each, paths[each.archive], hashed[each.archive].info["blake3"])
-                for each in selections[name]
+                _ArchiveGames(archive, games, paths[archive], hashed[archive].info["blake3"])
+                for archive, games in selections[name].items()
             ]
-            targets = _targets(recipe, name, shards, Path(output))
-            reports += _SetBuild(recipe, targets, hashed, executor, progress, cache).run(list(targets))
+            targets = _targets(recipe, name, shards, output)
+            reports += _SetBuild(recipe, targets, hashed, executor, options.progress, cache).run(list(targets))
         return reports
 
 
@@ -397,7 +348,7 @@ def _targets(
     chosen = recipe.sets[name]
     if not chosen.by_archive:
         return {Target.of(name, into / chosen.file): shards}
-    files = (chosen.file.replace("{archive}", shard.selection.archive.stem) for shard in shards)
+    files = (chosen.file.replace("{archive}", shard.archive.stem) for shard in shards)
     return {Target.of(name, into / file): [shard] for file, shard in zip(files, shards)}
 
 
@@ -410,7 +361,7 @@ class _SetBuild(Build[Manifest]):
     sources: dict[Archive, Source]
     executor: Executor
     progress: ProgressFactory
-    cache: _ArchiveCache
+    cache: dict[AnyPath, LoadedArchive]
     counts: Iterator[int] = field(default_factory=lambda: iter(()))
     chunks: Iterator[_RecordChunk] = field(default_factory=lambda: iter(()))
 
@@ -431,16 +382,17 @@ class _SetBuild(Build[Manifest]):
         shards = [shard for target in stale for shard in self.targets[target]]
         # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
         # archives twice, where the cache is too small, takes a tenth of the time that reading the written file would.
-        counting = _CountRecords(loaded=self.executor.map(self.cache.load, shards, self.executor.jobs))
+        load = methodcaller("load", self.cache)
+        counting = _CountRecords(loaded=self.executor.map(load, shards, self.executor.jobs))
         self.counts = self.executor.run(counting, shards, prefetch=0) if layout.header_bytes else repeat(0)
-        writing = _WriteRecords(layout.name, loaded=self.executor.map(self.cache.load, shards, prefetch=1))
+        writing = _WriteRecords(layout.name, loaded=self.executor.map(load, shards, prefetch=1))
         self.chunks = self.executor.run(writing, shards, self.executor.jobs + 1)
 
     def make(self, target: Target) -> Manifest:
         layout = find_dat_layout(self.recipe.format)
         shards = self.targets[target]
         foreseen = sum(islice(self.counts, len(shards)))  # unless a move cannot be played
-        games = sum(len(shard.selection.games) for shard in shards)
+        games = sum(len(shard.games) for shard in shards)
         with (
             ManifestCounts(target.set, target.path) as counts,
             AtomicFile(target.path, layout.header(foreseen)) as output,
@@ -455,7 +407,7 @@ class _SetBuild(Build[Manifest]):
             return counts.manifest(
                 self.recipe,
                 games,
-                [self.sources[shard.selection.archive].info for shard in shards],
+                [self.sources[shard.archive].info for shard in shards],
                 WriteReport(counts.rows, (written,)),
                 layout.name,
                 find_format(layout.name).plane_set,
@@ -464,20 +416,20 @@ class _SetBuild(Build[Manifest]):
 
 def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:
     """Return whether the data set has these games of these archives. Another index page draws others."""
-    archives = [(shard.selection.archive.stem, shard.blake3) for shard in shards]
+    archives = [(shard.archive.stem, shard.blake3) for shard in shards]
     if manifest.origins is None or [(each.archive, each.blake3) for each in manifest.archives] != archives:
         return False
     dropped: defaultdict[str, list[int]] = defaultdict(list)
     for game in manifest.dropped:
         dropped[game.archive].append(game.member)
-    members = [shard.selection.games + 1 for shard in shards]
+    members = [shard.games + 1 for shard in shards]
     kept = [each[~np.isin(each, dropped[stem])] for each, (stem, _) in zip(members, archives)]
     return np.array_equal(read_game_rows(manifest, path).member, np.concatenate([np.empty(0, np.int64), *kept]))
 
 
 def _chunks_of(shard: _ArchiveGames, chunks: Iterator[_RecordChunk]) -> Iterator[_RecordChunk]:
     """Yield the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
-    left = len(shard.selection.games)
+    left = len(shard.games)
     for chunk in chunks:
         yield chunk
         left -= len(chunk.drop)
@@ -489,7 +441,7 @@ def _write_archive(
     shard: _ArchiveGames, chunks: Iterator[_RecordChunk], output: AtomicFile, counts: ManifestCounts, bar: Progress
 ) -> None:
     """Write the records of an archive's games, and count them."""
-    stem = shard.selection.archive.stem
+    stem = shard.archive.stem
     for chunk in chunks:
         output.write(chunk.records.data)
         kept = chunk.kept

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import re
 import tempfile
 from collections import Counter, defaultdict
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +29,8 @@ from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
-from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.execution.executor import Executor, Job, make_executor
 from kifu.io import AtomicFile, locked_folder, read_small, remove_file, staging_dir, write_file
-from kifu.progress import ProgressFactory, silent
 from kifu.recipes.pipeline import (
     CATALOGUE,
     Build,
@@ -117,42 +115,24 @@ class ArchiveManifest:
         )
 
 
-class _Lines(NamedTuple):
-    """The lines of some games.
-
-    Attributes:
-        placed: The number of the file (see `_file_numbers`), the number of games and their lines.
-        unsayable: Number of games that cannot be written, by reason.
-    """
-
-    placed: list[tuple[int, int, bytes]]
-    unsayable: Counter[str]
-    games: int
+_Lines: TypeAlias = tuple[list[tuple[int, int, bytes]], Counter[str], int]
+"""The lines of some games: (number of the file, see `_file_numbers`; number of games; lines); the number of games that
+cannot be written, by reason; the number of games.
+"""
 
 
 def build_archive(
-    recipe: OlfArchiveRecipe,
-    sources: Paths,
-    output: str | os.PathLike[str],
-    *,
-    jobs: int | None = None,
-    engine: str = THREADS,
-    progress: ProgressFactory = silent,
+    recipe: OlfArchiveRecipe, sources: Paths, output: Path, options: BuildOptions
 ) -> list[BuildReport[ArchiveManifest]]:
-    """Build the tree of OLF files; takes the arguments of `kifu.recipes.pipeline.build`.
+    """Build the tree of OLF files, see `kifu.recipes.pipeline.build`.
 
     Another archive in the directory is replaced. Only one build at a time may use the directory. The manifest is
-    written last. Memory is that of `ingest`, plus at most 64 KiB per file.
-
-    Raises:
-        RecipeError: A source is the catalogue that would be written.
-        OutputError: A file cannot be written, or `output` holds OLF files that are not of this archive.
+    written last. Memory is that of `ingest`, plus at most 64 KiB per file. Raises RecipeError if a source is the
+    catalogue that would be written, and OutputError if `output` holds OLF files that are not of this archive.
     """
-    into = Path(output)
-    found = find_sources(sources)
-    with make_executor(engine, jobs, staging_dir(into / MANIFEST)) as executor:
-        build = _ArchiveBuild(recipe, hash_sources(found, executor), executor, BuildOptions(jobs, engine, progress))
-        return build.run([Target("archive", into, into / MANIFEST)])
+    with make_executor(options.engine, options.jobs, staging_dir(output / MANIFEST)) as executor:
+        build = _ArchiveBuild(recipe, hash_sources(find_sources(sources), executor), executor, options)
+        return build.run([Target("archive", output, output / MANIFEST)])
 
 
 @dataclass
@@ -185,11 +165,11 @@ class _ArchiveBuild(Build[ArchiveManifest]):
         unsayable: Counter[str] = Counter()
         with _Spool(into) as spool:
             with self.options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-                for lines in self.executor.run(job, catalogue.shards()):
-                    for number, games, data in lines.placed:
+                for placed, failed, read in self.executor.run(job, catalogue.shards()):
+                    for number, games, data in placed:
                         spool.write(number, games, data)
-                    unsayable += lines.unsayable
-                    bar.advance(lines.games)
+                    unsayable += failed
+                    bar.advance(read)
             _require_no_others(into, spool)
             files = [_write(into, number, spool) for number in spool.files()]
         return ArchiveManifest(
@@ -245,7 +225,7 @@ class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
             if data:
                 placed.append((int(file[start]), int(written[stop] - written[start]), data))
         unsayable = Counter(ExportFailure(k).name for k in lines.failure[lines.failure != ExportFailure.NONE].tolist())
-        return _Lines(placed, unsayable, len(kept))
+        return placed, unsayable, len(kept)
 
 
 def _file_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

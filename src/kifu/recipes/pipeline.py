@@ -109,16 +109,13 @@ class BuildReport(Report, Generic[M]):
 
 
 class BuildOptions(NamedTuple):
-    """Options of every build.
-
-    Attributes:
-        jobs: Number of threads or processes, by default one per core.
-        engine: Execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
-    """
+    """The options of `build`."""
 
     jobs: int | None
     engine: str
     progress: ProgressFactory
+    sets: Sequence[str] | None = None
+    index_page: str | os.PathLike[str] | None = None
 
 
 class Target(NamedTuple):
@@ -226,12 +223,11 @@ def build(
     kind = KINDS.get(getattr(recipe, "kind", ""), KGSGO)
     if not kind.build:
         raise RecipeError(f"recipe {recipe.name} trains a network: use kifu.train, or the command kifu train")
-    options = {name: value for name, value in (("sets", sets), ("index", index)) if value is not None}
-    for name in options:
-        if name not in kind.options:
+    for name, value in (("sets", sets), ("index", index)):
+        if value is not None and name not in kind.options:
             raise RecipeError(f"recipe {recipe.name} has no option {name}")
-    build_kind: Callable[..., list[BuildReport[Any]]] = resolve_name(kind.build)
-    return build_kind(recipe, sources, output, **options, jobs=jobs, engine=engine, progress=progress)
+    build_kind: Callable[[Recipe, Paths, Path, BuildOptions], list[BuildReport[Any]]] = resolve_name(kind.build)
+    return build_kind(recipe, sources, Path(output), BuildOptions(jobs, engine, progress, sets, index))
 
 
 def check_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:
@@ -413,11 +409,7 @@ class SetShard(NamedTuple):
 
 
 class CatalogueInput(NamedTuple):
-    """A catalogue that sets are made from.
-
-    Attributes:
-        digest: See `Catalogue.digest`.
-    """
+    """A catalogue that sets are made from. digest: see `Catalogue.digest`."""
 
     catalogue: Catalogue
     digest: str
@@ -543,16 +535,16 @@ def build_sets(
     make: Callable[[SetPlan], Manifest],
     sources: Paths,
     into: Path,
-    sets: Sequence[str] | None,
     options: BuildOptions,
 ) -> list[BuildReport[Manifest]]:
     """Build data sets from catalogues, or from a catalogue that is made of the sources first; see `build`.
 
-    Args:
-        suffix: Of the files' names; "" for directories. A set is written to `into`/SET + suffix.
-        make: Writes a data set and returns its manifest.
+    `make` writes a data set, to `into`/SET + suffix, and returns its manifest. Sources that are all catalogues are used
+    as they are, if the recipe has no cleaning rules or they were made by the same rules. Otherwise all sources are read
+    into a new catalogue, games.parquet in `into`, which only one build at a time may use. Raises RecipeError if the
+    recipe has no such set, or a source is the catalogue that would be written.
     """
-    names = recipe.default_sets() if sets is None else list(sets)
+    names = recipe.default_sets() if options.sets is None else list(options.sets)
     check_sets(recipe, names)
     if not names:
         return []

@@ -281,16 +281,11 @@ Recipe: TypeAlias = "KgsgoRecipe | OlfArchiveRecipe | SplitRecipe | TrainingReci
 
 
 class RecipeKind(NamedTuple):
-    """The code for one kind of recipe, as "module:name" strings that are imported when first used.
-
-    Attributes:
-        build: The function that builds it, see `kifu.recipes.pipeline.build`; "" for training recipes.
-        options: The options that only some build functions take: "sets", "index".
-    """
+    """The code for one kind of recipe, as "module:name" strings that are imported when first used."""
 
     model: str
-    build: str = ""
-    options: tuple[str, ...] = ()
+    build: str = ""  # the function that builds it, see `kifu.recipes.pipeline.build`; "" for training recipes
+    options: tuple[str, ...] = ()  # the options that only some build functions take: "sets", "index"
 
 
 KGSGO = RecipeKind("kifu.recipes.schema:KgsgoRecipe", "kifu.recipes.kgsgo:build_kgsgo", ("sets", "index"))

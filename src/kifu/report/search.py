@@ -17,11 +17,9 @@ from kifu.errors import RecipeError
 from kifu.registry import suggestion
 from kifu.report.tables import cell, make_console, make_table, print_lines
 from kifu.search.continuations import Continuation, YearCount
-from kifu.search.drawing import LETTERS, Drawing
-from kifu.search.explore import Exploration
-from kifu.search.hits import Hits
 from kifu.search.match import match_games
 from kifu.search.pattern import Pattern
+from kifu.search.results import LETTERS, Drawing, Exploration, Hits
 from kifu.search.searcher import GameSummary, Rows, Searcher
 from kifu.search.traces import trace_games
 from kifu.text import Report, counted, format_share, wilson
@@ -191,7 +189,7 @@ def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | N
         games: The games searched; None for all.
         years: The continuation to count by year, or "all".
     """
-    pattern, drawing, continuations = hits.pattern, Drawing.of_pattern(hits.pattern), hits.continuations()
+    pattern, drawing, continuations = hits.pattern, hits.drawing, hits.continuations()
     colours = " (colours as in the pattern)" if pattern.both_colours else ""
     totals = [f"{counted(len(hits), 'hit')} in {hits.games:,} of {_count_games(searcher, games)}"]
     totals += [_wins(*hits.wins) + colours] if any(hits.wins) else []
@@ -201,7 +199,7 @@ def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | N
 
 def view_exploration(searcher: Searcher, found: Exploration, games: Rows | None, years: str | None) -> View:
     """Return the view of a position, see `view_hits`."""
-    drawing, pattern = Drawing.of_position(found.position), found.position.to_pattern(both_colours=False)
+    drawing, pattern = found.drawing, found.position.to_pattern(both_colours=False)
     totals = [f"{found.games:,} of {_count_games(searcher, games)}"]
     totals += [_wins(*found.wins)] if any(found.wins) else []
     by_year = _find_years(found, drawing, pattern, found.continuations, years)

@@ -64,23 +64,25 @@ COME, GONE, COLOUR, NEXT = range(4)
 
 
 class Tables(NamedTuple):
-    """Scratch memory: when stones came to the points of the current game.
+    """Scratch memory of one thread."""
 
-    Attributes:
-        first: [SLOTS] uint32: REMOVED | ply of the first stone << COLOUR_BITS | its colour; NO_STONE if none.
-        later: [K] int64, the moves to points that had a stone before.
-        head: [SLOTS] int64, the first interval of each REMOVED point, or -1.
-        tail: [SLOTS] int64, the last one.
-        intervals: [K, 4] int64, the stones on these points: ply of coming, of leaving, colour, next interval or -1.
-        filled: [3] int64: whether `first` and the intervals are those of the current game; the length of `later`.
-    """
-
+    # [SLOTS]: by point: REMOVED | ply of the first stone << COLOUR_BITS | its colour; NO_STONE if none
     first: npt.NDArray[np.uint32]
-    later: npt.NDArray[np.int64]
-    head: npt.NDArray[np.int64]
-    tail: npt.NDArray[np.int64]
+    later: npt.NDArray[np.int64]  # [K]: the moves to points that had a stone before
+    head: npt.NDArray[np.int64]  # [SLOTS]: the first interval of each REMOVED point, or -1
+    tail: npt.NDArray[np.int64]  # [SLOTS]: the last one
+    # [K, 4]: the stones on these points: ply of coming, of leaving, colour, next interval or -1
     intervals: npt.NDArray[np.int64]
+    # [3]: whether `first` and the intervals are those of the current game; the length of `later`
     filled: npt.NDArray[np.int64]
+    captured: npt.NDArray[np.uint64]  # [SLOTS / 64]: bit set, the points of the current game whose stones are captured
+    missing: npt.NDArray[np.int64]  # [I]: how many stones each image lacks
+    # [3, 2 * W + 1, BLOCK]: the points ever occupied by Black, White and either in each game of a block, padded by
+    # zeros
+    occupied: npt.NDArray[np.uint64]
+    places: npt.NDArray[np.uint64]  # [Q, BLOCK]: the places that are left of each word of `MatchPlan.windows`
+    any_place: npt.NDArray[np.uint64]  # [BLOCK]: not 0 if a place is left
+    loaded: npt.NDArray[np.int64]  # [1]: not used; it keeps the compiler from leaving out reads
 
 
 @inline_kernel
@@ -224,17 +226,11 @@ def next_allowed(tables: Tables, p: Any, t: Any, allowed: Any) -> Any:
 
 
 class HitArrays(NamedTuple):
-    """Room for hits.
+    """Room for hits."""
 
-    Attributes:
-        game: [N] int64.
-        key: [N] int64: ply << 32 | image << 16 | point of the upper left cell.
-        next: [N] int64: ply << 32 | cell of the image << 2 | colour on the board of the continuation; -1 << 32 if
-            none.
-    """
-
-    game: npt.NDArray[np.int64]
-    key: npt.NDArray[np.int64]
+    game: npt.NDArray[np.int64]  # [N]
+    key: npt.NDArray[np.int64]  # [N]: ply << 32 | image << 16 | point of the upper left cell
+    # [N]: ply << 32 | cell of the image << 2 | colour on the board of the continuation; -1 << 32 if none
     next: npt.NDArray[np.int64]
 
 
@@ -306,43 +302,31 @@ def sort_hits(out: HitArrays, first: Any, last: Any) -> None:
         gap //= 3
 
 
-class ScanArrays(NamedTuple):
-    """Scratch memory.
-
-    Attributes:
-        captured: [SLOTS / 64] uint64 bit set, the points of a game whose stones are captured.
-        missing: [I] int64, how many stones each image lacks.
-    """
-
-    captured: npt.NDArray[np.uint64]
-    missing: npt.NDArray[np.int64]
-
-
 @inline_kernel
-def _has_unusual_setup(ws: ScanArrays, plan: MatchPlan, game: GameMoves) -> Any:
+def _has_unusual_setup(tables: Tables, plan: MatchPlan, game: GameMoves) -> Any:
     """Return whether setup does more than to put one stone on each of some points at the start."""
     for i in range(game.setup.shape[0]):
-        ws.captured[(game.setup[i] & POINT_MASK) >> 6] = ZERO
+        tables.captured[(game.setup[i] & POINT_MASK) >> 6] = ZERO
     for i in range(game.setup.shape[0]):
         p = np.int64(game.setup[i]) & POINT_MASK
         if game.setup_ply[i] != 0 or game.setup[i] & ERASE_BIT or p >= plan.limits[N_POINTS]:
             return True
-        if ws.captured[p >> 6] & bit(p) != ZERO:
+        if tables.captured[p >> 6] & bit(p) != ZERO:
             return True
-        ws.captured[p >> 6] |= bit(p)
+        tables.captured[p >> 6] |= bit(p)
     return False
 
 
 @inline_kernel
-def _load_captured(ws: ScanArrays, traces: Traces, g: Any) -> None:
+def _load_captured(tables: Tables, traces: Traces, g: Any) -> None:
     """Fill `captured`."""
     for i in range(traces.occupied.shape[2]):
-        ws.captured[i] = ZERO
+        tables.captured[i] = ZERO
     is_point = 0
     for i in range(traces.capture_offset[g], traces.capture_offset[g + 1]):
         word = np.int64(traces.captures[i])
         p = word & POINT_MASK
-        ws.captured[p >> 6] |= bit(p) * np.uint64(is_point)
+        tables.captured[p >> 6] |= bit(p) * np.uint64(is_point)
         is_point = next_is_point(word, is_point)
 
 
@@ -353,9 +337,8 @@ def _first_image(images: Any) -> Any:
 
 @inline_kernel
 def scan(
-    ws: ScanArrays, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, images: Any, out: HitArrays,
-    n: Any,
-) -> Any:  # fmt: skip
+    tables: Tables, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, images: Any, out: HitArrays, n: Any
+) -> Any:
     """Follow images through a game and add their hits to `out`.
 
     An image ends with a stone that it forbids, unless that stone is captured later: then it becomes doubtful, as images
@@ -364,16 +347,16 @@ def scan(
     Returns:
         (the images left, the number of hits).
     """
-    if _has_unusual_setup(ws, plan, game):
+    if _has_unusual_setup(tables, plan, game):
         return images, n
-    _load_captured(ws, traces, g)
+    _load_captured(tables, traces, g)
     complete, doubtful, left = np.int64(0), np.int64(0), np.int64(0)
     rest = images
     while rest != 0:
         m = _first_image(rest)
         rest &= rest - 1
-        ws.missing[m] = plan.images[m, STONES_END] - plan.images[m, STONES]
-        complete |= np.int64(ws.missing[m] == 0) << m
+        tables.missing[m] = plan.images[m, STONES_END] - plan.images[m, STONES]
+        complete |= np.int64(tables.missing[m] == 0) << m
     n_setup, plies = np.int64(game.setup.shape[0]), np.int64(traces.plies[g])
     stop = min(plies, plan.limits[LAST_PLY])
     t = -n_setup  # stones set up at the start come before move 0
@@ -393,7 +376,7 @@ def scan(
         p = word & POINT_MASK
         touched = np.int64(plan.touch[word >> 15, p]) & (images << FORBIDS | images)
         if touched != 0:
-            if ws.captured[p >> 6] & bit(p) != ZERO:
+            if tables.captured[p >> 6] & bit(p) != ZERO:
                 doubtful |= touched >> FORBIDS | touched
             else:
                 images &= ~(touched >> FORBIDS)
@@ -402,8 +385,8 @@ def scan(
             while needing != 0:
                 m = _first_image(needing)
                 needing &= needing - 1
-                ws.missing[m] -= 1
-                if ws.missing[m] == 0:
+                tables.missing[m] -= 1
+                if tables.missing[m] == 0:
                     complete |= 1 << m
     return left, n
 
@@ -418,60 +401,44 @@ UNBRANCHED = 8
 """Cells that are tested without branches."""
 
 
-class BlockArrays(NamedTuple):
-    """Scratch memory for a block of games.
-
-    Attributes:
-        occupied: [3, 2 * W + 1, BLOCK] uint64, the points ever occupied by Black, White and either, padded by zeros.
-        places: [Q, BLOCK] uint64, the places that are left of each word of `MatchPlan.windows`.
-        any: [BLOCK] uint64, not 0 if a place is left.
-        loaded: [1] int64, not used; it keeps the compiler from leaving out reads.
-    """
-
-    occupied: npt.NDArray[np.uint64]
-    places: npt.NDArray[np.uint64]
-    any: npt.NDArray[np.uint64]
-    loaded: npt.NDArray[np.int64]
-
-
 @kernel
-def _filter_places(block: BlockArrays, plan: MatchPlan, traces: Traces, game_index: Any) -> None:
-    """Fill `places` and `any` for games `game_index`: places where each stone's point was once of its colour."""
+def _filter_places(tables: Tables, plan: MatchPlan, traces: Traces, game_index: Any) -> None:
+    """Fill `places` and `any_place` for games `game_index`: places where each stone's point was once of its colour."""
     for j in range(game_index.shape[0]):
         g = game_index[j]
         for i in range(traces.occupied.shape[2]):
             black, white = traces.occupied[g, 0, i], traces.occupied[g, 1, i]
-            block.occupied[0, i, j] = black
-            block.occupied[1, i, j] = white
-            block.occupied[2, i, j] = black | white
+            tables.occupied[0, i, j] = black
+            tables.occupied[1, i, j] = white
+            tables.occupied[2, i, j] = black | white
     for j in range(BLOCK):
-        block.any[j] = ZERO
+        tables.any_place[j] = ZERO
     for q in range(plan.words.shape[0]):
         m, w = plan.words[q, 0], plan.words[q, 1]
-        places = block.places[q]
+        places = tables.places[q]
         for j in range(BLOCK):
             places[j] = plan.windows[q]
         for k in range(plan.images[m, STONES], plan.images[m, STONES_END]):
             left, right = np.uint64(plan.stones[k, 1] & 63), np.uint64(63 - (plan.stones[k, 1] & 63))
-            high = block.occupied[plan.stones[k, 0], w + (plan.stones[k, 1] >> 6)]
-            low = block.occupied[plan.stones[k, 0], w + (plan.stones[k, 1] >> 6) + 1]
+            high = tables.occupied[plan.stones[k, 0], w + (plan.stones[k, 1] >> 6)]
+            low = tables.occupied[plan.stones[k, 0], w + (plan.stones[k, 1] >> 6) + 1]
             for j in range(BLOCK):
                 places[j] &= high[j] << left | low[j] >> ONE >> right
         for j in range(BLOCK):
-            block.any[j] |= places[j]
+            tables.any_place[j] |= places[j]
 
 
 @inline_kernel
-def _load_games(block: BlockArrays, games: ReplayArrays, traces: Traces, game_index: Any) -> None:
+def _load_games(tables: Tables, games: ReplayArrays, traces: Traces, game_index: Any) -> None:
     """Read the first moves and captures of the games that are left, so that waits for memory overlap."""
     total = 0
     for j in range(game_index.shape[0]):
-        if block.any[j] != ZERO:
+        if tables.any_place[j] != ZERO:
             g = game_index[j]
             first, last, capture = games.move_offset[g], games.move_offset[g + 1], traces.capture_offset[g]
             if last > first + LOADED and capture < traces.capture_offset[g + 1]:
                 total += games.moves[first] + games.moves[first + LOADED] + traces.captures[capture]
-    block.loaded[0] = total
+    tables.loaded[0] = total
 
 
 @inline_kernel
@@ -527,10 +494,9 @@ def _first_match_after(
 
 
 @inline_kernel
-def _match_game(  # noqa: PLR0913 - kernel
-    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, block: BlockArrays, ws: ScanArrays,
-    g: Any, j: Any, out: HitArrays, n: Any,
-) -> Any:  # fmt: skip
+def _match_game(
+    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, g: Any, j: Any, out: HitArrays, n: Any
+) -> Any:
     """Add the hits in game g, which is number j of the block, to `out`. Returns the number of hits."""
     game = game_moves(games, g)
     tables.filled[FILLED_MOVES] = 0
@@ -538,13 +504,13 @@ def _match_game(  # noqa: PLR0913 - kernel
     if plan.limits[SCANS]:
         images = np.int64(0)
         for q in range(plan.words.shape[0]):
-            images |= np.int64(block.places[q, j] != ZERO) << plan.words[q, 0]
-        images, n = scan(ws, plan, traces, game, g, images, out, n)
+            images |= np.int64(tables.places[q, j] != ZERO) << plan.words[q, 0]
+        images, n = scan(tables, plan, traces, game, g, images, out, n)
     if images == 0:
         return n
     for q in range(plan.words.shape[0]):
         m = plan.words[q, 0]
-        places = block.places[q, j] if images >> m & 1 else ZERO
+        places = tables.places[q, j] if images >> m & 1 else ZERO
         while places != ZERO:
             place = last_point(plan.words[q, 1], places)
             places &= places - ONE
@@ -557,10 +523,9 @@ def _match_game(  # noqa: PLR0913 - kernel
 
 
 @kernel
-def match_all(  # noqa: PLR0913 - kernel
-    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, block: BlockArrays, ws: ScanArrays,
-    game_index: Any, start: Any, out: HitArrays,
-) -> Any:  # fmt: skip
+def match_all(
+    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, game_index: Any, start: Any, out: HitArrays
+) -> Any:
     """Find the pattern in games of one size, from game_index[start] on, until `out` may not hold another game's hits.
 
     Returns:
@@ -570,14 +535,14 @@ def match_all(  # noqa: PLR0913 - kernel
     first, total = np.int64(start), np.int64(game_index.shape[0])
     while first < total:
         stop = min(first + BLOCK, total)
-        _filter_places(block, plan, traces, game_index[first:stop])
-        _load_games(block, games, traces, game_index[first:stop])
+        _filter_places(tables, plan, traces, game_index[first:stop])
+        _load_games(tables, games, traces, game_index[first:stop])
         for j in range(stop - first):
             if n + plan.limits[N_PLACES] > out.game.shape[0]:
                 return first + j, n
-            if block.any[j] != ZERO:
+            if tables.any_place[j] != ZERO:
                 before = n
-                n = _match_game(games, traces, plan, tables, block, ws, game_index[first + j], j, out, n)
+                n = _match_game(games, traces, plan, tables, game_index[first + j], j, out, n)
                 if n - before > 1:
                     sort_hits(out, before, n)
         first = stop

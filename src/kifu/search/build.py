@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +27,19 @@ from kifu.execution.range_sort import Columns, RangeSort, SpillFile
 from kifu.io import AtomicFile, locked_folder, require_size, staging_dir
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.search.continuations import INFO_COLUMNS, GameInfo, game_info
-from kifu.search.index import MAX_PLIES, Checksums, IndexHeader, entry_shift, identify, index_path, open_index, padding
-from kifu.search.positions import PackedPositions, entry_layout, late_stones, pack_positions, sort_entries
-from kifu.search.traces import Traces, trace_games
+from kifu.search.continuations import INFO_COLUMNS, game_info
+from kifu.search.index import (
+    MAX_PLIES,
+    IndexHeader,
+    entry_shift,
+    identify,
+    index_path,
+    open_index,
+    padding,
+    with_checksums,
+)
+from kifu.search.positions import entry_layout, late_stones, pack_positions, sort_entries
+from kifu.search.traces import trace_games
 from kifu.text import Report, counted, format_bytes
 
 DEFAULT_PLIES = 60
@@ -71,60 +81,42 @@ class IndexReport(Report):
         return f"{'; '.join(parts)}; {format_bytes(self.bytes)}"
 
 
-class _Block(NamedTuple):
-    """Consecutive games of a Parquet file, from row `first` on. file_rows: the number of all its rows."""
-
-    path: str
-    file_rows: int
-    first: int
-    games: pa.RecordBatch
+_Block: TypeAlias = tuple[str, int, pa.RecordBatch]
+"""Consecutive games: the path of their Parquet file, the row of the first one in it, and the games."""
 
 
-class _IndexedBlock(NamedTuple):
-    """The positions, traces and results of a block."""
+@dataclass(frozen=True)
+class _IndexJob(Job[RowShard, _Block, tuple[Columns, Columns]]):
+    """Replays games: the results are the positions, and the arrays of the index by game."""
 
-    positions: PackedPositions
-    traces: Traces
-    info: GameInfo
-    late_stones: npt.NDArray[np.uint16]
-
-
-class _Shard(NamedTuple):
-    """Rows of a Parquet file. file_rows: the number of all its rows."""
-
-    rows: RowShard
-    file_rows: int
-
-
-class _IndexJob(Job[_Shard, _Block, _IndexedBlock]):
-    """Replays the games of shards."""
-
-    def __init__(self, plies: int) -> None:
-        self._plies = plies
+    plies: int
+    file_rows: dict[str, int]
 
     def fingerprint(self) -> Any:
-        return self._plies
+        return self.plies
 
-    def shard_fingerprint(self, shard: _Shard) -> Any:
-        return [shard.rows.fingerprint(), identify(Path(shard.rows.path)).model_dump()]
+    def shard_fingerprint(self, shard: RowShard) -> Any:
+        return [shard.fingerprint(), identify(Path(shard.path)).model_dump()]
 
-    def read(self, shard: _Shard) -> Iterator[_Block]:
-        first = shard.rows.first
-        for batch in read_shard(shard.rows, (*PLAYED_COLUMNS, *INFO_COLUMNS, "drop"), _BLOCK_ROWS):
-            yield _Block(shard.rows.path, shard.file_rows, first, batch)
+    def read(self, shard: RowShard) -> Iterator[_Block]:
+        first = shard.first
+        for batch in read_shard(shard, (*PLAYED_COLUMNS, *INFO_COLUMNS, "drop"), _BLOCK_ROWS):
+            yield shard.path, first, batch
             first += len(batch)
 
-    def process(self, item: _Block) -> _IndexedBlock:
+    def process(self, item: _Block) -> tuple[Columns, Columns]:
+        path, first, batch = item
         try:
-            games = move_arrays(item.games)
+            games = move_arrays(batch)
         except FormatError as error:
-            raise FormatError(f"{item.path}: {error}") from None
-        kept = item.games.column("drop").is_null().to_numpy(zero_copy_only=False)
+            raise FormatError(f"{path}: {error}") from None
+        kept = batch.column("drop").is_null().to_numpy(zero_copy_only=False)
         traces = trace_games(games, kept)
-        layout = entry_layout(item.file_rows, self._plies, MAX_SIZE**2)
-        positions = pack_positions(games, kept, traces, self._plies, layout, item.first)
-        late = late_stones(games, kept, traces, self._plies)
-        return _IndexedBlock(positions, traces, game_info(item.games), late)
+        layout = entry_layout(self.file_rows[path], self.plies, MAX_SIZE**2)
+        hashes, entries = pack_positions(games, kept, traces, self.plies, layout, first)
+        late = late_stones(games, kept, traces, self.plies)
+        arrays = traces._asdict() | game_info(batch)._asdict() | {"late_stones": late}
+        return {"hashes": hashes, "entries": entries}, arrays
 
 
 def build_index(
@@ -157,10 +149,11 @@ def build_index(
             stack.enter_context(locked_folder(Path(catalogue)))
         opened = open_catalogue(catalogue)
         todo = {path: rows for path, rows in opened.partitions.items() if not _is_indexed(path, plies)}
-        shards = [_Shard(rows, todo[Path(rows.path)]) for rows in opened.shards() if Path(rows.path) in todo]
+        shards = [shard for shard in opened.shards() if Path(shard.path) in todo]
         executor = stack.enter_context(make_executor(engine, jobs, staging_dir(index_path(opened.path))))
         bar = stack.enter_context(progress("indexing", sum(todo.values()), "games"))
-        blocks, positions = executor.run(_IndexJob(plies), shards), 0
+        job = _IndexJob(plies, {str(path): rows for path, rows in todo.items()})
+        blocks, positions = executor.run(job, shards), 0
         for path, rows in todo.items():
             positions += _write_index(path, rows, plies, _take(blocks, rows, bar), executor)
     size = sum(require_size(index_path(path)).st_size for path in opened.partitions)
@@ -179,16 +172,18 @@ def _is_indexed(parquet: Path, plies: int) -> bool:
         return False
 
 
-def _take(blocks: Iterator[_IndexedBlock], rows: int, bar: Progress) -> Iterator[_IndexedBlock]:
+def _take(blocks: Iterator[tuple[Columns, Columns]], rows: int, bar: Progress) -> Iterator[tuple[Columns, Columns]]:
     """Yield the blocks of the next `rows` games."""
     while rows:
-        block = next(blocks)
-        yield block
-        bar.advance(len(block.info.winner))
-        rows -= len(block.info.winner)
+        positions, arrays = next(blocks)
+        yield positions, arrays
+        bar.advance(len(arrays["winner"]))
+        rows -= len(arrays["winner"])
 
 
-def _write_index(parquet: Path, rows: int, plies: int, blocks: Iterable[_IndexedBlock], executor: Executor) -> int:
+def _write_index(
+    parquet: Path, rows: int, plies: int, blocks: Iterable[tuple[Columns, Columns]], executor: Executor
+) -> int:
     """Write the index of a Parquet file of so many rows and return its number of positions."""
     identity, target = identify(parquet), index_path(parquet)
     with ExitStack() as stack:
@@ -196,31 +191,25 @@ def _write_index(parquet: Path, rows: int, plies: int, blocks: Iterable[_Indexed
         sort = stack.enter_context(RangeSort("hashes", _RANGE_ENTRIES, target.parent, rows * plies))
         spilled = {name: stack.enter_context(SpillFile(target.parent)) for name in (*_GAME_ARRAYS, "buckets")}
         entries = captures = words = 0
-        for positions, traces, info, late in blocks:
-            if len(positions.hashes):
-                sort.add(positions._asdict())
-            columns = traces._asdict() | info._asdict() | {"late_stones": late}
-            columns["capture_offset"] = traces.capture_offset[:-1] + captures
+        for positions, arrays in blocks:
+            if len(positions["hashes"]):
+                sort.add(positions)
+            arrays["capture_offset"] = arrays["capture_offset"][:-1] + captures
             for name in _GAME_ARRAYS:
-                spilled[name].write(columns[name])
-            entries, captures = entries + len(positions.hashes), captures + len(traces.captures)
-            words = max(words, traces.occupied.shape[2])
+                spilled[name].write(arrays[name])
+            entries, captures = entries + len(positions["hashes"]), captures + len(arrays["captures"])
+            words = max(words, arrays["occupied"].shape[2])
         header = IndexHeader(
             parquet=identity, plies=plies, rows=rows, entries=entries, captures=captures, words=max(words, 6)
         )
         spilled["capture_offset"].write(np.array([captures]))
         output.write(header.to_bytes())
-        checksums = Checksums()
-        for name in header.arrays():
-            pieces = (
-                _sorted_entries(sort, header, spilled["buckets"], executor)
-                if name == "entries"
-                else spilled[name].read()
-            )
-            for data in _array_bytes(name, header, pieces):
-                checksums.update(data)
-                output.write(data)
-        output.write(checksums.to_bytes())
+        # The entries are the first array; sorting them writes the buckets, the second one.
+        pieces = {name: file.read() for name, file in spilled.items()}
+        pieces["entries"] = _sorted_entries(sort, header, spilled["buckets"], executor)
+        arrays_bytes = (_array_bytes(name, header, pieces[name]) for name in header.arrays())
+        for data in with_checksums(chain.from_iterable(arrays_bytes)):
+            output.write(data)
         if identify(parquet) != identity:
             raise SourceError(f"{parquet} changed while it was indexed")
         output.commit()

@@ -81,17 +81,11 @@ class Continuation(Report):
 
 
 class GameInfo(NamedTuple):
-    """Results, ratings and years of G games.
+    """Results, ratings and years of G games."""
 
-    Attributes:
-        winner: [G] uint8: BLACK or WHITE, else 0.
-        year: [G] int16, UNKNOWN_YEAR if not recorded.
-        rating: [G, 2] float32, of Black and of White; NaN if unknown.
-    """
-
-    winner: npt.NDArray[np.uint8]
-    year: npt.NDArray[np.int16]
-    rating: npt.NDArray[np.float32]
+    winner: npt.NDArray[np.uint8]  # [G]: BLACK or WHITE, else 0
+    year: npt.NDArray[np.int16]  # [G]: UNKNOWN_YEAR if not recorded
+    rating: npt.NDArray[np.float32]  # [G, 2]: of Black and of White; NaN if unknown
 
 
 INFO_COLUMNS = ("winner", "year", "black_rating", "white_rating")
@@ -110,57 +104,33 @@ def game_info(batch: pa.RecordBatch) -> GameInfo:
 
 
 class Occurrences(NamedTuple):
-    """N occurrences of a position or pattern of n = width * height points; those of a game are side by side.
+    """N occurrences of a position or pattern of n = width * height points; those of a game are side by side."""
 
-    Attributes:
-        row: [N] int64, the game.
-        point: [N] uint16, the point of the continuation in the position or pattern; n for a pass, n + 1 for none.
-        colour: [N] uint8, its colour in the pattern; 0 for none.
-        exchanged: [N] bool, True if Black and White of the pattern are White and Black of the game.
-        tenuki: [N] bool, True if at least two other moves came before it.
-    """
-
-    row: npt.NDArray[np.int64]
+    row: npt.NDArray[np.int64]  # [N]: the game
+    # [N]: the point of the continuation in the position or pattern; n for a pass, n + 1 for none
     point: npt.NDArray[np.uint16]
-    colour: npt.NDArray[np.uint8]
-    exchanged: npt.NDArray[np.bool_]
-    tenuki: npt.NDArray[np.bool_]
+    colour: npt.NDArray[np.uint8]  # [N]: its colour in the pattern; 0 for none
+    exchanged: npt.NDArray[np.bool_]  # [N]: True if Black and White of the pattern are White and Black of the game
+    tenuki: npt.NDArray[np.bool_]  # [N]: True if at least two other moves came before it
 
 
 class Tally(NamedTuple):
-    """Sums over occurrences, for K = 3 * (n + 2) continuations, 3 * point + colour, and Y years.
+    """Sums over occurrences, for K = 3 * (n + 2) continuations, 3 * point + colour, and Y years."""
 
-    Attributes:
-        times: [K] int64, occurrences.
-        wins: [K] int64, those that the player of the continuation won.
-        losses: [K] int64, those that this player lost.
-        tenuki: [K] int64, those with tenuki.
-        rated: [K] int64, those in which the player has a rating.
-        rating: [K] float64, the sum of these ratings.
-        won: [3] int64, all occurrences by the winner in the colours of the pattern; 0 for no winner.
-        years: [Y] int16, ascending.
-        by_year: [K, Y] int64, occurrences.
-        recent: [K, 5] int64, rows, -1 for none.
-        recent_year: [K, 5] int16.
-        strongest: [K, 5] int64, rows, -1 for none.
-        strength: [K, 5] float32, their sums of both ratings.
-        last_row: [K] int64, the latest row counted.
-    """
-
-    times: npt.NDArray[np.int64]
-    wins: npt.NDArray[np.int64]
-    losses: npt.NDArray[np.int64]
-    tenuki: npt.NDArray[np.int64]
-    rated: npt.NDArray[np.int64]
-    rating: npt.NDArray[np.float64]
-    won: npt.NDArray[np.int64]
-    years: npt.NDArray[np.int16]
-    by_year: npt.NDArray[np.int64]
-    recent: npt.NDArray[np.int64]
-    recent_year: npt.NDArray[np.int16]
-    strongest: npt.NDArray[np.int64]
-    strength: npt.NDArray[np.float32]
-    last_row: npt.NDArray[np.int64]
+    times: npt.NDArray[np.int64]  # [K]: occurrences
+    wins: npt.NDArray[np.int64]  # [K]: those that the player of the continuation won
+    losses: npt.NDArray[np.int64]  # [K]: those that this player lost
+    tenuki: npt.NDArray[np.int64]  # [K]: those with tenuki
+    rated: npt.NDArray[np.int64]  # [K]: those in which the player has a rating
+    rating: npt.NDArray[np.float64]  # [K]: the sum of these ratings
+    won: npt.NDArray[np.int64]  # [3]: all occurrences by the winner in the colours of the pattern; 0 for no winner
+    years: npt.NDArray[np.int16]  # [Y]: ascending
+    by_year: npt.NDArray[np.int64]  # [K, Y]: occurrences
+    recent: npt.NDArray[np.int64]  # [K, 5]: rows, -1 for none
+    recent_year: npt.NDArray[np.int16]  # [K, 5]
+    strongest: npt.NDArray[np.int64]  # [K, 5]: rows, -1 for none
+    strength: npt.NDArray[np.float32]  # [K, 5]: their sums of both ratings
+    last_row: npt.NDArray[np.int64]  # [K]: the latest row counted
 
 
 def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:

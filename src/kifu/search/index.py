@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -55,11 +56,7 @@ _MAX_FOOTER = 64 << 20
 
 
 class ParquetIdentity(BaseModel):
-    """The Parquet file of an index.
-
-    Attributes:
-        blake3: The hash of its footer and of samples, see `identify`.
-    """
+    """The Parquet file of an index. blake3: the hash of its footer and of samples, see `identify`."""
 
     model_config = STRICT
 
@@ -113,33 +110,21 @@ class IndexHeader(BaseModel):
         return (_MAGIC + checked + blake3(checked + text).digest() + text).ljust(_HEADER_BYTES, b"\0")
 
 
-class Checksums:
-    """The CRC-32 of each block of the arrays, in the order in which they are written."""
-
-    def __init__(self) -> None:
-        self._values: list[int] = []
-        self._crc = self._filled = 0
-
-    def update(self, data: bytes | memoryview) -> None:
-        """Add the next bytes."""
-        view = memoryview(data)
+def with_checksums(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of all arrays, then the table that ends an index file: the CRC-32 of each block and its own."""
+    values: list[int] = []
+    size = 0
+    for piece in pieces:
+        view = memoryview(piece)
         while len(view):
-            part = view[: _BLOCK_BYTES - self._filled]
-            self._crc, self._filled = crc32(part, self._crc), self._filled + len(part)
+            if size % _BLOCK_BYTES == 0:
+                values.append(0)
+            part = view[: _BLOCK_BYTES - size % _BLOCK_BYTES]
+            values[-1], size = crc32(part, values[-1]), size + len(part)
             view = view[len(part) :]
-            if self._filled == _BLOCK_BYTES:
-                self._end_block()
-
-    def _end_block(self) -> None:
-        self._values.append(self._crc)
-        self._crc = self._filled = 0
-
-    def to_bytes(self) -> bytes:
-        """Return the table that ends an index file: all checksums, and that of the table."""
-        if self._filled:
-            self._end_block()
-        table = np.array(self._values, _CHECKSUM).tobytes()
-        return table + crc32(table).to_bytes(4, "little")
+        yield piece
+    table = np.array(values, _CHECKSUM).tobytes()
+    yield table + crc32(table).to_bytes(4, "little")
 
 
 def padding(size: int) -> int:
@@ -196,8 +181,7 @@ class SearchIndex:
     def read(self, name: str, first: int = 0, stop: int | None = None) -> npt.NDArray[Any]:
         """Return the elements `first` to `stop` - 1 of an array, by default all, along its first axis.
 
-        Args:
-            name: See `IndexHeader.arrays`.
+        name: see `IndexHeader.arrays`.
         """
         dtype, shape = self.header.arrays()[name]
         row = dtype.itemsize * prod(shape[1:])
@@ -268,11 +252,7 @@ class SearchIndex:
         return packed
 
     def traces(self, games: GamesLike, first: int = 0) -> Traces:
-        """Return the traces of consecutive games.
-
-        Args:
-            games: The games from row `first` of the Parquet file on.
-        """
+        """Return the traces of consecutive games. games: the games from row `first` of the Parquet file on."""
         stop = first + len(games.width)
         offset, plies = self.read("capture_offset", first, stop + 1), self.read("plies", first, stop)
         if (

@@ -1,24 +1,24 @@
-"""Search for patterns in traced games, and for whole boards in an index, without reading a game."""
+"""Search for patterns in traced games, and for whole boards and the moves after them in an index."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.go.replay import GamesLike, ReplayArrays, replay_arrays
-from kifu.kernel import writable_view
-from kifu.point import BLACK, NO_POINT, WHITE, inverse_symmetry, symmetries
-from kifu.search._match import BLOCK, NO_STONE, BlockArrays, HitArrays, ScanArrays, Tables, match_all
-from kifu.search.continuations import Occurrences
+from kifu.kernel import kernel, writable_view
+from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, inverse_symmetry, symmetries
+from kifu.search._match import BLOCK, NO_STONE, HitArrays, Tables, match_all
+from kifu.search.continuations import GameInfo, Occurrences, Tally, add_occurrence, kernel_info, year_codes
 from kifu.search.index import SearchIndex
 from kifu.search.pattern import ACCEPTS, N_PLACES, SLOTS, MatchPlan, Pattern, compile_pattern
 from kifu.search.position import STONES, Position
-from kifu.search.positions import position_hash
+from kifu.search.positions import EntryLayout, position_hash, unpack_entry
 from kifu.search.traces import Traces, games_by_size
 
 _MAX_HITS = 1 << 16
@@ -31,7 +31,7 @@ _EXCHANGED = np.array([0, WHITE, BLACK], np.uint8)
 
 
 class MatchArrays(NamedTuple):
-    """H hits of a pattern, in order of game, ply, image and place. `kifu.search.hits.HITS` tells the meanings.
+    """H hits of a pattern, in order of game, ply, image and place. `kifu.search.results.HITS` tells the meanings.
 
     Attributes:
         game: [H] int64, the game's number among those searched.
@@ -76,20 +76,11 @@ def match_games(
     """
     index = np.arange(len(games.width)) if within is None else np.flatnonzero(within)
     arrays, traces = replay_arrays(games), Traces(*(writable_view(array) for array in traces))
-    plies, setup = np.max(traces.plies, initial=0), np.max(np.diff(games.setup_offset), initial=0)
-    tables = Tables(
-        first=np.full(SLOTS, NO_STONE, np.uint32),
-        later=np.empty(plies, np.int64),
-        head=np.full(SLOTS, -1, np.int64),
-        tail=np.zeros(SLOTS, np.int64),
-        intervals=np.empty((SLOTS + plies + setup, 4), np.int64),
-        filled=np.zeros(3, np.int64),
-    )
     parts = []
     for width, height, group in games_by_size(games, index):
         plan = compile_pattern(pattern, width, height, traces.occupied.shape[2])
         if plan is not None:
-            parts.append(_match_group(arrays, traces, plan, tables, group))
+            parts.append(_match_group(arrays, traces, plan, group))
     if len(parts) == 1:
         return parts[0]
     empty = MatchArrays._make(np.empty(0, dtype) for dtype in _DTYPES)
@@ -97,22 +88,28 @@ def match_games(
     return hits.take(np.argsort(hits.game, kind="stable"))
 
 
-def _match_group(
-    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, group: npt.NDArray[np.int64]
-) -> MatchArrays:
+def _match_group(games: ReplayArrays, traces: Traces, plan: MatchPlan, group: npt.NDArray[np.int64]) -> MatchArrays:
     """Return the hits in games of one size."""
-    words = traces.occupied.shape[2]
-    block = BlockArrays(
-        occupied=np.zeros((3, 2 * words + 1, BLOCK), np.uint64),
+    plies = np.max(traces.plies[group], initial=0)
+    setup = np.max(games.setup_offset[group + 1] - games.setup_offset[group], initial=0)
+    tables = Tables(
+        first=np.full(SLOTS, NO_STONE, np.uint32),
+        later=np.empty(plies, np.int64),
+        head=np.full(SLOTS, -1, np.int64),
+        tail=np.zeros(SLOTS, np.int64),
+        intervals=np.empty((SLOTS + plies + setup, 4), np.int64),
+        filled=np.zeros(3, np.int64),
+        captured=np.zeros(SLOTS // 64, np.uint64),
+        missing=np.empty(len(plan.images), np.int64),
+        occupied=np.zeros((3, 2 * traces.occupied.shape[2] + 1, BLOCK), np.uint64),
         places=np.empty((len(plan.words), BLOCK), np.uint64),
-        any=np.empty(BLOCK, np.uint64),
+        any_place=np.empty(BLOCK, np.uint64),
         loaded=np.zeros(1, np.int64),
     )
-    scan = ScanArrays(np.zeros(SLOTS // 64, np.uint64), np.empty(len(plan.images), np.int64))
     hits = HitArrays(*np.empty((3, max(_MAX_HITS, int(plan.limits[N_PLACES]))), np.int64))
     parts, done = [np.empty((3, 0), np.int64)], 0
     while done < len(group):
-        done, count = match_all(games, traces, plan, tables, block, scan, group, done, hits)
+        done, count = match_all(games, traces, plan, tables, group, done, hits)
         parts.append(np.stack([column[:count] for column in hits]))
     game, key, following = np.concatenate(parts, axis=1)
     image, place = key >> 16 & 0xFFFF, key & 0xFFFF
@@ -186,20 +183,22 @@ def _find_images(
     The next move is the continuation. A pass has none, and its `board_colour` is _PASS.
     """
     points = len(position.stones)
-    canonical = position_hash(replace(position, stones=_EXCHANGED[position.stones]) if exchanged else position)
+    if exchanged:
+        position = replace(position, stones=_EXCHANGED[position.stones])
+    canonical_hash, to_canonical = position_hash(position)
     entries = None
     for width, height in {(position.width, position.height): 0, (position.height, position.width): 0}:
         plan = compile_pattern(pattern, width, height, 6 if points < 384 else 10)
         if plan is None:
             continue
         for m in np.flatnonzero(plan.exchanged == exchanged).tolist():
-            entries = index.lookup(canonical.hash, points) if entries is None else entries
-            to_canonical = _first_symmetry(canonical.symmetries, int(plan.symmetry[m]))
-            same = entries.symmetry == to_canonical
+            entries = index.lookup(canonical_hash, points) if entries is None else entries
+            symmetry = _first_symmetry(to_canonical, int(plan.symmetry[m]))
+            same = entries.symmetry == symmetry
             ply, move, colour = entries.ply[same], entries.move[same], entries.colour[same]
             is_stone = move < points
-            turned = (height, width) if to_canonical & 4 else (width, height)
-            from_canonical = symmetries(*turned)[inverse_symmetry(to_canonical)]
+            turned = (height, width) if symmetry & 4 else (width, height)
+            from_canonical = symmetries(*turned)[inverse_symmetry(symmetry)]
             point = from_canonical[np.where(is_stone, move, 0)]
             next_x, next_y, next_colour = plan.continuations[m, np.where(is_stone, 4 * point + colour, 0)].T
             none = np.zeros(len(ply), np.uint8)
@@ -229,3 +228,88 @@ def _composition() -> npt.NDArray[np.int64]:
     """Return the symmetry that is the same as symmetry k, then j: [8, 8] by j and k."""
     tables = symmetries(3, 3)
     return np.array([[np.flatnonzero((tables == j[k]).all(axis=1))[0] for k in tables] for j in tables])
+
+
+class NextMoves:
+    """Maps moves after a position to one orientation of it, and merges those that are equivalent."""
+
+    def __init__(self, position: Position) -> None:
+        """Prepare the tables of a position."""
+        self._size = position.width, position.height
+        self._points = position.width * position.height
+        self._hash, to_canonical = position_hash(position)
+        images = symmetries(*self._size)
+        self._merged = _representatives(position, images[list(to_canonical)])
+        self._from_canonical = self._merged[np.argsort(images[to_canonical[0]])]
+
+    def add_entries(self, tally: Tally, index: SearchIndex, remaining: npt.NDArray[np.bool_], first: int) -> int:
+        """Count the first occurrence in each game among those in an index.
+
+        Args:
+            remaining: [rows] bool, the games of the file that count; set to False for those with the position.
+            first: The row in the catalogue of the first game of the file.
+
+        Returns:
+            The number of games with the position.
+        """
+        entries = writable_view(index.packed_entries(self._hash))
+        count = _add_entries(
+            tally, entries, index.layout, remaining, self._from_canonical, kernel_info(index.info()), year_codes(tally),
+            np.int64(first),
+        )  # fmt: skip
+        if count < 0:
+            raise index.damaged("its positions")
+        return int(count)
+
+    def of_hits(self, hits: MatchArrays, games: GamesLike, traces: Traces) -> Occurrences:
+        """Return the first occurrence in each game among hits of the position as a pattern."""
+        first = np.flatnonzero(np.append(True, hits.game[1:] != hits.game[:-1])[: len(hits.game)])
+        row, ply, symmetry = hits.game[first], hits.ply[first].astype(np.int64), hits.symmetry[first]
+        has_next = ply < traces.plies[row]
+        move = np.zeros(len(row), np.uint16)
+        move[has_next] = games.moves[(games.move_offset[row] + ply)[has_next]]
+        tables = np.empty((8, self._points + 1), np.int64)  # from the board to the position as given
+        for k in range(8):
+            tables[k] = np.argsort(symmetries(*self._size)[k])
+        point = self._merged[tables[symmetry, move & POINT_MASK]]
+        colour = np.where(has_next, np.where(move & WHITE_BIT, WHITE, BLACK), 0)
+        never = np.zeros(len(row), np.bool_)
+        point = np.where(has_next, point, self._points + 1)
+        return Occurrences(row, point.astype(np.uint16), colour.astype(np.uint8), never, never)
+
+
+@kernel
+def _add_entries(
+    tally: Tally, entries: Any, layout: EntryLayout, remaining: Any, table: Any, info: GameInfo, code: Any, first: Any
+) -> Any:
+    """Count entries, see `NextMoves.add_entries`. table: [n + 1], the point for each next move.
+
+    Returns -1 if the row or move of an entry is out of range.
+    """
+    count, n = np.int64(0), np.int64(table.shape[0] - 1)
+    for i in range(entries.shape[0]):
+        row, _, move, colour, _ = unpack_entry(entries[i], layout)
+        if row >= remaining.shape[0] or (move > n and colour != 0):
+            return -1
+        if remaining[row]:
+            remaining[row] = False
+            point = n + 1 if colour == 0 else np.int64(table[move])
+            add_occurrence(tally, row, point, colour, False, False, info, code, first)
+            count += 1
+    return count
+
+
+def _representatives(position: Position, images: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
+    """Return the point that stands for each move: [n + 1] int64.
+
+    images: [K, n + 1], the symmetries that map it to one orientation.
+    """
+    width, points = position.width, position.width * position.height
+    moves = np.arange(points + 1)
+    preference = moves % width * position.height - moves // width  # rightmost, then uppermost
+    preference[points] = 0
+    best = moves.copy()
+    for image in images:
+        other = np.argsort(images[0])[image]  # a symmetry of the position
+        best = np.where(preference[other] > preference[best], other, best)
+    return best

@@ -19,7 +19,7 @@ from kifu.search.pattern import (
     Anchor,
     Pattern,
     PatternMove,
-    Window,
+    Rectangle,
 )
 
 CELLS = {
@@ -57,8 +57,7 @@ class Diagram(NamedTuple):
 def read_diagram(text: str) -> Diagram:
     """Split a text into its settings, diagram and notes.
 
-    Raises:
-        RecipeError: The text contains no diagram, or a line is none of these.
+    Raises RecipeError if the text contains no diagram, or a line is none of these.
     """
     settings: dict[str, tuple[int, str]] = {}
     notes: list[tuple[int, str]] = []
@@ -188,7 +187,7 @@ def read_colour(word: str) -> int:
     return _COLOURS[word]
 
 
-_CHARACTERS = {cell: character for character, cell in CELLS.items()}
+CHARACTERS = {cell: character for character, cell in CELLS.items()}
 _COLOUR_NAMES = {BLACK: "black", WHITE: "white"}
 _LAST_PLY = 65_535
 
@@ -250,8 +249,7 @@ def orient(pattern: Pattern, edges: set[str]) -> Pattern:
 def anchor_of(edges: set[str]) -> Anchor:
     """Return the anchor of a rectangle that touches these edges of the board.
 
-    Raises:
-        RecipeError: Two opposite edges but not all four are touched.
+    Raises RecipeError if two opposite edges but not all four are touched.
     """
     if len(edges) == 3 or edges in ({"upper", "lower"}, {"left", "right"}):
         drawn = " and ".join(edge for edge in ("upper", "lower", "left", "right") if edge in edges)
@@ -277,7 +275,7 @@ def format_pattern(pattern: Pattern) -> str:
     rows = []
     for y in range(pattern.height):
         row = pattern.cells[y * pattern.width : (y + 1) * pattern.width]
-        cells = [str(drawn.get((x, y), _CHARACTERS[cell])).rjust(size) for x, cell in enumerate(row)]
+        cells = [str(drawn.get((x, y), CHARACTERS[cell])).rjust(size) for x, cell in enumerate(row)]
         rows.append(left + ("" if size == 1 else " ").join(cells) + right)
     edge = "-" * (len(rows[0]) - len(left + right))
     edge = left.replace("|", "+") + edge + right.replace("|", "+")
@@ -325,12 +323,12 @@ def number_moves(numbered: Mapping[int, list[tuple[int, int]]], colours: Sequenc
 # Settings
 
 
-def _choose_anchor(edges: set[str], given: Anchor | Window | None) -> Anchor | Window:
+def _choose_anchor(edges: set[str], given: Anchor | Rectangle | None) -> Anchor | Rectangle:
     drawn = anchor_of(edges)
     if given is None or not edges:
         return given or drawn
     if given != drawn:
-        raise RecipeError(f"the anchor is {_format_anchor(given)!r}, but the drawn edges mean {drawn!r}")
+        raise RecipeError(f"the anchor is {format_anchor(given)!r}, but the drawn edges mean {drawn!r}")
     return drawn
 
 
@@ -355,7 +353,7 @@ def _read_anchor(value: str) -> dict[str, Any]:
     left, right, top, bottom = (int(match[k] or match[k - 1]) - 1 for k in range(1, 5))
     if not (0 <= left <= right < MAX_SIZE and 0 <= top <= bottom < MAX_SIZE):
         raise RecipeError(f"columns and rows of an anchor are ascending numbers within 1 to {MAX_SIZE}, got {value!r}")
-    return {"anchor": Window(left, right, top, bottom)}
+    return {"anchor": Rectangle(left, right, top, bottom)}
 
 
 def _read_colours(value: str) -> dict[str, Any]:
@@ -394,8 +392,8 @@ _SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 def _format_settings(pattern: Pattern) -> Iterable[str]:
-    if pattern.anchor == "centre" or isinstance(pattern.anchor, Window):
-        yield f"anchor: {_format_anchor(pattern.anchor)}"
+    if pattern.anchor == "centre" or isinstance(pattern.anchor, Rectangle):
+        yield f"anchor: {format_anchor(pattern.anchor)}"
     if not pattern.both_colours:
         yield "colours: fixed"
     colours = [move.colour for move in pattern.moves]
@@ -411,8 +409,9 @@ def _format_settings(pattern: Pattern) -> Iterable[str]:
         yield f"last ply: {pattern.last_ply}"
 
 
-def _format_anchor(anchor: Anchor | Window) -> str:
-    if not isinstance(anchor, Window):
+def format_anchor(anchor: Anchor | Rectangle) -> str:
+    """Return an anchor as it is written in a pattern."""
+    if not isinstance(anchor, Rectangle):
         return anchor
     left, right, top, bottom = (value + 1 for value in anchor)
     return f"columns {left}-{right} rows {top}-{bottom}"

@@ -31,8 +31,8 @@ Anchor = Literal["board", "corner", "side", "centre", "anywhere"]
 Numbers = TypeVar("Numbers", int, npt.NDArray[np.int64])
 
 
-class Window(NamedTuple):
-    """The inclusive ranges of board points on which the upper left cell of a rectangle may lie.
+class Rectangle(NamedTuple):
+    """The points in inclusive ranges of columns and rows, from 0 at the upper left.
 
     Empty if right < left or bottom < top.
     """
@@ -60,7 +60,7 @@ class Image(NamedTuple):
     """A pattern under one symmetry, with or without colours exchanged, on boards of one size.
 
     Attributes:
-        symmetry: 0 to 7, as in `kifu.point.symmetries`; applied to the pattern as given.
+        symmetry: As in `kifu.point.symmetries`; applied to the pattern as given.
         exchanged: True if Black and White are exchanged.
         cells: [height * width] Allowed contents, row-major.
         window: Where the upper left cell may lie.
@@ -72,7 +72,7 @@ class Image(NamedTuple):
     height: int
     cells: tuple[int, ...]
     moves: tuple[PatternMove, ...]
-    window: Window
+    window: Rectangle
 
 
 SLOTS = POINT_MASK + 1
@@ -80,7 +80,7 @@ SLOTS = POINT_MASK + 1
 NEVER = 0x1FFFFFFF
 """A ply that no game reaches."""
 
-_NOWHERE = Window(0, -1, 0, -1)
+_NOWHERE = Rectangle(0, -1, 0, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Pattern:
         width: Columns, 1 to 25.
         height: Rows, 1 to 25.
         cells: [height * width] Allowed contents of each cell, row-major: a sum of EMPTY_CELL, BLACK_CELL, WHITE_CELL.
-        anchor: Where the rectangle lies on the board, one of ANCHORS or a window for the upper left cell.
+        anchor: Where the rectangle lies on the board, one of ANCHORS or the points where its upper left cell may lie.
         both_colours: Also find the pattern with Black and White exchanged.
         moves: Stones played inside the rectangle next, in this order, once the cells match.
         consecutive: Between these moves, and before the continuation, no move is played anywhere else.
@@ -104,7 +104,7 @@ class Pattern:
     width: int
     height: int
     cells: tuple[int, ...]
-    anchor: Anchor | Window = "anywhere"
+    anchor: Anchor | Rectangle = "anywhere"
     both_colours: bool = True
     moves: tuple[PatternMove, ...] = ()
     consecutive: bool = False
@@ -121,23 +121,23 @@ class Pattern:
         if not all(1 <= cell <= ANY_CELL for cell in self.cells):
             raise RecipeError(f"cells must be 1 to {ANY_CELL}")
 
-    def window(self, width: int, height: int) -> Window:
+    def window(self, width: int, height: int) -> Rectangle:
         """Return where the upper left cell may lie on a board of that size; empty if the pattern does not fit."""
         right, bottom = width - self.width, height - self.height
         match self.anchor:
             case "board":
-                return Window(0, 0, 0, 0) if right == bottom == 0 else _NOWHERE
+                return Rectangle(0, 0, 0, 0) if right == bottom == 0 else _NOWHERE
             case "corner":
-                return Window(0, min(right, 0), 0, min(bottom, 0))
+                return Rectangle(0, min(right, 0), 0, min(bottom, 0))
             case "side":
-                return Window(1, right - 1, 0, min(bottom, 0))
+                return Rectangle(1, right - 1, 0, min(bottom, 0))
             case "centre":
-                return Window(1, right - 1, 1, bottom - 1)
+                return Rectangle(1, right - 1, 1, bottom - 1)
             case "anywhere":
-                return Window(0, right, 0, bottom)
-            case Window() as given:
-                return Window(given.left, min(given.right, right), given.top, min(given.bottom, bottom))
-        raise RecipeError(f"anchor must be one of {', '.join(ANCHORS)} or a window, got {self.anchor!r}")
+                return Rectangle(0, right, 0, bottom)
+            case Rectangle() as given:
+                return Rectangle(given.left, min(given.right, right), given.top, min(given.bottom, bottom))
+        raise RecipeError(f"anchor must be one of {', '.join(ANCHORS)} or a rectangle, got {self.anchor!r}")
 
     def images(self, width: int, height: int) -> list[Image]:
         """Return the distinct images on a board of that size that fit it, in order of exchange and symmetry.
@@ -173,7 +173,7 @@ class Pattern:
         if exchanged:
             cells = tuple(map(exchange_cell, cells))
             moves = tuple(PatternMove(x, y, BLACK + WHITE - colour) for x, y, colour in moves)
-        window = Window(top, bottom, left, right) if k & 4 else Window(left, right, top, bottom)
+        window = Rectangle(top, bottom, left, right) if k & 4 else Rectangle(left, right, top, bottom)
         if window.right < window.left or window.bottom < window.top:
             window = _NOWHERE  # of images that do not fit on the board, those with equal cells are equal
         size = self.height if k & 4 else self.width
@@ -259,8 +259,7 @@ _STONE_ROW = np.array([0, 0, 0, 0, 1, 0, 2, 0])
 def compile_pattern(pattern: Pattern, width: int, height: int, words: int) -> MatchPlan | None:
     """Return the images of a pattern on boards of one size, or None if it does not fit them.
 
-    Args:
-        words: Words of bit sets, see `kifu.search.traces.Traces`.
+    words: words of bit sets, see `kifu.search.traces.Traces`.
     """
     images = pattern.images(width, height)
     if not images:

@@ -25,7 +25,7 @@ from kifu.records.game import Game, read_sgf
 from kifu.records.sgf import root_properties, split_nodes
 from kifu.registry import unknown
 from kifu.search.notation import CELL_OF, anchor_of, check_pattern, number_moves, orient, read_colour, read_diagram
-from kifu.search.pattern import ANY_CELL, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove
+from kifu.search.pattern import ANY_CELL, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove, Rectangle
 
 FILE_LIMIT = 1 << 20
 """Largest file of a position or pattern, in bytes."""
@@ -119,12 +119,11 @@ def read_input(path: str | os.PathLike[str]) -> bytes:
 def record_position(data: bytes, ply: int | None = None) -> Position:
     """Return a position of the first game of a record.
 
+    Raises RecordError if there is no game, and GameError if the game is dropped, has an illegal move, or has fewer
+    moves.
+
     Args:
         ply: The number of moves before it; None for the final position.
-
-    Raises:
-        RecordError: There is no game.
-        GameError: The game is dropped, has an illegal move, or has fewer moves.
     """
     game = read_sgf(data)
     if ply is not None and ply > len(game):
@@ -135,8 +134,7 @@ def record_position(data: bytes, ply: int | None = None) -> Position:
 def game_position(games: GamesLike, g: int, ply: int) -> Position:
     """Return the position before move `ply` of game g.
 
-    Raises:
-        GameError: The game has fewer moves, or an illegal one before this position.
+    Raises GameError if the game has fewer moves, or an illegal one before this position.
     """
     moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]]
     entries = slice(games.setup_offset[g], games.setup_offset[g + 1])
@@ -152,7 +150,7 @@ def split_words(text: str) -> list[str]:
 
 
 def play_moves(text: str, width: int = 19, height: int | None = None) -> tuple[Board, list[tuple[int, int]]]:
-    """Play moves on an empty board.
+    """Play moves on an empty board. Raises RecipeError if a word is not a move, or a move is illegal.
 
     Args:
         text: GTP vertices, SGF points or "pass". A colour before a move is that of its player; otherwise they
@@ -161,9 +159,6 @@ def play_moves(text: str, width: int = 19, height: int | None = None) -> tuple[B
 
     Returns:
         (final position, (point, colour) of the moves without passes).
-
-    Raises:
-        RecipeError: A word is not a move, or a move is illegal.
     """
     height = width if height is None else height
     moves = []
@@ -220,20 +215,10 @@ def _diagram_position(text: str) -> Position:
     return Position(board.width, board.height, stones, read_colour(next_colour[1]) if next_colour else None)
 
 
-class Rectangle(NamedTuple):
-    """A rectangle of a board: its first and last columns and rows, from 0 at the upper left."""
-
-    left: int
-    top: int
-    right: int
-    bottom: int
-
-
 def parse_rectangle(text: str, width: int, height: int) -> Rectangle:
     """Return the rectangle between two GTP vertices, such as "C12:H19", in any order.
 
-    Raises:
-        RecipeError: The text is not a rectangle of a board of that size.
+    Raises RecipeError if the text is not a rectangle of a board of that size.
     """
     try:
         points = [parse_gtp(corner.strip(), width, height) for corner in text.split(":")]
@@ -247,7 +232,7 @@ def parse_rectangle(text: str, width: int, height: int) -> Rectangle:
 def bounding_box(points: Iterable[int], width: int) -> Rectangle:
     """Return the smallest rectangle that contains points of a board, of which there is at least one."""
     rows, columns = zip(*(divmod(point, width) for point in points))
-    return Rectangle(min(columns), min(rows), max(columns), max(rows))
+    return Rectangle(min(columns), max(columns), min(rows), max(rows))
 
 
 def cut(
@@ -256,16 +241,14 @@ def cut(
     """Return a rectangle of a board as a pattern, anchored by the edges of the board that it touches.
 
     As in the text notation, a pattern at one edge is turned to the upper one, and one in a corner to the upper left.
+    Raises RecipeError if the rectangle touches three edges or two opposite ones, a move is outside, or the pattern is
+    too vague.
 
     Args:
         cells: [height * width] Allowed contents of the points of the board.
         moves: (point, colour) of the moves played in the rectangle.
-
-    Raises:
-        RecipeError: The rectangle touches three edges or two opposite ones, a move is outside, or the pattern is too
-            vague.
     """
-    left, top, right, bottom = rectangle
+    left, right, top, bottom = rectangle
     touched = {"left": left == 0, "upper": top == 0, "right": right == width - 1, "lower": bottom == height - 1}
     edges = {edge for edge, is_touched in touched.items() if is_touched}
     inside = []
@@ -334,7 +317,7 @@ def _corner_around(points: Sequence[int], width: int, height: int, min_size: int
     upper, lower = max(box.bottom + 1, down), max(height - box.top, down)
     columns = (0, left - 1) if left <= right else (width - right, width - 1)
     rows = (0, upper - 1) if upper <= lower else (height - lower, height - 1)
-    return Rectangle(columns[0], rows[0], columns[1], rows[1])
+    return Rectangle(*columns, *rows)
 
 
 _MARKUP = re.compile(rb"(?:VW|TR|SQ|CR|MA|SL|LB)\s*\[")
@@ -364,7 +347,7 @@ def pattern_from_sgf(data: bytes) -> Pattern:
     width, height = game.width, game.height
     marks = {name: list(_points(name, properties, width, height)) for name in ("VW", *_MARKS)}
     if properties.get("VW") == (b"",):
-        rectangle = Rectangle(0, 0, width - 1, height - 1)
+        rectangle = Rectangle(0, width - 1, 0, height - 1)
     else:
         rectangle = bounding_box(marks["VW"] or [point for points in marks.values() for point in points], width)
     cells = _mark_cells(list(board_position(board).cells()), marks, board)
@@ -446,9 +429,9 @@ def _moves_inside(game: Game, ply: int, rectangle: Rectangle) -> list[tuple[int,
 
     With a rectangle of the whole board, the moves are not part of the pattern.
     """
-    if rectangle == (0, 0, game.width - 1, game.height - 1):
+    if rectangle == (0, game.width - 1, 0, game.height - 1):
         return []
-    left, top, right, bottom = rectangle
+    left, right, top, bottom = rectangle
     moves = []
     for word in game.moves[ply:].tolist():
         point = word & POINT_MASK

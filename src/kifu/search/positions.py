@@ -30,15 +30,11 @@ _POINT = LAST_STONE - 1
 
 
 class EntryLayout(NamedTuple):
-    """The numbers of bits of the fields of an entry, from the highest: row, ply, next move, colour, symmetry.
-
-    Attributes:
-        move: Bits of the next move; all ones for no further move.
-    """
+    """The numbers of bits of the fields of an entry, from the highest: row, ply, next move, colour, symmetry."""
 
     row: int
     ply: int
-    move: int
+    move: int  # Bits of the next move; all ones for no further move
 
 
 @inline_kernel
@@ -223,69 +219,30 @@ NO_STONES = 0xFFFF
 """The value of `late_stones` for games without later positions."""
 
 
-class CanonicalPosition(NamedTuple):
-    """The hash of a position, and the symmetries that lead to its canonical orientation.
-
-    Attributes:
-        hash: Equal for positions that a symmetry maps to each other.
-        symmetry: 0 to 7, the first symmetry that maps the position to its canonical orientation.
-        symmetries: All symmetries that do, ascending; several if the position is symmetric.
-    """
-
-    hash: int
-    symmetry: int
-    symmetries: tuple[int, ...]
-
-
 class PositionEntries(NamedTuple):
-    """N positions of games.
+    """N positions of games."""
 
-    Attributes:
-        row: [N] int64, the game's row in the file, or in the batch.
-        ply: [N] uint16, the number of moves before the position.
-        move: [N] uint16, the next move, on the canonical orientation of the board: a point, or n for a pass, or
-            NO_POINT if the game has no further move.
-        colour: [N] uint8, of the next move: BLACK or WHITE; 0 without one.
-        symmetry: [N] uint8, the first symmetry that maps the position to its canonical orientation.
-    """
-
-    row: npt.NDArray[np.int64]
-    ply: npt.NDArray[np.uint16]
+    row: npt.NDArray[np.int64]  # [N]: the game's row in the file, or in the batch
+    ply: npt.NDArray[np.uint16]  # [N]: the number of moves before the position
+    # [N]: the next move, on the canonical orientation of the board: a point, or n for a pass, or NO_POINT if the game
+    # has no further move
     move: npt.NDArray[np.uint16]
-    colour: npt.NDArray[np.uint8]
-    symmetry: npt.NDArray[np.uint8]
+    colour: npt.NDArray[np.uint8]  # [N]: of the next move: BLACK or WHITE; 0 without one
+    symmetry: npt.NDArray[np.uint8]  # [N]: the first symmetry that maps the position to its canonical orientation
 
 
-class PackedPositions(NamedTuple):
-    """N positions of games in order of row and ply.
-
-    Attributes:
-        hashes: [N] uint64.
-        entries: [N] uint64, the fields of `PositionEntries` in the low `entry_bits(layout)` bits.
-    """
-
-    hashes: Hashes
-    entries: npt.NDArray[np.uint64]
-
-
-def position_hash(position: Position) -> CanonicalPosition:
-    """Return the hash and the canonical orientation of a position."""
+def position_hash(position: Position) -> tuple[int, tuple[int, ...]]:
+    """Return the hash of a position, and the symmetries, ascending, that map it to its canonical orientation."""
     keys, empty = symmetry_keys(position.width, position.height)
     points = np.flatnonzero(position.stones)
     hashes = empty ^ np.bitwise_xor.reduce(keys[position.stones[points] - 1, points], axis=0)
     with np.errstate(over="ignore"):
         canonical = int(mix_words(hashes.min(keepdims=True))[0])
-    lowest = tuple(np.flatnonzero(hashes == hashes.min()).tolist())
-    return CanonicalPosition(canonical, lowest[0], lowest)
+    return canonical, tuple(np.flatnonzero(hashes == hashes.min()).tolist())
 
 
 def entry_layout(rows: int, plies: int, points: int) -> EntryLayout:
-    """Return the layout of the entries of some games.
-
-    Args:
-        plies: The maximum number of positions of each game.
-        points: The number of points of the largest board.
-    """
+    """Return the layout of the entries of games with at most `plies` positions on boards of at most `points` points."""
     return EntryLayout(max(rows - 1, 0).bit_length(), max(plies - 1, 0).bit_length(), (points + 1).bit_length())
 
 
@@ -296,18 +253,17 @@ def entry_bits(layout: EntryLayout) -> int:
 
 def pack_positions(
     games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, plies: int, layout: EntryLayout, first_row: int = 0
-) -> PackedPositions:
-    """List the positions of kept games before each of their first moves.
+) -> tuple[Hashes, npt.NDArray[np.uint64]]:
+    """List the first `plies` positions of each kept game, in order of row and ply.
 
     A game of fewer moves has an entry for its last position too. Passes are moves, and each position is listed.
 
-    Args:
-        kept: [G], False for games without entries.
-        plies: The maximum number of positions of each game.
+    Returns:
+        (hashes, the fields of `PositionEntries` in the low `entry_bits(layout)` bits), both [N] uint64.
     """
     counts = np.where(kept, np.minimum(traces.plies.astype(np.int64) + 1, plies), 0)
     offset = np.append(0, np.cumsum(counts))
-    packed = PackedPositions(np.empty(offset[-1], np.uint64), np.empty(offset[-1], np.uint64))
+    hashes, entries = np.empty(offset[-1], np.uint64), np.empty(offset[-1], np.uint64)
     size = games.width.astype(np.int64) * 256 + games.height
     arrays = replay_arrays(games)
     for key in np.unique(size[counts > 0]).tolist():
@@ -316,18 +272,13 @@ def pack_positions(
             list_entries(
                 tables, arrays, writable_view(traces.plies), writable_view(traces.capture_offset),
                 writable_view(traces.captures), np.flatnonzero(kept & (size == key)), first_row, layout, offset,
-                packed.hashes, packed.entries,
+                hashes, entries,
             )  # fmt: skip
-    return packed
+    return hashes, entries
 
 
 def late_stones(games: GamesLike, kept: npt.NDArray[np.bool_], traces: Traces, plies: int) -> npt.NDArray[np.uint16]:
-    """Return the fewest stones in any position that `pack_positions` does not list: [G] uint16, NO_STONES without any.
-
-    Args:
-        kept: [G], False for games without positions.
-        plies: The maximum number of positions of each game that are listed.
-    """
+    """Return [G] uint16: the fewest stones in any position that `pack_positions` does not list, or NO_STONES."""
     fewest = np.full(len(kept), NO_STONES, np.uint16)
     arrays = replay_arrays(games)
     for width, height, group in games_by_size(games, np.flatnonzero(kept & (traces.plies >= plies))):

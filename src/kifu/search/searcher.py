@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, SCHEMA, move_arrays
@@ -30,13 +33,20 @@ from kifu.search.continuations import (
     new_tally,
     tabulate,
 )
-from kifu.search.explore import Exploration, NextMoves
-from kifu.search.hits import HitCollector, Hits, hit_table, sort_hits
 from kifu.search.index import SearchIndex, index_path, open_index
-from kifu.search.match import MatchArrays, find_board, hit_occurrences, late_rows, match_games, pattern_position
+from kifu.search.match import (
+    MatchArrays,
+    NextMoves,
+    find_board,
+    hit_occurrences,
+    late_rows,
+    match_games,
+    pattern_position,
+)
 from kifu.search.pattern import Pattern
 from kifu.search.position import GamePly, Position, game_position
-from kifu.search.store import GameBatch, GameStore, RowGroup, choose_games, similar_players, take_game, take_rows
+from kifu.search.results import Exploration, HitCollector, Hits, hit_table, sort_hits
+from kifu.search.store import GameBatch, GameStore, RowGroup, take_game, take_rows
 from kifu.text import Report
 
 Rows = npt.NDArray[np.bool_]
@@ -49,6 +59,17 @@ _FoundHits = tuple[MatchArrays, GameInfo, int]
 
 _MAX_SUMMARIES = 1000
 """Number of games that `Searcher.games` describes at most."""
+
+_PLAYER_COLUMNS = ("black", "white")
+
+_SIMILAR = 5
+"""Number of similar names that are suggested."""
+
+_MAX_NAMES = 20_000
+"""Number of distinct names, the most frequent ones, that are compared with an unknown one."""
+
+_NAME_ROWS = 65_536
+"""Rows that are read at a time."""
 
 _SUMMARY_COLUMNS = {
     "black": "black",
@@ -103,12 +124,53 @@ class Searcher:
         self._store = GameStore(self.catalogue, self._indices)
 
     def select(self, where: str | None = None, player: str | None = None, colour: str | None = None) -> Rows | None:
-        """Choose games to search, see `kifu.search.store.choose_games`."""
-        return choose_games(self.catalogue, where, player, colour)
+        """Choose games to search.
+
+        Args:
+            where: A condition in SQL over the columns of the catalogue, see docs/queries.md; requires duckdb.
+            player: The name of Black or White, ignoring case.
+            colour: "black" or "white", the colour of this player.
+
+        Returns:
+            [rows] bool; None if nothing was asked for, which means all games.
+
+        Raises:
+            RecipeError: If the condition is invalid, or a colour is given without a player.
+        """
+        if colour is not None and (player is None or colour not in _PLAYER_COLUMNS):
+            raise RecipeError(f"colour must be black or white and requires a player, got {colour!r}")
+        rows = None
+        if where is not None:
+            from kifu.corpus.query import select_games  # requires duckdb
+
+            rows = select_games(self.catalogue, where)
+        if player is not None:
+            named = self._select_player(player, [name for name in _PLAYER_COLUMNS if colour in (None, name)])
+            rows = named if rows is None else rows & named
+        return rows
+
+    def _select_player(self, player: str, columns: list[str]) -> Rows:
+        lower_name = pc.utf8_lower(pa.scalar(player.strip()))
+        parts = [np.empty(0, np.bool_)]
+        for batch in self.catalogue.batches(columns, size=_NAME_ROWS):
+            equal = [pc.fill_null(pc.equal(pc.utf8_lower(column), lower_name), False) for column in batch.columns]
+            parts.append(np.logical_or.reduce([column.to_numpy(zero_copy_only=False) for column in equal]))
+        return np.concatenate(parts)
 
     def similar_players(self, player: str) -> list[str]:
-        """Return names of players that resemble an unknown one, see `kifu.search.store.similar_players`."""
-        return similar_players(self.catalogue, player)
+        """Return names of players that resemble an unknown one, the most similar first, at most 5."""
+        counts: Counter[str] = Counter()
+        for batch in self.catalogue.batches(_PLAYER_COLUMNS, size=_NAME_ROWS):
+            for column in batch.columns:
+                for pair in pc.value_counts(column.drop_null()).to_pylist():
+                    counts[pair["values"]] += pair["counts"]
+        lower_name = player.strip().lower()
+        names: dict[str, str] = {}
+        for name, _ in counts.most_common(_MAX_NAMES):
+            names.setdefault(name.lower(), name)
+        parts = [name for lower, name in names.items() if lower_name and lower_name in lower]
+        close = [names[lower] for lower in difflib.get_close_matches(lower_name, names, _SIMILAR)]
+        return list(dict.fromkeys([*close, *parts]))[:_SIMILAR]
 
     def find(
         self, pattern: Pattern, games: Rows | None = None, *, jobs: int = 1, progress: ProgressFactory = silent
@@ -145,7 +207,7 @@ class Searcher:
                 with_hits += int(np.count_nonzero(np.diff(hits.game, prepend=-1)))
                 collector.add(hit_table(hits, first))
             table = sort_hits(collector.table()) if indexed else collector.table()
-        return Hits(pattern, self.catalogue.path, table, with_hits, tally)
+        return Hits(self.catalogue.path, with_hits, tally, pattern, table)
 
     def explore(
         self,
@@ -185,7 +247,7 @@ class Searcher:
             add_occurrences(tally, occurrences, info, first)
             with_position += len(occurrences.row)
         continuations = tabulate(tally, position.width, tenuki=False)
-        return Exploration(position, self.catalogue.path, with_position, continuations, tally)
+        return Exploration(self.catalogue.path, with_position, tally, position, continuations)
 
     def position(self, row: int, ply: int) -> Position:
         """Return a position of a game.

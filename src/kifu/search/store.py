@@ -1,10 +1,8 @@
-"""The games of a catalogue as searches need them: decoded once and kept in memory, or streamed. The choice of games."""
+"""The games of a catalogue as searches need them: decoded once and kept in memory, or streamed."""
 
 from __future__ import annotations
 
-import difflib
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import NamedTuple
@@ -12,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import Catalogue, RowShard, read_shard
 from kifu.corpus.parquet import group_rows, open_file
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
-from kifu.errors import FormatError, RecipeError
+from kifu.errors import FormatError
 from kifu.records.games import MoveArrays
 from kifu.search.continuations import INFO_COLUMNS, GameInfo, game_info
 from kifu.search.index import SearchIndex
@@ -30,44 +27,22 @@ _BATCH = 8192
 """Games that are searched at a time."""
 
 
-_PLAYER_COLUMNS = ("black", "white")
-
-_SIMILAR = 5
-"""Number of similar names that are suggested."""
-
-_MAX_NAMES = 20_000
-"""Number of distinct names, the most frequent ones, that are compared with an unknown one."""
-
-_NAME_ROWS = 65_536
-"""Rows that are read at a time."""
-
-
 class GameBatch(NamedTuple):
-    """Consecutive games of a catalogue.
+    """Consecutive games of a catalogue."""
 
-    Attributes:
-        first: The row of the first game in the catalogue.
-        kept: [G] bool, False for dropped games, which are not searched.
-    """
-
-    first: int
+    first: int  # the row of the first game in the catalogue
     games: MoveArrays
-    kept: npt.NDArray[np.bool_]
+    kept: npt.NDArray[np.bool_]  # [G]: False for dropped games, which are not searched
     traces: Traces
     info: GameInfo
 
 
 class RowGroup(NamedTuple):
-    """A row group of a catalogue.
+    """A row group of a catalogue."""
 
-    Attributes:
-        part: The number of the Parquet file.
-        start: The first row in the catalogue.
-    """
-
-    part: int
+    part: int  # the number of the Parquet file
     shard: RowShard
-    start: int
+    start: int  # the first row in the catalogue
 
     @property
     def stop(self) -> int:
@@ -78,8 +53,7 @@ class RowGroup(NamedTuple):
 def row_groups(catalogue: Catalogue) -> list[RowGroup]:
     """Return the row groups of all files of a catalogue, in order.
 
-    Raises:
-        FormatError: If a file is not a catalogue, or has changed.
+    Raises FormatError if a file is not a catalogue, or has changed.
     """
     groups, start = [], 0
     for part, (path, rows) in enumerate(catalogue.partitions.items()):
@@ -131,18 +105,11 @@ class GameStore:
     """The games of a catalogue by row group. Methods may be called from any thread.
 
     The first row groups that are read stay in memory, up to MAX_CACHED bytes; others are decoded whenever they are
-    read.
-
-    Attributes:
-        groups: The row groups of all files, in order.
+    read. groups: the row groups of all files, in order.
     """
 
     def __init__(self, catalogue: Catalogue, indices: Sequence[SearchIndex | None]) -> None:
-        """List the row groups.
-
-        Args:
-            indices: The index of each Parquet file, or None.
-        """
+        """List the row groups. indices: of each Parquet file, or None."""
         self.groups = row_groups(catalogue)
         self._indices = indices
         self._cached: dict[RowGroup, list[GameBatch]] = {}
@@ -195,58 +162,3 @@ def _nbytes(batch: GameBatch) -> int:
     captures = batch.traces.capture_offset[-1] - batch.traces.capture_offset[0]
     others = (batch.kept, batch.traces.occupied, *batch.info)
     return int(sum(array.nbytes for array in (*arrays, *others)) + 2 * captures)
-
-
-def choose_games(
-    catalogue: Catalogue, where: str | None = None, player: str | None = None, colour: str | None = None
-) -> npt.NDArray[np.bool_] | None:
-    """Choose games.
-
-    Args:
-        where: A condition in SQL over its columns, see docs/queries.md; requires duckdb.
-        player: The name of Black or White, ignoring case.
-        colour: "black" or "white", the colour of this player.
-
-    Returns:
-        [rows] bool; None if nothing was asked for, which means all games.
-
-    Raises:
-        RecipeError: If the condition is invalid, or a colour is given without a player.
-    """
-    if colour is not None and (player is None or colour not in _PLAYER_COLUMNS):
-        raise RecipeError(f"colour must be black or white and requires a player, got {colour!r}")
-    games = None
-    if where is not None:
-        from kifu.corpus.query import select_games  # requires duckdb
-
-        games = select_games(catalogue, where)
-    if player is not None:
-        named = _select_player(catalogue, player, colour)
-        games = named if games is None else games & named
-    return games
-
-
-def _select_player(catalogue: Catalogue, player: str, colour: str | None) -> npt.NDArray[np.bool_]:
-    names = [name for name in _PLAYER_COLUMNS if colour in (None, name)]
-    lower_name = pc.utf8_lower(pa.scalar(player.strip()))
-    parts = [np.empty(0, np.bool_)]
-    for batch in catalogue.batches(names, size=_NAME_ROWS):
-        equal = [pc.fill_null(pc.equal(pc.utf8_lower(column), lower_name), False) for column in batch.columns]
-        parts.append(np.logical_or.reduce([column.to_numpy(zero_copy_only=False) for column in equal]))
-    return np.concatenate(parts)
-
-
-def similar_players(catalogue: Catalogue, player: str) -> list[str]:
-    """Return names of players that resemble an unknown one, the most similar first, at most 5."""
-    counts: Counter[str] = Counter()
-    for batch in catalogue.batches(_PLAYER_COLUMNS, size=_NAME_ROWS):
-        for column in batch.columns:
-            for pair in pc.value_counts(column.drop_null()).to_pylist():
-                counts[pair["values"]] += pair["counts"]
-    lower_name = player.strip().lower()
-    names: dict[str, str] = {}
-    for name, _ in counts.most_common(_MAX_NAMES):
-        names.setdefault(name.lower(), name)
-    parts = [name for lower, name in names.items() if lower_name and lower_name in lower]
-    close = [names[lower] for lower in difflib.get_close_matches(lower_name, names, _SIMILAR)]
-    return list(dict.fromkeys([*close, *parts]))[:_SIMILAR]

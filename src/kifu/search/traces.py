@@ -27,21 +27,15 @@ ONE = np.uint64(1)
 
 
 class TraceContext(NamedTuple):
-    """The trace of the game that is being replayed.
+    """The trace of the game that is being replayed."""
 
-    Attributes:
-        present: [2, W] uint64 bit sets of the black and the white stones on the board, as they were before a move.
-        occupied: [2, W] uint64, receives the points ever occupied by Black and by White.
-        captures: [C] uint16, receives the captures, see `Traces`; twice the number of moves plus the setup suffice.
-        removed: [W] uint64, scratch memory.
-        length: [1] int64: entries of `captures`.
-    """
-
+    # [2, W]: bit sets of the black and the white stones on the board, as they were before a move
     present: npt.NDArray[np.uint64]
-    occupied: npt.NDArray[np.uint64]
+    occupied: npt.NDArray[np.uint64]  # [2, W]: receives the points ever occupied by Black and by White
+    # [C]: receives the captures, see `Traces`; twice the number of moves plus the setup suffice
     captures: npt.NDArray[np.uint16]
-    removed: npt.NDArray[np.uint64]
-    length: npt.NDArray[np.int64]
+    removed: npt.NDArray[np.uint64]  # [W]: scratch memory
+    length: npt.NDArray[np.int64]  # [1]: entries of `captures`
 
 
 @inline_kernel
@@ -155,21 +149,17 @@ __all__ = ["LAST_STONE", "Traces", "bit_set_words", "games_by_size", "trace_game
 
 
 class Traces(NamedTuple):
-    """Traces of G games.
+    """Traces of G games."""
 
-    Attributes:
-        plies: [G] uint16, how many moves are searched: those before the first illegal one; 0 for dropped games.
-        capture_offset: [G + 1] int64.
-        captures: [C] uint16. The captures of game g are captures[capture_offset[g]:capture_offset[g + 1]]: for each
-            capturing move its number from 0, then the points that became empty, ascending, the last one with
-            LAST_STONE. Stones lost by suicide are included, with the stone of the move itself.
-        occupied: [G, 2, W] uint64, bit sets as in `kifu.go.state` of the points ever occupied at the end of a move or
-            set up by Black and by White; W is 6 if all boards are smaller than 384 points, else 10.
-    """
-
+    # [G]: how many moves are searched: those before the first illegal one; 0 for dropped games
     plies: npt.NDArray[np.uint16]
-    capture_offset: npt.NDArray[np.int64]
+    capture_offset: npt.NDArray[np.int64]  # [G + 1]
+    # [C]: . The captures of game g are captures[capture_offset[g]:capture_offset[g + 1]]: for each capturing move its
+    # number from 0, then the points that became empty, ascending, the last one with LAST_STONE. Stones lost by suicide
+    # are included, with the stone of the move itself.
     captures: npt.NDArray[np.uint16]
+    # [G, 2, W]: bit sets as in `kifu.go.state` of the points ever occupied at the end of a move or set up by Black and
+    # by White; W is 6 if all boards are smaller than 384 points, else 10
     occupied: npt.NDArray[np.uint64]
 
 
@@ -181,8 +171,7 @@ def bit_set_words(games: GamesLike) -> int:
 def games_by_size(games: GamesLike, index: npt.NDArray[np.int64]) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
     """Return (width, height, games) for each board size from 1 x 1 to 25 x 25 among some games.
 
-    Args:
-        index: [R] int64, numbers of games.
+    index: [R] int64, numbers of games.
     """
     size = games.width[index].astype(np.int64) * (MAX_SIZE + 1) + games.height[index]
     counts = np.bincount(size, minlength=1)

@@ -12,11 +12,10 @@ from starlette.routing import Route
 
 from kifu.errors import RecipeError
 from kifu.search.continuations import Continuation, YearCount
-from kifu.search.drawing import Drawing
-from kifu.search.hits import Hits
-from kifu.search.notation import format_pattern, parse_pattern
-from kifu.search.pattern import Pattern, Window
-from kifu.search.position import GamePly, Rectangle, board_position, pattern_from_position
+from kifu.search.notation import format_anchor, format_pattern, parse_pattern
+from kifu.search.pattern import Pattern, Rectangle
+from kifu.search.position import GamePly, board_position, pattern_from_position
+from kifu.search.results import Drawing, Hits
 from kifu.search.searcher import Rows, Searcher
 from kifu.web.api import Deadline, endpoint
 from kifu.web.positions import Played, PositionParams, first_occurrences, last_point, position_line
@@ -40,7 +39,7 @@ def explore(site: Site, params: PositionParams, deadline: Deadline) -> dict[str,
     rows = corpus.table.select(params.chosen, deadline)
     deadline.check()
     found = corpus.searcher.explore(board_position(board), rows, progress=deadline.progress)
-    letters = Drawing.of_position(found.position).letters(found.continuations)
+    letters = found.drawing.letters(found.continuations)
     black, white = found.wins
     return {
         "line": line.to_json(),
@@ -165,7 +164,7 @@ def search(site: Site, results: SearchResults, params: SearchParams, deadline: D
     """Return the counts of a pattern, its continuations, and a page of hits."""
     corpus = site.corpus(params.corpus)
     hits = results.find(corpus, params.corpus, params.chosen, parse_pattern(params.pattern), deadline)
-    letters = Drawing.of_pattern(hits.pattern).letters(continuations := hits.continuations())
+    letters = hits.drawing.letters(continuations := hits.continuations())
     black, white = hits.wins
     return {
         "pattern": pattern_json(hits.pattern),
@@ -205,18 +204,12 @@ def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str
 
 def pattern_json(pattern: Pattern) -> dict[str, Any]:
     """Return a pattern as JSON values, with its text and the edges of the board that it touches."""
-    anchor = pattern.anchor
-    if isinstance(anchor, Window):
-        left, right, top, bottom = (value + 1 for value in anchor)
-        anchor_text = f"columns {left}-{right} rows {top}-{bottom}"
-    else:
-        anchor_text = anchor
     return {
         "text": format_pattern(pattern),
         "width": pattern.width,
         "height": pattern.height,
         "cells": pattern.cells,
-        "anchor": anchor_text,
+        "anchor": format_anchor(pattern.anchor),
         "edges": Drawing.of_pattern(pattern).edges,
         "both_colours": pattern.both_colours,
         "moves": [list(move) for move in pattern.moves],
@@ -243,9 +236,9 @@ def _corner(point: int | None, width: int, height: int) -> Rectangle:
     across = max(_CORNER, (width - x if right else x + 1) + 1)
     down = max(_CORNER, (height - y if lower else y + 1) + 1)
     if across >= width or down >= height:
-        return Rectangle(0, 0, width - 1, height - 1)
+        return Rectangle(0, width - 1, 0, height - 1)
     left, top = width - across if right else 0, height - down if lower else 0
-    return Rectangle(left, top, left + across - 1, top + down - 1)
+    return Rectangle(left, left + across - 1, top, top + down - 1)
 
 
 def patterns_routes(site: Site) -> list[Route]:

@@ -197,7 +197,7 @@ class Played(NamedTuple):
     """Games in which a position occurs.
 
     Attributes:
-        games: A row for each game, ascending, with the columns of `kifu.search.hits.HITS`: its first occurrence.
+        games: A row for each game, ascending, with the columns of `kifu.search.results.HITS`: its first occurrence.
     """
 
     line: Line

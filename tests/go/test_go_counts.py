@@ -73,8 +73,7 @@ def test_every_legal_position_of_4x4():
 
 
 @pytest.mark.parametrize(
-    ("size", "by_liberties", "kos"),
-    [(2, [88, 40], 0), (3, [23_496, 28_836, 13_624, 2_760, 384, 12], 768)],
+    ("size", "by_liberties", "kos"), [(2, [88, 40], 0), (3, [23_496, 28_836, 13_624, 2_760, 384, 12], 768)]
 )
 def test_liberties_and_kos_over_all_positions(size, by_liberties, kos):
     found = closure(size, size)
@@ -134,10 +133,7 @@ def test_four_moves_by_formula():
     assert [case.counts[4] for case in PERFT if case.id == "9x9-simple"] == [math.perm(81, 4) - 8 * 78]
 
 
-@pytest.mark.parametrize(
-    ("width", "suicide", "games"),
-    [(1, True, 1), (2, True, 9), (2, False, 9), (3, True, 907)],
-)
+@pytest.mark.parametrize(("width", "suicide", "games"), [(1, True, 1), (2, True, 9), (2, False, 9), (3, True, 907)])
 def test_whole_games_under_positional_superko(width, suicide, games):
     """Simple paths from the empty board, where either player may move since the other may pass. Tromp and Farneback."""
     assert sum(perft(width, 1, Rules("positional", suicide), 3**width, either=True)) == games

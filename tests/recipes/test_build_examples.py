@@ -324,10 +324,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
         "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@1",
     ),
     ({"format": "book-npy", "labels": ["move", "ply"]}, "book-npy@1 stores only the label move; got move, ply"),
-    (
-        {"format": "book-npy", "order": "shuffled"},
-        "stores examples archive by archive: order must be 'corpus'",
-    ),
+    ({"format": "book-npy", "order": "shuffled"}, "stores examples archive by archive: order must be 'corpus'"),
     ({"format": "hdf5", "labels": ["result"]}, "hdf5@1 needs the label move; got result"),
     ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@1 cannot store a pass as the next move"),
     ({"format": "hdf5", "planes": "one-plane"}, "hdf5@1 stores planes of 0 and 1 only"),

@@ -101,14 +101,10 @@ class Job(ABC, Generic[Shard, Item, R]):
 
 
 class Executor(ABC):
-    """Runs jobs. A context manager.
-
-    Attributes:
-        staging: Directory that the processes of a cluster share; None if all jobs run in this process.
-    """
+    """Runs jobs. A context manager."""
 
     jobs: int
-    staging: Path | None = None
+    staging: Path | None = None  # shared by the processes of a cluster; None if all jobs run in this process
 
     @abstractmethod
     def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
@@ -151,10 +147,8 @@ class StagingDir:
     """A staging directory, locked by one caller at a time.
 
     A context manager: leaving it removes the directory, unless an error is the reason and it holds complete results,
-    with which the next run resumes. Files of others in it are left alone.
-
-    Attributes:
-        lease: A file that exists while the directory is locked; nodes check that they see it.
+    with which the next run resumes. Files of others in it are left alone. Nodes check that they see the file `lease`,
+    which exists while the directory is locked.
     """
 
     def __init__(self, path: Path) -> None:
@@ -215,9 +209,8 @@ class ThreadExecutor(Executor):
     def __init__(self, jobs: int | None = None, stale: Path | None = None) -> None:
         """Start the threads; see `make_executor`.
 
-        Args:
-            stale: Staging directory that an interrupted run on a cluster may have left; removed after success. By
-                default, jobs spill to a directory for temporary files.
+        stale: staging directory that an interrupted run on a cluster may have left; removed after success. By default,
+        jobs spill to a directory for temporary files.
         """
         self.jobs = count_jobs(jobs)
         self._stale = stale

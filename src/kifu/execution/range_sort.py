@@ -139,15 +139,14 @@ class RangeSort:
     """
 
     def __init__(self, key: str, max_rows: int, folder: Path, expected: int = 0, *, common_bits: int = 0) -> None:
-        """Create an empty sort.
+        """Create an empty sort by the column `key`, [N] uint64, evenly distributed.
 
         Args:
-            key: Name of the column of keys, [N] uint64, evenly distributed.
             max_rows: Largest size of a range, and of the rows in memory, unless more rows have the highest 32 bits of
                 the key in common.
             folder: Directory for the unnamed file of rows that exceed it.
             expected: Approximate number of rows; with more of them, ranges are divided once more.
-            common_bits: Number of highest bits that are equal in all keys.
+            common_bits: How many of the highest bits are equal in all keys.
         """
         self._key, self._max_rows, self._folder, self._common_bits = key, max_rows, folder, common_bits
         self._expected = expected

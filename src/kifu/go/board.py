@@ -138,9 +138,7 @@ class Board:
         The player of the next move is to play; in the final position, the opponent of the last mover.
 
         Args:
-            moves: [T] uint16, see `kifu.records.games.GameArrays`.
-            setup: [S] uint16, likewise.
-            setup_ply: [S] uint16, likewise.
+            moves, setup, setup_ply: [T], [S] and [S] uint16, see `kifu.records.games.GameArrays`.
             ply: 0 to T; T is the final position.
 
         Raises:
@@ -203,11 +201,7 @@ class Board:
         return out
 
     def is_legal(self, move: Move, colour: int | None = None) -> bool:
-        """Return whether a move is legal for a colour, by default the player to move.
-
-        Args:
-            move: A point (y * width + x), `pass_move`, or a GTP name such as "D4".
-            colour: BLACK or WHITE; None for the player to move.
+        """Return whether a move, as in `play`, is legal for a colour, by default the player to move.
 
         Raises:
             GameError: If it is neither a point of the board nor a pass.
@@ -245,8 +239,7 @@ class Board:
         """Edit the position: place stones and empty points. Nothing is captured, and ko and superko start anew.
 
         Args:
-            black: Points to place black stones on.
-            white: Points to place white stones on.
+            black, white: Points to place stones on.
             empty: Points to empty.
 
         Raises:

@@ -670,11 +670,8 @@ def ladder_moves(
 ) -> None:
     """Find the moves of `mover` (BLACK or WHITE) that decide a ladder.
 
-    Args:
-        lad: The search, of the same size.
-        captures: [W] uint64, filled with the bit set of moves that capture one of the opponent's chains of two
-            liberties in a ladder.
-        escapes: [W] uint64, filled with the bit set of moves that save one of the mover's chains in atari.
+    captures: [W] uint64, filled with the bit set of moves that capture one of the opponent's chains of two liberties in
+    a ladder; escapes: [W] uint64, likewise of moves that save one of the mover's chains in atari.
     """
     _drop_changed(s, lad)
     for i in range(len(s.words)):

@@ -109,8 +109,7 @@ def colour_of(word: Any) -> Any:
 def set_up(s: State, game: GameMoves, first: Any, stop: Any, ply: Any) -> Any:
     """Put the setup entries first to stop - 1 of a game that are due at `ply` on the board, without capturing.
 
-    Returns:
-        The index of the first entry that is not due yet, or -1 if one of them is off the board.
+    Returns the index of the first entry that is not due yet, or -1 if one of them is off the board.
     """
     n = s.neighbours.shape[0]
     at = first
@@ -264,11 +263,8 @@ def replay_to(
 ) -> None:
     """Set a board to the position before move `plies` of a game.
 
-    Args:
-        state: A board of the game's size, in any position.
-        history: Made for at least `plies` moves if the rules have superko.
-        captures: [2] int64, filled with the number of stones captured by Black and by White.
-        plies: 0 to the number of moves; the last is the final position.
+    history: made for at least `plies` moves if the rules have superko; captures: [2] int64, filled with the number of
+    stones captured by Black and by White.
 
     Raises:
         IllegalMove: If a move or a setup stone before that position is not possible; the board then stands before it.
@@ -371,11 +367,8 @@ def check_playable(
 ) -> None:
     """Raise IllegalMove if a chosen position comes before a move that could not be played, or after it.
 
-    Args:
-        game_index: As for `legal_moves`.
-        slot_of_move: As for `legal_moves`.
-        drop: [R] uint8, the result of replaying these games, e.g. from `kifu.planes.encoder.Encoder.encode`.
-        ply: [R] int32, likewise.
+    drop and ply are the result of replaying these games, e.g. from `kifu.planes.encoder.Encoder.encode`; the others are
+    as for `legal_moves`.
     """
     ends = np.cumsum(games.move_offset[game_index + 1] - games.move_offset[game_index])
     for i in np.flatnonzero(drop).tolist():
@@ -404,13 +397,9 @@ def _captured_stones(s: State, history: History, games: ReplayArrays, game_index
 
 
 def captured_stones(games: GamesLike, game_index: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
-    """Count how many of the opponent's stones each move captures, under `RECORD_RULES`.
+    """Return how many of the opponent's stones each move captures, under `RECORD_RULES`, in games of one size.
 
-    Args:
-        game_index: [R] int64, the games to replay, all of one size.
-
-    Returns:
-        [M] uint16, by move of all games; 0 in other games, and from the first move on that cannot be played.
+    [M] uint16, by move of all games; 0 in other games, and from the first move on that cannot be played.
     """
     out = np.zeros(len(games.moves), np.uint16)
     if len(game_index):

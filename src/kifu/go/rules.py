@@ -231,8 +231,7 @@ def illegal_reason(s: State, history: History, p: Any, c: Any, ko: Any, suicide:
 def make_move(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
     """Play a move of colour c (BLACK or WHITE) if it is legal: a stone on point p, or a pass if p is the wall's index.
 
-    Returns:
-        0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, in which case nothing has changed.
+    Returns 0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, in which case nothing has changed.
     """
     n = s.neighbours.shape[0]
     if p > n:

@@ -374,11 +374,7 @@ def has_own_neighbour(s: State, p: Any, c: Any) -> Any:
 def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
     """Play a stone of colour c (BLACK or WHITE) on point p of the board, without checking ko.
 
-    Args:
-        p: A point of the board, not a pass.
-
-    Returns:
-        0, or OCCUPIED or SUICIDE, in which case nothing has changed.
+    Returns 0, or OCCUPIED or SUICIDE, in which case nothing has changed.
     """
     if s.colour[p] != EMPTY:
         return OCCUPIED

@@ -71,10 +71,8 @@ def embed_board(
 ) -> BoardEmbedding:
     """Return the embedding of boards that have the given size after their symmetry is applied.
 
-    Args:
-        transposed: Whether the symmetry is one of 4 to 7; only those rows of the table are valid then, else only the
-            first four.
-        padding: Distance of the board from the upper left corner of the frame.
+    The board lies `padding` from the upper left corner of the frame. Only the rows of the table for the symmetries 4 to
+    7 are valid if `transposed`, else only the first four.
     """
     points = frame_points(width, height, frame_width, frame_height, padding)
     table = points[symmetries(height, width) if transposed else symmetries(width, height)]
@@ -136,10 +134,7 @@ class GameContext(NamedTuple):
 class FrameEncoder(ABC):
     """The interface and common part of all encoders.
 
-    Attributes:
-        width: Of the board, in 1..25.
-        height: Of the board, in 1..25.
-        pad: Whether smaller boards are accepted too, embedded in the upper left corner.
+    pad: smaller boards are accepted too, embedded in the upper left corner.
     """
 
     plane_set: PlaneSet
@@ -177,14 +172,8 @@ class FrameEncoder(ABC):
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Encode positions, as the `encode` method of the class does, into planes and labels by name.
 
-        Args:
-            scratch: From `new_scratch`.
-            out: The planes, see `new_out`.
-            labels: Arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers besides its planes.
-            context: `GameContext.values` of these games.
-
-        Returns:
-            drop [R] uint8 and ply [R] int32 of each game.
+        out: see `new_out`; labels: arrays [slots, ...], "move", and "globals" if the plane set has numbers besides its
+        planes; context: `GameContext.values` of these games. Returns drop [R] uint8 and ply [R] int32 of each game.
         """
 
     @abstractmethod

@@ -80,12 +80,7 @@ def feature(
     padding: int = 0,
     needs_ranks: bool = False,
 ) -> Callable[[Fill], Fill]:
-    """Return a decorator that registers a function as the `fill` of a feature.
-
-    Args:
-        name: See `Feature`, as are the others.
-        real: Whether the values are float32.
-        padding: Rows and columns around the board.
+    """Return a decorator that registers a function as the `fill` of a feature; see `Feature` for the other arguments.
 
     Raises:
         RecipeError: If the name is taken, or not possible in a composition.
@@ -170,24 +165,18 @@ def white(position: PositionContext) -> Any:
 # The board
 
 
-@feature("own", ["own stones"])
-def own_stones(position: PositionContext, out: Any) -> None:
-    copy_bits(position.stones[own(position)], out[0])
+def _stones_of(name: str, who: str, side: Side) -> None:
+    """Register the feature of one side's stones."""
+
+    @feature(name, [who])
+    def stones_of(position: PositionContext, out: Any) -> None:
+        copy_bits(position.stones[side(position)], out[0])
 
 
-@feature("opp", ["opponent's stones"])
-def opp_stones(position: PositionContext, out: Any) -> None:
-    copy_bits(position.stones[opp(position)], out[0])
-
-
-@feature("black", ["black stones"])
-def black_stones(position: PositionContext, out: Any) -> None:
-    copy_bits(position.stones[0], out[0])
-
-
-@feature("white", ["white stones"])
-def white_stones(position: PositionContext, out: Any) -> None:
-    copy_bits(position.stones[1], out[0])
+_stones_of("own", "own stones", own)
+_stones_of("opp", "opponent's stones", opp)
+_stones_of("black", "black stones", black)
+_stones_of("white", "white stones", white)
 
 
 @feature("empty", ["empty points"])
@@ -232,16 +221,17 @@ def ko(position: PositionContext, out: Any) -> None:
         add_point(out[0], p)
 
 
-@feature("black_to_move", ["ones if Black is to move"])
-def black_to_move(position: PositionContext, out: Any) -> None:
-    if position.mover == BLACK:
-        copy_bits(position.board, out[0])
+def _to_move(name: str, who: str, colour: int) -> None:
+    """Register the feature of the player to move."""
+
+    @feature(name, [f"ones if {who} is to move"])
+    def to_move(position: PositionContext, out: Any) -> None:
+        if position.mover == colour:
+            copy_bits(position.board, out[0])
 
 
-@feature("white_to_move", ["ones if White is to move"])
-def white_to_move(position: PositionContext, out: Any) -> None:
-    if position.mover == WHITE:
-        copy_bits(position.board, out[0])
+_to_move("black_to_move", "Black", BLACK)
+_to_move("white_to_move", "White", WHITE)
 
 
 # Liberties
@@ -395,22 +385,18 @@ def signed_stones(position: PositionContext, out: Any) -> None:
             out[0, p] = -1
 
 
-@inline_kernel
-def _fill_decay(position: PositionContext, colour: Any, out: Any) -> None:
-    """Fill out [n] with exp(-0.1 t) for stones played t turns ago, 1 for the last move; 0 for stones set up."""
-    for p in range(position.s.neighbours.shape[0]):
-        if position.s.colour[p] == colour:
-            out[p] = math.exp(-_DECAY * (position.ply - position.played[p]))
+def _decay_of(name: str, who: str, side: Side) -> None:
+    """Register exp(-0.1 t) for one side's stones played t turns ago, 1 for the last move; 0 for stones set up."""
+
+    @feature(name, [f"{who} stones, exp(-0.1 t) for t turns since they were played"], real=True)
+    def decay_of(position: PositionContext, out: Any) -> None:
+        for p in range(position.s.neighbours.shape[0]):
+            if position.s.colour[p] == side(position) + 1:
+                out[0, p] = math.exp(-_DECAY * (position.ply - position.played[p]))
 
 
-@feature("own_decay", ["own stones, exp(-0.1 t) for t turns since they were played"], real=True)
-def own_decay(position: PositionContext, out: Any) -> None:
-    _fill_decay(position, position.mover, out[0])
-
-
-@feature("opp_decay", ["opponent's stones, exp(-0.1 t) for t turns since they were played"], real=True)
-def opp_decay(position: PositionContext, out: Any) -> None:
-    _fill_decay(position, 3 - position.mover, out[0])
+_decay_of("own_decay", "own", own)
+_decay_of("opp_decay", "opponent's", opp)
 
 
 @feature("centre", ["exp(-d * d / 2) at distance d from the middle of the board"], real=True)
@@ -475,21 +461,16 @@ def _dan(rating: Any) -> Any:
     return 0
 
 
-def _dan_planes(player: str) -> list[str]:
-    return [f"ones if the {player} is {k} dan" for k in range(1, _MAX_DAN)] + [
-        f"ones if the {player} is 9 dan or professional"
-    ]
+def _dan_of(name: str, player: str, side: Side) -> None:
+    """Register the ranks of one side."""
+    planes = [f"ones if the {player} is {k} dan" for k in range(1, _MAX_DAN)]
+
+    @feature(name, [*planes, f"ones if the {player} is 9 dan or professional"], needs_ranks=True)
+    def dan_of(position: PositionContext, out: Any) -> None:
+        k = _dan(position.rating[side(position)])
+        if k > 0:
+            copy_bits(position.board, out[k - 1])
 
 
-@feature("own_dan", _dan_planes("mover"), needs_ranks=True)
-def own_dan(position: PositionContext, out: Any) -> None:
-    k = _dan(position.rating[own(position)])
-    if k > 0:
-        copy_bits(position.board, out[k - 1])
-
-
-@feature("opp_dan", _dan_planes("opponent"), needs_ranks=True)
-def opp_dan(position: PositionContext, out: Any) -> None:
-    k = _dan(position.rating[opp(position)])
-    if k > 0:
-        copy_bits(position.board, out[k - 1])
+_dan_of("own_dan", "mover", own)
+_dan_of("opp_dan", "opponent", opp)

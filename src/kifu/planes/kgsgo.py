@@ -212,12 +212,8 @@ def write_records(
 ) -> Any:
     """Write the records of some games, one game after another, and return their number.
 
-    Args:
-        s: A board of 19 x 19.
-        game_index: [K] int64, which of them.
-        layout: V1 or V2.
-        tables: From `new_tables`.
-        buffers: filled. A dropped game leaves no records.
+    s: a board of 19 x 19; game_index: [K] int64, the games; layout: V1 or V2; tables: from `new_tables`; buffers:
+    filled. A dropped game leaves no records.
     """
     at = 0
     row = 0

@@ -52,14 +52,8 @@ def put_word(out: Any, at: Any, word: Any) -> None:
 def put_plane(out: Any, at: Any, carry: Any, filled: Any, width: Any, words: Any, n: Any) -> Any:
     """Append the n bits of one plane to a stream of bits, highest bit first.
 
-    Args:
-        out: bytes. The stream so far is whole words up to byte `at`, then `filled` bits, the high ones of `carry`.
-        at: See `out`.
-        carry: See `out`.
-        filled: 0 to 63.
-        width: A tuple as long as `words`.
-        words: The bit set of the plane.
-        n: The number of points.
+    The stream so far is whole words up to byte `at` of `out`, then `filled` bits, 0 to 63, the high ones of `carry`.
+    words: the bit set of the plane; width: a tuple as long.
     """
     left = n
     shift, back = np.uint64(filled), np.uint64(63 - filled)

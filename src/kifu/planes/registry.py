@@ -79,21 +79,13 @@ _ALPHAGO = (
 _MADDISON = "empty+liberties4+liberties_after6+legal+turns_since5+capture_size7+ladder_capture+own_dan"
 
 _COMPOSED = (
-    (
-        "one-plane@1",
-        "one plane of real values: own stones 1, the opponent's -1",
-        "signed_stones",
-    ),
+    ("one-plane@1", "one plane of real values: own stones 1, the opponent's -1", "signed_stones"),
     (
         "seven@1",
         "the book's seven planes: liberties 1, 2, 3+ of both sides, and the one point that ko forbids",
         "own_liberties3+opp_liberties3+ko",
     ),
-    (
-        "seven+last5@1",
-        "the book's seven planes, and the last five moves",
-        "own_liberties3+opp_liberties3+ko+last5",
-    ),
+    ("seven+last5@1", "the book's seven planes, and the last five moves", "own_liberties3+opp_liberties3+ko+last5"),
     (
         "eleven@1",
         "the book's eleven planes: liberties 1, 2, 3, 4+ of black and of white, the side to move, ko",
@@ -124,11 +116,7 @@ _COMPOSED = (
         "AlphaGo 2016, its policy network's: stones, age, liberties, captures, self-atari, ladders, eyes",
         _ALPHAGO,
     ),
-    (
-        "alphago49@1",
-        "AlphaGo 2016, its value network's: the same, and the colour to move",
-        f"{_ALPHAGO}+black_to_move",
-    ),
+    ("alphago49@1", "AlphaGo 2016, its value network's: the same, and the colour to move", f"{_ALPHAGO}+black_to_move"),
     (
         "agz17@1",
         "AlphaGo Zero 2017: stones of both sides now and seven times before, the colour to move",

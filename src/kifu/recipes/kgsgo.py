@@ -54,21 +54,15 @@ _SPARE_MOVES = 512
 
 @dataclass(frozen=True, slots=True)
 class LoadedArchive:
-    """An archive in memory, a few bytes per move.
-
-    Attributes:
-        drop: [G] uint8, the `DropReason` of games that the 2015 program could not have used.
-        handicap: [G] bool, True if the program placed setup stones.
-        name_start, name_stop: [G] int64, the name of each game's member in `names`.
-    """
+    """An archive in memory, a few bytes per move."""
 
     archive: Archive
     games: GameArrays
-    drop: npt.NDArray[np.uint8]
-    handicap: npt.NDArray[np.bool_]
+    drop: npt.NDArray[np.uint8]  # [G]: the `DropReason` of games that the 2015 program could not have used
+    handicap: npt.NDArray[np.bool_]  # [G]: True if the program placed setup stones
     names: Bytes
-    name_start: npt.NDArray[np.int64]
-    name_stop: npt.NDArray[np.int64]
+    name_start: npt.NDArray[np.int64]  # [G]: where the name of each game's member begins in `names`
+    name_stop: npt.NDArray[np.int64]  # [G]: where it ends
 
     @property
     def nbytes(self) -> int:

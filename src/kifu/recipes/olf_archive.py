@@ -252,10 +252,7 @@ def file_rating(
     Ratings 2 to 4 (30 to 28 kyu) are not trusted if the opponent's rating is known: that one less the handicap
     replaces them, but at least 2.
 
-    Args:
-        black: [G] ratings, 0 where unknown.
-        white: [G] ratings, 0 where unknown.
-        handicap: [G] handicap stones; 0 or 1 in an even game.
+    black, white: [G] ratings, 0 where unknown; handicap: [G] stones, 0 or 1 in an even game.
     """
     black, white = np.nan_to_num(black), np.nan_to_num(white)
     stones = np.where(handicap > 1, handicap, 0)

@@ -333,12 +333,10 @@ class ManifestCounts:
     def add_games(
         self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
     ) -> None:
-        """Add games with examples.
+        """Add K games with examples.
 
-        Args:
-            member: [K] their indices in the archive, or rows in the catalogue.
-            rows: [K] the number of examples of each.
-            plies: [sum of rows] the ply of each example.
+        member: [K], their indices in the archive, or rows in the catalogue; rows: [K], the number of examples of each;
+        plies: [sum of rows], the ply of each example.
         """
         if self._origins is None:
             self._origins = self._stack.enter_context(OriginsWriter(origins_path(self._path)))
@@ -373,8 +371,7 @@ class ManifestCounts:
     ) -> Manifest:
         """Finish the file of origins and return the manifest of the set, once all its archives are finished.
 
-        Args:
-            plane_set: The name of its plane set; empty without planes.
+        plane_set: the name of its plane set; empty without planes.
         """
         return Manifest(
             kifu=importlib.metadata.version("kifu"),
@@ -498,8 +495,7 @@ class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
     ) -> tuple[npt.NDArray[np.int64], Counter[str], int]:
         """Return the kept rows of the set, the dropped games by reason, and the number of games of other sets.
 
-        Args:
-            unfit: [G] bool, games of the set that are dropped for a reason; the first that applies counts.
+        unfit: [G] bool, games of the set that are dropped for a reason; the first that applies counts.
         """
         in_set, drop = self.in_set(batch), drop_codes(batch)
         for applies, reason in unfit:

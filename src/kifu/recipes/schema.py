@@ -66,7 +66,6 @@ class GameSet(BaseModel):
     model_config = STRICT
 
     title: Line
-    """A short description."""
     file: Line
     """The file name. With {archive}, one file is written per archive, named after it without its extension."""
     games: Annotated[int, Field(ge=1, le=10**9)] | None = None
@@ -102,7 +101,6 @@ class KgsgoRecipe(NamedConfig):
 
     name: Line
     title: Line
-    """A short description."""
     format: str
     """The file format (`kifu formats`), which determines the plane set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
@@ -145,7 +143,6 @@ class OlfArchiveRecipe(NamedConfig):
     kind: Literal["olf-archive"]
     name: Line
     title: Line
-    """A short description."""
     clean: NamedClean
     """Cleaning rules: a name, a file or a table."""
 
@@ -155,7 +152,6 @@ class SplitRecipe(NamedConfig):
 
     name: Line
     title: Line
-    """A short description."""
     clean: NamedClean | None = None
     """Cleaning rules: a name, a file or a table. By default, only games that cannot be read or played are dropped, and
     catalogues are used as they are."""

@@ -116,10 +116,10 @@ class _Schedule(BaseModel):
         if self.warm_up_steps:
             rising = min(rising, (step + 1) / self.warm_up_steps)
         after = (done - self.warm_up) / (1 - self.warm_up) if self.warm_up < 1 else 0.0
-        return max(rising, MIN_SCALE) * self.shape(min(max(after, 0.0), 1.0))
+        return max(rising, MIN_SCALE) * self._shape(min(max(after, 0.0), 1.0))
 
     @abstractmethod
-    def shape(self, done: float) -> float:
+    def _shape(self, done: float) -> float:
         """Return the factor without the warm-up, after a share `done` of the rest of the run."""
 
 
@@ -128,8 +128,7 @@ class ConstantSchedule(_Schedule):
 
     kind: Literal["constant"]
 
-    def shape(self, done: float) -> float:
-        """Return the factor after a share `done` of the run without the warm-up."""
+    def _shape(self, done: float) -> float:
         return 1.0
 
 
@@ -141,8 +140,7 @@ class StepSchedule(_Schedule):
     """The points, as shares of the run."""
     factor: Share = 0.1
 
-    def shape(self, done: float) -> float:
-        """Return the factor after a share `done` of the run without the warm-up."""
+    def _shape(self, done: float) -> float:
         return float(self.factor ** sum(done >= point for point in self.at))
 
 
@@ -152,8 +150,7 @@ class CosineSchedule(_Schedule):
     kind: Literal["cosine"]
     end: Share = 0.0
 
-    def shape(self, done: float) -> float:
-        """Return the factor after a share `done` of the run without the warm-up."""
+    def _shape(self, done: float) -> float:
         return _half_wave(1.0, self.end, done)
 
 
@@ -166,8 +163,7 @@ class OneCycleSchedule(_Schedule):
     peak: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """The point of the highest learning rate, as a share of the run."""
 
-    def shape(self, done: float) -> float:
-        """Return the factor after a share `done` of the run without the warm-up."""
+    def _shape(self, done: float) -> float:
         if done < self.peak:
             return _half_wave(self.begin, 1.0, done / self.peak)
         return _half_wave(1.0, self.end, (done - self.peak) / (1 - self.peak))
@@ -203,7 +199,6 @@ class TrainingRecipe(NamedConfig):
     kind: Literal["training"]
     name: Line
     title: Line
-    """A short description."""
 
     net: Line
     """An architecture (`kifu nets`)."""

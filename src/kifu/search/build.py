@@ -135,8 +135,7 @@ def build_index(
 
     Args:
         plies: The maximum number of positions of each game, from its first move on, 1 to 1,000.
-        jobs: See `kifu.execution.executor.make_executor`.
-        engine: See `kifu.execution.executor.make_executor`.
+        jobs, engine: See `kifu.execution.executor.make_executor`.
 
     Raises:
         RecipeError: If `plies` is out of range.

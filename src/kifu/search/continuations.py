@@ -134,11 +134,9 @@ class Tally(NamedTuple):
 
 
 def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:
-    """Return a tally without occurrences.
+    """Return a tally without occurrences in a position or pattern of so many points.
 
-    Args:
-        points: Number of points of the position or pattern.
-        years: [Y] int16, ascending, all years of the games that will be added.
+    years: [Y] int16, ascending, all years of the games that will be added.
     """
     keys = 3 * (points + 2)
     return Tally(
@@ -166,12 +164,9 @@ def distinct_years(year: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
 
 
 def add_occurrences(tally: Tally, occurrences: Occurrences, info: GameInfo, first: int = 0) -> None:
-    """Count occurrences.
+    """Count occurrences in other games than those already counted.
 
-    Args:
-        occurrences: In other games than those already counted; `row` counts from row `first` on.
-        info: The games from row `first` on.
-        first: The row in the catalogue of the first of these games.
+    first: the row in the catalogue that `info` begins with, and that `Occurrences.row` counts from.
     """
     _add(tally, occurrences, kernel_info(info), year_codes(tally), np.int64(first))
 
@@ -241,9 +236,7 @@ def _insert(rows: Any, values: Any, row: Any, value: Any) -> None:
 def tabulate(tally: Tally, width: int, *, tenuki: bool = True) -> list[Continuation]:
     """Return the continuations that occur, the most frequent first, no further move last.
 
-    Args:
-        width: Columns of the position or pattern.
-        tenuki: Fill in `Continuation.tenuki`.
+    width: columns of the position or pattern; tenuki: fill in `Continuation.tenuki`.
     """
     points = len(tally.times) // 3 - 2
     keys = np.flatnonzero(tally.times)
@@ -289,9 +282,7 @@ def latest_rows(tally: Tally) -> list[int]:
 def year_counts(tally: Tally, width: int, continuation: Continuation | None = None) -> list[YearCount]:
     """Return the counts by year, ascending, an unknown year last; years without any occurrence are omitted.
 
-    Args:
-        width: Columns of the position or pattern.
-        continuation: Counted as `YearCount.count`; by default, all occurrences are.
+    A continuation is counted as `YearCount.count`; by default, all occurrences are.
     """
     total = tally.by_year.sum(axis=0)
     count = total if continuation is None else tally.by_year[_key(tally, width, continuation)]

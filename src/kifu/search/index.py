@@ -222,13 +222,9 @@ class SearchIndex:
         return entry_layout(self.header.rows, self.header.plies, MAX_SIZE**2)
 
     def lookup(self, position_hash: int, points: int) -> PositionEntries:
-        """Return the entries of a position, ascending by row and ply.
+        """Return the entries of a position on a board of so many points, ascending by row and ply.
 
         About one position in 10**13 times the number of entries has the hash of another, as far as it is stored.
-
-        Args:
-            position_hash: Of the position, see `kifu.search.positions`.
-            points: The number of points of its board.
         """
         packed = self.packed_entries(position_hash)
         entries = unpack_entries(packed, self.layout)
@@ -292,8 +288,7 @@ class SearchIndex:
 def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
     """Open the index of a Parquet file.
 
-    Raises:
-        FormatError: If there is no index, or it is damaged, of another version, or of another Parquet file.
+    Raises FormatError if there is no index, or it is damaged, of another version, or of another Parquet file.
     """
     parquet = Path(parquet)
     path = index_path(parquet)

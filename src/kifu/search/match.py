@@ -31,31 +31,19 @@ _EXCHANGED = np.array([0, WHITE, BLACK], np.uint8)
 
 
 class MatchArrays(NamedTuple):
-    """H hits of a pattern, in order of game, ply, image and place. `kifu.search.results.HITS` tells the meanings.
+    """H hits of a pattern, in order of game, ply, image and place. `kifu.search.results.HITS` tells the meanings."""
 
-    Attributes:
-        game: [H] int64, the game's number among those searched.
-        ply: [H] uint16.
-        symmetry: [H] uint8.
-        exchanged: [H] bool.
-        x, y: [H] uint8, column and row of the image's upper left cell.
-        next_ply: [H] int32, -1 without a continuation.
-        next_x, next_y: [H] uint8, 0 without one.
-        next_colour: [H] uint8: BLACK or WHITE, 0 without one.
-        board_colour: [H] uint8, the continuation's colour on the board: BLACK or WHITE, 0 without one.
-    """
-
-    game: npt.NDArray[np.int64]
+    game: npt.NDArray[np.int64]  # [H]: the game's number among those searched
     ply: npt.NDArray[np.uint16]
     symmetry: npt.NDArray[np.uint8]
     exchanged: npt.NDArray[np.bool_]
     x: npt.NDArray[np.uint8]
     y: npt.NDArray[np.uint8]
-    next_ply: npt.NDArray[np.int32]
+    next_ply: npt.NDArray[np.int32]  # [H]: -1 without a continuation
     next_x: npt.NDArray[np.uint8]
     next_y: npt.NDArray[np.uint8]
-    next_colour: npt.NDArray[np.uint8]
-    board_colour: npt.NDArray[np.uint8]
+    next_colour: npt.NDArray[np.uint8]  # [H]: BLACK or WHITE, 0 without a continuation
+    board_colour: npt.NDArray[np.uint8]  # [H]: the same on the board
 
     def take(self, which: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> MatchArrays:
         """Return some of the hits, by their numbers or by a mask."""
@@ -68,11 +56,9 @@ _DTYPES = (np.int64, np.uint16, np.uint8, np.bool_, *[np.uint8] * 2, np.int32, *
 def match_games(
     games: GamesLike, traces: Traces, pattern: Pattern, within: npt.NDArray[np.bool_] | None = None
 ) -> MatchArrays:
-    """Find a pattern in games of any sizes.
+    """Find a pattern in traced games of any sizes.
 
-    Args:
-        traces: Their traces, from `kifu.search.traces.trace_games`.
-        within: [G] bool, the games to search, without dropped ones; None for all.
+    within: [G] bool, the games to search, without dropped ones; None for all.
     """
     index = np.arange(len(games.width)) if within is None else np.flatnonzero(within)
     arrays, traces = replay_arrays(games), Traces(*(writable_view(array) for array in traces))
@@ -154,10 +140,7 @@ def late_rows(index: SearchIndex, position: Position) -> npt.NDArray[np.bool_]:
 
 
 def find_board(index: SearchIndex, pattern: Pattern, position: Position) -> tuple[MatchArrays, npt.NDArray[np.bool_]]:
-    """Find a pattern of the whole board in the games of an index.
-
-    Args:
-        position: `pattern_position` of the pattern.
+    """Find a pattern of the whole board, which shows a position, in the games of an index.
 
     Returns:
         (hits, whose games are rows of the file; [rows] bool, games that may have other hits, too, and none of these).
@@ -234,7 +217,6 @@ class NextMoves:
     """Maps moves after a position to one orientation of it, and merges those that are equivalent."""
 
     def __init__(self, position: Position) -> None:
-        """Prepare the tables of a position."""
         self._size = position.width, position.height
         self._points = position.width * position.height
         self._hash, to_canonical = position_hash(position)
@@ -243,14 +225,11 @@ class NextMoves:
         self._from_canonical = self._merged[np.argsort(images[to_canonical[0]])]
 
     def add_entries(self, tally: Tally, index: SearchIndex, remaining: npt.NDArray[np.bool_], first: int) -> int:
-        """Count the first occurrence in each game among those in an index.
+        """Count the first occurrence in each game among those in an index, and return the number of games with any.
 
         Args:
             remaining: [rows] bool, the games of the file that count; set to False for those with the position.
             first: The row in the catalogue of the first game of the file.
-
-        Returns:
-            The number of games with the position.
         """
         entries = writable_view(index.packed_entries(self._hash))
         count = _add_entries(

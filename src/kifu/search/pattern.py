@@ -44,12 +44,7 @@ class Rectangle(NamedTuple):
 
 
 class PatternMove(NamedTuple):
-    """A stone played inside the rectangle.
-
-    Attributes:
-        x: Column in the rectangle, from 0 at the left.
-        y: Row in the rectangle, from 0 at the top.
-    """
+    """A stone played inside the rectangle. x, y: column and row in it, from 0 at the upper left."""
 
     x: int
     y: int
@@ -216,39 +211,27 @@ FORBIDS = 16
 
 
 class MatchPlan(NamedTuple):
-    """The images of a pattern on boards of one size.
+    """The images of a pattern on boards of one size."""
 
-    Attributes:
-        images: [I, N_IMAGE] int64.
-        words: [Q, 2] int64: the image and the index of each word of a window that is not 0.
-        windows: [Q] uint64, these words: where the upper left cell may lie.
-        stones: [S, 2] int64, the cells that must have a stone: 0 Black, 1 White or 2 either; and the distance of its
-            point to that of the upper left cell.
-        cells: [C, 2] int64, all cells but wildcards: distance and allowed contents. Those that must have a stone come
-            first, then those that must be empty.
-        moves: [J, 3] int64: column, row and colour of the moves of each image.
-        touch: [2, SLOTS] uint32, the images that need a black or white stone on a point, and those that forbid it.
-        x, y: [SLOTS] uint8, the column and the row of each point; 255 if it is off the board.
-        limits: [6] int64: points of the board, places of all images, moves of the pattern, 1 if they are consecutive,
-            the last ply at which the cells may match, 1 if `touch` is filled since each image has one place.
-        symmetry: [I] uint8.
-        exchanged: [I] bool.
-        continuations: [I, 4 * cells, 3] uint8, see `_merged_continuations`.
-    """
-
-    images: npt.NDArray[np.int64]
-    words: npt.NDArray[np.int64]
-    windows: npt.NDArray[np.uint64]
+    images: npt.NDArray[np.int64]  # [I, N_IMAGE]
+    words: npt.NDArray[np.int64]  # [Q, 2]: the image and the index of each word of a window that is not 0
+    windows: npt.NDArray[np.uint64]  # [Q]: these words: where the upper left cell may lie
+    # [S, 2]: the cells that must have a stone: 0 Black, 1 White or 2 either; and the distance of its point to that of
+    # the upper left cell
     stones: npt.NDArray[np.int64]
+    # [C, 2]: all cells but wildcards: distance and allowed contents. Those that must have a stone come first, then
+    # those that must be empty.
     cells: npt.NDArray[np.int64]
-    moves: npt.NDArray[np.int64]
-    touch: npt.NDArray[np.uint32]
-    x: npt.NDArray[np.uint8]
-    y: npt.NDArray[np.uint8]
+    moves: npt.NDArray[np.int64]  # [J, 3]: column, row and colour of the moves of each image
+    touch: npt.NDArray[np.uint32]  # [2, SLOTS]: the images that need a black or white stone on a point or forbid it
+    x: npt.NDArray[np.uint8]  # [SLOTS]: the column of each point; 255 if it is off the board
+    y: npt.NDArray[np.uint8]  # [SLOTS]: its row
+    # [6]: points of the board, places of all images, moves of the pattern, 1 if they are consecutive, the last ply at
+    # which the cells may match, 1 if `touch` is filled since each image has one place
     limits: npt.NDArray[np.int64]
-    symmetry: npt.NDArray[np.uint8]
-    exchanged: npt.NDArray[np.bool_]
-    continuations: npt.NDArray[np.uint8]
+    symmetry: npt.NDArray[np.uint8]  # [I]
+    exchanged: npt.NDArray[np.bool_]  # [I]
+    continuations: npt.NDArray[np.uint8]  # [I, 4 * cells, 3]: see `_merged_continuations`
 
 
 _STONE_ROW = np.array([0, 0, 0, 0, 1, 0, 2, 0])

@@ -51,11 +51,7 @@ class Position:
     next_colour: int | None = None
 
     def to_pattern(self, both_colours: bool = True) -> Pattern:
-        """Return the pattern of the whole board.
-
-        Args:
-            both_colours: Also find the position with Black and White exchanged.
-        """
+        """Return the pattern of the whole board, which by default is also found with Black and White exchanged."""
         return Pattern(self.width, self.height, self.cells(), "board", both_colours)
 
     def cells(self) -> tuple[int, ...]:

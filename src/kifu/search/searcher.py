@@ -250,11 +250,7 @@ class Searcher:
         return Exploration(self.catalogue.path, with_position, tally, position, continuations)
 
     def position(self, row: int, ply: int) -> Position:
-        """Return a position of a game.
-
-        Args:
-            row: The row in the catalogue, from 0.
-            ply: The number of moves before the position.
+        """Return the position after `ply` moves of the game in a row of the catalogue, from 0.
 
         Raises:
             RecipeError: If there is no such game or position.
@@ -278,10 +274,7 @@ class Searcher:
         return positions
 
     def moves(self, row: int) -> MoveArrays:
-        """Return the moves of a game, as arrays of one game.
-
-        Args:
-            row: The row in the catalogue, from 0.
+        """Return the moves of the game in a row of the catalogue, from 0, as arrays of one game.
 
         Raises:
             RecipeError: If there is no such game.
@@ -292,19 +285,12 @@ class Searcher:
         return move_arrays(batch)
 
     def record(self, row: int) -> pa.RecordBatch:
-        """Return a row of the catalogue with all columns.
-
-        Args:
-            row: The row in the catalogue, from 0.
-        """
+        """Return a row of the catalogue, from 0, with all columns."""
         (batch,) = self._read_rows(np.array([row]), SCHEMA.names)
         return batch
 
     def games(self, rows: Sequence[int]) -> list[GameSummary]:
-        """Describe some games, at most 1,000.
-
-        Args:
-            rows: Rows in the catalogue, in any order.
+        """Describe the games in some rows of the catalogue, in any order, at most 1,000.
 
         Raises:
             RecipeError: If there are more, or there is no such row.

@@ -79,15 +79,15 @@ class _Unpickler(pickle.Unpickler):
     """Loads the records of kifu (dataclasses, named tuples, enumerations) and arrays, and calls nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name) if module.partition(".")[0] in _PACKAGES else None
-        if (module, name) in _CONSTRUCTORS or found in (_read_batch, _read_array) or _is_record(found):
+        constructor = super().find_class(module, name) if module.partition(".")[0] in _PACKAGES else None
+        if (module, name) in _CONSTRUCTORS or constructor in (_read_batch, _read_array) or _is_record(constructor):
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is not part of a result")
 
 
-def _is_record(found: Any) -> bool:
-    return isinstance(found, type) and (
-        is_dataclass(found) or issubclass(found, Enum) or (issubclass(found, tuple) and hasattr(found, "_fields"))
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and (
+        is_dataclass(kind) or issubclass(kind, Enum) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
     )
 
 

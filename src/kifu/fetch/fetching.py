@@ -120,8 +120,8 @@ def differs(path: Path, checksum: str) -> bool:
 def _stream_damage(path: Path, kind: str, limit: int) -> str:
     scratch = memoryview(bytearray(_CHUNK_BYTES))
     with open_regular(path) as file:
-        stream, found = open_stream(file)
-        if not found:
+        stream, compression = open_stream(file)
+        if not compression:
             return f"not a complete {kind} archive: its header is damaged"
         unpacked = stream.fill(scratch)
         header = bytes(scratch[: min(unpacked, _TAR_HEADER_BYTES)])
@@ -153,10 +153,10 @@ def _7z_damage(path: Path, kind: str) -> str:
             expected = _7Z_HEADER.size + offset + length
             return f"not a complete 7z archive: it has {size:,} bytes, and its header says {expected:,}"
         file.seek(-length, 2)
-        found = 0
+        crc_of_list = 0
         while piece := file.read(_CHUNK_BYTES):
-            found = zlib.crc32(piece, found)
-    return "" if found == list_crc else "not a complete 7z archive: its list of members is damaged"
+            crc_of_list = zlib.crc32(piece, crc_of_list)
+    return "" if crc_of_list == list_crc else "not a complete 7z archive: its list of members is damaged"
 
 
 class _BoundedReader(BufferedReader):

@@ -126,10 +126,10 @@ def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
         return FEATURES[name]
     stem, digits = _split_number(name)
     if stem in FAMILIES:
-        found = FAMILIES[stem]
-        if digits and str(int(digits)) == digits and found.least <= int(digits) <= found.most:
-            return found.make(int(digits))
-        raise RecipeError(f"no feature {name!r}: {stem} takes a number from {found.least} to {found.most}")
+        named = FAMILIES[stem]
+        if digits and str(int(digits)) == digits and named.least <= int(digits) <= named.most:
+            return named.make(int(digits))
+        raise RecipeError(f"no feature {name!r}: {stem} takes a number from {named.least} to {named.most}")
     families = [stem + digits for stem in FAMILIES]
     hint = suggestion(name, [*FEATURES, *families, *others]) or "; see kifu planes"
     raise RecipeError(f"unknown plane set or feature {name!r}{hint}")

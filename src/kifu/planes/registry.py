@@ -226,22 +226,22 @@ def find_plane_set(name: str) -> PlaneSet:
     Raises:
         RecipeError: If nothing has the name; the message suggests the most similar name.
     """
-    if found := _registered(name):
-        return found
+    if plane_set := _registered(name):
+        return plane_set
     features = tuple(feature for part in name.split("+") for feature in _features_of(part))
     return _composed("+".join(feature.name for feature in features), "a composition", features)
 
 
 def _registered(name: str) -> PlaneSet | None:
-    found = [full for full in PLANE_SETS if name in (full, full.partition("@")[0])]
-    return PLANE_SETS[found[-1]] if found else None
+    names = [full for full in PLANE_SETS if name in (full, full.partition("@")[0])]
+    return PLANE_SETS[names[-1]] if names else None
 
 
 def _features_of(name: str) -> tuple[Feature, ...]:
-    if found := _registered(name):
-        if not found.features:
-            raise RecipeError(f"{found.name} does not consist of features, so it cannot be part of a composition")
-        return found.features
+    if plane_set := _registered(name):
+        if not plane_set.features:
+            raise RecipeError(f"{plane_set.name} does not consist of features, so it cannot be part of a composition")
+        return plane_set.features
     names = {key for full in PLANE_SETS for key in (full, full.partition("@")[0])}
     return (find_feature(name, names),)
 

@@ -126,16 +126,16 @@ def order_as_page(archives: Iterable[Archive]) -> list[Archive]:
 def find_archives(sources: Paths) -> dict[Archive, AnyPath]:
     """Return the archives of KGS among the sources and in directories among them, with the first file of each.
 
-    Raises SourceError if no archive was found, or a source does not exist.
+    Raises SourceError if no archive is among them, or a source does not exist.
     """
-    found: dict[Archive, AnyPath] = {}
+    archives: dict[Archive, AnyPath] = {}
     for path in containers(sources):
         archive = parse_archive_name(path.name)
         if archive is not None:
-            found.setdefault(archive, path)
-    if not found:
+            archives.setdefault(archive, path)
+    if not archives:
         raise SourceError("no archive among the sources is named as KGS does, like KGS-2006-19-10388-.tar.gz")
-    return found
+    return archives
 
 
 def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:

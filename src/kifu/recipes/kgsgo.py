@@ -312,8 +312,8 @@ def build_kgsgo(
         return []
     first = recipe.sets[names[0]].file
     with make_executor(options.engine, options.jobs, staging_dir(output / first)) as executor:
-        found = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in archives]
-        hashed = dict(zip(archives, hash_sources(found, executor)))
+        files = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in archives]
+        hashed = dict(zip(archives, hash_sources(files, executor)))
         reports = []
         cache: dict[AnyPath, LoadedArchive] = {}
         for name in names:
@@ -339,10 +339,10 @@ def _targets(
     recipe: KgsgoRecipe, name: str, shards: list[_ArchiveGames], into: Path
 ) -> dict[Target, list[_ArchiveGames]]:
     """Return the files of a set, each with the games that it takes."""
-    chosen = recipe.sets[name]
-    if not chosen.by_archive:
-        return {Target.of(name, into / chosen.file): shards}
-    files = (chosen.file.replace("{archive}", shard.archive.stem) for shard in shards)
+    game_set = recipe.sets[name]
+    if not game_set.by_archive:
+        return {Target.of(name, into / game_set.file): shards}
+    files = (game_set.file.replace("{archive}", shard.archive.stem) for shard in shards)
     return {Target.of(name, into / file): [shard] for file, shard in zip(files, shards)}
 
 

@@ -244,8 +244,8 @@ def select_sets(recipe: Any, sets: Sequence[str] | None) -> Any:
         return recipe
     if isinstance(recipe, KgsgoRecipe):
         check_sets(recipe, sets)
-        chosen = {name: each.model_copy(update={"default": name in sets}) for name, each in recipe.sets.items()}
-        return recipe.model_copy(update={"sets": chosen})
+        game_sets = {name: each.model_copy(update={"default": name in sets}) for name, each in recipe.sets.items()}
+        return recipe.model_copy(update={"sets": game_sets})
     if isinstance(recipe, SplitRecipe):
         check_sets(recipe, sets)
         return recipe.model_copy(update={"sets": tuple(sets)})

@@ -118,19 +118,19 @@ class KgsgoRecipe(NamedConfig):
     def _known_sets(self) -> KgsgoRecipe:
         if not self.sets:
             raise ValueError("a recipe needs at least one set")
-        for name, chosen in self.sets.items():
-            other = chosen.without
+        for name, game_set in self.sets.items():
+            other = game_set.without
             if other is not None and (other == name or other not in self.sets or self.sets[other].without):
                 raise ValueError(f"set {name!r}: without must name another set that has no without; got {other!r}")
-        files = [chosen.file.casefold() for chosen in self.sets.values()]
-        for name, chosen in self.sets.items():
-            if files.count(chosen.file.casefold()) > 1:
-                raise ValueError(f"set {name!r}: another set writes {chosen.file!r} too")
+        files = [game_set.file.casefold() for game_set in self.sets.values()]
+        for name, game_set in self.sets.items():
+            if files.count(game_set.file.casefold()) > 1:
+                raise ValueError(f"set {name!r}: another set writes {game_set.file!r} too")
         return self
 
     def default_sets(self) -> list[str]:
         """Return the sets that are built if none is named."""
-        return [name for name, chosen in self.sets.items() if chosen.default]
+        return [name for name, game_set in self.sets.items() if game_set.default]
 
     def all_sets(self) -> list[str]:
         """Return the names of all sets."""

@@ -144,10 +144,10 @@ def _strip_coordinates(rows: list[tuple[int, str]], letters: list[str]) -> list[
         raise RecipeError(f"column letters must be {_COLUMN_LETTERS[:19]} or the first of them, without I")
     stripped = []
     for i, (number, line) in enumerate(rows):
-        wanted = str(len(rows) - i)
-        match = re.match(rf"{wanted}(?![0-9])\s*(?:\|(?P<framed>[^|]*)\||(?P<plain>[^0-9]*))", line)
+        row_number = str(len(rows) - i)
+        match = re.match(rf"{row_number}(?![0-9])\s*(?:\|(?P<framed>[^|]*)\||(?P<plain>[^0-9]*))", line)
         if match is None:
-            raise line_error(number, f"this row of a board with column letters must begin with {wanted}")
+            raise line_error(number, f"this row of a board with column letters must begin with {row_number}")
         inside = match["plain"] if match["framed"] is None else match["framed"]
         stripped.append((number, re.sub("[()]", " ", inside).strip()))
     return stripped
@@ -311,8 +311,8 @@ def number_moves(numbered: Mapping[int, list[tuple[int, int]]], colours: Sequenc
     for number in range(1, max(numbered, default=0) + 1):
         points = numbered.get(number, [])
         if len(points) != 1:
-            found = "is missing" if not points else f"occurs {len(points)} times"
-            raise RecipeError(f"move {number} {found}; moves are numbered from 1 without gaps")
+            fault = "is missing" if not points else f"occurs {len(points)} times"
+            raise RecipeError(f"move {number} {fault}; moves are numbered from 1 without gaps")
         colour = colours[number - 1] if number <= len(colours) else BLACK + WHITE - colour
         moves.append(PatternMove(*points[0], colour))
     if len(colours) > len(moves):

@@ -323,14 +323,14 @@ def _window_bits(image: Image, width: int, height: int, words: int) -> npt.NDArr
 
 def _accepted(pattern: Pattern, images: list[Image], reverses: bool) -> npt.NDArray[np.bool_]:
     """Return [I, 3] whether an image is a hit if no stone, a black or a white stone on the board continues it."""
-    wanted = pattern.next_colour
+    next_colour = pattern.next_colour
     accepted = np.ones((len(images), 3), np.bool_)
-    if wanted is not None:
+    if next_colour is not None:
         accepted[:, 0] = False
         if not reverses:
             for m, image in enumerate(images):
                 exchanged = image.exchanged and not pattern.actual_colour
-                accepted[m, wanted if exchanged else BLACK + WHITE - wanted] = False
+                accepted[m, next_colour if exchanged else BLACK + WHITE - next_colour] = False
     return accepted
 
 

@@ -120,9 +120,9 @@ def convert(
     path = Path(path)
     text_format, open_file = _target(path)
     chunks, others = _split_chunks(sources)
-    found = find_sources(others)
+    all_sources = find_sources(others)
     programs = known_programs()
-    index = load_index([source.path for source in found if source.catalogue is None])
+    index = load_index([source.path for source in all_sources if source.catalogue is None])
 
     def convert_item(item: IngestItem) -> _Converted:
         name, block = item
@@ -131,10 +131,10 @@ def convert(
         batches = [recorded_rows(each, name, programs) for each in parse_block(block, index)]
         return _convert_rows(batches, text_format)._replace(container=block.source, left_out=block.left_out)
 
-    report, left_out = ConvertReport(), count_left_out(found)
+    report, left_out = ConvertReport(), count_left_out(all_sources)
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
-            for part in executor.map(convert_item, chain(_chunk_items(chunks), read_items(found))):
+            for part in executor.map(convert_item, chain(_chunk_items(chunks), read_items(all_sources))):
                 write(part.records)
                 report.read += part.read
                 report.written += part.read - part.failures.total() - part.drops.total()

@@ -437,16 +437,16 @@ class AtomicDirectory:
             return []
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        found = sorted(entry.relative_to(folder).as_posix() for entry in folder.rglob("*"))
+        names = sorted(entry.relative_to(folder).as_posix() for entry in folder.rglob("*"))
         try:
             listed = json.loads(read_small(folder / self._index))["files"]
             known = {self._index, *listed, *(str(parent) for name in listed for parent in PurePosixPath(name).parents)}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             known = set()
-        for name in found:
+        for name in names:
             if name not in known:
                 raise OutputError(f"{folder} contains {name}, which its index does not list; remove it")
-        return found
+        return names
 
     def _remove(self, folder: Path) -> None:
         """Remove a replaced directory, its index last: without it, the next run would take it for one of the user."""

@@ -136,20 +136,20 @@ def begin(s: HashState, g: Any) -> None:
 
 
 @inline_kernel
-def hash_setup(s: HashState, g: Any, first_colour: Any, at: Any, last_ply: Any) -> Any:
-    """Hash the stones from setup[at] to those of `last_ply`; the last entry of a point counts.
+def hash_setup(s: HashState, g: Any, first_colour: Any, first: Any, last_ply: Any) -> Any:
+    """Hash the stones from setup[first] to those of `last_ply`; the last entry of a point counts.
 
     Returns the index after the last of these stones.
     """
-    stop = at
+    stop = first
     while stop < s.setup_offset[g + 1] and np.int64(s.setup_ply[stop]) <= last_ply:
         stop += 1
-    if stop == at:
-        return at
+    if stop == first:
+        return first
     s.group_number[0] += 1
     for k in range(8):
         s.group[k] = ZERO
-    for i in range(stop - 1, at - 1, -1):
+    for i in range(stop - 1, first - 1, -1):
         word = np.int64(s.setup[i])
         p = word & POINT_MASK
         if s.stamp[p] == s.group_number[0]:
@@ -197,16 +197,16 @@ def hash_all(s: HashState, opening_plies: Any, canonical: Any, opening: Any) -> 
         for turn in range(1 if plies > 0 else 2):
             first_colour = np.int64(s.moves[start]) & WHITE_BIT if plies > 0 else turn * WHITE_BIT
             begin(s, g)
-            at = s.setup_offset[g]
+            next_stone = s.setup_offset[g]
             opening_low = LARGEST
             for ply in range(plies):
                 if ply == opening_plies:
                     opening_low = lowest(s.symmetry_hashes)
-                at = hash_setup(s, g, first_colour, at, ply)
+                next_stone = hash_setup(s, g, first_colour, next_stone, ply)
                 hash_move(s, g, first_colour, np.int64(s.moves[start + ply]))
             if plies == opening_plies:
                 opening_low = lowest(s.symmetry_hashes)
-            hash_setup(s, g, first_colour, at, 0xFFFF)
+            hash_setup(s, g, first_colour, next_stone, 0xFFFF)
             low = lowest(s.symmetry_hashes)
             if low < best:
                 best = low
@@ -317,15 +317,15 @@ def find_beginnings(
         plies[game] = total
         if total < least:
             continue
-        start, at = s.move_offset[g], s.setup_offset[g]
+        start, next_stone = s.move_offset[g], s.setup_offset[g]
         first_colour = np.int64(s.moves[start]) & WHITE_BIT
         begin(s, g)
         for ply in range(total + 1):
             if ply >= least:
                 _link_beginning(s.symmetry_hashes, keys, game, plies, longer, parent)
-            before = at
-            at = hash_setup(s, g, first_colour, at, ply if ply < total else 0xFFFF)
-            if ply >= least and at > before:
+            before = next_stone
+            next_stone = hash_setup(s, g, first_colour, next_stone, ply if ply < total else 0xFFFF)
+            if ply >= least and next_stone > before:
                 _link_beginning(s.symmetry_hashes, keys, game, plies, longer, parent)
             if ply < total:
                 hash_move(s, g, first_colour, np.int64(s.moves[start + ply]))

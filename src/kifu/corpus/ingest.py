@@ -188,20 +188,20 @@ def ingest(
     """
     path = Path(output)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
-    found = find_sources(sources)
-    report, left_out = IngestReport(), count_left_out(found)
+    all_sources = find_sources(sources)
+    report, left_out = IngestReport(), count_left_out(all_sources)
     with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
-        found = hash_sources(found, executor)
-        job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
-        rows = _count(executor.run(job, source_shards(found)), report, left_out)
+        all_sources = hash_sources(all_sources, executor)
+        job = IngestJob(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
+        rows = _count(executor.run(job, source_shards(all_sources)), report, left_out)
         # On errors, too, the hidden files must be removed before the lock on `path` is released.
         with CatalogueWriter(path) as writer, closing(mark_duplicates(rows, rules, executor, path)) as batches:
             for batch in batches:
                 writer.write(batch)
                 report.add(batch)
                 bar.advance(len(batch))
-            require_unchanged(found)
-            infos = add_left_out(found, left_out)
+            require_unchanged(all_sources)
+            infos = add_left_out(all_sources, left_out)
             writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | report.counts())
     report.bytes, report.left_out = writer.size, left_out.total()
     left_out.log()
@@ -241,14 +241,14 @@ def _mark_equal_rows(rows: Iterator[Rows], hidden: Path, executor: Executor) -> 
     Once memory holds MAX_IDS ids, the remaining rows are spilled to the hidden file and their ids compared there.
     """
     seen = IdSet(MAX_IDS)
-    for each in rows:
-        batch = _mark_seen(each, seen)
+    for part in rows:
+        batch = _mark_seen(part, seen)
         if seen.full:
             break
         yield batch
     else:
         return
-    with _spilled(chain([batch], (_mark_seen(each, seen) for each in rows)), hidden):
+    with _spilled(chain([batch], (_mark_seen(part, seen) for part in rows)), hidden):
         del seen
         duplicates, start = exact_duplicates([hidden], executor, max_ids=MAX_IDS), 0
         for batch in open_catalogue(hidden).batches():

@@ -136,21 +136,21 @@ def find_sources(sources: Paths | Iterable[Source]) -> list[Source]:
     An archive within a folder is named by its path in the folder, any other source by the last component of its path.
     Sources of equal names are named by their full paths.
     """
-    found: list[Source] = []
+    all_sources: list[Source] = []
     for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
         if isinstance(source, Source):
-            found.append(source)
+            all_sources.append(source)
             continue
         path = as_path(source)
         if path.name.lower().endswith(".parquet") if isinstance(path, Remote) else is_catalogue(path):
-            found.append(Source(path, utf8_name(path.name), open_catalogue(path)))
+            all_sources.append(Source(path, utf8_name(path.name), open_catalogue(path)))
             continue
         _, paths, left_out = find_containers(path)
         for container in paths:
-            found.append(Source(container, utf8_name(name_below(path, container)), None, str(path), left_out))
+            all_sources.append(Source(container, utf8_name(name_below(path, container)), None, str(path), left_out))
             left_out = Counter()
-    names = Counter(source.name for source in found)
-    return [replace(s, name=utf8_name(str(s.path))) if names[s.name] > 1 else s for s in found]
+    names = Counter(source.name for source in all_sources)
+    return [replace(s, name=utf8_name(str(s.path))) if names[s.name] > 1 else s for s in all_sources]
 
 
 def count_left_out(sources: Iterable[Source]) -> LeftOut:

@@ -467,18 +467,18 @@ def append(
     """
     path = Path(output)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
-    found = find_sources(sources)
-    if any(source.catalogue is not None and source.catalogue.path.resolve() == path.resolve() for source in found):
+    all_sources = find_sources(sources)
+    if path.resolve() in [source.catalogue.path.resolve() for source in all_sources if source.catalogue is not None]:
         raise RecipeError(f"{path} is a source, so games cannot be appended to it; choose another folder")
-    ingest_job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
+    ingest_job = IngestJob(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
     with (
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
         before = _index_for(folder, rules.model_dump(mode="json"))
-        report, left_out = AppendReport(), count_left_out(found)
-        new = list(_new_sources(found, executor, before, report))
-        for known in {str(source.path) for source in found} - {str(source.path) for source, _ in new}:
+        report, left_out = AppendReport(), count_left_out(all_sources)
+        new = list(_new_sources(all_sources, executor, before, report))
+        for known in {str(source.path) for source in all_sources} - {str(source.path) for source, _ in new}:
             left_out.add(known, 1, {})  # its games were read before
         if not new:
             report.left_out = left_out.total()
@@ -498,7 +498,7 @@ def append(
                 source, _ = new[target.sources[0] - len(before.sources)]
                 left_out.add(str(source.path), games.read, games.left_out)
                 bar.advance(games.read)
-            require_unchanged(found)
+            require_unchanged(all_sources)
             index = before.model_copy(update={"sources": (*before.sources, *_with_left_out(new, left_out))})
             write_partitions(folder, staging, staged, index, executor, report, replace=False)
     report.left_out = left_out.total()

@@ -40,108 +40,108 @@ _OUTPUT_LIMIT = 62  # of a folder, which fit the bits of an int64
 
 
 @inline_kernel
-def _number(data: Bytes, at: int) -> tuple[int, int]:
-    """Return the number at data[at] and the position after it; (-1, -1) if it is cut off or too large.
+def _number(data: Bytes, position: int) -> tuple[int, int]:
+    """Return the number at data[position] and the position after it; (-1, -1) if it is cut off or too large.
 
     The leading one bits of its first byte count the little-endian bytes that follow; its other bits are the high part.
     """
-    if at >= len(data):
+    if position >= len(data):
         return -1, -1
-    first, width = int(data[at]), 0
+    first, width = int(data[position]), 0
     while width < 8 and first & (0x80 >> width):
         width += 1
-    if at + width >= len(data):
+    if position + width >= len(data):
         return -1, -1
     value = first & (0x7F >> width)
-    for i in range(at + width, at, -1):
+    for i in range(position + width, position, -1):
         if value > SIZE_LIMIT >> 8:
             return -1, -1
         value = value * 256 + int(data[i])
-    return value, at + width + 1
+    return value, position + width + 1
 
 
 @kernel
-def read_numbers(data: Bytes, at: int, out: npt.NDArray[np.int64]) -> int:
-    """Read as many numbers as `out` has room for, from data[at] on; return the position after them, or -1."""
+def read_numbers(data: Bytes, position: int, out: npt.NDArray[np.int64]) -> int:
+    """Read as many numbers as `out` has room for, from data[position] on; return the position after them, or -1."""
     for k in range(len(out)):
-        out[k], at = _number(data, at)
-        if at < 0:
+        out[k], position = _number(data, position)
+        if position < 0:
             break
-    return at
+    return position
 
 
 @kernel
-def scan_folders(data: Bytes, at: int, out: npt.NDArray[np.int64]) -> int:
-    """List folders, from data[at] on; return the position after them, or -1.
+def scan_folders(data: Bytes, position: int, out: npt.NDArray[np.int64]) -> int:
+    """List folders, from data[position] on; return the position after them, or -1.
 
     Fills out: [F, 4] int64: position; number of packed streams; number of outputs; index of the main output.
     """
     for k in range(len(out)):
-        out[k, 0] = at
-        coders, at = _number(data, at)
-        if at < 0 or coders > CODER_LIMIT:
+        out[k, 0] = position
+        coders, position = _number(data, position)
+        if position < 0 or coders > CODER_LIMIT:
             return -1
         inputs, outputs = 0, 0
         for _coder in range(coders):
-            if at >= len(data):
+            if position >= len(data):
                 return -1
-            flags = int(data[at])
-            at += 1 + max(flags & 0xF, 1)
+            flags = int(data[position])
+            position += 1 + max(flags & 0xF, 1)
             more_inputs, more_outputs, size = 1, 1, 0
             if flags & 0x10:
-                more_inputs, at = _number(data, at)
-                more_outputs, at = _number(data, at) if at >= 0 else (-1, -1)
-            if flags & 0x20 and at >= 0:
-                size, at = _number(data, at)
-            if at < 0 or more_inputs > CODER_LIMIT or more_outputs > CODER_LIMIT or size > len(data) - at:
+                more_inputs, position = _number(data, position)
+                more_outputs, position = _number(data, position) if position >= 0 else (-1, -1)
+            if flags & 0x20 and position >= 0:
+                size, position = _number(data, position)
+            if position < 0 or more_inputs > CODER_LIMIT or more_outputs > CODER_LIMIT or size > len(data) - position:
                 return -1
-            at += size
+            position += size
             inputs, outputs = inputs + more_inputs, outputs + more_outputs
         packed = inputs - outputs + 1
         if outputs < 1 or outputs > _OUTPUT_LIMIT or packed < 1:
             return -1
         bound = 0
         for i in range(2 * (outputs - 1)):
-            value, at = _number(data, at)
-            if at < 0:
+            value, position = _number(data, position)
+            if position < 0:
                 return -1
             if i % 2 and value < _OUTPUT_LIMIT:
                 bound |= 1 << value
         for _stream in range(packed if packed > 1 else 0):
-            _value, at = _number(data, at)
-            if at < 0:
+            _value, position = _number(data, position)
+            if position < 0:
                 return -1
         main = 0
         while bound >> main & 1:
             main += 1
         out[k, 1], out[k, 2], out[k, 3] = packed, outputs, main
-    return at if at <= len(data) else -1
+    return position if position <= len(data) else -1
 
 
 @kernel
 def read_folder_sizes(
-    data: Bytes, at: int, listed: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], size: npt.NDArray[np.int64]
+    data: Bytes, position: int, listed: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], size: npt.NDArray[np.int64]
 ) -> int:
-    """Read the sizes of folders, from data[at] on; return the position after them, or -1.
+    """Read the sizes of folders, from data[position] on; return the position after them, or -1.
 
     Fills begin, [F] int64, the position of the sizes of each folder that `scan_folders` listed; and size, [F] int64,
     the size of its main output.
     """
     for k in range(len(listed)):
-        begin[k] = at
+        begin[k] = position
         for output in range(listed[k, 2]):
-            value, at = _number(data, at)
-            if at < 0:
+            value, position = _number(data, position)
+            if position < 0:
                 return -1
             if output == listed[k, 3]:
                 size[k] = value
-    return at
+    return position
 
 
 @kernel
 def divide_folders(
     data: Bytes,
-    at: int,
+    position: int,
     is_listed: bool,
     count: npt.NDArray[np.int64],
     unpacked: npt.NDArray[np.int64],
@@ -161,13 +161,13 @@ def divide_folders(
             if k < count[f] - 1:
                 size = -1
                 if is_listed:
-                    size, at = _number(data, at)
+                    size, position = _number(data, position)
                 if size < 0 or size > unpacked[f] - begin:
                     return -1
             out[row, 0], out[row, 1], out[row, 2] = f, begin, size
             begin += size
             row += 1
-    return at
+    return position
 
 
 HEADER_LIMIT = 64 << 20

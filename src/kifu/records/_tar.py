@@ -95,16 +95,16 @@ def header_status(data: Bytes, begin: int) -> int:
 @inline_kernel
 def _pax_records(data: Bytes, begin: int, end: int, metadata: npt.NDArray[np.int64]) -> bool:
     r"""Collect path, size and GNU.sparse.* from "length key=value\n" records; return False if they are malformed."""
-    at = begin
-    while at < end and data[at] != 0:
+    record = begin
+    while record < end and data[record] != 0:
         length = 0
-        i = at
-        while i < end and i < at + 8 and 0x30 <= data[i] <= 0x39:
+        i = record
+        while i < end and i < record + 8 and 0x30 <= data[i] <= 0x39:
             length = length * 10 + int(data[i]) - 0x30
             i += 1
-        if i >= end or data[i] != 0x20 or length > end - at or at + length - 1 <= i:
+        if i >= end or data[i] != 0x20 or length > end - record or record + length - 1 <= i:
             return False
-        stop = at + length - 1
+        stop = record + length - 1
         key = i + 1
         equals = key
         while equals < stop and data[equals] != 0x3D:
@@ -125,7 +125,7 @@ def _pax_records(data: Bytes, begin: int, end: int, metadata: npt.NDArray[np.int
             metadata[_SIZE] = value
         elif equals - key > 11 and _is_text(data, key, key + 11, b"GNU.sparse."):
             metadata[_SPARSE] = 1
-        at += length
+        record += length
     return True
 
 
@@ -140,14 +140,14 @@ def _is_text(data: Bytes, begin: int, end: int, text: bytes) -> bool:
 
 
 @inline_kernel
-def _copy_text(data: Bytes, begin: int, end: int, names: Bytes, at: int) -> int:
-    """Copy data[begin:end] up to its first NUL to names[at:]; return the end of the copy."""
+def _copy_text(data: Bytes, begin: int, end: int, names: Bytes, target: int) -> int:
+    """Copy data[begin:end] up to its first NUL to names[target:]; return the end of the copy."""
     for i in range(begin, end):
         if data[i] == 0:
             break
-        names[at] = data[i]
-        at += 1
-    return at
+        names[target] = data[i]
+        target += 1
+    return target
 
 
 @inline_kernel
@@ -182,29 +182,29 @@ def _metadata(data: Bytes, entry: int, filled: int, metadata: npt.NDArray[np.int
 
 
 @inline_kernel
-def _member_name(data: Bytes, head: int, metadata: npt.NDArray[np.int64], names: Bytes, at: int) -> int:
-    """Write a member's name to names[at:]; return its end."""
+def _member_name(data: Bytes, head: int, metadata: npt.NDArray[np.int64], names: Bytes, target: int) -> int:
+    """Write a member's name to names[target:]; return its end."""
     if metadata[_PATH_BEGIN] >= 0:
-        return _copy_text(data, metadata[_PATH_BEGIN], metadata[_PATH_END], names, at)
+        return _copy_text(data, metadata[_PATH_BEGIN], metadata[_PATH_END], names, target)
     # Only POSIX archives have the first part of a name here; the GNU format stores times in its place.
     if data[head + 345] != 0 and _is_text(data, head + 257, head + 263, b"ustar\0"):
-        at = _copy_text(data, head + 345, head + 500, names, at)
-        names[at] = 0x2F
-        at += 1
-    return _copy_text(data, head, head + 100, names, at)
+        target = _copy_text(data, head + 345, head + 500, names, target)
+        names[target] = 0x2F
+        target += 1
+    return _copy_text(data, head, head + 100, names, target)
 
 
 @inline_kernel
 def _after_sparse_map(data: Bytes, head: int, filled: int) -> int:
     """Return where a member in the old GNU sparse format starts, after a map of any number of 512-byte pieces."""
-    at = head + HEADER
+    position = head + HEADER
     more = data[head + 482] != 0
     while more:
-        if at + HEADER > filled:
-            return at + HEADER
-        more = data[at + 504] != 0
-        at += HEADER
-    return at
+        if position + HEADER > filled:
+            return position + HEADER
+        more = data[position + 504] != 0
+        position += HEADER
+    return position
 
 
 class _TarRows(NamedTuple):
@@ -336,20 +336,20 @@ def tar_blocks(source: str, stream: ByteStream, data: Bytes, filled: int, block_
         status, block = _walk_block(source, data, filled, state)
         if len(block) or block.left_out:
             yield block
-        at = int(state[_POSITION])
+        position = int(state[_POSITION])
         if status == _END:
-            if block.data[at:].any() or not rest_is_zero(stream):
-                raise SourceError(f"{source}: the tar goes on after its end mark at byte {offset + at}")
+            if block.data[position:].any() or not rest_is_zero(stream):
+                raise SourceError(f"{source}: the tar goes on after its end mark at byte {offset + position}")
             break
         if status == _DAMAGED:
-            raise SourceError(f"{source}: {stream.damage or f'no valid tar header at byte {offset + at}'}")
-        tail = block.data[at:]
-        if at > filled:
-            stream.skip(at - filled)
+            raise SourceError(f"{source}: {stream.damage or f'no valid tar header at byte {offset + position}'}")
+        tail = block.data[position:]
+        if position > filled:
+            stream.skip(position - filled)
         data = np.empty(max(block_bytes, int(state[_NEED])), np.uint8)
         data[: len(tail)] = tail
         filled = len(tail) + stream.fill(data.data[len(tail) :])
-        offset += at
+        offset += position
         state[_POSITION] = 0
         if filled < state[_NEED]:
             missing = f"the tar is cut off: it should go on at least to byte {offset + int(state[_NEED])}"

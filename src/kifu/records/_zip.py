@@ -10,7 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, Protocol, cast
 
@@ -30,7 +30,7 @@ from kifu.records.detect import (
     is_record_member,
     list_other,
 )
-from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
+from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
 
 _DIRECTORY_AT_ONCE = 2 << 20  # bytes; an entry has at most 196,651
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call, about one block of game records
@@ -91,13 +91,13 @@ def _zip64_fields(data: Bytes, begin: int, end: int, row: npt.NDArray[np.int64],
         if data[begin] == 1 and data[begin + 1] == 0:
             break
         begin = stop
-    at = begin + 4
+    position = begin + 4
     for column in (_SIZE, _PACKED):
         if row[column] == 0xFFFFFFFF:
-            row[column] = _integer(data, at, 8) if at + 8 <= stop else -1
-            at += 8
+            row[column] = _integer(data, position, 8) if position + 8 <= stop else -1
+            position += 8
     if offset == 0xFFFFFFFF:
-        return _integer(data, at, 8) if at + 8 <= stop else -1
+        return _integer(data, position, 8) if position + 8 <= stop else -1
     return offset
 
 
@@ -148,22 +148,22 @@ def _list_records(
     end = len(data)
     status = _END if is_last else _MORE
     while state[_POSITION] < end:
-        at = state[_POSITION]
+        entry = state[_POSITION]
         full = rows == len(out.table) or name_end + _LONGEST_NAME > len(names)
         if full or others_end + OTHER_BYTES > len(others):
             status = _MORE
             break
-        if at + _CENTRAL_HEADER > end and not is_last:
+        if entry + _CENTRAL_HEADER > end and not is_last:
             break
-        if at + _CENTRAL_HEADER > end or not (
-            data[at] == 0x50 and data[at + 1] == 0x4B and data[at + 2] == 1 and data[at + 3] == 2
+        if entry + _CENTRAL_HEADER > end or not (
+            data[entry] == 0x50 and data[entry + 1] == 0x4B and data[entry + 2] == 1 and data[entry + 3] == 2
         ):
             status = _DAMAGED
             break
-        name_begin = at + _CENTRAL_HEADER
-        extra = name_begin + _integer(data, at + 28, 2)
-        comment = extra + _integer(data, at + 30, 2)
-        after = comment + _integer(data, at + 32, 2)
+        name_begin = entry + _CENTRAL_HEADER
+        extra = name_begin + _integer(data, entry + 28, 2)
+        comment = extra + _integer(data, entry + 30, 2)
+        after = comment + _integer(data, entry + 32, 2)
         if after > end:
             if is_last:
                 status = _DAMAGED
@@ -173,20 +173,20 @@ def _list_records(
             names[name_stop] = data[i]
             name_stop += 1
         # Made on Unix (3) or macOS (19), with the mode of a symbolic link.
-        is_link = data[at + 5] in (3, 19) and data[at + 41] >> 4 == 0xA
+        is_link = data[entry + 5] in (3, 19) and data[entry + 41] >> 4 == 0xA
         is_index = is_index_member(names, name_end, name_stop)
         wanted = is_index if indexes else is_record_member(names, name_end, name_stop)
         if is_link or not (wanted or is_index or (name_stop > name_end and names[name_stop - 1] == _SLASH)):
             others_end = list_other(names, name_end, name_stop, OTHER_LINK if is_link else OTHER, others, others_end)
         elif wanted:
             row = out.table[rows]
-            row[_METHOD] = _integer(data, at + 10, 2)
-            row[_CRC] = _integer(data, at + 16, 4)
-            row[_PACKED] = _integer(data, at + 20, 4)
-            row[_SIZE] = _integer(data, at + 24, 4)
-            offset = _zip64_fields(data, extra, comment, row, _integer(data, at + 42, 4))
+            row[_METHOD] = _integer(data, entry + 10, 2)
+            row[_CRC] = _integer(data, entry + 16, 4)
+            row[_PACKED] = _integer(data, entry + 20, 4)
+            row[_SIZE] = _integer(data, entry + 24, 4)
+            offset = _zip64_fields(data, extra, comment, row, _integer(data, entry + 42, 4))
             row[_BEGIN] = base + offset if offset >= 0 else -1
-            reason = _refuse(_integer(data, at + 8, 2), row[_BEGIN], row, length)
+            reason = _refuse(_integer(data, entry + 8, 2), row[_BEGIN], row, length)
             if reason == 0:
                 state[_TAKEN] += _LOCAL_HEADER + row[_PACKED]
                 if state[_TAKEN] > length:
@@ -296,21 +296,13 @@ def _find_record_64(file: ZipFile, tail: bytes, end_record: int, origin: int) ->
     return None
 
 
-@dataclass(frozen=True)
-class _ZipRun:
-    """The members of one block, as the directory lists them; see `RecordBlock`."""
+def _listed_blocks(
+    source: str, file: ZipFile, block_bytes: int, indexes: bool = False
+) -> Iterator[tuple[RecordBlock, npt.NDArray[np.int64]]]:
+    """Yield the blocks by the directory alone, without their data, and the table of their members.
 
-    table: npt.NDArray[np.int64]  # [K, 5], see the columns above
-    member: npt.NDArray[np.int32]
-    drop: npt.NDArray[np.uint8]
-    names: Bytes
-    name_offset: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]  # [K + 1], start and end of each member in the block, if all of them can be read
-    left_out: Counter[str]
-
-
-def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -> Iterator[_ZipRun]:
-    """Yield the members of each block, by the directory alone; raises what `zip_blocks` does."""
+    Raises what `zip_blocks` does.
+    """
     position, end, base = _find_directory(source, file)
     state, left_out = np.zeros(5, np.int64), Counter[str]()
     status = _MORE
@@ -330,34 +322,47 @@ def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -
         left_out += Counter() if indexes else count_listed(others[: state[_OTHERS]])
         rows_of_kind = table[: state[_ROWS]]
         for rows in _portions(rows_of_kind[:, [_SIZE, _PACKED]].max(1), block_bytes):
-            at = name_offset[rows.start : rows.stop + 1]
+            offset = name_offset[rows.start : rows.stop + 1]
             ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(table[rows, _SIZE])])
-            yield _ZipRun(
-                table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends, left_out
+            yield (
+                RecordBlock(
+                    source=source,
+                    data=np.empty(0, np.uint8),
+                    start=ends[:-1].copy(),
+                    stop=ends[1:].copy(),
+                    member=member[rows],
+                    names=names[offset[0] : offset[-1]].copy(),
+                    name_offset=offset - offset[0],
+                    drop=drop[rows],
+                    left_out=left_out,
+                ),
+                table[rows],
             )
             left_out = Counter()
     if left_out:
-        yield _ZipRun(table[:0], member[:0], drop[:0], names[:0], name_offset[:1], np.zeros(1, np.int64), left_out)
+        yield replace(make_block(source, np.empty(0, np.uint8), [], [], [], []), left_out=left_out), table[:0]
     if status == _DAMAGED:
         raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {position}")
     if status == _OVERLAP:
         raise SourceError(f"{source}: the zip's members overlap: together they are larger than its {file.size} bytes")
 
 
-def _read_run(file: ZipFile, run: _ZipRun) -> tuple[Bytes, _ZipRun]:
-    """Read the members of a run as they are stored."""
+def _read_stored(
+    file: ZipFile, listed: RecordBlock, table: npt.NDArray[np.int64]
+) -> tuple[Bytes, npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return the members of a block as they are stored, the table with their positions there, and `drop`."""
     for header_bytes in (_USUAL_HEADER, _LONGEST_HEADER):
-        table, drop = run.table.copy(), run.drop.copy()
-        data, limit = _read_extents(file, table, drop, header_bytes)
-        if _find_contents(data, table, limit, drop):
+        stored, drop = table.copy(), listed.drop.copy()
+        data, limit = _read_extents(file, stored, drop, header_bytes)
+        if _find_contents(data, stored, limit, drop):
             break
-    return data, replace(run, table=table, drop=drop)
+    return data, stored, drop
 
 
 def _read_extents(
     file: ZipFile, table: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], header_bytes: int
 ) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """Read the parts of the archive with the members of a run, most often a single one, side by side.
+    """Read the parts of the archive with the members of a block, most often a single one, side by side.
 
     Positions in the table become those in the result. Members with a reason in `drop` are left out. Returns the data
     and limit, [rows] int64: the end of the part with each member.
@@ -399,20 +404,10 @@ def zip_blocks(
         SourceError: If the archive has no end record; and, after all records before, if its directory is damaged or if
             members overlap, as in a decompression bomb.
     """
-    for listed in islice(_runs(source, file, block_bytes, indexes), first, None):
-        data, run = _read_run(file, listed)
-        block = RecordBlock(
-            source=source,
-            data=np.empty(int(run.ends[-1]), np.uint8),
-            start=run.ends[:-1].copy(),
-            stop=run.ends[1:].copy(),
-            member=run.member,
-            names=run.names,
-            name_offset=run.name_offset,
-            drop=run.drop,
-            left_out=run.left_out,
-        )
-        _read_members(block, data.data, run.table)
+    for listed, table in islice(_listed_blocks(source, file, block_bytes, indexes), first, None):
+        data, stored, drop = _read_stored(file, listed, table)
+        block = replace(listed, data=np.empty(int(table[:, _SIZE].sum()), np.uint8), drop=drop)
+        _read_members(block, data.data, stored)
         yield block
 
 
@@ -420,7 +415,7 @@ def count_zip_blocks(file: ZipFile, block_bytes: int) -> int:
     """Return the number of blocks of `zip_blocks`, by the directory alone; damage is left for reading to report."""
     count = 0
     with suppress(SourceError):
-        for _ in _runs("", file, block_bytes):
+        for _ in _listed_blocks("", file, block_bytes):
             count += 1
     return count
 

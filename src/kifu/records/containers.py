@@ -354,14 +354,13 @@ def _single_record(path: AnyPath, name: bytes, stream: ByteStream, data: Bytes, 
     return make_block(str(path), content, [len(content)], [0], [name], [DropReason.KEPT])
 
 
-def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) -> tuple[int, bool]:
+def count_blocks(path: AnyPath, *, block_bytes: int = BLOCK_BYTES) -> tuple[int, bool]:
     """Return the number of blocks of a container, and whether any block can be read without the others (a .zip).
 
     The number is exact for a .zip and a .7z; an estimate for a tar or a line file, from the part of the file that its
     first block takes; and 1 for all others and for unreadable files, whose error is raised on reading. Takes no longer
     than reading two blocks.
     """
-    path = as_path(source)
     try:
         if _is_directory(path):
             return 1, False

@@ -106,7 +106,7 @@ def list_directory(root: AnyPath) -> DirectoryTree:
 
 
 def _sort_files(
-    root: AnyPath, names: Iterable[bytes], at: Callable[[bytes], AnyPath], left_out: Counter[str]
+    root: AnyPath, names: Iterable[bytes], path_of: Callable[[bytes], AnyPath], left_out: Counter[str]
 ) -> DirectoryTree:
     """Divide the files of a tree into records, archives and others."""
     records, volumes = list[bytes](), list[bytes]()
@@ -115,18 +115,18 @@ def _sort_files(
     for name in names:
         kind = _kind_by_name(name)
         if kind is _Kind.DOUBTFUL:
-            kind = _kind_by_content(name, at(name))
+            kind = _kind_by_content(name, path_of(name))
         if kind is _Kind.RECORD:
             records.append(name)
         elif kind is _Kind.CONTAINER:
-            archives.append(at(name))
+            archives.append(path_of(name))
             first_volumes.add(name.rpartition(b".")[0])
         elif kind is _Kind.VOLUME:
             volumes.append(name)
         elif kind is _Kind.OTHER:
             left_out[left_out_kind(name)] += 1
     left_out.update(left_out_kind(name) for name in volumes if name.rpartition(b".")[0] not in first_volumes)
-    remote = [path for path in map(at, records) if isinstance(path, Remote)]
+    remote = [path for path in map(path_of, records) if isinstance(path, Remote)]
     return DirectoryTree(LooseRecords(root, 0, records, remote), archives, left_out)
 
 

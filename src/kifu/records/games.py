@@ -97,14 +97,14 @@ class RecordBlock:
 
     def part(self, first: int, last: int) -> RecordBlock:
         """Return a block of members `first` to `last` - 1, without `left_out`. Nothing but offsets is copied."""
-        at = self.name_offset[first : last + 1]
+        offsets = self.name_offset[first : last + 1]
         return replace(
             self,
             start=self.start[first:last],
             stop=self.stop[first:last],
             member=self.member[first:last],
-            names=self.names[at[0] : at[-1]],
-            name_offset=at - at[0],
+            names=self.names[offsets[0] : offsets[-1]],
+            name_offset=offsets - offsets[0],
             drop=self.drop[first:last],
             first_line=self.first_line if first == 0 else 0,
             left_out=Counter(),

@@ -12,8 +12,10 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from kifu.cli import main
@@ -33,6 +35,17 @@ class Done:
     code: int
     out: str
     err: list[str]
+
+
+def is_error(done: Done, *words: str) -> None:
+    """Check for one line on standard error (below those of progress), no traceback, nothing else, and exit code 2."""
+    *begun, line = done.err
+    assert (done.code, done.out) == (2, "")
+    assert all(each.startswith("building ") for each in begun)
+    assert line.startswith("kifu: ")
+    assert len(line) < 400
+    for word in words:
+        assert word in line
 
 
 def _lines(err: str) -> list[str]:
@@ -69,15 +82,28 @@ def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str)
     )
 
 
-def first_line(process: subprocess.Popen[str], seconds: float = 60) -> str:
-    """Return the first line that a command prints. A command that prints nothing for too long is killed and fails."""
-    assert process.stdout is not None
+@contextlib.contextmanager
+def killed_after(seconds: float, process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Kill a process that runs longer than the context may take, so that reading its output ends."""
     timer = threading.Timer(seconds, process.kill)
     timer.start()
     try:
-        line = process.stdout.readline()
+        yield
     finally:
         timer.cancel()
+
+
+@contextlib.contextmanager
+def limited(process: subprocess.Popen[Any], seconds: float = 120) -> Iterator[subprocess.Popen[Any]]:
+    """Close the pipes of a process at the end and wait for it; kill it after so many seconds."""
+    with killed_after(seconds, process), process:
+        yield process
+
+
+def first_line(process: subprocess.Popen[str], seconds: float = 60) -> str:
+    """Return the first line that a command prints. A command that prints nothing for too long is killed and fails."""
+    with killed_after(seconds, process):
+        line = process.stdout.readline()
     assert line, f"no line within {seconds} s: {finish(process, 10)}"
     return line
 
@@ -100,15 +126,10 @@ def on_terminal(columns: int, *arguments: str) -> list[str]:
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
     process = subprocess.Popen([KIFU, *arguments], stdout=theirs, env=environment | {"TERM": "xterm", "NO_COLOR": "1"})
     os.close(theirs)
-    killer = threading.Timer(120, process.kill)
-    killer.start()
     shown = b""
-    while True:
-        try:
+    with killed_after(120, process), contextlib.suppress(OSError):  # the other side is closed
+        while True:
             shown += os.read(ours, 65536)
-        except OSError:  # the other side is closed
-            break
     os.close(ours)
-    killer.cancel()
     assert process.wait(120) == 0, f"{arguments} failed, or ran longer than 120 s"
     return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).splitlines()

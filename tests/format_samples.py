@@ -3,9 +3,9 @@
 import gzip
 import io
 import json
-import tarfile
-import zipfile
 from pathlib import Path
+
+from archives import put, tar_of, zip_of
 
 MOVES = ("B pd", "W dp", "B pq", "W dc", "B fq")
 """The game in SGF's coordinates."""
@@ -135,26 +135,6 @@ NO_RECORDS = {"readme.txt": b"Games of 2020.\n", "package.json": b'{"name": "x"}
 """Content of files that are no records, by file name."""
 
 
-def make_zip(files: dict[str, bytes]) -> bytes:
-    """Return a zip archive."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
-
-
-def make_tar(files: dict[str, bytes], compression: str = "bz2") -> bytes:
-    """Return a tar archive; its compression is "", "gz", "bz2" or "xz"."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=f"w:{compression}") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
-
-
 def make_7z(files: dict[str, bytes]) -> bytes:
     """Return a 7z archive."""
     import py7zr  # an extra
@@ -171,16 +151,14 @@ def write_mixed_folder(folder: Path) -> None:
     files = {
         **{f"loose/{name}": data for name, data in {**RECORDS, **NO_RECORDS}.items()},
         **{f"packed/{name}.gz": gzip.compress(data) for name, data in RECORDS.items()},
-        "archives/all.zip": make_zip({**RECORDS, **NO_RECORDS}),
-        "archives/daily.tar.bz2": make_tar({**RECORDS, **NO_RECORDS}),
+        "archives/all.zip": zip_of({**RECORDS, **NO_RECORDS}),
+        "archives/daily.tar.bz2": tar_of({**RECORDS, **NO_RECORDS}, "w:bz2"),
         "archives/fox.7z": make_7z({**RECORDS, **NO_RECORDS}),
-        "archives/pro2000+.zip": make_zip({"pro2000+.txt": SGF + SGF}),
+        "archives/pro2000+.zip": zip_of({"pro2000+.txt": SGF + SGF}),
         "tygem/Kifu.index": TYGEM_INDEX,
         "tygem/2016-07": TYGEM_LINES,
         "tom/Kifu.index": TOM_INDEX,
         "tom/2003-09": TOM_LINES,
     }
     for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        put(folder / name, data)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import random
 import re
-import tarfile
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +14,8 @@ from itertools import repeat
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from time import time
 from typing import Any
+
+from archives import tar_of, zip_of
 
 
 @dataclass
@@ -280,20 +279,9 @@ def http_date(seconds_from_now: float) -> str:
 
 def tar_gz(name: str) -> bytes:
     """Return a unique archive of about 40 kB that do not compress."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
-        for number in range(4):
-            record = random.Random(f"{name}{number}").randbytes(10_000)
-            member = tarfile.TarInfo(f"kgs/{number}.sgf")
-            member.size = len(record)
-            archive.addfile(member, io.BytesIO(record))
-    return file.getvalue()
+    return tar_of({f"kgs/{k}.sgf": random.Random(f"{name}{k}").randbytes(10_000) for k in range(4)}, "w:gz")
 
 
 def zipped() -> bytes:
     """Return a small .zip."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("kgs/0.sgf", b"(;)" * 1000)
-        archive.writestr("kgs/1.sgf", random.Random(1).randbytes(1000))
-    return file.getvalue()
+    return zip_of({"kgs/0.sgf": b"(;)" * 1000, "kgs/1.sgf": random.Random(1).randbytes(1000)})

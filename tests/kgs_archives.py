@@ -1,11 +1,10 @@
 """Small archives with the names and the layout of those of KGS, and records to put in them."""
 
-import io
 import random
 import tarfile
-import zipfile
 from pathlib import Path
 
+from archives import put, tar_of, zip_of
 from kifu.point import to_sgf
 
 BROKEN = {
@@ -42,25 +41,10 @@ def records(count, seed=0, plies=60):
 
 def archive(folder: Path, games, *, year=2001, kind="tar.gz", listed=None):
     """Write an archive of these records, after the entry of their folder. listed: the number of games in its name."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"KGS-{year}-19-{len(games) if listed is None else listed}-.{kind}"
     inside = f"kgs-19-{year}"
-    names = [f"{inside}/{k:05}.sgf" for k in range(len(games))]
-    if kind == "zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr(zipfile.ZipInfo(inside + "/"), b"")
-            for name, data in zip(names, games):
-                file.writestr(name, data)
-        return path
-    with tarfile.open(path, {"tar.gz": "w:gz", "tar.bz2": "w:bz2"}[kind]) as file:
-        entry = tarfile.TarInfo(inside)
-        entry.type = tarfile.DIRTYPE
-        file.addfile(entry)
-        for name, data in zip(names, games):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            file.addfile(entry, io.BytesIO(data))
-    return path
+    members = {inside + "/": b""} | {f"{inside}/{k:05}.sgf": data for k, data in enumerate(games)}
+    return put(path, zip_of(members) if kind == "zip" else tar_of(members, kind.replace("tar.", "w:")))
 
 
 def members(path):

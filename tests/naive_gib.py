@@ -16,12 +16,15 @@ SETUP = {2: "01", 3: "012", 4: "0123", 5: "01234", 6: "012356", 7: "0123564", 8:
 
 @dataclass
 class NaiveGame:
+    """The expected reading of a game; also of NGF and UGF."""
+
     drop: DropReason = DropReason.KEPT
     size: int = 0
     handicap: int = NO_HANDICAP
     setup: list[int] = field(default_factory=list)
     moves: list[int] = field(default_factory=list)
     warnings: ParseWarning = field(default_factory=lambda: ParseWarning(0))
+    seconds: list[float] | None = None
 
 
 def games_of(parsed: ParsedBlock, member: int = 0) -> list[NaiveGame]:

@@ -2,13 +2,16 @@
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import replace
+
+import numpy as np
 
 from kifu.errors import DropReason
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT
 from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.sgf import as_block
 from kifu.records.ugf import read_ugf
+from naive_gib import NaiveGame, games_of
 
 SPACE = bytes(range(33))
 NO_WARNING = ParseWarning(0)
@@ -22,19 +25,6 @@ PIECES = [
     b".Text,1", b".EndText", b".Fig,2,1,1,19,19,x,1,0", b".EndFig", b".#,16,16,A", b"\n", b"\r\n", b"\r", b" ", b"\0",
     b"\xef\xbb\xbf", b"# a comment", b"=", b",",
 ]  # fmt: skip
-
-
-@dataclass
-class NaiveGame:
-    """The expected reading of a member."""
-
-    drop: DropReason = DropReason.KEPT
-    size: int = 0
-    handicap: int = NO_HANDICAP
-    setup: list[int] = field(default_factory=list)
-    moves: list[int] = field(default_factory=list)
-    seconds: list[float] | None = None
-    warnings: ParseWarning = NO_WARNING
 
 
 def read_naive(data: bytes) -> NaiveGame:
@@ -139,21 +129,9 @@ def compare_with_naive(members: list[bytes]) -> None:
     assert games.block_index.tolist() == list(range(len(members)))
     for g, data in enumerate(members):
         expected = read_naive(data)
-        start, stop = games.move_offset[g : g + 2]
-        seconds = [math.nan] * (stop - start) if parsed.seconds is None else parsed.seconds[start:stop].tolist()
-        found = NaiveGame(
-            DropReason(games.drop[g]),
-            int(games.width[g]),
-            int(games.handicap[g]),
-            games.setup[games.setup_offset[g] : games.setup_offset[g + 1]].tolist(),
-            games.moves[start:stop].tolist(),
-            expected.seconds,
-            ParseWarning(int(games.warnings[g])),
+        (game,) = games_of(parsed, g)
+        assert replace(game, seconds=expected.seconds) == expected, data
+        seconds = [] if parsed.seconds is None else parsed.seconds[slice(*games.move_offset[g : g + 2])].tolist()
+        np.testing.assert_allclose(
+            seconds or [math.nan] * len(game.moves), expected.seconds or [math.nan] * len(game.moves), rtol=1e-6
         )
-        assert found == expected, data
-        wanted = expected.seconds or [math.nan] * len(seconds)
-        assert len(seconds) == len(wanted), data
-        assert all(a == b or math.isclose(a, b, rel_tol=1e-6) or a != a != b != b for a, b in zip(seconds, wanted)), (
-            data
-        )
-        assert games.height[g] == games.width[g]

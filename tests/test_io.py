@@ -15,6 +15,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import limited
 from kifu import io
 from kifu.errors import OutputError
 from kifu.io import (
@@ -138,7 +139,7 @@ def test_a_lock_dies_with_its_process(tmp_path):
         "AtomicFile(Path(sys.argv[1])).write(b'half'); print('ready', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with process:
+    with limited(process):
         assert process.stdout.readline() == b"ready\n"
         with pytest.raises(OutputError, match="another process"):
             AtomicFile(path)
@@ -390,14 +391,8 @@ def test_open_files_are_written_to_and_never_replaced(tmp_path, name):
         "write_output(Path(sys.argv[1]), b'data\\n'); print('end', flush=True); AtomicFile(Path(sys.argv[1]))"
     )
     with (tmp_path / "out").open("wb") as out:
-        done = subprocess.run(
-            [sys.executable, "-c", script, name],
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        command = [sys.executable, "-c", script, name]
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
     assert (tmp_path / "out").read_text() == "text\ndata\nend\n"
     assert done.stderr.endswith(f"cannot write {name}: not a regular file\n")
     assert Path("/dev/stdout").is_symlink()

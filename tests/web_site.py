@@ -200,3 +200,17 @@ def axe(page: Any) -> list[str]:
         if each["impact"] in ("serious", "critical")
         for node in each["nodes"]
     ]
+
+
+@contextmanager
+def open_page(browser: Any, url: str, **options: object) -> Iterator[Any]:
+    """An empty page of a server, which may report no problems until the end."""
+    context = browser.new_context(locale="en-GB", **options)
+    context.set_default_timeout(30_000)
+    page = context.new_page()
+    watch(page, url)
+    try:
+        yield page
+        assert problems(page) == []
+    finally:
+        context.close()

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import kifu
-from commands import Done, finish, on_terminal, run, start
+from commands import Done, finish, is_error, on_terminal, run, start
 from kgs_archives import BROKEN, archive, records
 from kifu.assets import OTHER_FORMATS
 from kifu.cli import app
@@ -37,16 +37,6 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive(folder, records(12, 1), year=2001)
     archive(folder, records(12, 2), year=2002)
     return folder
-
-
-def is_error(done: Done, *words: str) -> None:
-    """One line on standard error (below those of progress), no traceback, nothing else, exit code 2."""
-    *begun, line = done.err
-    assert (done.code, done.out) == (2, "")
-    assert all(each.startswith("building ") for each in begun)
-    assert line.startswith("kifu: ")
-    for word in words:
-        assert word in line
 
 
 @pytest.mark.parametrize(

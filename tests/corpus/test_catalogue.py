@@ -211,11 +211,6 @@ def test_rules_apply_to_rows_of_any_values(games: list[dict[str, Any]], rules: s
     assert again.batch(again.drop).equals(cleaned.batch(cleaned.drop)), "judging twice changes nothing"
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("changed")
-
-
 @given(st.data())
 def test_changed_bytes_give_a_format_error_or_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

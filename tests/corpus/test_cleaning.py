@@ -1,13 +1,13 @@
 """Cleaning rules: each rule finds its violations only; tables are validated and overridden."""
 
 import random
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from archives import zipped
 from kifu.config import config_names
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
@@ -124,10 +124,7 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
 
 def catalogue(folder: Path, games: list[bytes], *overrides: str, base: str = "legal", jobs: int = 1) -> Path:
     """Write a catalogue of these games, cleaned by built-in rules with overrides."""
-    archive, path = folder / "games.zip", folder / "games.parquet"
-    with zipfile.ZipFile(archive, "w") as written:
-        for k, data in enumerate(games):
-            written.writestr(f"{k:05}.sgf", data)
+    archive, path = zipped(folder / "games.zip", games), folder / "games.parquet"
     report = ingest(archive, path, clean=load_cleaning_rules(base, overrides), jobs=jobs)
     assert report.read == len(games) == report.kept + sum(report.drops.values())
     return path
@@ -247,10 +244,7 @@ def test_unknown_rules_are_rejected() -> None:
 
 
 def test_report_as_text(tmp_path: Path) -> None:
-    archive = tmp_path / "a.zip"
-    with zipfile.ZipFile(archive, "w") as written:
-        written.writestr("0.sgf", game("RE[B+R]DT[the day after]", line(3)))
-        written.writestr("1.sgf", game("", ""))
+    archive = zipped(tmp_path / "a.zip", [game("RE[B+R]DT[the day after]", line(3)), game("", "")])
     report = ingest(archive, tmp_path / "a.parquet", clean=load_cleaning_rules("legal", ["min_moves=1"]))
     first, second = str(report).splitlines()
     assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")

@@ -2,9 +2,7 @@
 
 import json
 import random
-import zipfile
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from archives import zipped
 from catalogues import write_catalogue
 from commands import run
 from kifu.corpus.catalogue import open_catalogue
@@ -56,13 +55,6 @@ def sgf(name: object, moves: Moves, colours: str = "BW", **changed: str) -> byte
         for k, move in enumerate(moves)
     )
     return f"(;GM[1]FF[4]{''.join(f'{key}[{value}]' for key, value in root.items())}{line})".encode()
-
-
-def zipped(path: Path, games: Iterable[bytes]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for k, data in enumerate(games):
-            file.writestr(f"{k:05}.sgf", data)
-    return path
 
 
 FAULTS = {

@@ -4,8 +4,6 @@ import bz2
 import gzip
 import json
 import random
-import tarfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kifu
+from archives import put, tarred, zipped
 from commands import run
 from kgs_archives import archive, record, records
 from kifu.config import config_names
@@ -33,29 +32,6 @@ def rows(path: Path, *columns: str) -> list[Any]:
     return [value for (value,) in values] if len(columns) == 1 else values
 
 
-def zipped(path: Path, members: dict[str, bytes]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return path
-
-
-def tarred(path: Path, members: dict[str, bytes], folder: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz") as file:
-        for name, data in members.items():
-            (folder / "member").write_bytes(data)
-            file.add(folder / "member", name)
-    return path
-
-
-def saved(path: Path, data: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
-
-
 INDEX = ROW.replace("842008471", "885492098").encode() + b"\n"
 
 
@@ -66,21 +42,21 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = top / "folder"
     archive(folder / "kgs", records(5, 1), year=2001)
     archive(folder / "kgs", records(4, 2), year=2002, kind="zip")
-    saved(folder / "loose.sgf", record("loose"))
-    saved(folder / "deep" / "Two.SGF", record("two a") + record("two b"))
-    saved(folder / "deep" / "more.sgf.gz", gzip.compress(record("packed")))
-    saved(folder / "lines.olf", OLF_LINE * 3)
-    saved(folder / "no record.txt", b"(;)")
+    put(folder / "loose.sgf", record("loose"))
+    put(folder / "deep" / "Two.SGF", record("two a") + record("two b"))
+    put(folder / "deep" / "more.sgf.gz", gzip.compress(record("packed")))
+    put(folder / "lines.olf", OLF_LINE * 3)
+    put(folder / "no record.txt", b"(;)")
     catalogue = top / "older.parquet"
     ingest(zipped(top / "older.zip", {f"{k}.sgf": data for k, data in enumerate(records(3, 3))}), catalogue)
     return {
         "tar": archive(top, records(6, 4), year=2003),
         "zip": archive(top, records(6, 5), year=2004, kind="zip"),
         "folder": folder,
-        "collection": saved(top / "many.sgf", b"\n".join(records(7, 6))),
-        "compressed": saved(top / "one.sgf.gz", gzip.compress(record("one"))),
-        "olf": saved(top / "games.olf", b"# comment\n" + OLF_LINE * 2 + b"\n" + OLF_LINE),
-        "olf.bz2": saved(top / "more.olf.bz2", bz2.compress(OLF_LINE * 2)),
+        "collection": put(top / "many.sgf", b"\n".join(records(7, 6))),
+        "compressed": put(top / "one.sgf.gz", gzip.compress(record("one"))),
+        "olf": put(top / "games.olf", b"# comment\n" + OLF_LINE * 2 + b"\n" + OLF_LINE),
+        "olf.bz2": put(top / "more.olf.bz2", bz2.compress(OLF_LINE * 2)),
         "tygem": zipped(top / "2016-07.zip", {"2016-07": TYGEM_LINE * 2}),
         "index": zipped(top / "Kifu2016.zip", {"Kifu2016.index": INDEX}),
         "catalogue": catalogue,
@@ -214,8 +190,8 @@ def test_archives_of_equal_names_get_distinct_names(tmp_path: Path) -> None:
 def test_the_rows_are_the_same_from_an_archive_and_from_a_folder(tmp_path: Path) -> None:
     members = {f"{k:02}.sgf": data for k, data in enumerate(records(8))} | {"90.olf": OLF_LINE * 3}
     for name, data in members.items():
-        saved(tmp_path / "folder" / name, data)
-    given = [zipped(tmp_path / "a.zip", members), tarred(tmp_path / "a.tgz", members, tmp_path), tmp_path / "folder"]
+        put(tmp_path / "folder" / name, data)
+    given = [zipped(tmp_path / "a.zip", members), tarred(tmp_path / "a.tgz", members), tmp_path / "folder"]
     made = []
     for source in given:
         ingest(source, tmp_path / "a.parquet")
@@ -228,7 +204,7 @@ def test_a_folder_of_links_gives_the_bytes_of_a_folder_of_files(tmp_path: Path) 
     links.mkdir(parents=True)
     zipped(files / "games.zip", {"a.sgf": record("1")})
     for k, data in enumerate(records(4)):
-        saved(files / f"{k}.sgf", data)
+        put(files / f"{k}.sgf", data)
     for path in files.iterdir():
         (links / path.name).symlink_to(path)
         (links / f"{path.name}.pdf").symlink_to(path)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from commands import run
+from commands import limited, run
 from kgs_archives import archive, records
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
@@ -205,10 +205,10 @@ def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> No
 
 
 def start(into: Path, rules: str, *sources: Path, pause: float, jobs: int = 2, before: list[str] | None = None) -> Any:
-    """Starts a slow ingest."""
+    """Start a slow ingest, as a context that ends within two minutes."""
     command = [sys.executable, str(HERE / "slow_ingest.py"), *(before or []), str(into / NAME), str(pause), str(jobs)]
     command += [rules, *map(str, sources)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
 def wait(process: Any, steps: int) -> None:

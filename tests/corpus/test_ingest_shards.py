@@ -2,14 +2,12 @@
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import os
 import pickle
 import random
 import shutil
-import tarfile
 from collections.abc import Iterator
 from itertools import chain, pairwise
 from pathlib import Path
@@ -20,9 +18,10 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_ingest import INDEX, saved, zipped
+from test_ingest import INDEX
 
 import serializing
+from archives import put, tar_of, zipped
 from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import BROKEN, records
@@ -78,16 +77,6 @@ def noisy(seed: int, count: int) -> list[bytes]:
     return [b"(;GM[1]SZ[9]GC[%s];B[aa];W[bb])" % word.encode() for word in words]
 
 
-def tar_of(members: list[bytes]) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for k, data in enumerate(members):
-            entry = tarfile.TarInfo(f"{k}.sgf")
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    return file.getvalue()
-
-
 def lines(line: bytes, count: int) -> bytes:
     return b"# one line a game\n" + b"".join(line if k % 7 else b"\n" + line for k in range(count))
 
@@ -99,18 +88,18 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tar = tar_of(noisy(1, 300))
     folder = top / "folder"
     for k, data in enumerate(noisy(3, 20)):
-        saved(folder / f"{k}.sgf", data)
+        put(folder / f"{k}.sgf", data)
     return {
-        "tar": saved(top / "a.tar", tar),
-        "tar.gz": saved(top / "a.tar.gz", gzip.compress(tar)),
-        "tar.bz2": saved(top / "a.tbz", bz2.compress(tar)),
-        "tar.xz": saved(top / "a.txz", lzma.compress(tar)),
+        "tar": put(top / "a.tar", tar),
+        "tar.gz": put(top / "a.tar.gz", gzip.compress(tar)),
+        "tar.bz2": put(top / "a.tbz", bz2.compress(tar)),
+        "tar.xz": put(top / "a.txz", lzma.compress(tar)),
         "zip": zipped(top / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 100))}),
         "folder": folder,
-        "olf": saved(top / "a.olf", lines(OLF_LINE, 2_000)),
-        "olf.gz": saved(top / "b.olf.gz", gzip.compress(lines(OLF_LINE, 2_000))),
+        "olf": put(top / "a.olf", lines(OLF_LINE, 2_000)),
+        "olf.gz": put(top / "b.olf.gz", gzip.compress(lines(OLF_LINE, 2_000))),
         "tygem": zipped(top / "2016-07.zip", {"2016-07": lines(TYGEM_LINE, 900), "2016-08": TYGEM_LINE}),
-        "sgf": saved(top / "many.sgf", b"\n".join(noisy(4, 40))),
+        "sgf": put(top / "many.sgf", b"\n".join(noisy(4, 40))),
     }
 
 
@@ -180,7 +169,7 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
     some += noisy(7, 300 - len(some))
     for k, data in enumerate(some):
         name, data = (f"{k}.sgf", data) if k % 5 else (f"{k}.sgf.gz", gzip.compress(data, mtime=0))
-        saved(top / str(k % 7) / name, data)
+        put(top / str(k % 7) / name, data)
         fsspec.filesystem("memory").pipe(f"/loose/{k % 7}/{name}", data)
     return top
 
@@ -252,7 +241,7 @@ def test_damage_is_reported_by_its_shard_or_the_last(kinds: dict[str, Path], tmp
         data[at : at + 4] = b"nope"  # the last entry of its directory
     else:
         del data[len(data) * 2 // 3 :]
-    path = saved(tmp_path / kinds[kind].name, bytes(data))
+    path = put(tmp_path / kinds[kind].name, bytes(data))
 
     def read(reader: ShardReader | None) -> tuple[list[Any], str]:
         given: list[RecordBlock] = []
@@ -272,7 +261,7 @@ def test_damage_is_reported_by_its_shard_or_the_last(kinds: dict[str, Path], tmp
 
 
 def test_unreadable_source_is_one_shard(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing.zip", saved(tmp_path / "broken.zip", b"PK\3\4" + bytes(5000)), tmp_path):
+    for path in (tmp_path / "missing.zip", put(tmp_path / "broken.zip", b"PK\3\4" + bytes(5000)), tmp_path):
         assert list(archive_shards(path)) == [ArchiveShard(path, 0, None)]
 
 
@@ -342,10 +331,10 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ingest(zipped(top / "older.zip", {f"{k}.sgf": data for k, data in enumerate(records(8, 3))}), older)
     (top / "older.zip").unlink()
     return [
-        saved(top / "in" / "a.tar", tar_of(some)),
+        put(top / "in" / "a.tar", tar_of(some)),
         zipped(top / "in" / "b.zip", members),
-        saved(top / "in" / "loose" / "c.sgf", b"\n".join(unclear)).parent,
-        saved(top / "in" / "d.olf", lines(OLF_LINE, 100)),
+        put(top / "in" / "loose" / "c.sgf", b"\n".join(unclear)).parent,
+        put(top / "in" / "d.olf", lines(OLF_LINE, 100)),
         zipped(top / "in" / "2016-07.zip", {"2016-07": TYGEM_LINE * 3}),
         zipped(top / "in" / "Kifu2016.zip", {"Kifu2016.index": INDEX}),
         older,
@@ -412,7 +401,7 @@ def identities(sources: Any, rules: str = "legal") -> list[Any]:
 def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> None:
     """Otherwise a resumed run would use results of other inputs."""
     path = zipped(tmp_path / "in" / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 40))})
-    loose = saved(tmp_path / "in" / "loose.sgf", b"(;SZ[9];B[aa])")
+    loose = put(tmp_path / "in" / "loose.sgf", b"(;SZ[9];B[aa])")
     older = write_catalogue(tmp_path / "in" / "older.parquet", rows(id=range(3)))
     given = [tmp_path / "in", older]
     first = identities(given)
@@ -428,7 +417,7 @@ def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> 
     assert new[-1] != first[-1]
     assert new[1:-1] == first[1:-1]
 
-    saved(tmp_path / "in" / ".a.parquet.work" / "0.results", b"what a run leaves beside its sources")
+    put(tmp_path / "in" / ".a.parquet.work" / "0.results", b"what a run leaves beside its sources")
     assert identities(given) == new
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import Done, finish, on_terminal, run, start
+from commands import Done, finish, is_error, on_terminal, run, start
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.query import query
@@ -280,15 +280,6 @@ def test_python_variables_are_not_tables(small: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("kifu.corpus.query.frame", pandas.DataFrame({"x": [1]}), raising=False)
     with pytest.raises(RecipeError, match="frame does not exist"):
         ask("SELECT * FROM frame", small)
-
-
-def is_error(done: Done, *words: str) -> None:
-    (line,) = done.err
-    assert (done.code, done.out) == (2, "")
-    assert line.startswith("kifu: ")
-    assert len(line) < 400
-    for word in words:
-        assert word in line
 
 
 @pytest.mark.parametrize(

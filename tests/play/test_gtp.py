@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commands import KIFU, run
+from commands import KIFU, limited, run
 from evaluators import Scripted, reported, scripted_engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
@@ -348,9 +348,7 @@ def test_the_command_plays(net: Path) -> None:
 def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The command, in the middle of an analysis."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([KIFU, "gtp", net], **pipes) as process:
-        assert process.stdin
-        assert process.stdout
+    with limited(subprocess.Popen([KIFU, "gtp", net], **pipes)) as process:
         process.stdin.write(b"lz-analyze b 1\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"=\n"
@@ -361,8 +359,6 @@ def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.mark.subprocess
 @pytest.mark.slow
 def test_a_closed_output_is_not_an_error(analysing: subprocess.Popen[bytes]) -> None:
-    assert analysing.stdout
-    assert analysing.stderr
     analysing.stdout.close()
     assert analysing.wait(60) == 1
     assert b"kifu: " not in analysing.stderr.read().replace(b"kifu: compiling", b"")
@@ -373,7 +369,6 @@ def test_a_closed_output_is_not_an_error(analysing: subprocess.Popen[bytes]) -> 
 def test_an_interrupt_ends_the_engine_quietly(analysing: subprocess.Popen[bytes]) -> None:
     analysing.send_signal(signal.SIGINT)
     assert analysing.wait(60) == 0
-    assert analysing.stderr
     assert b"interrupt" not in analysing.stderr.read()
 
 

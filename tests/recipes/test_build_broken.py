@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import limited
 from kgs_archives import archive, records
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError
@@ -214,9 +215,10 @@ def test_a_folder_that_may_not_be_written_to(source, tmp_path):
 
 
 def start(into, *sources, pause=0.02, jobs=2, sets=SETS, before=()):
-    """Starts a slow build."""
+    """Start a slow build, as a context that ends within two minutes."""
     command = [sys.executable, str(HERE / "slow_build.py"), *before, str(into), str(pause), str(jobs), ",".join(sets)]
-    return subprocess.Popen([*command, *map(str, sources)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command += map(str, sources)
+    return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
 def watch(process, into, good, until):

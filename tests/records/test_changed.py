@@ -1,17 +1,15 @@
 """Archives that change while they are read, and tars that go on after their end mark."""
 
 import gzip
-import io
 import os
 import random
 import shutil
-import tarfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from archives import tar_of, tarred, zipped
 from kifu.errors import SourceError
 from kifu.records.containers import blocks
 from record_samples import OLF_LINE
@@ -19,24 +17,13 @@ from record_samples import OLF_LINE
 RECORDS = [b"(;SZ[9]C[%s])" % random.Random(k).randbytes(3000).hex().encode() for k in range(300)]
 
 
-def tar(path: Path, records: list[bytes]) -> None:
-    with tarfile.open(path, "w") as archive:
-        for k, record in enumerate(records):
-            entry = tarfile.TarInfo(f"{k}.sgf")
-            entry.size = len(record)
-            archive.addfile(entry, io.BytesIO(record))
-
-
 def make(path: Path) -> None:
     if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for k, record in enumerate(RECORDS):
-                archive.writestr(f"{k}.sgf", record)
+        zipped(path, RECORDS)
     elif path.suffix == ".olf":
         path.write_bytes(OLF_LINE * 20_000)
     else:
-        tar(plain := path.with_name("plain.tar"), RECORDS)
-        path.write_bytes(gzip.compress(plain.read_bytes(), 1) if path.suffix == ".gz" else plain.read_bytes())
+        path.write_bytes(gzip.compress(tar_of(RECORDS), 1) if path.suffix == ".gz" else tar_of(RECORDS))
 
 
 def truncate(path: Path) -> None:
@@ -91,7 +78,7 @@ def test_a_loose_record_that_grows_is_reported(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("hole", [512, 100 << 10])
 def test_zero_bytes_inside_a_tar_are_reported(tmp_path: Path, hole: int, packed: bool) -> None:
-    tar(path := tmp_path / "a.tar", RECORDS[:4])
+    path = tarred(tmp_path / "a.tar", RECORDS[:4])
     one = 512 + (len(RECORDS[0]) + 511) // 512 * 512
     data = path.read_bytes()
     data = data[: 2 * one] + bytes(hole) + data[2 * one :]
@@ -104,6 +91,6 @@ def test_zero_bytes_inside_a_tar_are_reported(tmp_path: Path, hole: int, packed:
 
 @pytest.mark.parametrize("padding", [0, 512, 10_240, 5 << 20])
 def test_zero_bytes_after_a_tar_are_padding(tmp_path: Path, padding: int) -> None:
-    tar(path := tmp_path / "a.tar", RECORDS[:4])
+    path = tarred(tmp_path / "a.tar", RECORDS[:4])
     path.write_bytes(path.read_bytes().rstrip(b"\0") + bytes(1024 + 512 - 3 + padding))
     assert sum(len(block) for block in blocks(path)) == 4

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kifu
+from archives import put
 from kifu.errors import DropReason, SourceError
 from kifu.records import _streams
 from kifu.records.containers import blocks, containers, find_containers
@@ -140,13 +141,6 @@ def read_with_zipfile(path: Path) -> list[Row]:
         return rows
 
 
-def put(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
-
-
 # Tar
 
 
@@ -162,7 +156,7 @@ FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarf
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_tar_matches_tarfile(tmp_path: Path, format: str, suffix: str) -> None:
-    path = put(tmp_path, "archive.tar" + suffix, COMPRESSORS[suffix](build_tar(FORMATS[format])))
+    path = put(tmp_path / ("archive.tar" + suffix), COMPRESSORS[suffix](build_tar(FORMATS[format])))
     expected = read_with_tarfile(path)
     assert len(expected) == 11 + (format != "ustar")
     for block_bytes in SIZES:
@@ -171,10 +165,10 @@ def test_tar_matches_tarfile(tmp_path: Path, format: str, suffix: str) -> None:
 
 def test_format_is_detected_by_content(tmp_path: Path) -> None:
     data = build_tar(tarfile.GNU_FORMAT)
-    expected = read_with_tarfile(put(tmp_path, "true.tar", data))
+    expected = read_with_tarfile(put(tmp_path / "true.tar", data))
     for name in ("games.sgf", "games", "games.json", "games.zip", "games.tar.bz2"):
-        assert read(put(tmp_path, name, data)) == expected
-        assert read(put(tmp_path, name, gzip.compress(data))) == expected
+        assert read(put(tmp_path / name, data)) == expected
+        assert read(put(tmp_path / name, gzip.compress(data))) == expected
 
 
 ODD_TARS = {
@@ -200,7 +194,7 @@ ODD_TARS = {
 
 @pytest.mark.parametrize("name", ODD_TARS)
 def test_odd_tars_match_tarfile(tmp_path: Path, name: str) -> None:
-    path = put(tmp_path, "odd.tar", tar_entry(b"head.sgf", SGF) + ODD_TARS[name] + TAIL)
+    path = put(tmp_path / "odd.tar", tar_entry(b"head.sgf", SGF) + ODD_TARS[name] + TAIL)
     expected = read_with_tarfile(path)
     assert read(path) == read(path, 1) == expected
     assert expected[-1][1] == b"tail.sgf"
@@ -208,14 +202,14 @@ def test_odd_tars_match_tarfile(tmp_path: Path, name: str) -> None:
 
 def test_gnu_times_are_not_a_name_prefix(tmp_path: Path) -> None:
     gnu = tar_entry(b"a.sgf", SGF, changes=((257, b"ustar  \0"), (345, b"14720000000\0")))
-    assert read(put(tmp_path, "gnu.tar", gnu + END)) == [(0, b"a.sgf", SGF, 0)]
+    assert read(put(tmp_path / "gnu.tar", gnu + END)) == [(0, b"a.sgf", SGF, 0)]
 
 
 def test_a_checksum_of_signed_bytes_is_accepted(tmp_path: Path) -> None:
     entry = bytearray(tar_entry(b"\xe9\xe8.sgf", SGF))
     signed = sum(byte - 256 * (byte > 127) for byte in entry[:148] + b" " * 8 + entry[156:512])
     entry[148:156] = b"%06o\0 " % signed
-    assert read(put(tmp_path, "signed.tar", bytes(entry) + END)) == [(0, b"\xe9\xe8.sgf", SGF, 0)]
+    assert read(put(tmp_path / "signed.tar", bytes(entry) + END)) == [(0, b"\xe9\xe8.sgf", SGF, 0)]
 
 
 def test_sparse_members_are_unreadable(tmp_path: Path) -> None:
@@ -224,7 +218,7 @@ def test_sparse_members_are_unreadable(tmp_path: Path) -> None:
     old = tar_entry(b"old.sgf", SGF, b"S", changes=((257, b"ustar  \0"), (482, b"\1")))
     old = old[:512] + bytes(more) + bytes(512) + old[512:]
     new = pax_entry((b"GNU.sparse.major", b"1")) + tar_entry(b"new.sgf", SGF)
-    path = put(tmp_path, "sparse.tar", old + new + TAIL)
+    path = put(tmp_path / "sparse.tar", old + new + TAIL)
     expected = [
         (0, b"old.sgf", b"", DropReason.UNREADABLE),
         (1, b"new.sgf", b"", DropReason.UNREADABLE),
@@ -293,7 +287,7 @@ BAD_TARS = {
 @pytest.mark.parametrize("name", BAD_TARS)
 def test_complete_members_of_a_bad_tar_precede_the_error(tmp_path: Path, name: str) -> None:
     bad, message = BAD_TARS[name]
-    path = put(tmp_path, "bad.tar", tar_entry(b"a.sgf", SGF) + bad)
+    path = put(tmp_path / "bad.tar", tar_entry(b"a.sgf", SGF) + bad)
     for block_bytes in (512, 1 << 20):
         rows, error = read_until_error(path, block_bytes)
         assert rows == [(0, b"a.sgf", SGF, 0)]
@@ -302,8 +296,8 @@ def test_complete_members_of_a_bad_tar_precede_the_error(tmp_path: Path, name: s
 
 
 def test_empty_tar(tmp_path: Path) -> None:
-    assert read(put(tmp_path, "empty.tar", bytes(10240))) == []
-    assert read(put(tmp_path, "empty.tar.gz", gzip.compress(bytes(10240)))) == []
+    assert read(put(tmp_path / "empty.tar", bytes(10240))) == []
+    assert read(put(tmp_path / "empty.tar.gz", gzip.compress(bytes(10240)))) == []
 
 
 # Compressed streams
@@ -314,9 +308,9 @@ def test_concatenated_streams(tmp_path: Path, suffix: str, monkeypatch: pytest.M
     data = build_tar(tarfile.GNU_FORMAT)
     pack = COMPRESSORS[suffix]
     parts = [pack(data[at : at + 3000]) for at in range(0, len(data), 3000)]
-    expected = read_with_tarfile(put(tmp_path, "true.tar", data))
-    path = put(tmp_path, "parts.tar" + suffix, b"".join(parts))
-    padded = put(tmp_path, "padded.tar" + suffix, bytes(8).join(parts) + bytes(512))
+    expected = read_with_tarfile(put(tmp_path / "true.tar", data))
+    path = put(tmp_path / ("parts.tar" + suffix), b"".join(parts))
+    padded = put(tmp_path / ("padded.tar" + suffix), bytes(8).join(parts) + bytes(512))
     for chunk in (1, 7, 4096, 128 << 10):
         monkeypatch.setattr(_streams, "_CHUNK", chunk)
         assert read(path, 4096) == read(padded) == expected
@@ -325,9 +319,9 @@ def test_concatenated_streams(tmp_path: Path, suffix: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_trailing_bytes_are_damage(tmp_path: Path, suffix: str) -> None:
     data = build_tar(tarfile.GNU_FORMAT)
-    path = put(tmp_path, "trailing.tar" + suffix, COMPRESSORS[suffix](data) + b"\0\0trailing")
+    path = put(tmp_path / ("trailing.tar" + suffix), COMPRESSORS[suffix](data) + b"\0\0trailing")
     rows, error = read_until_error(path)
-    assert rows == read_with_tarfile(put(tmp_path, "true.tar", data))
+    assert rows == read_with_tarfile(put(tmp_path / "true.tar", data))
     assert error
 
 
@@ -335,10 +329,10 @@ def test_trailing_bytes_are_damage(tmp_path: Path, suffix: str) -> None:
 def test_truncated_tar(tmp_path: Path, name: str) -> None:
     plain = build_tar(tarfile.GNU_FORMAT)
     whole = COMPRESSORS[Path(name).suffix.replace(".tar", "")](plain)
-    expected = read(put(tmp_path, name, whole))
+    expected = read(put(tmp_path / name, whole))
     end_mark = len(plain.rstrip(b"\0")) // 512 * 512 + 512 + 512
     for cut in range(1, len(whole), 97 if name == "archive.tar.gz" else 997):
-        rows, error = read_until_error(put(tmp_path, name, whole[:cut]), 4096)
+        rows, error = read_until_error(put(tmp_path / name, whole[:cut]), 4096)
         assert rows == expected[: len(rows)]
         assert bool(error) == (name != "archive.tar" or cut < end_mark)
 
@@ -346,7 +340,7 @@ def test_truncated_tar(tmp_path: Path, name: str) -> None:
 def test_wrong_gzip_checksum_is_an_error(tmp_path: Path) -> None:
     data = bytearray(gzip.compress(build_tar(tarfile.GNU_FORMAT)))
     data[-8] ^= 1
-    assert "checksum" in read_until_error(put(tmp_path, "bad.tar.gz", bytes(data)))[1]
+    assert "checksum" in read_until_error(put(tmp_path / "bad.tar.gz", bytes(data)))[1]
 
 
 def test_xz_with_a_huge_dictionary_is_rejected(tmp_path: Path) -> None:
@@ -359,14 +353,14 @@ def test_xz_with_a_huge_dictionary_is_rejected(tmp_path: Path) -> None:
     size = (data[header] + 1) * 4
     data[header + size - 4 : header + size] = struct.pack("<L", zlib.crc32(data[header : header + size - 4]))
     with pytest.raises(SourceError, match="emory"):
-        read(put(tmp_path, "bomb.sgf.xz", bytes(data)))
+        read(put(tmp_path / "bomb.sgf.xz", bytes(data)))
 
 
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
     entry = tar_entry(b"a.sgf", SGF * 2000)
     peaks = []
     for count in (100, 1_000):
-        path = put(tmp_path, f"{count}.tar.gz", gzip.compress(entry * count + END, 1))
+        path = put(tmp_path / f"{count}.tar.gz", gzip.compress(entry * count + END, 1))
         tracemalloc.start()
         seen = sum(len(block) for block in blocks(path, block_bytes=1 << 20))
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -400,8 +394,8 @@ def without_link(rows: list[Row]) -> list[Row]:
 
 @pytest.mark.parametrize("comment", [b"", b"PK\5\6 in a comment"])
 def test_zip_matches_zipfile(tmp_path: Path, comment: bytes) -> None:
-    path = put(tmp_path, "archive.zip", build_zip(comment=comment))
-    expected = without_link(read_with_zipfile(put(tmp_path, "plain.zip", build_zip())))
+    path = put(tmp_path / "archive.zip", build_zip(comment=comment))
+    expected = without_link(read_with_zipfile(put(tmp_path / "plain.zip", build_zip())))
     assert len(expected) == 10
     for block_bytes in SIZES:
         assert read(path, block_bytes) == expected
@@ -413,12 +407,12 @@ def test_zip64_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = build_zip()
     assert b"PK\6\6" in data
     assert b"PK\6\7" in data
-    path = put(tmp_path, "large.zip", data)
+    path = put(tmp_path / "large.zip", data)
     assert read(path) == without_link(read_with_zipfile(path))
 
 
 def test_self_extracting_zip(tmp_path: Path) -> None:
-    path = put(tmp_path, "installer.zip", b"MZ" + bytes(5000) + build_zip())
+    path = put(tmp_path / "installer.zip", b"MZ" + bytes(5000) + build_zip())
     assert read(path) == without_link(read_with_zipfile(path))
 
 
@@ -455,12 +449,12 @@ BAD_MEMBERS = {
 @pytest.mark.parametrize("name", BAD_MEMBERS)
 def test_bad_zip_member(tmp_path: Path, name: str) -> None:
     data, reason = BAD_MEMBERS[name]
-    assert read(put(tmp_path, "bad.zip", data)) == [(0, b"a.sgf", b"", reason), (1, b"tail.sgf", SGF, 0)]
+    assert read(put(tmp_path / "bad.zip", data)) == [(0, b"a.sgf", b"", reason), (1, b"tail.sgf", SGF, 0)]
 
 
 def test_zip_bomb_takes_no_memory(tmp_path: Path) -> None:
     data = change_central(one_member_zip(bytes(64 << 20)), 24, b"\xff\xff\0\0")
-    rows, peak = traced(put(tmp_path, "bomb.zip", data), 1 << 20)
+    rows, peak = traced(put(tmp_path / "bomb.zip", data), 1 << 20)
     assert [row[3] for row in rows] == [DropReason.UNREADABLE, 0]
     assert peak < 8 << 20
 
@@ -472,7 +466,7 @@ def test_overlapping_zip_members_are_rejected(tmp_path: Path) -> None:
     entries = data[begin : begin + size] * 100
     record = bytearray(data[end:])
     struct.pack_into("<2H2L", record, 8, 100, 100, len(entries), begin)
-    rows, error = read_until_error(put(tmp_path, "bomb.zip", data[:begin] + entries + bytes(record)))
+    rows, error = read_until_error(put(tmp_path / "bomb.zip", data[:begin] + entries + bytes(record)))
     assert "overlap" in error
     assert 0 < len(rows) < 10
 
@@ -482,13 +476,13 @@ def test_truncated_zip(tmp_path: Path, name: str) -> None:
     whole = build_zip()
     for cut in range(0, len(whole), 97):
         with pytest.raises(SourceError, match=r"cut off|empty|neither an archive"):
-            read(put(tmp_path, name, whole[:cut]))
+            read(put(tmp_path / name, whole[:cut]))
 
 
 def test_bad_directory_entry_is_reported_after_earlier_members(tmp_path: Path) -> None:
     data = one_member_zip()
     at = data.rindex(CENTRAL)
-    rows, error = read_until_error(put(tmp_path, "bad.zip", data[:at] + b"XX" + data[at + 2 :]))
+    rows, error = read_until_error(put(tmp_path / "bad.zip", data[:at] + b"XX" + data[at + 2 :]))
     assert rows == [(0, b"a.sgf", SGF, 0)]
     assert f"no valid directory entry at byte {at}" in error
 
@@ -497,7 +491,7 @@ def test_multi_volume_zip_is_rejected(tmp_path: Path) -> None:
     data = bytearray(one_member_zip())
     data[data.index(b"PK\5\6") + 4] = 3
     with pytest.raises(SourceError, match="multi-volume"):
-        read(put(tmp_path, "part.zip", bytes(data)))
+        read(put(tmp_path / "part.zip", bytes(data)))
 
 
 @pytest.mark.slow
@@ -518,27 +512,27 @@ def test_zip_with_many_members(tmp_path: Path) -> None:
 def tree(tmp_path: Path) -> Path:
     """A directory tree with loose records, archives, and things that are neither."""
     root = tmp_path / "tree"
-    put(root, "b.sgf", b"b")
-    put(root, "B.SGF", b"B")
-    put(root, "b/inner.sgf.gz", gzip.compress(b"inner"))
-    put(root, "b/inner.sgf.bz2", bz2.compress(b"inner 2"))
-    put(root, "b/inner.sgf.XZ", lzma.compress(b"inner 3"))
-    put(root, "b/misnamed.sgf", gzip.compress(b"misnamed"))
-    put(root, "b.d/x.sgf", b"x")
-    put(root, "b.d/cut.sgf.gz", gzip.compress(b"cut")[:-3])
-    put(root, "empty.sgf", b"")
-    put(root, "README.txt", b"(; see the games")
-    put(root, "LICENSE", b"(c)")
-    put(root, "run.json", b'{"moves": 1, "x": {"moves": []}}')
-    put(root, "metrics.jsonl", b'{"loss": 1}\n')
-    put(root, "noextension", b"mail\n(;SZ[19])")
-    put(root, "one.txt", SGF)
-    put(root, ".DS_Store", b"(;")
-    put(root, "._b.sgf", b"junk")
-    put(root, "notes.gz", gzip.compress(b"notes"))
-    put(root, "z/archive.zip", one_member_zip())
-    put(root, "a.tar.gz", gzip.compress(TAIL))
-    put(root, "tarball.gz", gzip.compress(TAIL))
+    put(root / "b.sgf", b"b")
+    put(root / "B.SGF", b"B")
+    put(root / "b/inner.sgf.gz", gzip.compress(b"inner"))
+    put(root / "b/inner.sgf.bz2", bz2.compress(b"inner 2"))
+    put(root / "b/inner.sgf.XZ", lzma.compress(b"inner 3"))
+    put(root / "b/misnamed.sgf", gzip.compress(b"misnamed"))
+    put(root / "b.d/x.sgf", b"x")
+    put(root / "b.d/cut.sgf.gz", gzip.compress(b"cut")[:-3])
+    put(root / "empty.sgf", b"")
+    put(root / "README.txt", b"(; see the games")
+    put(root / "LICENSE", b"(c)")
+    put(root / "run.json", b'{"moves": 1, "x": {"moves": []}}')
+    put(root / "metrics.jsonl", b'{"loss": 1}\n')
+    put(root / "noextension", b"mail\n(;SZ[19])")
+    put(root / "one.txt", SGF)
+    put(root / ".DS_Store", b"(;")
+    put(root / "._b.sgf", b"junk")
+    put(root / "notes.gz", gzip.compress(b"notes"))
+    put(root / "z/archive.zip", one_member_zip())
+    put(root / "a.tar.gz", gzip.compress(TAIL))
+    put(root / "tarball.gz", gzip.compress(TAIL))
     (root / os.fsdecode(b"\xe9.sgf")).write_bytes(b"latin")
     (root / "link.sgf").symlink_to(root / "b.sgf")
     (root / "circle").symlink_to(root)
@@ -603,22 +597,21 @@ def test_files_that_are_left_out_of_a_directory_are_counted(tree: Path, caplog: 
     assert describe_left_out(counts + Counter({".zip": 1})) == line.replace("2,008", "2,009").replace(
         " ...", " 1 .zip, ..."
     )
-    (tree / "pdf").mkdir()
-    put(tree, "pdf/a.PDF", b"")
+    put(tree / "pdf/a.PDF", b"")
     with pytest.raises(SourceError, match=r"no archives .*; left out: 1 file \(1 \.pdf\)$"):
         containers(tree / "pdf")
 
 
 def test_links_in_a_directory_are_followed_once(tmp_path: Path) -> None:
     store, root = tmp_path / "store", tmp_path / "tree"
-    put(store, "2b9f", b"blob")
-    put(store, "inner/game.sgf", b"inner")
-    put(store, "inner/games.zip", one_member_zip())
+    put(store / "2b9f", b"blob")
+    put(store / "inner/game.sgf", b"inner")
+    put(store / "inner/games.zip", one_member_zip())
     (store / "inner/up").symlink_to(store)
     (store / "inner/tree").symlink_to(root)
     os.mkfifo(store / "fifo")
-    put(root, "b.sgf", b"b")
-    put(root, "blob", SGF)
+    put(root / "b.sgf", b"b")
+    put(root / "blob", SGF)
     links = {
         "a.sgf": root / "b.sgf",  # comes before its target, which keeps its name nevertheless
         "c.sgf": store / "2b9f",
@@ -650,7 +643,7 @@ def test_links_to_files_of_any_kind_are_followed_once(tmp_path: Path) -> None:
     lines = b'{"width": 9, "moves": [[1, 1]]}\n'
     files = {"a.jsonl": lines, "b.7z.001": b"7z", "b.7z.002": b"", "c.txt": SGF, "d": OLF_LINE, "e.json": lines}
     for name, data in files.items():
-        put(store, name, data)
+        put(store / name, data)
     root.mkdir()
     links = {
         "1.jsonl": "a.jsonl", "1.txt": "a.jsonl", "2.7z.001": "b.7z.001", "2.7z.002": "b.7z.002",
@@ -660,7 +653,7 @@ def test_links_to_files_of_any_kind_are_followed_once(tmp_path: Path) -> None:
     for name, target in links.items():
         (root / name).symlink_to(store / target)
     (root / "loop").symlink_to(root)
-    put(root, "9.7z.002", b"its first volume is missing")
+    put(root / "9.7z.002", b"its first volume is missing")
     found = find_containers(root)
     assert found.paths == [root, *(root / name for name in ("1.jsonl", "2.7z.001", "4"))]
     assert found.left_out == {"already read by another name": 8, ".002": 1, ".pdf": 1}
@@ -670,9 +663,9 @@ def test_links_to_files_of_any_kind_are_followed_once(tmp_path: Path) -> None:
 def test_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.records.directory.MEMBER_LIMIT", 1000)
     monkeypatch.setattr("kifu.records._streams.MEMBER_LIMIT", 1000)
-    put(tmp_path, "a/a.sgf", bytes(1001))
-    put(tmp_path, "a/b.sgf.gz", gzip.compress(bytes(1001)))
-    put(tmp_path, "a/c.sgf.gz", gzip.compress(bytes(1000)))
+    put(tmp_path / "a/a.sgf", bytes(1001))
+    put(tmp_path / "a/b.sgf.gz", gzip.compress(bytes(1001)))
+    put(tmp_path / "a/c.sgf.gz", gzip.compress(bytes(1000)))
     assert [(len(row[2]), row[3]) for row in read(tmp_path / "a")] == [
         (0, DropReason.TOO_LARGE),
         (0, DropReason.TOO_LARGE),
@@ -691,14 +684,14 @@ def test_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 4096, 300_000])
 def test_a_single_record_is_one_member(tmp_path: Path, size: int, suffix: str) -> None:
     data = content(size, size)
-    path = put(tmp_path, "game.sgf" + suffix, COMPRESSORS[suffix](data))
+    path = put(tmp_path / ("game.sgf" + suffix), COMPRESSORS[suffix](data))
     assert read(path, 4096) == read(path) == [(0, b"game.sgf", data, 0)]
 
 
 def test_file_with_another_name_is_a_record_if_one_starts_in_it(tmp_path: Path) -> None:
     for name in ("game.txt", "game", "game.gz"):
-        assert read(put(tmp_path, name, b"From: a mail\n\n( ;SZ[19])"))[0][2:] == (b"From: a mail\n\n( ;SZ[19])", 0)
-    assert read(put(tmp_path, "game.mgt.gz", gzip.compress(SGF))) == [(0, b"game.mgt", SGF, 0)]
+        assert read(put(tmp_path / name, b"From: a mail\n\n( ;SZ[19])"))[0][2:] == (b"From: a mail\n\n( ;SZ[19])", 0)
+    assert read(put(tmp_path / "game.mgt.gz", gzip.compress(SGF))) == [(0, b"game.mgt", SGF, 0)]
 
 
 NO_CONTAINERS = {
@@ -718,14 +711,14 @@ NO_CONTAINERS = {
 @pytest.mark.parametrize("name", NO_CONTAINERS)
 def test_error_for_an_unsupported_file(tmp_path: Path, name: str) -> None:
     data, message = NO_CONTAINERS[name]
-    path = put(tmp_path, name, data)
+    path = put(tmp_path / name, data)
     assert read_until_error(path)[1].startswith(f"{path}: ")
     with pytest.raises(SourceError, match=message):
         read(path)
 
 
 def test_error_for_an_unreadable_path(tmp_path: Path) -> None:
-    put(tmp_path, "file.sgf", SGF)
+    put(tmp_path / "file.sgf", SGF)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "fifo.sgf")
@@ -745,7 +738,7 @@ def test_error_for_an_unreadable_path(tmp_path: Path) -> None:
 
 
 def test_explicit_symlink_is_followed(tmp_path: Path) -> None:
-    put(tmp_path, "file.sgf", SGF)
+    put(tmp_path / "file.sgf", SGF)
     (tmp_path / "link").symlink_to("file.sgf")
     assert read(tmp_path / "link") == [(0, b"link", SGF, 0)]
 
@@ -761,7 +754,7 @@ anything = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @anything
 @given(name=st.sampled_from(CONTAINER_NAMES), magic=st.sampled_from(MAGIC), data=st.binary(max_size=2000))
 def test_any_bytes_give_a_result_or_a_source_error(tmp_path: Path, name: str, magic: bytes, data: bytes) -> None:
-    read_until_error(put(tmp_path, name, magic + data), 512)
+    read_until_error(put(tmp_path / name, magic + data), 512)
 
 
 @anything
@@ -775,7 +768,7 @@ def test_damaged_archive_gives_a_result_or_a_source_error(
     data = bytearray(small_archives()[name])
     for where, byte in changes:
         data[int(where * len(data))] = byte
-    rows, _ = read_until_error(put(tmp_path, "archive." + name, bytes(data)), 512)
+    rows, _ = read_until_error(put(tmp_path / ("archive." + name), bytes(data)), 512)
     assert all(not row[2] or not row[3] for row in rows)
     assert sum(len(row[2]) for row in rows) <= len(SGF) * 21 + 2 * len(data)
 
@@ -792,7 +785,7 @@ def test_real_archive_matches_tarfile(shared: Path) -> None:
 
 
 def test_blocks_are_reproducible_and_bounded(tmp_path: Path) -> None:
-    path = put(tmp_path, "archive.tar.gz", gzip.compress(build_tar(tarfile.PAX_FORMAT)))
+    path = put(tmp_path / "archive.tar.gz", gzip.compress(build_tar(tarfile.PAX_FORMAT)))
     once, again = list(blocks(path, block_bytes=4096)), list(blocks(path, block_bytes=4096))
     assert len(once) > 5
     for one, other in zip(once, again, strict=True):

@@ -1,10 +1,8 @@
 """Archives at URLs are fetched once: by threads, by processes of a cluster, and for several sets of a build."""
 
-import io
+import gzip
 import pickle
 import random
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from archives import put, tar_of, zipped
 from commands import run
 from kgs_archives import archive, record, records
 from kifu.corpus import sources
@@ -41,18 +40,10 @@ def members() -> dict[str, bytes]:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the same games as archives of several kinds."""
     folder = tmp_path_factory.mktemp("archives")
-    for name in NAMES[:2]:
-        with tarfile.open(
-            folder / name, **({"mode": "w:gz", "compresslevel": 1} if "gz" in name else {"mode": "w"})
-        ) as file:
-            for member, data in members().items():
-                entry = tarfile.TarInfo(member)
-                entry.size = len(data)
-                file.addfile(entry, io.BytesIO(data))
-    (folder / "games.tgz").write_bytes((folder / "games.tar.gz").read_bytes())
-    with zipfile.ZipFile(folder / "games.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for member, data in members().items():
-            file.writestr(member, data)
+    put(folder / "games.tar", tar := tar_of(members()))
+    for name in ("games.tar.gz", "games.tgz"):
+        put(folder / name, gzip.compress(tar, 1))
+    zipped(folder / "games.zip", members())
     return folder
 
 

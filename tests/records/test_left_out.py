@@ -1,7 +1,6 @@
 """Every route counts what is not read of every kind of container, by kind, compared with plain Python."""
 
 import gzip
-import io
 import json
 import logging
 import re
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 import kifu
 import serializing
+from archives import put, tarred, zipped
 from commands import run
 from kifu.convert import convert
 from kifu.corpus import sources as corpus_sources
@@ -112,33 +112,13 @@ def expected(files: dict[str, bytes]) -> tuple[list[str], Counter[str]]:
     return names, Counter(naive_kind(name) for name in files if name not in names)
 
 
-def zipped(path: Path, files: dict[str, bytes]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("folder/", b"")
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return path
-
-
-def tarred(path: Path, files: dict[str, bytes]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz" if path.name.endswith("gz") else "w") as archive:
-        folder = tarfile.TarInfo("folder")
-        folder.type = tarfile.DIRTYPE
-        archive.addfile(folder)
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
+def with_folder(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {"folder/": b"", **files}
 
 
 def folder(path: Path, files: dict[str, bytes]) -> Path:
     for name, data in files.items():
-        file = path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        put(path / name, gzip.compress(data) if name.endswith(".gz") else data)
     return path
 
 
@@ -157,12 +137,12 @@ def test_members_are_read_or_counted(
 ) -> None:
     path = tmp_path_factory.mktemp("left_out")
     with mock.patch.multiple(_zip, _ROWS_AT_ONCE=rows_at_once, _OTHERS_AT_ONCE=32 * rows_at_once):
-        assert read_members(zipped(path / "a.zip", files), block_bytes) == expected(files)
+        assert read_members(zipped(path / "a.zip", with_folder(files)), block_bytes) == expected(files)
         some = list(blocks(path / "a.zip", block_bytes=block_bytes))
         for first in range(len(some)):
             rest = list(blocks(path / "a.zip", block_bytes=block_bytes, first=first))
             assert [block.left_out for block in rest] == [block.left_out for block in some[first:]]
-    assert read_members(tarred(path / "a.tar", files), block_bytes) == expected(files)
+    assert read_members(tarred(path / "a.tar", with_folder(files)), block_bytes) == expected(files)
 
 
 @given(files=members)
@@ -221,18 +201,21 @@ FILES = {
 }
 LEFT = Counter({".txt": 1, ".json": 1, "without an extension": 1, ".pdf": 1, ".zip": 1, "AppleDouble": 1})
 UNREADABLE = {"a.pdf": b"", "b.pdf": b"", "package.json": b"{}"}
+PACKED = with_folder(FILES)
 IN_FOLDER = {name: data for name, data in FILES.items() if name != "more.zip"}
 
+
+def archives_in_a_folder(at: Path) -> Path:
+    zipped(at / "a/in/a.zip", PACKED)
+    return tarred(folder(at / "a", IN_FOLDER) / "b.tgz", PACKED).parent
+
+
 MADE: dict[str, tuple[Callable[[Path], Path], int, Counter[str]]] = {
-    "zip": (lambda at: zipped(at / "a.zip", FILES), 3, LEFT),
-    "tar": (lambda at: tarred(at / "a.tar", FILES), 3, LEFT),
-    "tar.gz": (lambda at: tarred(at / "a.tar.gz", FILES), 3, LEFT),
+    "zip": (lambda at: zipped(at / "a.zip", PACKED), 3, LEFT),
+    "tar": (lambda at: tarred(at / "a.tar", PACKED), 3, LEFT),
+    "tar.gz": (lambda at: tarred(at / "a.tar.gz", PACKED), 3, LEFT),
     "folder": (lambda at: folder(at / "a", IN_FOLDER), 3, LEFT - Counter({".zip": 1})),
-    "archives in a folder": (
-        lambda at: (zipped(at / "a/in/a.zip", FILES), tarred(folder(at / "a", IN_FOLDER) / "b.tgz", FILES))[1].parent,
-        9,
-        LEFT + LEFT + LEFT - Counter({".zip": 1}),
-    ),
+    "archives in a folder": (archives_in_a_folder, 9, LEFT + LEFT + LEFT - Counter({".zip": 1})),
     "only unreadable members": (lambda at: zipped(at / "a.zip", UNREADABLE), 0, Counter({".pdf": 2, ".json": 1})),
     "an archive without records in a folder": (
         lambda at: zipped(folder(at / "a", {"a.sgf": SGF}) / "b.zip", UNREADABLE).parent,
@@ -289,7 +272,7 @@ def test_every_route_reports_the_same_counts(
 
 
 def test_catalogues_are_used_again_although_files_are_left_out(tmp_path: Path) -> None:
-    source, rules = zipped(tmp_path / "a.zip", FILES), load_cleaning_rules("legal")
+    source, rules = zipped(tmp_path / "a.zip", PACKED), load_cleaning_rules("legal")
     hashed, options = hash_sources(find_sources(source), ThreadExecutor(1)), BuildOptions(1, "threads", silent)
     ingest_sources(hashed, tmp_path / "a.parquet", rules, options)
     with mock.patch("kifu.corpus.ingest.ingest", side_effect=AssertionError):
@@ -297,7 +280,7 @@ def test_catalogues_are_used_again_although_files_are_left_out(tmp_path: Path) -
 
 
 def test_commands_print_the_line(tmp_path: Path) -> None:
-    source = zipped(tmp_path / "a.zip", FILES)
+    source = zipped(tmp_path / "a.zip", PACKED)
     line = f"kifu: {source}: left out: 6 files ("
     for command in (["ingest", source, "-o", tmp_path / "a.parquet"], ["convert", source, "-o", tmp_path / "a.sgf"]):
         done = run(*command)

@@ -8,7 +8,6 @@ import random
 import re
 import subprocess
 import sys
-import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from archives import put, tar_of, zip_of
 from commands import run
 from kgs_archives import archive, records
 from kifu.corpus.ingest import ingest
@@ -59,32 +59,14 @@ def noise(seed: int, size: int) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as made:
-        for name, data in members.items():
-            made.writestr(name, data)
-    return file.getvalue()
-
-
-def tarred(members: dict[str, bytes], mode: str) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode=mode) as made:  # type: ignore[call-overload]
-        for name, data in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            made.addfile(entry, io.BytesIO(data))
-    return file.getvalue()
-
-
 MANY = {f"{k}.sgf": noise(k, 700) for k in range(60)} | {"big.sgf": noise(99, 20_000), "README.pdf": noise(98, 9000)}
 
 TREE = {
-    "a.zip": zipped(MANY),
-    "packed.ZIP": zipped(MANY, zipfile.ZIP_DEFLATED),
-    "b/games.tar": tarred(MANY, "w"),
-    "b/games.tar.gz": tarred(MANY, "w:gz"),
-    "b/no name.gz": gzip.compress(tarred(MANY, "w")),
+    "a.zip": zip_of(MANY, zipfile.ZIP_STORED),
+    "packed.ZIP": zip_of(MANY, zipfile.ZIP_DEFLATED),
+    "b/games.tar": tar_of(MANY, "w"),
+    "b/games.tar.gz": tar_of(MANY, "w:gz"),
+    "b/no name.gz": gzip.compress(tar_of(MANY, "w")),
     "b/text.gz": gzip.compress(noise(5, 3000)),
     "lines.olf": OLF_LINE * 300,
     "Z.sgf": SGF,
@@ -103,8 +85,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("places") / "games"
     store = fsspec.filesystem("memory")
     for name, data in TREE.items():
-        (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).write_bytes(data)
+        put(top / name, data)
         store.pipe(f"/games/{name}", data)
     return top
 
@@ -176,7 +157,7 @@ def test_reading_in_pieces(size: int) -> None:
 
 @pytest.mark.usefixtures("small_pieces")
 def test_sequential_reads_request_every_byte_once_in_large_pieces(web: Web) -> None:
-    web.files["/games.tar"] = data = tarred(MANY, "w")
+    web.files["/games.tar"] = data = tar_of(MANY, "w")
     assert len(rows(f"{web.url}/games.tar")) == 61
     parts = web.parts()
     assert parts == [(0, 1024), *((k, min(k + 4096, len(data))) for k in range(1024, len(data), 4096))][: len(parts)]
@@ -198,7 +179,7 @@ def test_no_byte_of_a_zip_is_requested_twice_and_the_directory_gives_the_blocks(
     assert len(fetched) == len(set(fetched))
     assert len(web.parts()) < size // 4096 + 12
     web.requests.clear()
-    count, by_place = count_blocks(url, block_bytes=8192)
+    count, by_place = count_blocks(as_path(url), block_bytes=8192)
     assert by_place
     assert count == len(list(blocks(tree / name, block_bytes=8192)))
     directory = 62 * 70 + 66_000
@@ -242,7 +223,7 @@ def test_other_texts_are_paths(text: str) -> None:
 def test_credentials_are_never_written_or_shown(web: Web, tmp_path: Path) -> None:
     host = web.url.removeprefix("http://")
     url = f"http://user:password@{host}/games.zip?X-Signature=signature&t=s3cr3t"
-    web.files["/games.zip"] = zipped({f"{k}.sgf": data for k, data in enumerate(records(5, 1))})
+    web.files["/games.zip"] = zip_of({f"{k}.sgf": data for k, data in enumerate(records(5, 1))})
     out = tmp_path / "games.parquet"
     assert ingest([url, f"{web.url}/games.zip"], out).read == 10
     assert not any(secret.encode() in out.read_bytes() for secret in SECRETS)
@@ -269,7 +250,7 @@ def test_broken_connections_are_retried_a_few_times(web: Web, tree: Path, ranges
 @pytest.mark.usefixtures("short_delays")
 def test_a_silent_server_times_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "_POLICY", replace(paths._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
-    web.files["/games.zip"], web.silent = zipped(MANY), True
+    web.files["/games.zip"], web.silent = zip_of(MANY, zipfile.ZIP_STORED), True
     assert fault(f"{web.url}/games.zip") == f"{web.url}/games.zip: no answer in time"
 
 
@@ -303,7 +284,7 @@ def test_a_file_that_changes_while_it_is_read(web: Web) -> None:
     web.files["/games.tar"] = TREE["b/games.tar"]
     found = blocks(f"{web.url}/games.tar", block_bytes=8192)
     next(found)
-    web.files["/games.tar"] = tarred(MANY | {"0.sgf": noise(0, 701)}, "w")
+    web.files["/games.tar"] = tar_of(MANY | {"0.sgf": noise(0, 701)}, "w")
     with pytest.raises(SourceError, match="it changed while it was read"):
         list(found)
 

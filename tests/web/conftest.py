@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 import kifu
-from web_site import HOSTILE_TEXT, ServedSite, problems, serving, watch
+from kifu.search.searcher import Searcher
+from web_site import HOSTILE_TEXT, ServedSite, open_page, serving
 
 
 @pytest.fixture(scope="session")
@@ -77,28 +78,27 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def browser_page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
     """An empty page, 1280 x 800; the test fails if `problems` has an entry at the end."""
-    yield from _page(browser, site_server, viewport={"width": 1280, "height": 800})
+    with open_page(browser, site_server.url, viewport={"width": 1280, "height": 800}) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def searcher(web_catalogue: Path) -> Searcher:
+    """Searches the catalogue of the server."""
+    return Searcher(web_catalogue)
 
 
 @pytest.fixture
 def phone_page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
     """An empty page of 360 x 740 with a touch screen."""
-    yield from _page(browser, site_server, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    with open_page(
+        browser, site_server.url, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+    ) as page:
+        yield page
 
 
 @pytest.fixture
 def full_page(browser: Any, full_server: ServedSite) -> Iterator[Any]:
     """An empty page like `browser_page`, for `full_server`."""
-    yield from _page(browser, full_server, viewport={"width": 1280, "height": 800})
-
-
-def _page(browser: Any, site_server: ServedSite, **options: object) -> Iterator[Any]:
-    context = browser.new_context(locale="en-GB", **options)
-    context.set_default_timeout(30_000)
-    page = context.new_page()
-    watch(page, site_server.url)
-    try:
+    with open_page(browser, full_server.url, viewport={"width": 1280, "height": 800}) as page:
         yield page
-        assert problems(page) == []
-    finally:
-        context.close()

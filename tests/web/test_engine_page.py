@@ -8,7 +8,7 @@ import pytest
 
 from analysis_engines import engine
 from kifu.web.site import Site
-from web_site import ServedSite, axe, problems, serving, stones, watch
+from web_site import ServedSite, axe, open_page, problems, serving, stones
 
 pytestmark = pytest.mark.slow
 
@@ -25,14 +25,8 @@ def served(web_catalogue: Path) -> Iterator[ServedSite]:
 @pytest.fixture
 def page(browser: Any, served: ServedSite) -> Iterator[Any]:
     """An empty page of the server of this module."""
-    context = browser.new_context(locale="en-GB")
-    page = context.new_page()
-    watch(page, served.url)
-    try:
+    with open_page(browser, served.url) as page:
         yield page
-        assert problems(page) == []
-    finally:
-        context.close()
 
 
 def wait_for_error(page: Any) -> None:

@@ -3,6 +3,7 @@
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,6 @@ from kifu.search.position import GamePly, Position, parse_position
 from kifu.search.positions import position_hash
 from kifu.search.searcher import Searcher
 from web_site import ServedSite, axe
-
-
-@pytest.fixture(scope="module")
-def searcher(web_catalogue: Path) -> Searcher:
-    """Searches the catalogue of the server."""
-    return Searcher(web_catalogue)
 
 
 def words(text: str) -> Position:
@@ -135,20 +130,20 @@ def test_few_games_are_described_at_a_time(site_server: ServedSite) -> None:
     assert "row must be" in site_server.get("/api/explore/games", rows="100000").error
 
 
-def test_an_explorer_request_takes_limited_time(web_catalogue: Path) -> None:
+def test_requests_take_limited_time(web_catalogue: Path) -> None:
     from kifu.web.api import Deadline, TimeLimitError
     from kifu.web.games import ListParams, list_games
-    from kifu.web.patterns import PositionParams, explore
+    from kifu.web.patterns import PositionParams, SearchParams, SearchResults, explore, search
     from kifu.web.site import Site
 
-    site = Site([web_catalogue])
-    try:
-        with pytest.raises(TimeLimitError, match="longer than"):
-            explore(site, PositionParams(moves="pd"), Deadline(-1))
-        with pytest.raises(TimeLimitError, match="longer than"):
-            list_games(site, ListParams(position="19x19.pd."), Deadline(-1))
-    finally:
-        site.close()
+    with closing(Site([web_catalogue])) as site:
+        for ask in (
+            lambda: explore(site, PositionParams(moves="pd"), Deadline(-1)),
+            lambda: list_games(site, ListParams(position="19x19.pd."), Deadline(-1)),
+            lambda: search(site, SearchResults(), SearchParams(pattern="XO/OX"), Deadline(-1)),
+        ):
+            with pytest.raises(TimeLimitError, match="longer than"):
+                ask()
 
 
 def test_a_searcher_works_for_many_threads(web_catalogue: Path) -> None:

@@ -20,7 +20,7 @@ from kifu.records.meta import Rank
 from kifu.web.api import Deadline, TimeLimitError
 from kifu.web.site import Site
 from kifu.web.statistics import count_games, count_splits
-from web_site import ServedSite, axe, problems, serving, tab_to, watch
+from web_site import ServedSite, axe, open_page, problems, serving, tab_to
 
 HOSTILE = '<script>alert("1")</script>'
 RECORDS = {
@@ -455,16 +455,9 @@ def test_ranks_of_the_client_have_the_ratings_of_kifu() -> None:
 def page(request: pytest.FixtureRequest, browser: Any, served: ServedSite) -> Iterator[Any]:
     """An empty page of the server of this module."""
     size = {"width": 1280, "height": 800} if request.param == "desktop" else {"width": 360, "height": 740}
-    context = browser.new_context(locale="en-GB", viewport=size)
-    context.set_default_timeout(30_000)
-    page = context.new_page()
-    watch(page, served.url)
-    try:
+    with open_page(browser, served.url, viewport=size) as page:
         yield page
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-        assert problems(page) == []
-    finally:
-        context.close()
 
 
 def open_filter(page: Any) -> None:

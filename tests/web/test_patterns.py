@@ -1,5 +1,6 @@
 """The pattern search answers like `kifu.search`, and a browser paints patterns."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,6 @@ from web_site import ServedSite
 CORNER = "anchor: corner/......../......../......../...X..../......../......../......../........"
 PATTERNS = [CORNER, "XO/OX", "colours: fixed/next: white/+----/|..../|..X./|.O../|....", "..O.|/.X..|/....|/----+"]
 PATTERNS += ["moves: white/consecutive: yes/+-----/|...../|..1../|...../|...X./|....."]
-
-
-@pytest.fixture(scope="module")
-def searcher(web_catalogue: Path) -> Searcher:
-    """Searches the catalogue of the server."""
-    return Searcher(web_catalogue)
 
 
 @pytest.mark.parametrize("text", PATTERNS)
@@ -44,14 +39,9 @@ def test_pages_of_equal_searches_are_cached(web_catalogue: Path, monkeypatch: py
     from kifu.web.site import Filter, Site
 
     monkeypatch.setattr(patterns, "_MAX_RESULTS", 2)
-    site, results = Site([web_catalogue]), patterns.SearchResults()
-    try:
-        found = [
-            results.find(site.corpora[0], 0, Filter(), parse_pattern(text), Deadline(60))
-            for text in (*PATTERNS[:2], PATTERNS[1], PATTERNS[2], PATTERNS[0])
-        ]
-    finally:
-        site.close()
+    results, texts = patterns.SearchResults(), (*PATTERNS[:2], PATTERNS[1], PATTERNS[2], PATTERNS[0])
+    with closing(Site([web_catalogue])) as site:
+        found = [results.find(site.corpora[0], 0, Filter(), parse_pattern(text), Deadline(60)) for text in texts]
     assert found[1] is found[2]
     assert found[0] is not found[4]
     assert found[0].table.equals(found[4].table)
@@ -63,19 +53,6 @@ def test_a_vague_pattern_is_refused(site_server: ServedSite, monkeypatch: pytest
     monkeypatch.setattr(patterns, "_MAX_HITS", 1000)
     monkeypatch.setattr(patterns, "_SAMPLE", 20)
     assert "more than 1,000: add stones" in site_server.post("/api/search", {"pattern": "X"}).error
-
-
-def test_a_search_takes_limited_time(web_catalogue: Path) -> None:
-    from kifu.web.api import Deadline, TimeLimitError
-    from kifu.web.patterns import SearchParams, SearchResults, search
-    from kifu.web.site import Site
-
-    site = Site([web_catalogue])
-    try:
-        with pytest.raises(TimeLimitError, match="longer than"):
-            search(site, SearchResults(), SearchParams(pattern="XO/OX"), Deadline(-1))
-    finally:
-        site.close()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from kifu.config import config_names
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
+from kifu.corpus.rows import rows_from_catalogue
 from kifu.errors import DropReason, RecipeError
 from kifu.point import to_sgf
 
@@ -250,3 +251,23 @@ def test_report_as_text(tmp_path: Path) -> None:
     assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")
     assert second == "  not parsed, kept as text: 1 of date_text: 'the day after' 1"
     assert report.unparsed == {"date_text": Counter({"the day after": 1})}
+
+
+def test_games_of_programs_state_the_reason(tmp_path: Path) -> None:
+    games = [game("PB[AI (x)]PW[MIss]", line(2)), game("PB[me2]PW[Bob]", line(2)), game("PB[Ann]PW[Bob]", line(2))]
+    path = catalogue(tmp_path, games, "programs=false", 'program_names=["me[0-9]  # mine"]')
+    (batch,) = open_catalogue(path).batches(("drop", "drop_detail"))
+    assert batch["drop"].to_pylist() == ["program", "program", None]
+    assert batch["drop_detail"].to_pylist() == [
+        "AI (x): named like AI (*; MIss: 234 games in 12 days, up to 50 a day, against 4 players, 0 won",
+        "me2: mine",
+        None,
+    ]
+
+
+def test_rules_applied_anew_know_new_programs(tmp_path: Path) -> None:
+    path = catalogue(tmp_path, [game("PB[me2]PW[Bob]", line(2))])
+    (batch,) = open_catalogue(path).batches()
+    rows = rows_from_catalogue(batch, load_cleaning_rules("legal", ["programs=false", 'program_names=["me[0-9]"]']))
+    assert rows.columns["black_program"].to_pylist() == [True]
+    assert rows.drop.tolist() == [DropReason.PROGRAM]

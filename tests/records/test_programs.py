@@ -20,12 +20,20 @@ PROGRAMS = [
     "Golaxy",
     "GOLAXY", "星阵围棋", "DolBaram", "돌바람", "AQ", "GLOBIS_AQZ", "KataGo", "Kata-Go b18", "Golois6", "DCNN1d08",
     "AlphaGo",
+    "AI (KataGo)", "AI (KataGo)\N{HANGUL FILLER}", "AI (Human-like)", "ai (p:pick)", "amybot-beginner", "amybot_ddk",
+    "noob_bot_1", "noob_bot_3", "doge_bot_4", "kata-bot", "katrain-6k", "katrain_3d", "KaTrain-20k", "Spectral-4k",
+    "spectral_1d",
+    "Fuego-trunk", "Fuego-1.1", "fuego 1.1", "Fuego_svn", "Golois", "Golois2", "leelazerop", "LeelaZeroT",
+    "ELF", "ELFonShelf", "ELFBot", "HiraBot3", "HiraBot44", "DCNN1d01", "DcnnRasPi", "MIss", "GO2", "LeelaX",
+    "Leela7dan",
 ]  # fmt: skip
 PEOPLE = [
     "", "Zenith", "Zend", "ZenMind", "HelloZen", "botkiller", "Battousai", "antbot1", "ray", "Rayon414", "sai2004",
     "aqua",
     "AquaBlast", "fuegoman", "leelaaa", "pokanasi", "Explorer7", "alphamarc", "AlphaInsei", "crazyeight", "CrazySt0nes",
-    "Master", "golaxyfan", "lzhang", "manyfacesofme", "GBPacker", "petgo3", "王元均", "星阵迷", "x" * 5000,
+    "elf", "Elfe", "Miss", "miss", "missy", "go2", "AI7d", "Aiko", "AI", "spectralline", "Spectral", "katraining",
+    "KaTrain", "fuegian", "noobie", "amy", "doge", "notarobot", "DCNN", "leelaqi", "IA", "botnet",
+    "Master", "golaxyfan", "lzhang", "manyfacesofme", "GBPacker", "王元均", "星阵迷", "x" * 5000,
 ]  # fmt: skip
 
 
@@ -61,6 +69,23 @@ def test_user_patterns(tmp_path: Path) -> None:
         "hers": False,
         "GNU Go": True,
     }
+
+
+def test_a_separator_before_a_wildcard_has_to_be_there() -> None:
+    programs = Programs(["my-bot-*", "his bot?", "=Exact Name"])
+    names = ["my-bot-1", "My_Bot 1", "my bot_", "mybot1", "my-bot1", "hisbot2", "Exact Name", "exact name", "ExactName"]
+    assert [name for name in names if programs.is_program(name)] == [
+        "my-bot-1", "My_Bot 1", "my bot_", "hisbot2", "Exact Name",
+    ]  # fmt: skip
+
+
+def test_reasons() -> None:
+    programs = known_programs("mine*  # I run it", "hers[0-9]")
+    names = ("mine 7", "HERS3", "AI (x)", "MIss", "GNU Go", "Ann")
+    assert [programs.reason(name) for name in names] == [
+        "I run it", "named like hers[0-9]", "named like AI (*",
+        "234 games in 12 days, up to 50 a day, against 4 players, 0 won", "named like GNUGo*", None,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", ["*", "?", "a*", "[a-z][a-z]*", "*-*"])

@@ -58,7 +58,7 @@ from kifu.records.meta import (
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.parse import RECORD_FORMATS, name_properties
 from kifu.records.sgf import decode, make_record, text_properties
-from kifu.records.text import Programs
+from kifu.records.text import Programs, known_programs
 
 TEXT_COLUMNS = {
     "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",
@@ -209,11 +209,21 @@ def parse_fields(
     for name, (kind, targets) in PARSED_COLUMNS.items():
         _parse_column(name, text[name], _parsers(record_format)[kind], targets, columns, unparsed)
     columns["ending"] = pc.fill_null(columns["ending"], "unknown")
+    return columns | _program_columns(text, programs), unparsed
+
+
+def _program_columns(text: Mapping[str, pa.StringArray], programs: Programs) -> dict[str, pa.Array]:
+    columns = {}
     for side in ("black", "white"):
         encoded = text[side].dictionary_encode()
         is_program = pa.array([programs.is_program(name) for name in encoded.dictionary.to_pylist()], pa.bool_())
         columns[f"{side}_program"] = pc.fill_null(is_program.take(encoded.indices), False)
-    return columns, unparsed
+    return columns
+
+
+@lru_cache(16)
+def _programs_of(names: tuple[str, ...]) -> Programs:
+    return known_programs(*names)
 
 
 def _parse_column(
@@ -263,7 +273,7 @@ def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, pr
         for g in np.flatnonzero(np.isin(games.drop, READER_REASONS))
     }
     moves = pa.array(np.diff(games.move_offset).astype(np.int32))
-    return _rows(games, columns, moves, unreadable, rules, unparsed)
+    return _rows(games, columns, moves, unreadable, rules, programs, unparsed)
 
 
 def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
@@ -306,8 +316,10 @@ def _recorded_columns(
 
 def rows_from_catalogue(batch: pa.RecordBatch, rules: CleaningRules) -> Rows:
     """Return rows of a catalogue with the rules applied anew; only a reader's drop reasons stay."""
+    programs = _programs_of(rules.program_names)
     columns = {name: batch.column(name) for name in SCHEMA.names if name not in ("drop", "drop_detail")}
-    return _rows(recorded_games(batch), columns, columns["n_moves"], None, rules, {})
+    columns |= _program_columns(columns, programs)
+    return _rows(recorded_games(batch), columns, columns["n_moves"], None, rules, programs, {})
 
 
 def _rows(
@@ -316,6 +328,7 @@ def _rows(
     recorded_moves: pa.Array,
     unreadable: Mapping[int, memoryview] | None,
     rules: CleaningRules,
+    programs: Programs,
     unparsed: UnparsedTexts,
 ) -> Rows:
     """Replay, cut and hash the games, and apply the rules."""
@@ -345,7 +358,18 @@ def _rows(
     drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
     drop = np.where(drop != DropReason.KEPT, drop, apply_rules(rules, games, batch))
+    detail |= _program_reasons(batch, np.flatnonzero(drop == DropReason.PROGRAM), programs)
     return Rows(columns, drop, detail, unparsed)
+
+
+def _program_reasons(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], programs: Programs) -> dict[int, str]:
+    """Return why a player of each of some rows is a program, by row."""
+    players = (batch[side].take(pa.array(rows)).to_pylist() for side in ("black", "white"))
+    reasons = {}
+    for g, names in zip(rows.tolist(), zip(*players)):
+        found = dict.fromkeys(f"{name}: {reason}" for name in names if name and (reason := programs.reason(name)))
+        reasons[g] = "; ".join(found)
+    return {g: reason for g, reason in reasons.items() if reason}
 
 
 def _game_columns(games: GameArrays) -> dict[str, pa.Array]:

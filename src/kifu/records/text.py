@@ -14,7 +14,7 @@ import fnmatch
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -296,13 +296,26 @@ _MAX_NAMES = 1 << 16
 def _bare(name: str) -> str:
     """Remove what does not distinguish names: case, spaces, _ and -. A set such as [0-9] keeps its -."""
     name = unicodedata.normalize("NFKC", name[:MAX_TEXT]).casefold()
-    return re.sub(r"(\[[^]]*])|[\s_-]", r"\1", name)
+    return re.sub(r"(\[[^]]*])|[\s\u1160_-]", r"\1", name)
+
+
+def _separated(name: str) -> str:
+    """Replace spaces, _ and - by -, and ignore case."""
+    name = unicodedata.normalize("NFKC", name[:MAX_TEXT]).casefold()
+    return re.sub(r"(\[[^]]*])|[\s\u1160_-]", lambda each: each[1] or "-", name)
+
+
+_SEPARATED = re.compile(r"[\s_-][*?[]")
 
 
 class Programs:
     """Name patterns of Go programs: * matches any characters, ? one, [0-9] one of a set.
 
-    A pattern matches whole names, ignoring case, spaces, _ and -.
+    A pattern matches whole names, ignoring case, spaces, _ and -; but one of these before a *, ? or [ has to be there,
+    in any of the three forms. After =, a pattern is a name as it is spelled, with its case.
+
+    Args:
+        patterns: Each with the reason why such a name is a program's after a #, if it is not obvious.
 
     Raises:
         RecipeError: If a pattern has fewer than two letters or digits, as it would match nearly every name.
@@ -310,18 +323,38 @@ class Programs:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(dict.fromkeys(patterns))
-        for pattern in self.patterns:
+        self._reasons: dict[str, str] = {}
+        for line in self.patterns:
+            pattern, _, reason = (part.strip() for part in line.partition("#"))
+            self._reasons.setdefault(pattern, reason or f"named like {pattern}")
             if len(re.findall(r"\w", re.sub(r"\[[^]]*]", "", pattern))) < 2:
                 raise RecipeError(
                     f"a program name needs at least two letters or digits besides *, ? and [...], got {pattern!r}"
                 )
-        either = "|".join(fnmatch.translate(_bare(pattern)) for pattern in self.patterns)
-        match = re.compile(either or "(?!)").match
-        self._is = functools.lru_cache(_MAX_NAMES)(lambda name: match(_bare(name)) is not None)
+        self._exact = frozenset(pattern[1:] for pattern in self._reasons if pattern.startswith("="))
+        inexact = [pattern for pattern in self._reasons if not pattern.startswith("=")]
+        bare = [_bare(pattern) for pattern in inexact if not _SEPARATED.search(pattern)]
+        separated = [_separated(pattern) for pattern in inexact if _SEPARATED.search(pattern)]
+        self._match_bare, self._match_separated = map(_any_of, (bare, separated))
+        self._is = functools.lru_cache(_MAX_NAMES)(self._matches)
+        self._reason = functools.lru_cache(_MAX_NAMES)(self._find_reason)
+
+    def _matches(self, name: str) -> bool:
+        if name in self._exact or self._match_bare(_bare(name)):
+            return True
+        return self._match_separated(_separated(name)) is not None
 
     def is_program(self, name: str) -> bool:
         """Return whether a player's name matches a pattern. The last 65,536 names are cached."""
         return self._is(name)
+
+    def reason(self, name: str) -> str | None:
+        """Return why a name is a program's: what the list states, else the pattern; None if it is not."""
+        return self._reason(name)
+
+    def _find_reason(self, name: str) -> str | None:
+        reasons = self._reasons.items() if self._is(name) else ()
+        return next((reason for pattern, reason in reasons if Programs([pattern]).is_program(name)), None)
 
     def __reduce__(self) -> tuple[type[Programs], tuple[tuple[str, ...]]]:
         return Programs, (self.patterns,)
@@ -330,9 +363,13 @@ class Programs:
         return len(self.patterns)
 
 
+def _any_of(patterns: list[str]) -> Callable[[str], re.Match[str] | None]:
+    return re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)").match
+
+
 def _patterns(text: str) -> list[str]:
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def known_programs(*more: str, file: Path | None = None) -> Programs:

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,33 +145,6 @@ def test_disabled_rule_drops_nothing(tmp_path: Path, name: str) -> None:
     _, why, bad, good = PATHOLOGIES[name]
     expected = why.name.lower() if why == DropReason.KO else None  # a ko is against all rules
     assert reasons(catalogue(tmp_path, [bad, good])) == [expected, None]
-
-
-def test_planted_violations_are_found_among_2000_games(tmp_path: Path) -> None:
-    draw = random.Random(7)
-    header = "BR[5d]WR[6d]RE[B+R]KM[6.5]TM[1800]"
-    points = [to_sgf(x + 19 * y, 19) for y in range(0, 19, 2) for x in range(0, 19, 2)]  # without neighbours
-    games = []
-    for k in range(2000):
-        played = enumerate(draw.sample(points, 60))
-        games.append(game(f"{header}PB[b{k}]PW[w{k}]", "".join(f";{'BW'[i % 2]}[{p}]" for i, p in played)))
-    expected: list[str | None] = [None] * len(games)
-    planted: dict[str, Callable[[int], bytes]] = {
-        "few_stones": lambda k: game(f"PB[{k}]", line(5, k % 7)),
-        "self_play": lambda k: game(f"PB[p{k}]PW[p{k}]", line(40, k % 5)),
-        "huge_score": lambda k: game(f"PB[p{k}]RE[W+{800 + k}]KM[0]", line(40, k % 5)),
-        "fraction_score": lambda k: game(f"PB[p{k}]RE[W+3.5]KM[{k}]", line(40, k % 5)),
-        "occupied": lambda k: game(f"PB[p{k}]", line(40, k % 5) + ";B[aa];W[aa]"),
-        "unreadable": lambda k: b"",
-        "duplicate": lambda k: games[0],
-    }
-    places = iter(draw.sample(range(1, len(games)), 10 * len(planted)))
-    for name, make in planted.items():
-        for k in range(10):
-            at = next(places)
-            games[at] = make(k)
-            expected[at] = name if name != "unreadable" else "no_record"
-    assert reasons(catalogue(tmp_path, games, base="schraudolph")) == expected
 
 
 def test_illegal_cut_cuts_before_the_illegal_move(tmp_path: Path) -> None:

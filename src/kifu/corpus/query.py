@@ -188,8 +188,9 @@ class Database:
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             if tables or not annotations:
-                selects = [_select_games(path, list(names)) for path, names in tables] or [_select_no_games()]
-                connection.execute(f"CREATE VIEW games AS {' UNION ALL '.join(selects)}")
+                given = ((names, f"{quoted(utf8_name(path))} AS {FILE_COLUMN}") for path, names in tables)
+                selects = [_select(SCHEMA, list(names), column) for names, column in given]
+                connection.execute(f"CREATE VIEW games AS {' UNION ALL '.join(selects) or _select_no_games()}")
                 connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
             if annotations:
                 connection.execute(f"CREATE VIEW moves AS {_select(ANNOTATION_SCHEMA, list(annotations))}")
@@ -239,7 +240,8 @@ class Database:
         if writes := set(re.findall(r'"type":"(\w+_NODE)"', tree)) - _SELECT_NODES:
             kind = min(writes).removesuffix("_NODE").removesuffix("_QUERY")
             raise RecipeError(f"the query must only select, got {kind} in a part of it")
-        if refused := _called(tree) & self._refused:
+        names = re.findall(r'"function_name":("(?:[^"\\]|\\.)*")', tree)
+        if refused := {json.loads(name).lower() for name in names} & self._refused:
             raise RecipeError(
                 f"the query must not call {min(refused)}(); it can read only the tables games, kept and moves"
             )
@@ -332,10 +334,6 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             todo += value
 
 
-def _called(tree: str) -> set[str]:
-    return {json.loads(name).lower() for name in re.findall(r'"function_name":("(?:[^"\\]|\\.)*")', tree)}
-
-
 @contextlib.contextmanager
 def _closing(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """Close a connection at the end. DuckDB refuses that while another thread interrupts it, and closes it later."""
@@ -414,12 +412,8 @@ def _verify(file: Path) -> None:
         raise FormatError(f"{file}: {first_line(error)}") from None
 
 
-def _select_games(path: str, names: Sequence[str]) -> str:
-    return _select(SCHEMA, names, f"{quoted(utf8_name(path))} AS {FILE_COLUMN}")
-
-
 def _select_no_games() -> str:
-    """Return a SELECT of no rows with the columns of `_select_games`."""
+    """Return a SELECT of no rows with the columns of the view games."""
     types = {field.name: _TYPES[field.type] for field in SCHEMA} | {FILE_COLUMN: "VARCHAR"}
     columns = [f'NULL::{kind} AS "{name}"' for name, kind in types.items()]
     return f"SELECT {', '.join(columns)} WHERE false"

@@ -5,7 +5,7 @@
     cd examples
     kifu nets point_transformer:PointTransformer --planes alphago48
     kifu train point-transformer.toml ../games.parquet -o ../run
-    kifu predict ../run@point_transformer:PointTransformer game.sgf
+    kifu predict --net ../run@point_transformer:PointTransformer game.sgf
 
 Each point is a token, and one more token stands for the whole board. It receives the global inputs; the pass depends on
 it alone. Positions are encoded by rotation (J. Su et al. 2021, arXiv:2104.09864) in two dimensions, so that attention

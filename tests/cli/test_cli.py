@@ -50,8 +50,8 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["search", "X", "a.parquet", "-o"], ["search", "X", "a.parquet", "--hits"], ["explore", "a.parquet", "-o"],
         ["show", "a.sgf", "-o"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
-        ["export", "a", "-o"], ["evaluate", "a", "a.zip", "--html"], ["evaluate", "a", "a.zip", "--json"],
-        ["train", "quick-cpu", "a.zip", "--output"], ["benchmark", "a", "a.zip", "-o"],
+        ["export", "a", "-o"], ["evaluate", "a.zip", "--html"], ["evaluate", "a.zip", "--json"],
+        ["train", "quick-cpu", "a.zip", "--output"], ["benchmark", "a.zip", "-o"],
     ],
     ids="-".join,
 )  # fmt: skip

@@ -465,17 +465,17 @@ def annotate(world: Path, out: Path) -> Iterator[Arguments]:
 def evaluate(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
     page = ["--html", f"{{out}}/{EVIL}.html"]
-    yield [net, world / f"{PATH}.parquet", "--with", net, "--positions", 20, *page]
-    yield [net, world / f"{PATH}.zip", "--positions", 20]
-    yield [net, world / f"{PATH}.parquet", "--overlap", EVIL]
-    yield [world / f"odd{SUFFIX}", world / f"{PATH}.parquet"]
+    yield [world / f"{PATH}.parquet", "--net", net, "--net", net, "--positions", 20, *page]
+    yield [world / f"{PATH}.zip", "--net", net, "--positions", 20]
+    yield [world / f"{PATH}.parquet", "--net", net, "--overlap", EVIL]
+    yield [world / f"{PATH}.parquet", "--net", world / f"odd{SUFFIX}"]
 
 
 @case
 def benchmark(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
-    yield [net, world / f"{PATH}.zip"]
-    yield [net, world / f"{PATH}.parquet", "--sets", EVIL, "-o", f"{{out}}/{EVIL}.md"]
+    yield [world / f"{PATH}.zip", "--net", net]
+    yield [world / f"{PATH}.parquet", "--net", net, "--sets", EVIL, "-o", f"{{out}}/{EVIL}.md"]
     yield ["--list", EVIL]
     (out / f"{EVIL}.json").write_text(json.dumps({"version": 1, "kifu": EVIL, "sets": [], EVIL: EVIL}))
     yield ["--compare", out / f"{EVIL}.json"]
@@ -494,10 +494,10 @@ def rank(world: Path, out: Path) -> Iterator[Arguments]:
 @case
 def predict(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
-    yield [net, world / f"{PATH}.zip"]
-    yield [net, world / f"{PATH}.parquet", "--game", 7]
-    yield [net, world / f"{PATH}.parquet", "--game", 3, "-o", f"{{out}}/{EVIL}.svg"]
-    yield [world / f"keys{SUFFIX}", world / f"{PATH}.zip"]
+    yield [world / f"{PATH}.zip", "--net", net]
+    yield [world / f"{PATH}.parquet", "--net", net, "--game", 7]
+    yield [world / f"{PATH}.parquet", "--net", net, "--game", 3, "-o", f"{{out}}/{EVIL}.svg"]
+    yield [world / f"{PATH}.zip", "--net", world / f"keys{SUFFIX}"]
 
 
 @case

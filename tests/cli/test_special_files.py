@@ -36,7 +36,7 @@ COMMANDS = [
     "rank {any} --net small",
     "rank {parquet} --net small --calibrate -o {out}/net.ranks.json",
     "rank {games} --net small --calibration {any}",
-    "predict small {any}",
+    "predict --net small {any}",
     "match small small -o {out}/match --openings {parquet}",
     "fetch kgs --all --index {any} -o {out}/kgs",
 ]

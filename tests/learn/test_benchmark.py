@@ -303,7 +303,9 @@ def test_means_over_sets() -> None:
 def test_results_are_compared(source: Path, tiny_set: learn.benchmark.BenchmarkSet, net: Path, tmp_path: Path) -> None:
     hostile = tiny_net(tmp_path / "a|b<i>.safetensors", size=19, games=[2], seed=3)
     for path, name in ((net, "a"), (hostile, "b")):
-        result = run("benchmark", path, source, "--json", tmp_path / f"{name}.json", "-o", tmp_path / f"{name}.md")
+        result = run(
+            "benchmark", "--net", path, source, "--json", tmp_path / f"{name}.json", "-o", tmp_path / f"{name}.md"
+        )
         assert result.code == 0, result.err
         assert "360 positions of 24 of 24 games" in result.out
         assert max(map(len, result.out.splitlines())) <= 80
@@ -331,12 +333,11 @@ def test_sets_are_listed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["small"], "benchmark takes a net and sources of games, got small only"),
-        (["small", "{source}", "--sets", "kgs"], "unknown benchmark set 'kgs'"),
+        (["{source}", "--sets", "kgs"], "unknown benchmark set 'kgs'"),
         (["--list", "2018q4"], "unknown benchmark set '2018q4'"),
-        (["small", "{source}", "--sets", "kgs-2003"], "holds no game of kgs-2003@1"),
-        (["{net9}", "{source}"], "9 x 9"),
-        (["small", "nothing.parquet"], "nothing.parquet"),
+        (["{source}", "--sets", "kgs-2003"], "holds no game of kgs-2003@1"),
+        (["--net", "{net9}", "{source}"], "9 x 9"),
+        (["nothing.parquet"], "nothing.parquet"),
         (["--compare"], "no results to compare"),
         (["--compare", "nothing.json"], "cannot read nothing.json"),
         (["--compare", "{source}"], "does not hold results of kifu benchmark"),

@@ -209,11 +209,10 @@ def test_a_profile_in_the_command_takes_precedence(monkeypatch: pytest.MonkeyPat
 def test_ranks_require_a_net_that_imitates_players(catalogue: Path, tmp_path: Path) -> None:
     (tmp_path / "game.sgf").write_bytes(GAMES[0])
     game = (tmp_path / "game.sgf", "--move", 2, "--rank", "8k", "--opponent", "1d")
-    assert (
-        run("predict", engine(human="model"), *game).out != run("predict", engine(human="model"), *game[:-1], "9d").out
-    )
+    human = ("predict", "--net", engine(human="model"))
+    assert run(*human, *game).out != run(*human, *game[:-1], "9d").out
     for command in (engine(), engine(human="model", override="humanSLProfile=rank_1k")):
-        done = run("predict", command, *game)
+        done = run("predict", "--net", command, *game)
         assert (done.code, done.out, len(done.err)) == (2, "", 1)
         assert "does not take ranks; that needs a net that imitates players" in done.err[0]
 
@@ -266,7 +265,7 @@ def test_texts_that_are_commands(tmp_path: Path) -> None:
 
 def test_predict_and_gtp_take_an_engine(tmp_path: Path) -> None:
     (tmp_path / "game.sgf").write_bytes(GAMES[0])
-    done = run("predict", engine(), tmp_path / "game.sgf", "--move", 2)
+    done = run("predict", "--net", engine(), tmp_path / "game.sgf", "--move", 2)
     assert (done.code, done.err) == (0, [])
     assert "after 2 of 5 moves; Black to play" in done.out
     for script, message in [
@@ -274,10 +273,10 @@ def test_predict_and_gtp_take_an_engine(tmp_path: Path) -> None:
         ("nan", "the policy of turn 2 of game 1 contains nan, which is not within -1 to 1"),
         ("error", "refused game 1: Could not parse rules: silly (rules)"),
     ]:
-        done = run("predict", engine(script), tmp_path / "game.sgf", "--move", 2)
+        done = run("predict", "--net", engine(script), tmp_path / "game.sgf", "--move", 2)
         assert (done.code, len(done.err)) == (2, 1)
         assert done.err[0].endswith(message)
-    done = run("predict", "no-such-katago analysis", tmp_path / "game.sgf")
+    done = run("predict", "--net", "no-such-katago analysis", tmp_path / "game.sgf")
     assert (done.code, done.err) == (2, ["kifu: program not found: 'no-such-katago' is neither a file nor on PATH"])
 
 
@@ -297,7 +296,7 @@ def test_evaluate_and_annotate_take_an_engine(catalogue: Path, tmp_path: Path) -
     """The scores do not depend on the order of responses."""
     found = []
     for script in ("", "hold ok hold hold split"):
-        done = run("evaluate", engine(script), catalogue, "--board", "9x9", "--json", tmp_path / "scores.json")
+        done = run("evaluate", "--net", engine(script), catalogue, "--board", "9x9", "--json", tmp_path / "scores.json")
         assert done.code == 0
         (net,) = json.loads((tmp_path / "scores.json").read_text())["nets"]
         assert (net["name"], net["description"]) == ("b1c1", "KataGo 1.18.1 with b1c1")

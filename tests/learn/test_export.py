@@ -221,7 +221,7 @@ def test_an_onnx_file_is_a_net_by_itself(exported: Path, tmp_path: Path, monkeyp
         _ = net.module
     game = tmp_path / "game.sgf"
     game.write_text("(;SZ[9];B[ee])")
-    assert run("predict", alone, game).code == 0
+    assert run("predict", "--net", alone, game).code == 0
     assert run("inspect", alone).out.startswith(f"{alone}: kifu-net@1, b1c8 on seven@1, any board")
 
 

@@ -100,10 +100,10 @@ def test_a_run_directory_opens_its_best_net(tmp_path, good):
 def test_the_packaged_net_has_a_name(tmp_path, good, monkeypatch):
     monkeypatch.chdir(tmp_path)
     packaged = learn.net.open_net()
-    assert learn.net.open_net("small").about == packaged.about
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small" / BEST).write_bytes(good)
-    assert learn.net.open_net("small").about != packaged.about == learn.net.open_net().about
+    assert learn.net.open_net("human").about == packaged.about
+    (tmp_path / "human").mkdir()
+    (tmp_path / "human" / BEST).write_bytes(good)
+    assert learn.net.open_net("human").about != packaged.about == learn.net.open_net().about
 
 
 def test_packaged_nets_open_by_name(tmp_path, monkeypatch):

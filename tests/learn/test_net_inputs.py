@@ -212,7 +212,7 @@ def test_predict_as_a_rank(ranked: Path, tmp_path: Path) -> None:
     (tmp_path / "game.sgf").write_text("(;SZ[5]BR[9k]WR[9k];B[ea];W[cc])")
     best = {}
     for options in ((), ("--rank", "7d", "--opponent", "7d"), ("--rank", "9k"), ("--rank", "9p", "--opponent", "7d")):
-        done = run("predict", ranked, tmp_path / "game.sgf", "--move", 0, *options)
+        done = run("predict", "--net", ranked, tmp_path / "game.sgf", "--move", 0, *options)
         assert (done.code, done.err) == (0, [])
         best[options] = next(line.split()[1] for line in done.out.splitlines() if line.startswith("1  "))
     assert list(best.values()) == ["E5", "A1", "E5", "A1"]
@@ -220,7 +220,7 @@ def test_predict_as_a_rank(ranked: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["31k", "0d", "10d", "10p", "strong", "-3", "nan"])
 def test_ranks_that_do_not_exist(plain: Path, tmp_path: Path, text: str) -> None:
-    for command in (("predict", plain, tmp_path / "game.sgf"), ("gtp", plain)):
+    for command in (("predict", "--net", plain, tmp_path / "game.sgf"), ("gtp", "--net", plain)):
         for option in ("--rank", "--opponent"):
             done = run(*command, option, text)
             assert (done.code, done.out, len(done.err)) == (2, "", 1)
@@ -231,17 +231,18 @@ def test_a_net_that_takes_no_ranks(plain: Path, tmp_path: Path) -> None:
     (tmp_path / "game.sgf").write_text("(;SZ[5];B[ea])")
     komi = tiny_net(tmp_path / "komi.safetensors", size=5, inputs=("colour", "komi"))
     for net, inputs in ((plain, "planes"), (komi, "planes, colour, komi")):
-        for command in (("predict", net, tmp_path / "game.sgf"), ("gtp", net)):
+        for command in (("predict", "--net", net, tmp_path / "game.sgf"), ("gtp", "--net", net)):
             done = run(*command, "--rank", "3d")
             assert (done.code, done.out) == (2, "")
-            assert done.err == [f"kifu: net {net.stem} does not take ranks; its inputs are {inputs}"]
+            message = f"net {net.stem} does not take ranks; its inputs are {inputs}. The net human takes them"
+            assert done.err == [f"kifu: {message}"]
 
 
 def test_planes_of_ranks_count_as_ranks(tmp_path: Path) -> None:
     """Some plane sets hold the mover's rank."""
     (tmp_path / "game.sgf").write_text("(;SZ[5]BR[1d]WR[1d];B[ea])")
     net = tiny_net(tmp_path / "dan.safetensors", planes="own+opp+own_dan", size=5)
-    two, nine = (run("predict", net, tmp_path / "game.sgf", "--rank", rank).out for rank in ("2d", "9d"))
+    two, nine = (run("predict", "--net", net, tmp_path / "game.sgf", "--rank", rank).out for rank in ("2d", "9d"))
     assert two != nine
 
 

@@ -89,19 +89,19 @@ def test_commands_take_a_path_with_a_class(folder: Path) -> None:
     plain, named = "net.safetensors", f"net.safetensors@{NAME}"
     game = Path("game.sgf")
     game.write_text("(;SZ[9];B[ee];W[cc])")
-    done = run("predict", plain, game)
+    done = run("predict", "--net", plain, game)
     assert (done.code, len(done.err)) == (2, 1)
     assert "is not imported" in done.err[0]
-    done = run("predict", named, game)
+    done = run("predict", "--net", named, game)
     assert (done.code, done.err) == (0, [])
     forget()
     assert run("export", named, "-o", "net.onnx", "--dry-run").code == 0
     forget()
-    assert run("evaluate", named, game, "--overlap", "keep").code == 0
-    assert parse_command(named)[1:] == ["-P", "-m", "kifu.cli", "gtp", named, "--rules", "chinese"]
+    assert run("evaluate", "--net", named, game, "--overlap", "keep").code == 0
+    assert parse_command(named)[1:] == ["-P", "-m", "kifu.cli", "gtp", "--net", named, "--rules", "chinese"]
     (folder / "my nets").mkdir()
     assert not learn.predictors.is_command(str(save(folder / "my nets" / "net.safetensors")) + f"@{NAME}")
-    done = run("predict", "net.safetensors@my_module:Other", game)
+    done = run("predict", "--net", "net.safetensors@my_module:Other", game)
     assert done.err == ["kifu: net 'my_module:Other': module my_module has no class 'Other'"]
 
 
@@ -185,9 +185,9 @@ def test_no_file_imports_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert done.code == 0
     assert "11,329 with buffers; class not imported" in done.out
     for command in (
-        ("predict", "net.safetensors", "game.sgf"),
-        ("evaluate", "net.safetensors", "game.sgf"),
-        ("gtp", "net.safetensors"),
+        ("predict", "--net", "net.safetensors", "game.sgf"),
+        ("evaluate", "--net", "net.safetensors", "game.sgf"),
+        ("gtp", "--net", "net.safetensors"),
         ("export", "net.safetensors", "-o", "net.onnx"),
     ):
         assert run(*command).code == 2

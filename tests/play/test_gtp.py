@@ -335,7 +335,8 @@ def test_a_net_with_outputs_for_each_colour_plays_both(tmp_path: Path) -> None:
 @pytest.mark.subprocess
 def test_the_command_plays(net: Path) -> None:
     script = b"boardsize 9\nkomi 7\ngenmove b\n\nplay w pass\n2 lz-analyze b 10\nversion\nquit\nname\n"
-    done = subprocess.run([KIFU, "gtp", net, "--seed", "1"], input=script, capture_output=True, timeout=100, check=True)
+    command = [KIFU, "gtp", "--net", net, "--seed", "1"]
+    done = subprocess.run(command, input=script, capture_output=True, timeout=100, check=True)
     boardsize, komi, move, passed, analysis, version, quit_ = answers(done.stdout.decode())
     assert (boardsize, komi, passed, quit_) == ("=\n\n",) * 4
     assert re.fullmatch(r"= [A-HJ][1-9]\n\n", move)
@@ -348,7 +349,7 @@ def test_the_command_plays(net: Path) -> None:
 def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The command, in the middle of an analysis."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with limited(subprocess.Popen([KIFU, "gtp", net], **pipes)) as process:
+    with limited(subprocess.Popen([KIFU, "gtp", "--net", net], **pipes)) as process:
         process.stdin.write(b"lz-analyze b 1\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"=\n"
@@ -387,7 +388,7 @@ def test_errors_are_one_line(net: Path, tmp_path: Path, options: str, words: lis
     places = {"NET": net, "MISSING": tmp_path / "MISSING"}
     if "POLICY" in options:
         places["POLICY"] = tiny_net(tmp_path / "policy.safetensors")
-    done = run("gtp", *(places.get(word, word) for word in options.split()))
+    done = run("gtp", "--net", *(places.get(word, word) for word in options.split()))
     assert (done.code, done.out, len(done.err)) == (2, "", 1)
     assert done.err[0].startswith("kifu: ")
     assert all(word in done.err[0] for word in words)
@@ -401,7 +402,7 @@ def test_errors_are_one_line(net: Path, tmp_path: Path, options: str, words: lis
 def test_games_with_gnu_go(gnugo: list[str], net: Path) -> None:
     """Some moves each, as a referee has them played; then both have the same stones on the board."""
 
-    options = [str(net), "--seed", "3", "--temperature", "1"]
+    options = ["--net", str(net), "--seed", "3", "--temperature", "1"]
     with GtpProcess([str(KIFU), "gtp", *options]) as kifu, GtpProcess([*gnugo, "--mode", "gtp", "--level", "1"]) as gnu:
         for size, handicap in ((9, 3), (13, 0)):
             for each in (kifu, gnu):

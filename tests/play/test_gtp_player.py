@@ -235,8 +235,8 @@ def test_a_game_that_is_set_up_again_before_each_move_is_resigned() -> None:
 
 
 def test_black_with_nine_stones_does_not_resign_at_its_first_move() -> None:
-    """The packaged net sees neither handicap nor colour, and calls the first position a loss."""
-    net = learn.net.open_net()
+    """The net small sees neither handicap nor colour, and calls the first position a loss."""
+    net = learn.net.open_net("small")
     evaluator = play.player.NetEvaluator(learn.predict.Predictor(net))
     engine = play.engine.Engine(play.player.Player(evaluator, resign=0.3))
     engine.run("fixed_handicap", ["9"])

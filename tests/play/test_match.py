@@ -56,7 +56,7 @@ def test_a_match_is_recorded(tmp_path: Path) -> None:
         assert " ".join(names) == reported["opening"]
         assert (reported["black"], reported["white"]) == (("A", "B") if number % 2 else ("B", "A"))
         assert game.players == (("Test 1", "Test 2") if number % 2 else ("Test 2", "Test 1"))
-        assert (game.komi, game.rules, game.handicap, game.text("RE")) == (0.5, "Chinese", 0, "B+3.5")
+        assert (game.komi, game.rules, game.handicap, game.text("RE")) == (0.5, "Chinese", None, "B+3.5")
         assert str(game.result) == reported["result"]
         assert reported["winner"] == reported["black"]
         assert len(game) == reported["moves"]

@@ -155,7 +155,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command_prints_tables_and_writes_files(folder: Path, tmp_path: Path) -> None:
     done = run(
-        "evaluate", folder / "a.safetensors", folder / "games.parquet", "--positions", 100, "--symmetries", "--legal",
+        "evaluate", "--net", folder / "a.safetensors", folder / "games.parquet", "--positions", 100, "--symmetries",
+        "--legal",
         "--json", tmp_path / "evaluation.json", "--html", tmp_path / "evaluation.html",
     )  # fmt: skip
     assert done.code == 0
@@ -180,14 +181,14 @@ def test_the_command_prints_tables_and_writes_files(folder: Path, tmp_path: Path
 
 def test_the_command_compares_nets(folder: Path) -> None:
     done = run(
-        "evaluate", folder / "a.safetensors", folder / "games.parquet", "--with", folder / "b.safetensors",
+        "evaluate", "--net", folder / "a.safetensors", folder / "games.parquet", "--net", folder / "b.safetensors",
         "--overlap", "drop", "--json", "-",
     )  # fmt: skip
     parsed = json.loads(done.out)
     assert [net["name"] for net in parsed["nets"]] == ["a", "b"]
     assert (parsed["games"], parsed["learned"], parsed["options"]["overlap"]) == (7, 1, "drop")
-    text = run("evaluate", *(folder / name for name in ("a.safetensors", "games.parquet")), "--with",
-               folder / "b.safetensors", "--overlap", "keep").out  # fmt: skip
+    nets = (argument for name in "ab" for argument in ("--net", folder / f"{name}.safetensors"))
+    text = run("evaluate", folder / "games.parquet", *nets, "--overlap", "keep").out
     assert "! NOT A TEST: a net was trained on or validated with 1 game" in text
     assert "against the first" in text
     assert max(map(len, text.splitlines()[2:])) <= 80
@@ -214,7 +215,7 @@ REFUSED = [
 @pytest.mark.parametrize(("arguments", "message"), REFUSED)
 def test_the_command_refuses_in_one_line(arguments: list[str], message: str, folder: Path) -> None:
     named = [folder / each if "." in each and not each.startswith("-") else each for each in arguments]
-    done = run("evaluate", *named)
+    done = run("evaluate", "--net", *named)
     assert (done.code, done.out) == (2, "")
     *_, line = done.err
     assert line.startswith("kifu: ")
@@ -225,7 +226,12 @@ def test_the_command_refuses_in_one_line(arguments: list[str], message: str, fol
 @pytest.mark.slow
 def test_figures_are_printed_even_if_the_page_cannot_be_written(folder: Path) -> None:
     done = run(
-        "evaluate", folder / "a.safetensors", folder / "games.parquet", "--html", folder / "games.parquet/x.html"
+        "evaluate",
+        "--net",
+        folder / "a.safetensors",
+        folder / "games.parquet",
+        "--html",
+        folder / "games.parquet/x.html",
     )
     assert done.code == 2
     assert "top-1" in done.out

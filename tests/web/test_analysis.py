@@ -93,7 +93,7 @@ def test_missing_games_are_not_found(site_server: ServedSite, row: int) -> None:
 
 
 def test_predictions_are_those_of_the_predictor(site_server: ServedSite, games: list[kifu.Game]) -> None:
-    predictor = learn.predict.Predictor()
+    predictor = learn.predict.Predictor("small")
     for row, ply in ((0, 0), (1, 57), (2, len(games[2]))):
         body = {"line": line_of(site_server, row), "ply": ply, "net": 0}
         answer = site_server.post("/api/predict", body).json
@@ -113,7 +113,7 @@ def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Gam
     answer = site_server.post("/api/analyse", body).json
     assert site_server.post("/api/analyse", body).json == answer
     plies = list(range(0, len(game), 10))
-    expected = learn.predict.Predictor().predict(
+    expected = learn.predict.Predictor("small").predict(
         learn.positions.PredictPositions.from_games([game] * len(plies), plies)
     )
     moves = (game.moves[plies] & POINT_MASK).astype(int)

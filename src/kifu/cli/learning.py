@@ -13,6 +13,7 @@ from kifu.cli.options import (
     Board,
     Catalogues,
     Checkpoint,
+    Container,
     DryRun,
     Duration,
     Engine,
@@ -20,7 +21,8 @@ from kifu.cli.options import (
     Jobs,
     Move,
     Mover,
-    NetOrEngine,
+    Net,
+    Nets,
     Opponent,
     Output,
     OutputFile,
@@ -31,6 +33,7 @@ from kifu.cli.options import (
     Symmetries,
     overrides,
 )
+from kifu.learn import PACKAGED
 
 _PANEL = "Networks"
 
@@ -94,17 +97,13 @@ def train(  # noqa: PLR0913 - command-line options
 
 @command(
     _PANEL,
-    "kifu evaluate run sets/test.parquet --positions 300",
-    "kifu evaluate run sets/test.parquet --positions 300 --html run.html",
+    "kifu evaluate sets/test.parquet --net run --positions 300",
+    "kifu evaluate sets/test.parquet --net run --positions 300 --html run.html",
     kernels=True,
 )
 def evaluate(  # noqa: PLR0913 - command-line options
-    checkpoint: NetOrEngine,
     sources: Sources,
-    others: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="NET", help="Another net, evaluated on the same positions. Repeatable."),
-    ] = None,
+    nets: Nets = None,
     board: Annotated[str | None, Board(show_default="the net's")] = None,
     legal: Annotated[bool, typer.Option("--legal", help="Mask illegal moves.")] = False,
     symmetries: Symmetries = False,
@@ -133,7 +132,7 @@ def evaluate(  # noqa: PLR0913 - command-line options
     from kifu.report.evaluation import print_evaluation, write_page
 
     options = EvalOptions(board, legal, symmetries, passes, per_game, positions, seed, precision, overlap)  # type: ignore[arg-type]
-    evaluation = evaluate_nets([checkpoint, *(others or [])], sources, options, jobs=jobs, progress=progress)
+    evaluation = evaluate_nets(nets or [PACKAGED[0]], sources, options, jobs=jobs, progress=progress)
     write = None if html is None else partial(write_page, evaluation, html)
     return Outcome(lambda: print_evaluation(evaluation), evaluation, write=write)
 
@@ -147,10 +146,7 @@ def evaluate(  # noqa: PLR0913 - command-line options
 def annotate(  # noqa: PLR0913 - command-line options
     catalogues: Catalogues,
     output: Annotated[Path, Output(help="The .parquet file to write.")],
-    nets: Annotated[
-        list[str] | None,
-        typer.Option("--net", metavar="NET", help="A net or an engine. Repeatable.", show_default="small"),
-    ] = None,
+    nets: Nets = None,
     board: Annotated[str | None, Board(show_default="the first net's")] = None,
     symmetries: Symmetries = False,
     rank: Mover = None,
@@ -169,7 +165,7 @@ def annotate(  # noqa: PLR0913 - command-line options
     from kifu.learn.annotate import annotate as annotate_games
 
     options = AnnotateOptions(board, symmetries, precision, rank, opponent)  # type: ignore[arg-type]
-    names = nets or ["small"]
+    names = nets or [PACKAGED[0]]
     if dry_run:
         prepare(names, catalogues, options)
         return Plan.of_catalogues(catalogues, [output]).outcome()
@@ -181,18 +177,12 @@ def annotate(  # noqa: PLR0913 - command-line options
 @command(
     _PANEL,
     "kifu predict sample --game 3 --move 57",
-    "kifu predict run sample --game 3 --move 57 -o heat.png",
+    "kifu predict sample --net run --game 3 --move 57 -o heat.png",
     kernels=True,
 )
-def predict(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[NET] GAME",
-            help="A net, or an engine's command line in quotes (default: small, the packaged net), and a record,"
-            " archive, folder or catalogue.",
-        ),
-    ],
+def predict(  # noqa: PLR0913 - command-line options
+    container: Container,
+    net: Net = PACKAGED[0],
     number: GameNumber = 1,
     move: Move = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of moves to list.")] = 5,
@@ -202,20 +192,13 @@ def predict(
     output: Picture = None,
 ) -> Outcome:
     """Predict the next move of a position; draw a heat map."""
-    from kifu.errors import RecipeError
-    from kifu.katago.net_file import is_kata_net
-    from kifu.learn import SUFFIX
     from kifu.learn.predictors import open_predictor
     from kifu.records.paths import as_path
     from kifu.report.describe import find_game
     from kifu.report.predictions import describe, draw, predict_move
 
-    if len(files) > 2:
-        raise RecipeError(f"predict takes a net and a game, got {len(files)} files")
-    if files[-1].endswith(SUFFIX) or is_kata_net(files[-1]):
-        raise RecipeError(f"the last argument must be a game, got the net {files[-1]}")
-    predictor = open_predictor(files[0] if len(files) == 2 else None, symmetries=symmetries)
-    game = find_game(as_path(files[-1]), number)
+    predictor = open_predictor(net, symmetries=symmetries)
+    game = find_game(as_path(container), number)
     prediction = predict_move(predictor, game, move, top, rank=rank, opponent=opponent)
     if output is not None:
         draw(prediction, output)
@@ -252,9 +235,7 @@ def rank(
         list[str] | None,
         typer.Option(metavar="NAME", help="Name of a player. Repeatable.", show_default="all players"),
     ] = None,
-    net: Annotated[
-        str, typer.Option(metavar="NET", help="A net with the input ranks, or its run directory; or an engine.")
-    ] = "small",
+    net: Net = PACKAGED[0],
     calibration: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Calibration of the net.", show_default="the file beside the net"),
@@ -287,15 +268,12 @@ def benchmark(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NET SOURCE]...",
-            help="A net, and archives, folders, records or catalogues that hold the games.",
+            metavar="[SOURCE]...",
+            help="Archives, folders, records or catalogues that hold the games.",
             show_default="list the sets",
         ),
     ] = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="NET", help="Another net, evaluated on the same positions. Repeatable."),
-    ] = None,
+    nets: Nets = None,
     sets: Annotated[
         str | None,
         typer.Option(
@@ -314,9 +292,8 @@ def benchmark(
 ) -> Outcome:
     """Measure nets on fixed, named test sets, which training leaves out.
 
-    NET SOURCE... measures a net on the games of the sets that the sources hold.
+    With sources, nets are measured on the games of the sets that these hold.
     """
-    from kifu.errors import RecipeError
     from kifu.io import write_output
     from kifu.learn.benchmark import benchmark as benchmark_nets
     from kifu.learn.benchmark import load_set, set_names
@@ -334,11 +311,8 @@ def benchmark(
         found = [load_set(name) for name in (given or set_names())]
         data = [each.model_dump(mode="json", exclude={"hashes"}) for each in found]
         return Outcome("".join(each.listing() for each in found).rstrip("\n") if listing else print_sets, data)
-    if len(given) < 2:
-        raise RecipeError(f"benchmark takes a net and sources of games, got {given[0]} only")
     names = [] if sets is None else [name.strip() for name in sets.split(",")]
-    result = benchmark_nets(
-        [given[0], *(others or ())], given[1:], names, symmetries=symmetries, jobs=jobs, progress=progress
-    )
+    opened = nets or [PACKAGED[0]]
+    result = benchmark_nets(opened, given, names, symmetries=symmetries, jobs=jobs, progress=progress)
     write = None if output is None else partial(write_output, output, compare_results([result]).encode())
     return Outcome(lambda: print_results(result), result, write=write)

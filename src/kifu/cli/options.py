@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kifu.errors import OutputError, RecipeError
+from kifu.learn import PACKAGED
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 """Seconds of each unit of a duration."""
@@ -45,6 +46,18 @@ def parse_rank(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def complete_nets(incomplete: str) -> list[str]:
+    """Return the packaged nets whose names begin with a text; the shell adds files."""
+    return [name for name in PACKAGED if name.startswith(incomplete)]
+
+
+def complete_recipes(incomplete: str) -> list[str]:
+    """Return the recipes whose names begin with a text."""
+    from kifu.recipes.schema import recipe_names
+
+    return [name for name in recipe_names() if name.startswith(incomplete)]
+
+
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
 """The option for the file or folder that a command writes."""
 
@@ -62,7 +75,12 @@ Sources = Annotated[
 
 Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="Catalogues made by `kifu ingest`.")]
 Recipe = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A recipe: a name (see `kifu recipes`), or a .toml file.")
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A recipe: a name (see `kifu recipes`), or a .toml file.",
+        autocompletion=complete_recipes,
+    ),
 ]
 Clean = partial(typer.Option, metavar="RULES", help="Cleaning rules: legal, schraudolph, training, or a .toml file.")
 Container = Annotated[
@@ -71,18 +89,20 @@ Container = Annotated[
 GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
 Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
 Checkpoint = Annotated[
-    Path, typer.Argument(metavar="NET", help="A net, a run directory, or a packaged net (small, human).")
+    Path,
+    typer.Argument(
+        metavar="NET", help="A net: human, small, a run directory, or a file.", autocompletion=complete_nets
+    ),
 ]
 """Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
 
-NetOrEngine = Annotated[
-    str,
-    typer.Argument(
-        metavar="NET",
-        help="A net, a run directory, a packaged net (small, human), a network file of KataGo, or an engine's command.",
-    ),
-]
+_NET = partial(typer.Option, "--net", metavar="NET", autocompletion=complete_nets)
+_NET_HELP = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz), or an engine's command."
+
+Net = Annotated[str, _NET(help=_NET_HELP)]
 """The name of a predictor, see `kifu.learn.predictors.open_predictor`."""
+
+Nets = Annotated[list[str] | None, _NET(help=f"{_NET_HELP} Repeatable.", show_default=PACKAGED[0])]
 
 Board = partial(typer.Option, metavar="WIDTHxHEIGHT", help="Size of the board.")
 Rules = Annotated[

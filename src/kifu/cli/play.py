@@ -8,21 +8,17 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, command, note_for_interrupt, progress
-from kifu.cli.options import Board, DryRun, Duration, Output, PlayerRank, Rules, Symmetries
+from kifu.cli.options import Board, DryRun, Duration, Net, Output, PlayerRank, Rules, Symmetries
+from kifu.learn import PACKAGED
 
 _PANEL = "Play"
 
 
-@command(_PANEL, "echo genmove black | kifu gtp", "echo genmove black | kifu gtp run --temperature 0.5", kernels=True)
+@command(
+    _PANEL, "echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5", kernels=True
+)
 def gtp(
-    checkpoint: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NET",
-            help="A net, a run directory, or an engine's command line in quotes.",
-            show_default="small, the packaged net",
-        ),
-    ] = None,
+    net: Net = PACKAGED[0],
     rules: Rules = "chinese",
     rank: Annotated[
         float | None, PlayerRank("--rank", help="Play as a player of this rank, such as 3d.", show_default="unknown")
@@ -55,7 +51,7 @@ def gtp(
     from kifu.play.player import NetEvaluator, Player
 
     ruleset = Rules.named(rules)
-    predictor = open_predictor(checkpoint, rules=ruleset, symmetries=symmetries)
+    predictor = open_predictor(net, rules=ruleset, symmetries=symmetries)
     opponent = rank if opponent is None else opponent
     evaluator = NetEvaluator(predictor, rules=rules, rank=rank, opponent=opponent)
     player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)

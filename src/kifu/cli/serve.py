@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kifu.cli.app import command, echo, note_for_interrupt, print_interrupted, print_traceback
+from kifu.cli.options import Nets
 from kifu.errors import RecipeError, first_line, printable
+from kifu.learn import PACKAGED
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -34,12 +36,7 @@ _END = "the server has ended"
 @command("Play", "kifu serve games.parquet", "kifu serve games.parquet --net small --net run --port 0", kernels=True)
 def serve(
     catalogues: Annotated[list[Path], typer.Argument(metavar="CATALOGUE...", help="Catalogues made by `kifu ingest`.")],
-    net: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NET", help="A net, a run directory, or an engine's command line; repeatable.", show_default="small"
-        ),
-    ] = None,
+    net: Nets = None,
     report: Annotated[
         list[Path] | None,
         typer.Option(
@@ -79,7 +76,7 @@ def serve(
 
     if token is not None and not re.fullmatch("[A-Za-z0-9_-]{16,200}", token):
         raise RecipeError("--token must be 16 to 200 letters, digits, - or _")
-    nets = [] if net == ["none"] else net or ["small"]
+    nets = [] if net == ["none"] else net or [PACKAGED[0]]
     is_local = host in ("127.0.0.1", "localhost", "::1")
     with contextlib.closing(listen(host, port)) as listener:
         port = listener.getsockname()[1]

@@ -29,7 +29,7 @@ Heads = Literal["value", "ownership"]
 SUFFIX, ONNX_SUFFIX = ".safetensors", ".onnx"
 """Suffixes of a net's files, for torch and for onnxruntime."""
 
-PACKAGED = ("small", "human")
+PACKAGED = ("human", "small")
 """Names of the nets that are packaged with kifu, the default first."""
 
 _WITH_CLASS = re.compile(r"(.+)@([A-Za-z_][\w.]*:[A-Za-z_]\w*)", re.ASCII)

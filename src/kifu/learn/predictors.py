@@ -23,7 +23,7 @@ from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.metadata import profile_rows
 from kifu.katago.net_file import is_kata_net, read_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
-from kifu.learn import Precision, is_command
+from kifu.learn import PACKAGED, Precision, is_command
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput
 from kifu.learn.net import AnyNet
 from kifu.learn.net_format import Net, NetMetadata
@@ -409,7 +409,10 @@ def check_ranks(predictor: MovePredictor, *ranks: float | None) -> None:
             " and no humanSLProfile in the command"
         )
     inputs = predictor.net.about.inputs if isinstance(predictor, Predictor) else ["19 numbers of KataGo"]
-    raise RecipeError(f"net {predictor.name} does not take ranks; its inputs are {', '.join(('planes', *inputs))}")
+    raise RecipeError(
+        f"net {predictor.name} does not take ranks; its inputs are {', '.join(('planes', *inputs))}."
+        f" The net {PACKAGED[0]} takes them"
+    )
 
 
 def replay_planes(predictors: Sequence[MovePredictor]) -> str:

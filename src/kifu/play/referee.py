@@ -19,7 +19,7 @@ from kifu.errors import DropReason, GameError, IllegalMove, KifuError
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.katago.net_file import is_kata_net
-from kifu.learn import PACKAGED, SUFFIX, split_class
+from kifu.learn import ONNX_SUFFIX, PACKAGED, SUFFIX, split_class
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp, to_gtp
 from kifu.process import POLL_S, PipedProcess, ProcessError, excerpt, split_command
 from kifu.records.meta import Result
@@ -41,16 +41,17 @@ class MatchCancelledError(KifuError):
 def parse_command(text: str, rules: str = "chinese") -> list[str]:
     """Return the program and arguments of a command line.
 
-    A net (a run directory, a .safetensors or .bin.gz file, or a packaged one) stands for `kifu gtp NET --rules RULES`.
+    A net (a run directory, a .safetensors, .onnx or .bin.gz file, or a packaged one) stands for `kifu gtp --net NET`
+    with the rules.
 
     Raises:
         RecipeError: The text is not a command line, or the program was not found.
     """
-    net = [sys.executable, "-P", "-m", "kifu.cli", "gtp", text, "--rules", rules]
+    net = [sys.executable, "-P", "-m", "kifu.cli", "gtp", "--net", text, "--rules", rules]
     if text.isprintable() and _is_net(text):
         return net
     # `kifu gtp` reports the missing file
-    if (text.endswith(SUFFIX) or is_kata_net(text)) and text.isprintable() and len(text.split()) == 1:
+    if (text.endswith((SUFFIX, ONNX_SUFFIX)) or is_kata_net(text)) and text.isprintable() and len(text.split()) == 1:
         return net
     return split_command(text, 'a program such as "gnugo --mode gtp", or a net')
 
@@ -61,7 +62,7 @@ def _is_net(text: str) -> bool:
         if not path.exists():
             return text in PACKAGED
         return bool(text.strip()) and (
-            path.is_dir() or ((path.suffix == SUFFIX or is_kata_net(path)) and path.is_file())
+            path.is_dir() or ((path.suffix in (SUFFIX, ONNX_SUFFIX) or is_kata_net(path)) and path.is_file())
         )
     except OSError:  # for example, the name is too long
         return False

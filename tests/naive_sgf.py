@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
+from kifu.records._nodes import GAME_INFO
 from kifu.records.game import Game, game_at
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
 from kifu.records.sgf import as_block, read_block, scan
@@ -13,14 +14,24 @@ from kifu.records.text import codec_named
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 SPACE = bytes(range(33))
 
-START = re.compile(rb"(\((?!\0)[\0-\x20]*)?(;)([\0-\x20]*(?:GM|FF)\[)?")
-NESTED_ROOT = re.compile(rb"\([\0-\x20]*;[\0-\x20]*(GM|FF)\[")
+OPENING = re.compile(rb"\((?!\0)[\0-\x20]*;")
+NO_OPENING = re.compile(rb";[\0-\x20]*(GM|FF)\[")
+NO_SEMICOLON = re.compile(rb"\([\0-\x20]*(?=([A-Z]{1,2}[\0-\x20]*|[a-z]*[A-Z][a-z]*(?:[A-Z][a-z]*)?)(\[[^()]*))")
+NESTED_ROOT = re.compile(rb"\([\0-\x20]*(;[\0-\x20]*)?(GM|FF)\[")
+DOUBT = re.compile(rb"[\x80-\xff](\\|\][^\0-\x20;()\[A-Za-z])")
 NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
-VALUE = {
+PLAIN_VALUE = re.compile(rb"\[((?:\\.|[^\\\]])*)\]", re.DOTALL)
+VALUES = {
+    "plain": PLAIN_VALUE,
     "cp932": re.compile(rb"\[((?:[\\\x81-\x9f\xe0-\xff].|[^\\\]\x81-\x9f\xe0-\xff])*)\]", re.DOTALL),
     "cp950": re.compile(rb"\[((?:[\\\x81-\xff].|[^\\\]\x81-\xff])*)\]", re.DOTALL),
+    "gb18030": re.compile(rb"\[((?:[\\\x81-\xff].|[^\\\]\x81-\xff])*)\]", re.DOTALL),
 }
-PLAIN_VALUE = re.compile(rb"\[((?:\\.|[^\\\]])*)\]", re.DOTALL)
+CHARACTER = {
+    "cp932": rb"[\xa1-\xdf]|[\x81-\x9f\xe0-\xef\xfa-\xfc][\x40-\x7e\x80-\xfc]",
+    "cp950": rb"[\x87-\xfe][\x40-\x7e\xa1-\xfe]",
+    "gb18030": rb"[\x81-\xfe][0-9\x40-\x7e\x80-\xfe]",
+}
 
 
 @dataclass
@@ -40,74 +51,179 @@ class NaiveGame:
 
 def read_member(data: bytes) -> list[NaiveGame]:
     games: list[NaiveGame] = []
-    at = 0
+    at, is_doubtful = 0, DOUBT.search(data) is not None
     while start := find_start(data, at):
-        game = NaiveGame(start.start())
+        game = NaiveGame(start[0])
         if data[at : game.start].strip(SPACE):
             game.warnings |= ParseWarning.JUNK_BEFORE
         if games:
             game.warnings |= ParseWarning.LATER_GAME
-        if start[1] is None:
+        if data[game.start : game.start + 1] != b"(":
             game.warnings |= ParseWarning.OPENING_MISSING
-        read_game(data, start.end(2), game)
+        elif data[start[1] - 1 : start[1]] != b";":
+            game.warnings |= ParseWarning.SEMICOLON_MISSING
+        charset, is_other = charset_of(data, start[1], is_doubtful)
+        if is_other:
+            game.warnings |= ParseWarning.OTHER_CHARSET
+        nodes = split_nodes(data, start[1], game, VALUES[charset])
+        read_root(nodes[0], game)
+        if not game.drop:
+            for number, node in enumerate(nodes):
+                read_node(node, number == 0, game)
         games.append(game)
         at = game.stop
     return games or [NaiveGame(len(data), len(data), drop=DropReason.NO_RECORD)]
 
 
-def find_start(data: bytes, at: int) -> re.Match[bytes] | None:
-    return next((m for m in START.finditer(data, at) if m[1] is not None or m[3]), None)
+def find_start(data: bytes, at: int) -> tuple[int, int] | None:
+    """Return where the next game and its root's properties begin."""
+    for start in range(at, len(data)):
+        if found := OPENING.match(data, start):
+            return start, found.end()
+        if NO_OPENING.match(data, start):
+            return start, start + 1
+        found = NO_SEMICOLON.match(data, start)
+        if found and found[2].count(b"[") >= 2 and 0 <= found[2].count(b"[") - found[2].count(b"]") <= 1:
+            return start, found.end()
+    return None
 
 
-def read_game(data: bytes, at: int, game: NaiveGame) -> None:
-    nodes = split_nodes(data, at, game)
-    read_root(nodes[0], game)
-    if not game.drop:
-        for number, node in enumerate(nodes):
-            read_node(node, number == 0, game)
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
-def split_nodes(data: bytes, at: int, game: NaiveGame) -> list[list[tuple[bytes, list[bytes]]]]:
-    """Return the main line's nodes of the game whose first ; is before `at`: properties with their values."""
+def charset_of(data: bytes, root: int, is_doubtful: bool) -> tuple[str, bool]:
+    """Return the key of `VALUES` for the game whose root's properties begin there, and whether CA names another one."""
+    node = split_nodes(data[: root + 4096], root, NaiveGame(0), PLAIN_VALUE)[0]
+    found = [values[0] for name, values in node if name == b"CA" and values]
+    declared = codec_named(found[0]) if found else None
+    declared = "cp932" if declared and re.match("shift_?jis", declared) else declared
+    declared = "cp950" if declared == "big5hkscs" else declared if declared in VALUES else "plain"
+    is_paired = declared in ("cp932", "cp950")
+    if data.isascii() or not (is_doubtful or is_paired):
+        return "plain", False
+    length = 64
+    ends, limit = list[int](), root
+    while not ends and limit < len(data):
+        length *= 2
+        limit = min(root + length, len(data))
+        ends = [end for charset in VALUES if (end := measure(data, root, limit, charset)[1]) is not None]
+    limit = data.find(b"(", min(ends)) if ends else -1
+    text = data[root : limit if limit >= 0 else len(data)]
+    if text.isascii() or not (is_paired or DOUBT.search(text)):
+        return "plain", False
+    if is_utf8(text):
+        return "plain", is_paired
+    fitting = {}
+    for charset in VALUES:
+        score, _, chars, bad = measure(data, root, root + len(text), charset)
+        if bad * (4 if charset == declared else 20) <= chars:
+            fitting[charset] = score, charset == declared
+    charset = max(fitting, key=fitting.__getitem__)
+    return charset, charset != declared and (is_paired or charset != "plain")
+
+
+def measure(data: bytes, root: int, limit: int, charset: str) -> tuple[int, int | None, int, int]:
+    """Return the score of a reading by a charset, the end of the game, and the number of all and of bad characters."""
+    at, depth, end, last = root, 1, None, "node"
+    values, junk, chars, bad = 0, 0, 0, 0
+    while at < limit:
+        char = data[at : at + 1]
+        before, at = at, at + 1
+        kind = "junk"
+        if char == b"[":
+            value = VALUES[charset].match(data, before, limit)
+            if value is None:
+                break
+            at = value.end()
+            if last in ("name", "value"):
+                kind = "value"
+                values += 1
+                if charset != "plain":
+                    good = re.findall(CHARACTER[charset] + rb"|[\x80-\xff]|[\0-\x7f]", value[1], re.DOTALL)
+                    chars += sum(each >= b"\x80" for each in good)
+                    bad += sum(each >= b"\x80" and not re.fullmatch(CHARACTER[charset], each) for each in good)
+        elif char == b"(":
+            if depth and NESTED_ROOT.match(data, before):
+                end, depth = before if end is None else end, 0
+            depth += 1
+            kind = "node"
+        elif char in b");" and depth:
+            depth -= char == b")"
+            end = at if not depth and end is None else end
+            kind = "node"
+        elif name := re.compile(rb"[A-Za-z][A-Za-z0-9]*").match(data, before):
+            at = name.end()
+            rest = data[at:].lstrip(SPACE)[:1]
+            kind = "name" if depth and rest in (b"", b"[") else "junk"
+        elif not char.strip(SPACE):
+            kind = last
+        junk += kind == "junk" != last
+        last = kind
+    return 2 * values - 4 * junk + (end is not None), end, chars, bad
+
+
+def split_nodes(
+    data: bytes, at: int, game: NaiveGame, value_form: re.Pattern[bytes]
+) -> list[list[tuple[bytes, list[bytes]]]]:
+    """Return the main line's nodes of the game whose properties begin at `at`: properties with their values."""
     nodes: list[list[tuple[bytes, list[bytes]]]] = [[]]
     values: list[bytes] | None = None
-    depth, on_main_line, in_node = 1, True, True
-    value_form = PLAIN_VALUE
+    depth, opened = 1, 0  # parentheses; those since the last node
+    on_main_line, in_node, is_closed = True, True, False
     while depth and at < len(data):
         char = data[at : at + 1]
         if char == b"[":
+            if values is None if on_main_line else is_closed:
+                game.warnings |= ParseWarning.TEXT_SKIPPED
             value = value_form.match(data, at)
             if value is None:
                 at = len(data)
                 break
             if values is not None:
                 values.append(value[1])
-                node = nodes[-1]
-                is_first_ca = sum(len(v) for name, v in node if name == b"CA") == 1 and node[-1][0] == b"CA"
-                if len(nodes) == 1 and is_first_ca:
-                    value_form = VALUE.get(codec_named(value[1]) or "", PLAIN_VALUE)
             at = value.end()
             continue
-        if char in b"()" and char == b"(" and NESTED_ROOT.match(data, at):
+        if char == b"(" and NESTED_ROOT.match(data, at):
             break
-        if on_main_line and in_node and (name := NAME.match(data, at)):
-            values = []
-            nodes[-1].append((plain_name(name[0], game), values))
+        if on_main_line and (name := NAME.match(data, at)):
             at = name.end()
+            follows = data[at:].lstrip(SPACE)[:1]
+            if not in_node and opened and follows == b"[":
+                game.warnings |= ParseWarning.SEMICOLON_MISSING
+                nodes.append([])
+                in_node, opened = True, 0
+            elif not in_node or follows not in (b"", b"["):
+                game.warnings |= ParseWarning.TEXT_SKIPPED
+            values = None
+            if in_node:
+                values = []
+                nodes[-1].append((plain_name(name[0], game), values))
             continue
         if char.strip(SPACE):
             values = None
         if char == b";" and on_main_line:
             nodes.append([])
-            in_node = True
+            in_node, opened = True, 0
         elif char == b"(":
-            in_node = False
+            in_node = is_closed = False
             depth += 1
+            opened += 1
             if not on_main_line:
                 game.warnings |= ParseWarning.VARIATIONS
         elif char == b")":
-            on_main_line = False
             depth -= 1
+            if on_main_line and opened and not in_node:
+                opened -= 1
+                game.warnings |= ParseWarning.EMPTY_VARIATION
+            else:
+                on_main_line, is_closed = False, True
+        elif char.strip(SPACE) and (on_main_line or is_closed or not re.match(rb"[A-Za-z0-9;]", char)):
+            game.warnings |= ParseWarning.TEXT_SKIPPED
         at += 1
     game.stop = at
     if depth:
@@ -147,11 +263,7 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
         game.drop = DropReason.NOT_GO
     handicaps = [value for name, value in first if name == b"HA"]
     if handicaps:
-        game.handicap = number(handicaps[0])
-        if game.handicap is None:
-            game.warnings |= ParseWarning.HANDICAP_TEXT
-        if game.handicap == 1:
-            game.warnings |= ParseWarning.HANDICAP_ONE
+        read_handicap(handicaps[0], game)
     for name, value in first:
         if name == b"PL":
             game.to_play = {b"B": 1, b"b": 1, b"1": 1, b"W": 2, b"w": 2, b"2": 2}.get(
@@ -160,6 +272,14 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
     charsets = [value for name, value in first if name == b"CA"]
     if charsets and codec_named(charsets[0]) is None:
         game.warnings |= ParseWarning.BAD_CHARSET
+
+
+def read_handicap(value: bytes, game: NaiveGame) -> None:
+    game.handicap = number(value)
+    if game.handicap is None:
+        game.warnings |= ParseWarning.HANDICAP_TEXT
+    if game.handicap == 1:
+        game.warnings |= ParseWarning.HANDICAP_ONE
 
 
 def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveGame) -> None:
@@ -171,19 +291,23 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
             given = [values for name, values in node if name == own and values]
             several = [values for values in given if len(values) > 1]
             if several:
-                move(given[0][0].strip(SPACE), game)  # for its warnings
+                move(squeeze(given[0][0]), game)  # for its warnings
                 game.warnings |= ParseWarning.MANY_MOVE_VALUES
                 game.warnings |= ParseWarning.TWO_MOVES_IN_NODE if len(given) > 1 else ParseWarning(0)
                 forked.append((setup, several[-1]))
                 node = [(name, [] if name == own else values) for name, values in node]
     for name, values in [*node, *forked]:
+        if values and not in_root and name.decode() in GAME_INFO:
+            game.warnings |= ParseWarning.INFO_AFTER_ROOT
+            if name == b"HA" and game.handicap is None and not game.warnings & ParseWarning.HANDICAP_TEXT:
+                read_handicap(values[0], game)
         bits = {b"AB": 0, b"AW": WHITE_BIT, b"AE": ERASE_BIT}.get(name)
         if bits is None:
             continue
         if values and not in_root:
             game.warnings |= ParseWarning.SETUP_AFTER_ROOT
         for value in values:
-            for point in points(value.strip(SPACE), game):
+            for point in points(squeeze(value), game):
                 if kinds.get(point, bits) != bits and in_root:
                     game.warnings |= ParseWarning.SETUP_TWICE
                 if kinds.get(point) != bits:
@@ -197,7 +321,7 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
         if any(len(values) > 1 for values in given):
             game.warnings |= ParseWarning.MANY_MOVE_VALUES
         if given:
-            found.append(move(given[0][0].strip(SPACE), game) | bits)
+            found.append(move(squeeze(given[0][0]), game) | bits)
         if len(given) > 1:
             game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
     if found:
@@ -206,6 +330,11 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
             game.warnings |= ParseWarning.MOVE_IN_ROOT
     if len(found) > 1:
         game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
+
+
+def squeeze(value: bytes) -> bytes:
+    """Remove white space, and backslashes before line breaks."""
+    return re.sub(rb"\\(?=[\r\n])", b"", value).translate(None, SPACE)
 
 
 def point_of(text: bytes, game: NaiveGame) -> tuple[int, int] | None:
@@ -221,7 +350,7 @@ def move(value: bytes, game: NaiveGame) -> int:
     if value == b"tt" and game.width <= 19 and game.height <= 19:
         game.warnings |= ParseWarning.PASS_AS_TT
         return game.width * game.height
-    if value.lower() in (b"pass", b"--"):
+    if value.lower() in (b"pass", b"--", b"``"):
         game.warnings |= ParseWarning.PASS_AS_WORD
         return game.width * game.height
     return NO_POINT
@@ -282,5 +411,6 @@ PIECES = [
     *(b";B[bb]\n", b";W[cc]", b"W[aa]", b"B[", b"[]", b"[tt]", b"White[dd]", b"b[ee]", b"aa", b"tt", b"zz"),
     *(b"[--]", b"[ PASS]", b"pass"),
     *(b"AB[", b"AE[aa:bb]", b"AW[ab][ba]", b"AB[bb:aa]", b"CA[big5]", b"CA[Shift_JIS]", b"CA[utf-8]", b"CA[x]"),
-    *(b"PB[\x83]]", b"C[\xa4]]", b"C[\x83\\]]", b"C[\\]]"),
+    *(b"PB[\x83]]", b"C[\xa4]]", b"C[\x83\\]]", b"C[\\]]", b"C[\x95\\];", b"\xe9\x9f]", b"\xc3\xa9\\", b"\x81\x308"),
+    *(b"()", b"(GM[1]SZ[9]", b"(B[cc]", b"(AW [gg]", b"(GaMe[1]b[aa]", b"[``]", b"[c\nc]", b";PB[x]HA[3]", b"CA[gbk]"),
 ]

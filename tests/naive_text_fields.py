@@ -7,11 +7,12 @@ import pyarrow as pa
 
 import naive_figures
 from kifu.point import WHITE_BIT
+from kifu.records._nodes import GAME_INFO
 from kifu.records.game import Game, game_at
 from kifu.records.games import FIELDS, ParsedBlock, RecordBlock
 from kifu.records.sgf import NAMES as SGF_NAMES
 from kifu.records.sgf import Decoded, decode, read_block, root_properties
-from naive_sgf import PIECES, SPACE, NaiveGame, find_start, points, split_nodes
+from naive_sgf import DOUBT, PIECES, SPACE, VALUES, NaiveGame, charset_of, find_start, points, split_nodes, squeeze
 
 _SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
 NAMES = dict(zip(FIELDS, _SGF))
@@ -20,19 +21,26 @@ NIHON_KIIN = {b"KO": b"KM", b"RD": b"DT", b"TE": b"EV", b"LC": b"TC", b"LT": b"T
 
 def nodes_of(record: bytes) -> list[list[tuple[bytes, list[bytes]]]]:
     start = find_start(record, 0)
-    return split_nodes(record, start.end(2), NaiveGame(0)) if start else [[]]
+    if start is None:
+        return [[]]
+    charset, _ = charset_of(record, start[1], DOUBT.search(record) is not None)
+    return split_nodes(record, start[1], NaiveGame(0), VALUES[charset])
 
 
 def text_fields(record: bytes) -> dict[str, bytes]:
-    """Return the first value in the root of each field that has one."""
+    """Return the first value in the root of each field that has one, else the first one of a later node."""
+    first, *later = nodes_of(record)
     root = [
         (n if n in (b"KO", b"TE") and len(value) < 2 else NIHON_KIIN.get(n, n), [value])
-        for n, values in nodes_of(record)[0]
+        for n, values in first
         for value in values
     ]
     found = {field: [v for n, values in root if n == name.encode() for v in values] for field, name in NAMES.items()}
     fields = {field: values[0] for field, values in found.items() if values}
-    kind = naive_figures.game_type(nodes_of(record)[0])
+    for name, values in (each for node in later for each in node if each[0].decode() in GAME_INFO):
+        for field in (field for field, each in NAMES.items() if each.encode() == name):
+            fields[field] = fields.get(field) or next(filter(None, values), b"")
+    kind = naive_figures.game_type(first)
     return fields if kind is None else fields | {"game_type": kind}
 
 
@@ -43,7 +51,7 @@ def territory(record: bytes, width: int, height: int) -> list[int]:
         for name, values in node:
             if name in (b"TB", b"TW"):
                 for value in values:
-                    owner.update(dict.fromkeys(points(value.strip(SPACE), board), name))
+                    owner.update(dict.fromkeys(points(squeeze(value), board), name))
         if any(name in (b"TB", b"TW") and values for name, values in node):
             return [point | (WHITE_BIT if owner[point] == b"TW" else 0) for point in sorted(owner)]
     return []

@@ -178,13 +178,14 @@ def test_read_from_containers(tmp_path: Path) -> None:
 
 
 def test_root_properties() -> None:
-    text = b"junk (;AB[aa] [bb]x[c\\]]SiZe[9]Black[dd]b1[x] AB[cc];W[ee]PB[no])"
+    text = b"junk (;AB[aa] [bb]x[c\\]]SiZe[9]Black[dd]b1[x] AB[cc];W[ee]N[no]PB[yes])"
     assert root_properties(text) == {
         "AB": (b"aa", b"bb", b"cc"),
         "X": (b"c\\]",),
         "SZ": (b"9",),
         "B": (b"dd",),
         "B1": (b"x",),
+        "PB": (b"yes",),
     }
     assert root_properties(b"(;PB[Ann") == root_properties(b"") == root_properties(b"()") == {}
     many = b"(;" + b"".join(b"A%s[%d]" % (bytes([65 + k % 26]), k) for k in range(500)) + b")"

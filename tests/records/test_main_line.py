@@ -10,17 +10,24 @@ from hypothesis import strategies as st
 
 from kifu.records.sgf import split_nodes
 
-TOKEN = re.compile(rb"\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)|.", re.DOTALL)
+TOKEN = re.compile(rb"\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)|[A-Za-z]+|.", re.DOTALL)
 
 
 def naive_nodes(record: bytes) -> list[bytes]:
     """Return the nodes of a record that begins with "(;"."""
     nodes: list[bytes] = []
-    for token in TOKEN.findall(record[1:]):
+    opened, in_node = 0, True
+    tokens = TOKEN.findall(record[1:])
+    for token, after in zip(tokens, [*tokens[1:], b""]):
         if token == b")":
-            break
-        if token == b";":
+            if in_node or not opened:
+                break
+            opened -= 1
+        if token == b";" or (token.isalpha() and opened and not in_node and after[:1] == b"["):
             nodes.append(b"")
+            opened, in_node = 0, True
+        if token == b"(":
+            opened, in_node = opened + 1, False
         nodes[-1] += token
     return nodes
 
@@ -37,6 +44,7 @@ def test_nodes_are_those_of_a_naive_reader(tokens: list[bytes]) -> None:
     [
         (b"", []),
         (b"no game", []),
+        (b"(SZ[9]HA[0](()B[aa]))", [b"SZ[9]HA[0](()", b"B[aa]"]),
         (b"junk (;SZ[9];B[aa](;W[bb])(;W[cc]))", [b";SZ[9]", b";B[aa](", b";W[bb]"]),
         ("(;CA[Shift_JIS]C[\u8868];B[aa])".encode("shift_jis"), [b";CA[Shift_JIS]C[\x95\\]", b";B[aa]"]),
     ],

@@ -115,6 +115,42 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "utf8-damaged": [(BLANK + "PB[柯洁]PW[申真\ufffd]GN[第一局];B[cc])", ParseWarning(0))],
     "shift-jis-backslash": [(BLANK + "PB[小野ソ]PW[ゾ能表];B[cc])", ParseWarning(0))],
     "big5-bracket": [(BLANK + "PB[許功也]PW[周俊勳];B[cc])", ParseWarning(0))],
+    "root-without-semicolon": [
+        (BLANK + "PB[Ann];B[cc];W[gg])", ParseWarning.JUNK_BEFORE | ParseWarning.SEMICOLON_MISSING),
+        (BLANK + ";B[ee])", ParseWarning.LATER_GAME | ParseWarning.SEMICOLON_MISSING),
+    ],
+    "node-without-semicolon": [
+        (
+            BLANK + ";B[cc];W[gg];B[cg];AW[aa])",
+            ParseWarning.SEMICOLON_MISSING | ParseWarning.VARIATIONS | ParseWarning.SETUP_AFTER_ROOT,
+        )
+    ],
+    "empty-variation": [
+        (BLANK + ";B[cc];W[gg];B[cg])", ParseWarning.EMPTY_VARIATION | ParseWarning.VARIATIONS),
+    ],
+    "node-outside-variation": [(BLANK + ";B[cc];W[gg])", ParseWarning.TEXT_SKIPPED)],
+    "text-between-nodes": [
+        (
+            BLANK + "PB[Ann];B[cc];W[gg];B[cg])",
+            ParseWarning.TEXT_SKIPPED | ParseWarning.LOWER_CASE_NAME | ParseWarning.MANY_MOVE_VALUES,
+        )
+    ],
+    "info-after-root": [
+        (BLANK + "PB[Ann]EV[Cup]PW[Bob]KM[5.5]RE[W+R]HA[2];B[cc];W[gg])", ParseWarning.INFO_AFTER_ROOT)
+    ],
+    "shift-jis-backslash-no-ca": [
+        (BLANK + "PB[申ソ]PW[小野田表]BR[九段];B[cc];W[gg];B[cg])", ParseWarning.OTHER_CHARSET)
+    ],
+    "big5-backslash-no-ca": [
+        (BLANK + "PB[許功]PW[周俊勳]EV[第一屆應氏盃圍棋賽];B[cc];W[gg];B[cg])", ParseWarning.OTHER_CHARSET)
+    ],
+    "gb18030-backslash": [(BLANK + "PB[柯洁]PW[王立誠]EV[围棋名人战决赛];B[cc];W[gg])", ParseWarning(0))],
+    "utf8-called-big5": [(BLANK + "PB[이세돌]PW[박정환];B[cc];W[gg])", ParseWarning.OTHER_CHARSET)],
+    "utf8-called-gb2312": [(BLANK + "PB[柯洁]PW[古力];B[cc];W[gg])", ParseWarning(0))],
+    "latin-1-called-big5": [(BLANK + "PB[André]PW[Zoé];B[cc];W[gg])", ParseWarning.OTHER_CHARSET)],
+    "euc-kr-called-shift-jis": [(BLANK + "PB[이세돌]PW[박정환]BR[9단];B[cc];W[gg])", ParseWarning.OTHER_CHARSET)],
+    "line-breaks": [(BLANK + "PB[Lee Sedol]PW[Gu Li]EV[World Cup]PC[New York];B[cc];W[gg];B[cg])", ParseWarning(0))],
+    "pass-as-back-quotes": [(BLANK + ";B[cc];W[gg];B[];W[])", ParseWarning.PASS_AS_WORD)],
     "fox-komi": [("(;FF[4]GM[1]CA[UTF-8]SZ[19]KM[375]RU[Chinese]BR[P9段]WR[9段]RE[B+0.75];B[pd])", ParseWarning(0))],
 }
 

@@ -135,7 +135,7 @@ def test_canonical_value_is_idempotent(value: str) -> None:
 def test_escape_round_trips(text: str) -> None:
     value = escape(text)
     assert canonical_value(value) == value
-    assert read_sgf(b"(;PB[" + value.encode() + b"])").text("PB") == re.sub("\r\n|\n\r|\r", "\n", text)
+    assert read_sgf(b"(;C[" + value.encode() + b"])").text("C") == re.sub("\r\n|\n\r|\r", "\n", text)
 
 
 def test_damaged_text_is_kept_where_valid() -> None:

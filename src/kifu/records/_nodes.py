@@ -19,7 +19,7 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE, WHITE_BIT
 from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
-from kifu.records.text import BIG5, NO_CHARSET, SINGLE, Charsets
+from kifu.records.text import BIG5, GB18030, NO_CHARSET, SHIFT_JIS, SINGLE, Charsets
 
 Int: TypeAlias = Any
 """An int64 in compiled code; in Python, an int or a NumPy scalar."""
@@ -36,6 +36,16 @@ def name_key(name: str) -> int:
 
 NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE = map(name_key, ("B", "W", "AB", "AW", "AE"))
 NAME_FF, NAME_GM, NAME_SZ, NAME_CA, NAME_HA, NAME_PL = map(name_key, ("FF", "GM", "SZ", "CA", "HA", "PL"))
+
+GAME_INFO = (
+    "AN", "BR", "BT", "CP", "DT", "EV", "GC", "GN", "HA", "KM", "ON", "OT", "PB", "PC", "PW", "RE", "RO", "RU", "SO",
+    "TM", "US", "WR", "WT",
+)  # fmt: skip
+"""Properties that FF[4] allows in any node; the first node of the main line with a value counts."""
+
+_FIRST_KEY, _LAST_KEY = name_key("AA"), name_key("ZZ")
+_IS_INFO = np.zeros(_LAST_KEY - _FIRST_KEY + 1, np.uint8)
+_IS_INFO[[name_key(name) - _FIRST_KEY for name in GAME_INFO]] = 1
 
 
 @inline_kernel
@@ -58,7 +68,7 @@ def end_of_value(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
         c = data[i]
         if c == RIGHT:
             return i
-        if c == ESCAPE or (charset > SINGLE and c >= 0x81 and (charset == BIG5 or c < 0xA0 or c >= 0xE0)):
+        if c == ESCAPE or (charset > SINGLE and c >= 0x81 and (charset != SHIFT_JIS or c < 0xA0 or c >= 0xE0)):
             i += 1
         i += 1
     return stop
@@ -81,16 +91,29 @@ def is_letter(c: Int) -> Any:
 
 
 @inline_kernel
-def next_name(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
-    """Skip values, white space and junk up to the next property name of the node, or to the ; ( ) that ends it."""
+def is_info(key: Int) -> Any:
+    """Return whether a name's key is that of one of `GAME_INFO`."""
+    return _FIRST_KEY <= key <= _LAST_KEY and _IS_INFO[key - _FIRST_KEY] == 1
+
+
+@inline_kernel
+def next_name(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, bool]:
+    """Skip values, white space and junk up to the next property name of the node, or to the ; ( ) that ends it.
+
+    Returns:
+        (position, whether there was junk).
+    """
+    junk = False
     while i < stop:
         c = data[i]
         if is_letter(c) or c in (SEMICOLON, OPEN, CLOSE):
             break
         if c == LEFT:
             i = end_of_value(data, i + 1, stop, charset)
+        elif c > SPACE:
+            junk = True
         i += 1
-    return min(i, stop)
+    return min(i, stop), junk
 
 
 @inline_kernel
@@ -283,7 +306,7 @@ WARNINGS, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
 
 # The scanner's state between calls, and within one.
 MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
-BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, STATES = range(7, 13)
+BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, DOUBT, STATES = range(7, 14)
 
 _SIZE_MISSING = int(ParseWarning.SIZE_MISSING)
 _SIZE_PAIR = int(ParseWarning.SIZE_PAIR)
@@ -299,6 +322,11 @@ _HANDICAP_ONE = int(ParseWarning.HANDICAP_ONE)
 _BAD_CHARSET = int(ParseWarning.BAD_CHARSET)
 _MOVE_IN_ROOT = int(ParseWarning.MOVE_IN_ROOT)
 _PASS_AS_WORD = int(ParseWarning.PASS_AS_WORD)
+_SEMICOLON_MISSING = int(ParseWarning.SEMICOLON_MISSING)
+_EMPTY_VARIATION = int(ParseWarning.EMPTY_VARIATION)
+_TEXT_SKIPPED = int(ParseWarning.TEXT_SKIPPED)
+_OTHER_CHARSET = int(ParseWarning.OTHER_CHARSET)
+_INFO_AFTER_ROOT = int(ParseWarning.INFO_AFTER_ROOT)
 
 _KEPT, _NOT_GO = int(DropReason.KEPT), int(DropReason.NOT_GO)
 _BAD_SIZE, _TOO_LARGE = int(DropReason.BAD_SIZE), int(DropReason.TOO_LARGE)
@@ -308,6 +336,7 @@ _COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_L
 _T = SGF_LETTERS.index("t")
 
 _PASS = tuple(b"pass")
+_BACK_QUOTE = ord("`")
 _BLACK_WORDS, _WHITE_WORDS = tuple(b"Bb1"), tuple(b"Ww2")
 
 
@@ -324,6 +353,7 @@ class NodesOut(NamedTuple):
         state: [STATES] int64. The caller sets MEMBER_BYTES to the size of a member that is scanned in pieces, else 0,
             and CUT to the position behind which `scan_members` stops after a game.
         seen: [MAX_POINTS] int64. The last node that set up each point, times 4, plus 0, 1 or 2 for AB, AW or AE.
+        readings: [READINGS, PROGRESS] int64, scratch space of `compare_readings`.
     """
 
     rows: npt.NDArray[np.int64]
@@ -332,11 +362,12 @@ class NodesOut(NamedTuple):
     setup_ply: npt.NDArray[np.uint16]
     state: npt.NDArray[np.int64]
     seen: npt.NDArray[np.int64]
+    readings: npt.NDArray[np.int64]
 
 
 @inline_kernel
-def coordinate(data: Bytes, i: Int) -> Int:
-    return np.int64(_COORDINATE[data[i]])
+def coordinate(letter: Int) -> Int:
+    return np.int64(_COORDINATE[letter])
 
 
 @inline_kernel
@@ -384,16 +415,27 @@ def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> N
 
 
 @inline_kernel
-def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64]) -> tuple[Int, Int, bool]:
+def first_name(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64]) -> Int:
+    """Do the same as `next_name` at the beginning of a node, and note junk, such as values without a name."""
+    at = skip_space(data, i, stop)
+    i, junk = next_name(data, at, stop, charset)
+    if junk or (at < stop and data[at] == LEFT):
+        row[WARNINGS] |= _TEXT_SKIPPED
+    return i
+
+
+@inline_kernel
+def read_root(
+    data: Bytes, i: Int, stop: Int, charset: Int, charsets: Charsets, row: npt.NDArray[np.int64]
+) -> tuple[Int, bool]:
     """Read the root node from after its ;. The first of several SZ, HA or CA is used.
 
     Returns:
-        (its end, charset, whether it contains stones or moves).
+        (its end, whether it contains stones or moves).
     """
-    charset = SINGLE
     has_charset = False
     plays = False
-    i = next_name(data, i, stop, charset)
+    i = first_name(data, i, stop, charset, row)
     while i < stop and is_letter(data[i]):
         i, key, small = read_name(data, i, stop)
         if small:
@@ -401,7 +443,9 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
         if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
             plays = True
         i = skip_space(data, i, stop)
-        if i < stop and data[i] == LEFT:
+        if i < stop and data[i] != LEFT:
+            row[WARNINGS] |= _TEXT_SKIPPED
+        elif i < stop:
             i += 1
             end = end_of_value(data, i, stop, charset)
             if end < stop:
@@ -413,15 +457,16 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
                     read_player(data, i, end, row)
                 elif key == NAME_CA and not has_charset:
                     has_charset = True
-                    charset = find_charset(data, i, end, charsets)
-                    if charset == NO_CHARSET:
+                    if find_charset(data, i, end, charsets) == NO_CHARSET:
                         row[WARNINGS] |= _BAD_CHARSET
                 elif key == NAME_GM and skip_space(data, i, end) < end:
                     good, value = read_number(data, i, end)
                     if not good or value != 1:
                         row[DROP] = _NOT_GO
             i = end + 1
-        i = next_name(data, i, stop, charset)
+        i, junk = next_name(data, i, stop, charset)
+        if junk:
+            row[WARNINGS] |= _TEXT_SKIPPED
     if row[WIDTH] == 0:
         row[WIDTH], row[HEIGHT] = 19, 19
         row[WARNINGS] |= _SIZE_MISSING
@@ -429,39 +474,53 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
         row[WIDTH] = 0
         if row[DROP] == _KEPT:
             row[DROP] = _BAD_SIZE
-    return i, charset, plays
+    return i, plays
 
 
 @inline_kernel
-def is_pass_word(data: Bytes, i: Int, stop: Int) -> Any:
-    """Return whether data[i:stop] is "pass", ignoring case, or "--"."""
-    if stop - i == 2:
-        return data[i] == HYPHEN and data[i + 1] == HYPHEN
-    if stop - i != 4:
-        return False
-    for k in range(4):
-        if data[i + k] | 0x20 != _PASS[k]:
-            return False
-    return True
+def squeeze(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, Int, Int, Int, Int]:
+    r"""Read a value without its white space, and without a \ before a line break.
+
+    Returns:
+        (number of bytes, the first five of them, 0 for missing ones). The number is 6 for more than five.
+    """
+    a = b = c = d = e = count = 0
+    while i < stop and count < 6:
+        each = byte(data, i)
+        i += 1
+        if each <= SPACE or (each == ESCAPE and i < stop and data[i] in (LINE_FEED, CARRIAGE_RETURN)):
+            continue
+        count += 1
+        if count == 1:
+            a = each
+        elif count == 2:
+            b = each
+        elif count == 3:
+            c = each
+        elif count == 4:
+            d = each
+        elif count == 5:
+            e = each
+    return count, a, b, c, d, e
 
 
 @inline_kernel
 def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int:
     """Parse the value of B or W as a point, a pass (width * height) or NO_POINT."""
-    i = skip_space(data, i, stop)
-    while stop > i and data[stop - 1] <= SPACE:
-        stop -= 1
+    count, a, b, c, d, _e = squeeze(data, i, stop)
     width, height = row[WIDTH], row[HEIGHT]
-    if i == stop:
+    if count == 0:
         return width * height
-    if stop - i == 2:
-        x, y = coordinate(data, i), coordinate(data, i + 1)
+    if count == 2:
+        x, y = coordinate(a), coordinate(b)
         if x < width and y < height:
             return y * width + x
         if x == _T and y == _T and width <= 19 and height <= 19:
             row[WARNINGS] |= _PASS_AS_TT
             return width * height
-    if is_pass_word(data, i, stop):
+    if (count == 2 and a == b and a in (HYPHEN, _BACK_QUOTE)) or (
+        count == 4 and (a | 0x20, b | 0x20, c | 0x20, d | 0x20) == _PASS
+    ):
         row[WARNINGS] |= _PASS_AS_WORD
         return width * height
     return NO_POINT
@@ -501,14 +560,12 @@ def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> t
         (status, left, top, right, bottom), borders included. The status is 1 for a rectangle on the board, 0 for an
         empty value, which has no meaning, and -1 for anything else.
     """
-    i = skip_space(data, i, stop)
-    while stop > i and data[stop - 1] <= SPACE:
-        stop -= 1
-    if i == stop:
+    count, a, b, c, d, e = squeeze(data, i, stop)
+    if count == 0:
         return 0, 0, 0, 0, 0
-    if stop - i == 2 or (stop - i == 5 and data[i + 2] == COLON):
-        left, top = coordinate(data, i), coordinate(data, i + 1)
-        right, bottom = coordinate(data, stop - 2), coordinate(data, stop - 1)
+    if count == 2 or (count == 5 and c == COLON):
+        left, top = coordinate(a), coordinate(b)
+        right, bottom = (left, top) if count == 2 else (coordinate(d), coordinate(e))
         if left <= right < width and top <= bottom < height:
             return 1, left, top, right, bottom
     return -1, 0, 0, 0, 0
@@ -541,19 +598,19 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
     state = out.state
     state[NODES] += 1
     in_root = state[IN_ROOT] == 1
-    if in_root:
-        final_charset, charset = charset, SINGLE  # as read_root does, so that values end at the same positions
     ply = state[MOVES] - row[MOVE_END]
     black, white = -1, -1
     black_values, white_values, has_setup = -1, -1, False
-    i = next_name(data, i, stop, charset)
+    i = first_name(data, i, stop, charset, row)
     while i < stop and is_letter(data[i]):
         i, key, small = read_name(data, i, stop)
         if small:
             row[WARNINGS] |= _LOWER_CASE
         i = skip_space(data, i, stop)
         values, first = 0, i
-        if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
+        if i < stop and data[i] != LEFT:
+            row[WARNINGS] |= _TEXT_SKIPPED
+        elif key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
             while i < stop and data[i] == LEFT and row[DROP] == _KEPT:
                 i += 1
                 end = end_of_value(data, i, stop, charset)
@@ -580,10 +637,16 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
                 else:
                     white = read_move(data, i, end, row)
                 i = skip_space(data, end + 1, stop)
-        elif key == NAME_CA and in_root and i < stop and data[i] == LEFT:
-            i = end_of_value(data, i + 1, stop, charset) + 1
-            charset = final_charset
-        i = next_name(data, i, stop, charset)
+        elif not in_root and is_info(key) and i < stop:
+            end = end_of_value(data, i + 1, stop, charset)
+            if end < stop:
+                row[WARNINGS] |= _INFO_AFTER_ROOT
+            if key == NAME_HA and end < stop and row[HANDICAP] == NO_HANDICAP and row[WARNINGS] & _HANDICAP_TEXT == 0:
+                read_handicap(data, i + 1, end, row)
+            i = end + 1
+        i, junk = next_name(data, i, stop, charset)
+        if junk:
+            row[WARNINGS] |= _TEXT_SKIPPED
     if has_setup and black_values >= 0:
         read_stones(data, black_values, stop, charset, 0, ply, row, out)
         black = -1
@@ -619,7 +682,7 @@ def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out:
             break
         if colour != LETTER_B and colour != LETTER_W:
             break
-        x, y = coordinate(data, i + 3), coordinate(data, i + 4)
+        x, y = coordinate(data[i + 3]), coordinate(data[i + 4])
         if x >= width or y >= height:
             break
         after = i + 6
@@ -651,11 +714,17 @@ _KEPT, _NO_RECORD, _TOO_LARGE = int(DropReason.KEPT), int(DropReason.NO_RECORD),
 
 
 @inline_kernel
-def is_root(data: Bytes, i: Int, stop: Int) -> Any:
-    """Return whether ;GM[ or ;FF[ is at `i`: a certain root, even if a parenthesis is missing."""
-    if i >= stop or data[i] != SEMICOLON:
+def is_root(data: Bytes, i: Int, stop: Int, needs_semicolon: bool) -> Any:
+    """Return whether ;GM[ or ;FF[ is at `i`: a certain root, even if a parenthesis is missing.
+
+    Args:
+        data: [N] uint8.
+        needs_semicolon: Whether GM[ and FF[ alone are none.
+    """
+    if i < stop and data[i] == SEMICOLON:
+        i = skip_space(data, i + 1, stop)
+    elif needs_semicolon:
         return False
-    i = skip_space(data, i + 1, stop)
     if i + 2 >= stop or data[i + 2] != LEFT:
         return False
     key = byte(data, i) * 256 + byte(data, i + 1)
@@ -663,49 +732,129 @@ def is_root(data: Bytes, i: Int, stop: Int) -> Any:
 
 
 @inline_kernel
+def end_of_name(data: Bytes, i: Int, stop: Int) -> Int:
+    while i < stop and (is_letter(data[i]) or is_digit(data[i])):
+        i += 1
+    return i
+
+
+@inline_kernel
+def next_node(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int) -> tuple[Int, bool, Int, Int]:
+    """Find the next node of the main line from the end of a node, or from the ; of the next one.
+
+    As in SGFC, the ; may be missing after a (, variations without nodes are ignored, and text after those is skipped.
+
+    Args:
+        data: [N] uint8.
+        depth: Number of open parentheses.
+
+    Returns:
+        (position of the ; or, without one, of the first name; whether it is a node and not the end of the main line;
+        number of open parentheses there; `ParseWarning`).
+    """
+    opened, warnings = 0, 0  # parentheses opened since the node
+    while i < stop:
+        c = data[i]
+        if c == SEMICOLON:
+            return i, True, depth, warnings
+        if c == OPEN:
+            if is_root(data, skip_space(data, i + 1, stop), stop, False):
+                break
+            opened += 1
+            depth += 1
+        elif c == CLOSE:
+            if opened == 0:
+                break
+            opened -= 1
+            depth -= 1
+            warnings |= _EMPTY_VARIATION
+        elif is_letter(c):
+            end = end_of_name(data, i, stop)
+            after = skip_space(data, end, stop)
+            if opened > 0 and after < stop and data[after] == LEFT:
+                return i, True, depth, warnings | _SEMICOLON_MISSING
+            warnings |= _TEXT_SKIPPED
+            i = end - 1
+        elif c > SPACE:
+            warnings |= _TEXT_SKIPPED
+            if c == LEFT:
+                i = min(end_of_value(data, i + 1, stop, charset), stop - 1)
+        i += 1
+    return i, False, depth, warnings
+
+
+@inline_kernel
 def main_line(
     data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut
 ) -> tuple[Int, Int]:
-    """Read the main line from the ; of a node: (its end, number of parentheses open there)."""
-    depth = 1
-    while i < stop and row[DROP] == _KEPT:
-        c = data[i]
-        if c == SEMICOLON:
-            if out.state[IN_ROOT] == 0:
+    """Read the main line from the end of the root: (its end, number of parentheses open there)."""
+    depth, found = 1, True
+    while found and row[DROP] == _KEPT:
+        i, found, depth, warnings = next_node(data, i, stop, charset, depth)
+        row[WARNINGS] |= warnings
+        if found:
+            if data[i] == SEMICOLON:
                 i = plain_moves(data, i, stop, row, out)
             if data[i] == SEMICOLON:
                 i = read_node(data, i + 1, stop, charset, row, out)
-        elif c == OPEN:
-            if is_root(data, skip_space(data, i + 1, stop), stop):
-                break
-            depth += 1
-            i += 1
-        elif c == CLOSE:
-            break
-        else:  # junk between ( and ;
-            i = next_name(data, i + 1 if is_letter(c) else i, stop, charset)
+            elif is_letter(data[i]):
+                i = read_node(data, i, stop, charset, row, out)
     return i, depth
 
 
 @inline_kernel
 def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt.NDArray[np.int64]) -> Int:
-    """Skip everything up to the ) that closes the game."""
+    """Skip everything up to the ) that closes the game, and note variations and text outside of them."""
+    is_closed = False  # a ) was the last token
     while i < stop:
         c = data[i]
-        if c == LEFT:
-            i = min(end_of_value(data, i + 1, stop, charset), stop - 1)
-        elif c == OPEN:
-            if is_root(data, skip_space(data, i + 1, stop), stop):
+        if c == OPEN:
+            if is_root(data, skip_space(data, i + 1, stop), stop, False):
                 break
             row[WARNINGS] |= _VARIATIONS
             depth += 1
+            is_closed = False
         elif c == CLOSE:
             depth -= 1
             if depth == 0:
                 return i + 1
+            is_closed = True
+        elif c > SPACE:
+            if is_closed:
+                row[WARNINGS] |= _TEXT_SKIPPED
+            if c == LEFT:
+                i = min(end_of_value(data, i + 1, stop, charset), stop - 1)
+            elif not (is_letter(c) or is_digit(c) or c == SEMICOLON):
+                row[WARNINGS] |= _TEXT_SKIPPED
         i += 1
     row[WARNINGS] |= _TRUNCATED
     return i
+
+
+@inline_kernel
+def lacks_semicolon(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether a root without its ; begins at `i`, after a (.
+
+    As in SGFC, at least two [ follow up to the next parenthesis, and as many ] or one less. Besides, a name must begin
+    it, as these also stand in prose.
+    """
+    end = i
+    capitals = 0
+    while end < stop and is_letter(data[end]):
+        if data[end] <= 90:
+            capitals += 1
+        end += 1
+    after = end if capitals < end - i else skip_space(data, end, stop)
+    if capitals not in (1, 2) or after >= stop or data[after] != LEFT:
+        return False
+    opened = closed = 0
+    while after < stop and data[after] != OPEN and data[after] != CLOSE:
+        if data[after] == LEFT:
+            opened += 1
+        elif data[after] == RIGHT:
+            closed += 1
+        after += 1
+    return opened >= 2 and 0 <= opened - closed <= 1
 
 
 @inline_kernel
@@ -713,8 +862,8 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
     """Find the next game.
 
     Returns:
-        (its start, its first ;, whether anything but white space lies before it). The start is a ( followed by a ;, or
-        the ; itself if it is a certain root; `stop` if there is no game.
+        (its start, where its root's properties begin, whether anything but white space lies before it). The start is a
+        ( followed by a ; or by the first name, or the ; itself if it is a certain root; `stop` if there is no game.
     """
     junk = False
     while i < stop:
@@ -723,13 +872,284 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
         if c == OPEN:
             after = skip_space(data, i, stop)
             if after < stop and data[after] == SEMICOLON and data[i] != 0:  # otherwise it is UTF-16
+                return i - 1, after + 1, junk
+            if lacks_semicolon(data, after, stop):
                 return i - 1, after, junk
             i = after
-        elif c == SEMICOLON and is_root(data, i - 1, stop):
-            return i - 1, i - 1, junk
+        elif c == SEMICOLON and is_root(data, i - 1, stop, True):
+            return i - 1, i, junk
         if c > SPACE:
             junk = True
     return stop, stop, junk
+
+
+# How far the bytes of a text leave open where its values end.
+_UNKNOWN_DOUBT, NO_DOUBT, UTF8_ONLY, BY_CA, BY_STRUCTURE = range(5)
+
+READINGS = GB18030 + 1
+"""Number of readings of a text, by SINGLE, SHIFT_JIS, BIG5 and GB18030."""
+
+# The progress of a reading by one charset: see `measure`.
+_AT, _DEPTH, _END, _VALUES, _JUNK, _LAST, _CHARS, _BAD, PROGRESS = range(9)
+_IN_NODE, _AFTER_NAME, _AFTER_VALUE, _IN_JUNK = range(4)
+
+_FIRST_WINDOW = 128
+
+_DECLARATION = 4_096
+"""Bytes of a root in which a CA counts that names Shift-JIS, Big5 or GB 18030, so that time is linear in the bytes."""
+
+
+@inline_kernel
+def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether data[i:stop] is well-formed UTF-8 by table 3-7 of the Unicode standard."""
+    while i < stop:
+        c = byte(data, i)
+        i += 1
+        if c < 0x80:
+            continue
+        low, high = 0x80, 0xBF  # of the second byte
+        if 0xC2 <= c <= 0xDF:
+            more = 1
+        elif 0xE0 <= c <= 0xEF:
+            more = 2
+            low = 0xA0 if c == 0xE0 else 0x80
+            high = 0x9F if c == 0xED else 0xBF
+        elif 0xF0 <= c <= 0xF4:
+            more = 3
+            low = 0x90 if c == 0xF0 else 0x80
+            high = 0x8F if c == 0xF4 else 0xBF
+        else:
+            return False
+        if i + more > stop or data[i] < low or data[i] > high:
+            return False
+        for k in range(i + 1, i + more):
+            if data[k] < 0x80 or data[k] > 0xBF:
+                return False
+        i += more
+    return True
+
+
+@inline_kernel
+def doubt(data: Bytes, start: Int, stop: Int) -> Int:
+    """Return how far the bytes of a text leave open where its values end.
+
+    NO_DOUBT: all is ASCII. UTF8_ONLY: UTF-8. BY_CA: a Shift-JIS or Big5 in CA may hide a ]. BY_STRUCTURE: a backslash
+    follows a byte beyond ASCII, or so does a ] before junk, so the readings by all charsets have to be compared.
+    """
+    first = data[start:stop]
+    top = np.uint8(0)
+    for c in first:  # loops over views are vectorized by the compiler
+        top = max(top, c)
+    if top < 0x80:
+        return NO_DOUBT
+    second, third = first[1:], first[2:]
+    found = len(second) > 0 and first[len(second) - 1] >= 0x80 and second[-1] == ESCAPE
+    for i in range(len(third)):
+        b, c = second[i], third[i]
+        is_junk = (c > SPACE) & (c != SEMICOLON) & (c != OPEN) & (c != CLOSE) & (c != LEFT)
+        is_junk &= (c | 0x20 < 97) | (c | 0x20 > 122)
+        found |= (first[i] >= 0x80) & ((b == ESCAPE) | ((b == RIGHT) & is_junk))
+    if not found:
+        return BY_CA
+    return UTF8_ONLY if is_utf8(data, start, stop) else BY_STRUCTURE
+
+
+@inline_kernel
+def count_characters(data: Bytes, i: Int, stop: Int, charset: Int, progress: npt.NDArray[np.int64]) -> None:
+    """Count the characters beyond ASCII of a value, and those that the charset lacks."""
+    while i < stop:
+        c = byte(data, i)
+        d = byte(data, i + 1) if i + 1 < stop else 0
+        i += 1
+        if c < 0x80:
+            continue
+        progress[_CHARS] += 1
+        if charset == SHIFT_JIS:
+            if 0xA1 <= c <= 0xDF:  # half-width
+                continue
+            is_good = (c <= 0x9F or 0xE0 <= c <= 0xEF or 0xFA <= c <= 0xFC) and c > 0x80 and 0x40 <= d <= 0xFC
+        elif charset == BIG5:
+            is_good = 0x87 <= c <= 0xFE and (0x40 <= d <= 0x7E or 0xA1 <= d <= 0xFE)
+        else:
+            is_good = 0x81 <= c <= 0xFE and (0x30 <= d <= 0x39 or 0x40 <= d <= 0xFE)
+        if is_good and d != 0x7F:
+            i += 1
+        else:
+            progress[_BAD] += 1
+
+
+@inline_kernel
+def note_junk(progress: npt.NDArray[np.int64]) -> None:
+    """Count a run of junk at its beginning."""
+    if progress[_LAST] != _IN_JUNK:
+        progress[_JUNK] += 1
+    progress[_LAST] = _IN_JUNK
+
+
+@kernel
+def measure(data: Bytes, stop: Int, limit: Int, charset: Int, progress: npt.NDArray[np.int64]) -> None:
+    """Read on by one charset up to a position: count values and runs of junk, and note where the first game ends.
+
+    Args:
+        data: [N] uint8.
+        limit: Position, at most `stop`, where the reading pauses. An incomplete value is read again.
+        progress: [9] int64. Position, open parentheses, end of the first game or -1, number of values, of runs of junk,
+            the last token, number of characters beyond ASCII, and of those that the charset lacks.
+    """
+    i = progress[_AT]
+    while i < limit:
+        c = data[i]
+        if c == LEFT:
+            end = end_of_value(data, i + 1, limit, charset)
+            if end >= limit:
+                i = limit if limit == stop else i
+                break
+            if progress[_LAST] != _AFTER_NAME and progress[_LAST] != _AFTER_VALUE:
+                note_junk(progress)
+            elif progress[_DEPTH] > 0:
+                progress[_VALUES] += 1
+                progress[_LAST] = _AFTER_VALUE
+                if charset != SINGLE:
+                    count_characters(data, i + 1, end, charset, progress)
+            i = end
+        elif c == OPEN:
+            if progress[_DEPTH] > 0 and is_root(data, skip_space(data, i + 1, stop), stop, False):
+                if progress[_END] < 0:
+                    progress[_END] = i
+                progress[_DEPTH] = 0
+            progress[_DEPTH] += 1
+            progress[_LAST] = _IN_NODE
+        elif c in (CLOSE, SEMICOLON):
+            if progress[_DEPTH] == 0:
+                note_junk(progress)
+            else:
+                progress[_LAST] = _IN_NODE
+                progress[_DEPTH] -= 1 if c == CLOSE else 0
+                if progress[_DEPTH] == 0 and progress[_END] < 0:
+                    progress[_END] = i + 1
+        elif is_letter(c):
+            end = end_of_name(data, i, stop)
+            after = skip_space(data, end, stop)
+            if progress[_DEPTH] > 0 and (after == stop or data[after] == LEFT):
+                progress[_LAST] = _AFTER_NAME
+            else:
+                note_junk(progress)
+            i = end - 1
+        elif c > SPACE:
+            note_junk(progress)
+        i += 1
+    progress[_AT] = i
+
+
+@inline_kernel
+def declared_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
+    """Return the charset of the root's first CA; NO_CHARSET without one."""
+    i, _junk = next_name(data, i, stop, SINGLE)
+    while i < stop and is_letter(data[i]):
+        i, key, _small = read_name(data, i, stop)
+        i = skip_space(data, i, stop)
+        if i < stop and data[i] == LEFT:
+            end = end_of_value(data, i + 1, stop, SINGLE)
+            if key == NAME_CA and end < stop:
+                return find_charset(data, i + 1, end, charsets)
+            i = end + 1
+        i, _junk = next_name(data, i, stop, SINGLE)
+    return NO_CHARSET
+
+
+@inline_kernel
+def begin_readings(root: Int, readings: npt.NDArray[np.int64]) -> None:
+    readings[:] = 0
+    readings[:, _AT], readings[:, _DEPTH], readings[:, _END] = root, 1, -1
+
+
+@kernel
+def compare_readings(
+    data: Bytes, root: Int, stop: Int, declared: Int, readings: npt.NDArray[np.int64]
+) -> tuple[Int, bool]:
+    """Return the charset by which a game keeps most values and has least junk, and whether CA names another one.
+
+    UTF-8 is always read as SINGLE. Another charset than CA names is used only if the values have hardly any character
+    that it lacks. The readings are compared up to the first end of the game by any of them, and on to the next (, as a
+    value that lacks its ] continues in the next game, and what follows an end within a comment is junk.
+
+    Args:
+        data: [N] uint8.
+        root: Where the root's properties begin.
+        declared: The charset that CA names.
+        readings: [READINGS, PROGRESS] int64, scratch space: the progress of each reading, see `measure`.
+    """
+    begin_readings(root, readings)
+    limit, length, end = root, _FIRST_WINDOW, stop
+    while limit < stop and end == stop:
+        limit = min(root + length, stop)
+        length *= 2
+        for charset in range(READINGS):
+            measure(data, stop, limit, charset, readings[charset])
+            if 0 <= readings[charset, _END] < end:
+                end = readings[charset, _END]
+    while end < stop and data[end] != OPEN:
+        end += 1
+    level, is_paired = doubt(data, root, end), declared in (SHIFT_JIS, BIG5)
+    if level == NO_DOUBT or (level == BY_CA and not is_paired):
+        return SINGLE, False
+    if is_utf8(data, root, end):
+        return SINGLE, is_paired
+    begin_readings(root, readings)
+    best, most = SINGLE, np.int64(-4) * stop
+    for charset in range(READINGS):
+        each = readings[charset]
+        measure(data, stop, end, charset, each)
+        score = 2 * each[_VALUES] - 4 * each[_JUNK] + (1 if each[_END] >= 0 else 0)
+        fits = each[_BAD] * (4 if charset == declared else 20) <= each[_CHARS]
+        if fits and (score > most or (score == most and charset == declared)):
+            best, most = charset, score
+    return best, best != declared and (is_paired or best != SINGLE)
+
+
+@inline_kernel
+def game_charset(
+    data: Bytes, root: Int, stop: Int, level: Int, charsets: Charsets, readings: npt.NDArray[np.int64]
+) -> tuple[Int, bool]:
+    """Return the charset by which the values of a game end, and whether CA should name it but does not.
+
+    Args:
+        data: [N] uint8.
+        root: Where the root's properties begin.
+        level: The `doubt` about a text that includes the game.
+        readings: Scratch space of `compare_readings`.
+    """
+    if level == NO_DOUBT:
+        return SINGLE, False
+    declared = declared_charset(data, root, min(stop, root + _DECLARATION), charsets)
+    if level != BY_STRUCTURE and declared not in (SHIFT_JIS, BIG5):
+        return SINGLE, False
+    return compare_readings(data, root, stop, declared, readings)
+
+
+@kernel
+def find_charsets(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    charsets: Charsets,
+    readings: npt.NDArray[np.int64],
+    charset: npt.NDArray[np.int64],
+) -> None:
+    """Find the charset by which the values of each game end.
+
+    Args:
+        data: [N] uint8.
+        start, stop: [G] int64, the games' texts.
+        readings: Scratch space of `compare_readings`.
+        charset: [G] int64, filled.
+    """
+    for g in range(len(start)):
+        level = doubt(data, start[g], stop[g])
+        charset[g] = SINGLE
+        if level != NO_DOUBT:
+            _at, root, _junk = find_game(data, start[g], stop[g])
+            charset[g], _is_other = game_charset(data, root, stop[g], level, charsets, readings)
 
 
 @inline_kernel
@@ -751,12 +1171,17 @@ def new_row(out: NodesOut, drop: Int, at: Int) -> None:
 
 @inline_kernel
 def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> Int:
-    """Begin the row of the member's next game and return its first ;, or finish the member and return -1."""
+    """Begin the row of the member's next game and return where its root's properties begin.
+
+    Without another game, finish the member and return -1.
+    """
     state = out.state
     length = max(state[MEMBER_BYTES], stop - start)
     if state[IN_MEMBER] == 0:
         state[POSITION] = start
         state[MEMBER_BUDGET] = 4 * MAX_SETUP + length
+    if state[IN_MEMBER] == 0 or state[DOUBT] == _UNKNOWN_DOUBT:
+        state[DOUBT] = doubt(data, start, stop)
     at = root = stop
     junk = False
     if drop == _KEPT:
@@ -766,8 +1191,10 @@ def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> 
         row = out.rows[state[GAMES] - 1]
         if junk:
             row[WARNINGS] |= _JUNK_BEFORE
-        if root == at:
+        if data[at] == SEMICOLON:
             row[WARNINGS] |= _OPENING_MISSING
+        elif data[root - 1] != SEMICOLON:
+            row[WARNINGS] |= _SEMICOLON_MISSING
         state[BUDGET] = min(MAX_SETUP, state[MEMBER_BUDGET])
         return root
     if at < stop:
@@ -822,10 +1249,13 @@ def scan_members(
         root = begin_game(data, start[k], stop[k], np.int64(drop[k]), out)
         if root >= 0:
             row = out.rows[state[GAMES] - 1]
-            i, charset, plays = read_root(data, root + 1, stop[k], charsets, row)
-            if plays:
-                i = root
+            charset, is_other = game_charset(data, root, stop[k], state[DOUBT], charsets, out.readings)
+            if is_other:
+                row[WARNINGS] |= _OTHER_CHARSET
+            i, plays = read_root(data, root, stop[k], charset, charsets, row)
+            if plays and row[DROP] == _KEPT:
                 state[IN_ROOT] = 1
+                i = read_node(data, root, stop[k], charset, row, out)
             i, depth = main_line(data, i, stop[k], charset, row, out)
             end_game(skip_tree(data, i, stop[k], charset, depth, row), row, out)
     return DONE

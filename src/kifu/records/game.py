@@ -24,13 +24,14 @@ from kifu.records.sgf import (
     as_block,
     final_setup,
     format_root,
+    is_simple_text,
     make_record,
     plain_properties,
     read_block,
-    root_codec,
+    record_codec,
     root_properties,
 )
-from kifu.records.text import detect_codec, unescape
+from kifu.records.text import detect_codec, simple_text, unescape
 from kifu.records.tygem import load_index
 from kifu.viz.boards import draw_board, notebook_svg
 
@@ -128,8 +129,8 @@ class Game:
 
     @functools.cached_property
     def codec(self) -> str:
-        """Python's codec for the root's text: by CA if it can be trusted, else detected."""
-        return root_codec(self.properties)
+        """Python's codec for the record's text: by CA if it can be trusted, else detected."""
+        return record_codec(self.record, self.properties)
 
     def raw(self, name: str) -> bytes:
         """Return the first value of a root property as found, undecoded and with its escapes; b"" if it is missing."""
@@ -138,9 +139,10 @@ class Game:
     def text(self, name: str) -> str:
         """Return the first value of a root property, decoded and unescaped; "" if it is missing.
 
-        Bytes outside the record's charset become U+FFFD.
+        Bytes outside the record's charset become U+FFFD. Line breaks and tabs of one-line texts become spaces.
         """
-        return unescape(self.raw(name).decode(self.codec, "replace"))
+        value = self.raw(name).decode(self.codec, "replace")
+        return simple_text(value) if is_simple_text(name) else unescape(value)
 
     @property
     def players(self) -> tuple[str, str]:

@@ -168,8 +168,13 @@ class ParseWarning(IntFlag):
     MOVE_IN_ROOT = 1 << 15  # B or W in the first node
     LATER_GAME = 1 << 16  # not the first game of its member
     OPENING_MISSING = 1 << 17  # the record begins with the ; of its root: the ( is missing
-    PASS_AS_WORD = 1 << 18  # "pass" or "--" as a move value, as early servers wrote it
+    PASS_AS_WORD = 1 << 18  # "pass", "--" or "``" as a move value, as early servers wrote it
     CUT = 1 << 19  # the moves from the first illegal one on were removed by cleaning rules, not by the parser
+    SEMICOLON_MISSING = 1 << 20  # a ( is followed by a property: the ; between them is missing
+    EMPTY_VARIATION = 1 << 21  # () on the main line: ignored
+    TEXT_SKIPPED = 1 << 22  # text within the game that is neither a node nor a property
+    OTHER_CHARSET = 1 << 23  # values end by another character set than CA names, or than the ASCII of a record without
+    INFO_AFTER_ROOT = 1 << 24  # players, result and the like in a later node: used if the root lacks them
 
 
 _PLAYED = {

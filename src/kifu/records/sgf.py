@@ -31,8 +31,8 @@ from kifu.records._nodes import (
     LEFT,
     LETTER_B,
     LETTER_W,
+    LINE_FEED,
     NAME_B,
-    NAME_CA,
     NAME_W,
     OPEN,
     RIGHT,
@@ -41,13 +41,15 @@ from kifu.records._nodes import (
     Int,
     byte,
     end_of_value,
-    find_charset,
+    find_charsets,
     find_game,
     is_digit,
+    is_info,
     is_letter,
-    is_root,
+    is_utf8,
     name_key,
     next_name,
+    next_node,
     read_name,
     read_rectangle,
     scan_members,
@@ -60,21 +62,20 @@ from kifu.records.games import (
     GameArrays,
     MemberPiece,
     ParsedBlock,
+    ParseWarning,
     RecordBlock,
     TextFields,
     make_block,
 )
 from kifu.records.meta import parse_minutes, parse_overtime
 from kifu.records.text import (
-    SINGLE,
-    Charsets,
     canonical_value,
     charsets,
     choose_codec,
     detect_codec,
     escape,
     keeps_utf8,
-    unescape,
+    simple_text,
 )
 
 Spans = npt.NDArray[np.int64]
@@ -103,6 +104,7 @@ BLANK = 1  # empty or white space only
 BEYOND_ASCII = 2
 NOT_UTF8 = 4
 ESCAPED = 8  # contains a backslash
+BROKEN = 16  # contains white space other than spaces
 
 
 @inline_kernel
@@ -121,7 +123,7 @@ def next_value(
     """
     i = skip_space(data, i, stop)
     while key < 0 or i >= stop or data[i] != LEFT:
-        i = next_name(data, i, stop, charset)
+        i, _junk = next_name(data, i, stop, charset)
         if i >= stop or not is_letter(data[i]):
             return i, -1, i, i
         name = i
@@ -131,36 +133,47 @@ def next_value(
     return i + 1, key, name, name_stop
 
 
+@inline_kernel
+def next_content(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, bool]:
+    """Return where the properties of the main line's next node begin, and whether there is one; see `next_node`."""
+    i, found, _depth, _warnings = next_node(data, i, stop, charset, 1)
+    return (i + 1 if found and data[i] == SEMICOLON else i), found
+
+
 @kernel
-def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
-    """Locate the root's values in the text of one game. A value truncated at the end of the text is left out.
+def game_values(data: Bytes, charset: Int, spans: Spans) -> tuple[Int, Int]:
+    """Locate the values of the root, and those of `GAME_INFO` in later nodes of the main line, in the text of one game.
+
+    A value truncated at the end of the text is left out.
 
     Args:
         data: [N] uint8, from the game's ( on.
+        charset: The charset by which values end.
         spans: [P, 4] int64, filled: start and end of the property's name and of the value between its brackets.
 
     Returns:
-        The number of values; as many as fit are written.
+        (number of values, number of those in the root); as many as fit are written.
     """
     stop = len(data)
-    count = 0
-    charset = SINGLE
-    has_charset = False
-    _at, root, _junk = find_game(data, 0, stop)
-    i, key, name, name_stop = next_value(data, root + 1, stop, charset, -1, 0, 0)
-    while key >= 0:
-        end = end_of_value(data, i, stop, charset)
-        if end == stop:
-            break
-        if count < len(spans):
-            spans[count, 0], spans[count, 1] = name, name_stop
-            spans[count, 2], spans[count, 3] = i, end
-        count += 1
-        if key == NAME_CA and not has_charset:
-            has_charset = True
-            charset = find_charset(data, i, end, charsets)
-        i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
-    return count
+    count, in_root = 0, -1
+    _at, i, _junk = find_game(data, 0, stop)
+    found = True
+    while found:
+        i, key, name, name_stop = next_value(data, i, stop, charset, -1, 0, 0)
+        while key >= 0:
+            end = end_of_value(data, i, stop, charset)
+            if end == stop:
+                break
+            if in_root < 0 or is_info(key):
+                if count < len(spans):
+                    spans[count, 0], spans[count, 1] = name, name_stop
+                    spans[count, 2], spans[count, 3] = i, end
+                count += 1
+            i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
+        if in_root < 0:
+            in_root = count
+        i, found = next_content(data, stop if key >= 0 else i, stop, charset)
+    return count, in_root
 
 
 @inline_kernel
@@ -195,7 +208,13 @@ def find_game_type(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
 
 @kernel
 def find_text_fields(
-    data: Bytes, start: Spans, stop: Spans, charsets: Charsets, field_start: Spans, field_stop: Spans
+    data: Bytes,
+    start: Spans,
+    stop: Spans,
+    charset: Spans,
+    has_more: npt.NDArray[np.bool_],
+    field_start: Spans,
+    field_stop: Spans,
 ) -> None:
     """Locate the first value of each of `NAMES` in the roots of games; one larger than `FIELD_LIMIT` is empty.
 
@@ -205,72 +224,49 @@ def find_text_fields(
         data: [N] uint8.
         start: [G] int64, start of each game's text.
         stop: [G] int64, end of each game's text.
+        charset: [G] int64, by which its values end.
+        has_more: [G] Whether later nodes of the main line are read for fields that the root lacks.
         field_start: [F, G] int64, initially zeros, filled.
         field_stop: [F, G] int64, initially zeros, filled.
     """
     for g in range(len(start)):
-        charset = SINGLE
-        has_charset = False
-        _at, root, _junk = find_game(data, start[g], stop[g])
-        i, key, name, name_stop = next_value(data, root + 1, stop[g], charset, -1, 0, 0)
-        while key >= 0:
-            end = end_of_value(data, i, stop[g], charset)
-            if end == stop[g]:
-                break
-            if key >= _FIRST_KEY:
-                field = np.int64(_FIELD[key - _FIRST_KEY])
-                annotates = (key in (_KO, _TE)) and end - i < 2
-                if field != _NO_FIELD and field_start[field, g] == 0 and not annotates:
-                    field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
-            elif key == NAME_C and field_start[_GAME_TYPE, g] == 0:
-                field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
-            if key == NAME_CA and not has_charset:
-                has_charset = True
-                charset = find_charset(data, i, end, charsets)
-            i, key, name, name_stop = next_value(data, end + 1, stop[g], charset, key, name, name_stop)
+        _at, i, _junk = find_game(data, start[g], stop[g])
+        in_root, found = True, True
+        while found:
+            i, key, name, name_stop = next_value(data, i, stop[g], charset[g], -1, 0, 0)
+            while key >= 0:
+                end = end_of_value(data, i, stop[g], charset[g])
+                if end == stop[g]:
+                    break
+                if key >= _FIRST_KEY:
+                    field = np.int64(_FIELD[key - _FIRST_KEY])
+                    annotates = (key in (_KO, _TE)) and end - i < 2
+                    if field != _NO_FIELD and (
+                        field_start[field, g] == 0 and not annotates
+                        if in_root
+                        else field_start[field, g] == field_stop[field, g] and is_info(key)
+                    ):
+                        field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
+                elif in_root and key == NAME_C and field_start[_GAME_TYPE, g] == 0:
+                    field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
+                i, key, name, name_stop = next_value(data, end + 1, stop[g], charset[g], key, name, name_stop)
+            in_root, found = False, key < 0 and has_more[g]
+            if found:
+                i, found = next_content(data, i, stop[g], charset[g])
 
 
 @inline_kernel
 def byte_kind(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the flags of data[i:stop]."""
-    top, escaped = np.uint8(0), False
+    top, escaped, broken = np.uint8(0), False, False
     for c in data[i:stop]:  # a loop over a view is vectorized by the compiler
         top = max(top, c)
         escaped |= c == ESCAPE
-    kind = (BLANK if top <= SPACE else 0) | (ESCAPED if escaped else 0)
+        broken |= (c >= 9) & (c <= 13)
+    kind = (BLANK if top <= SPACE else 0) | (ESCAPED if escaped else 0) | (BROKEN if broken else 0)
     if top >= 0x80:
         kind |= BEYOND_ASCII | (0 if is_utf8(data, i, stop) else NOT_UTF8)
     return kind
-
-
-@inline_kernel
-def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
-    """Return whether data[i:stop] is well-formed UTF-8 by table 3-7 of the Unicode standard."""
-    while i < stop:
-        c = byte(data, i)
-        i += 1
-        if c < 0x80:
-            continue
-        low, high = 0x80, 0xBF  # of the second byte
-        if 0xC2 <= c <= 0xDF:
-            more = 1
-        elif 0xE0 <= c <= 0xEF:
-            more = 2
-            low = 0xA0 if c == 0xE0 else 0x80
-            high = 0x9F if c == 0xED else 0xBF
-        elif 0xF0 <= c <= 0xF4:
-            more = 3
-            low = 0x90 if c == 0xF0 else 0x80
-            high = 0x8F if c == 0xF4 else 0xBF
-        else:
-            return False
-        if i + more > stop or data[i] < low or data[i] > high:
-            return False
-        for k in range(i + 1, i + more):
-            if data[k] < 0x80 or data[k] > 0xBF:
-                return False
-        i += more
-    return True
 
 
 @kernel
@@ -278,6 +274,24 @@ def byte_kinds(data: Bytes, start: Spans, stop: Spans, kind: Bytes) -> None:
     """Compute the flags of each piece of the data. start, stop, kind: [K]."""
     for k in range(len(start)):
         kind[k] = byte_kind(data, start[k], stop[k])
+
+
+@kernel
+def copy_values(data: Bytes, charset: Int, out: Bytes) -> Int:
+    r"""Copy the values beyond ASCII of the first game, each with a \n, until `out` is full. Return their bytes."""
+    stop, count = len(data), 0
+    _at, i, _junk = find_game(data, 0, stop)
+    while i < stop:
+        if data[i] == LEFT:
+            end = end_of_value(data, i + 1, stop, charset)
+            if end < stop and byte_kind(data, i + 1, end) & BEYOND_ASCII and count + end - i <= len(out):
+                for k in range(i + 1, end):
+                    out[count + k - i - 1] = data[k]
+                out[count + end - i - 1] = LINE_FEED
+                count += end - i
+            i = end
+        i += 1
+    return count
 
 
 @kernel
@@ -309,9 +323,6 @@ _LEFT, _COUNT, _PENDING = range(3)
 _UNSEEN = -np.inf
 """A clock that a node lacks; NaN if the first value is no number."""
 
-_IN_ROOT = -2
-"""Neither a charset nor NO_CHARSET."""
-
 _BL, _OB, _WL, _OW = map(name_key, ("BL", "OB", "WL", "OW"))
 _LETTER_L, _LETTER_V, _EQUALS, _POINT = (ord(c) for c in "Lv=.")
 _MAX_DIGITS = 15
@@ -325,6 +336,7 @@ class FigureInput(NamedTuple):
 
     Attributes:
         start, stop: [G] int64. The games' texts.
+        charset: [G] int64. The charset by which their values end.
         width, height: [G] uint8.
         move_offset: [G + 1] int64, as in `GameArrays`.
         wanted: [G] uint8. What to read: bits CLOCKS, EVALUATIONS and TERRITORY.
@@ -342,6 +354,7 @@ class FigureInput(NamedTuple):
 
     start: Spans
     stop: Spans
+    charset: Spans
     width: Bytes
     height: Bytes
     move_offset: Spans
@@ -668,18 +681,8 @@ def next_short_value(
 
 
 @inline_kernel
-def read_node(
-    data: Bytes, i: Int, stop: Int, charsets: Charsets, charset: Int, games: FigureInput, g: Int
-) -> tuple[Int, Int]:
-    """Read a node from after its ; into games.node and games.clock, and its territory, if any, into games.owners.
-
-    Args:
-        data: [N] uint8.
-        charset: The charset by which values end; _IN_ROOT in the root, whose CA decides.
-    """
-    is_first = charset == _IN_ROOT
-    if is_first:
-        charset = SINGLE
+def read_node(data: Bytes, i: Int, stop: Int, charset: Int, games: FigureInput, g: Int) -> Int:
+    """Read a node from after its ; into games.node and games.clock, and its territory, if any, into games.owners."""
     node, clock = games.node, games.clock
     node[0], node[1], node[2] = -1, 0, 0
     clock[:] = _UNSEEN
@@ -688,14 +691,11 @@ def read_node(
     while key >= 0:
         end = end_of_value(data, i, stop, charset)
         if end == stop:
-            return stop, charset
+            return stop
         if key == NAME_B or (key == NAME_W and node[0] < 0):
             node[0] = 0 if key == NAME_B else 1
         elif key == NAME_C and node[1] == 0:
             node[1], node[2] = i, end
-        elif key == NAME_CA and is_first:
-            is_first = False
-            charset = find_charset(data, i, end, charsets)
         elif key in (_BL, _OB, _WL, _OW):
             side, part = int(key in (_WL, _OW)), int(key in (_OB, _OW))
             if clock[side, part] == _UNSEEN:
@@ -706,54 +706,45 @@ def read_node(
             has_territory = True
             mark_territory(data, i, end, 1 if key == _TB else 2, games, g)
         i, key, name, name_stop = next_short_value(data, end + 1, stop, charset, key, name, name_stop)
-    return i, charset
+    return i
 
 
 @inline_kernel
 def read_game(
     data: Bytes,
-    root: Int,
-    charsets: Charsets,
+    i: Int,
     games: FigureInput,
     g: Int,
     seconds: npt.NDArray[np.float32],
     evaluations: npt.NDArray[np.float32],
 ) -> None:
-    """Follow the main line of game g from the root's ;."""
-    i, stop, charset = root, games.stop[g], _IN_ROOT
+    """Follow the main line of game g from the root's properties."""
+    stop, charset = games.stop[g], games.charset[g]
     move, last = games.move_offset[g], games.move_offset[g + 1]
     begin_clocks(games, g)
     games.owners[:] = 0
     games.budget[0] = stop - games.start[g] + 2 * n.MAX_POINTS
-    while i < stop and data[i] != CLOSE:
-        if data[i] == OPEN:
-            if is_root(data, skip_space(data, i + 1, stop), stop):
-                break
-            i += 1
-        elif data[i] != SEMICOLON:  # junk between ( and ;
-            i = next_name(data, i + 1 if is_letter(data[i]) else i, stop, max(charset, SINGLE))
-        else:
-            if games.wanted[g] == EVALUATIONS and charset != _IN_ROOT:
-                i, move = plain_evaluations(data, i, stop, charset, move, last, evaluations)
-                if data[i] != SEMICOLON:
-                    continue
-            i, charset = read_node(data, i + 1, stop, charsets, charset, games, g)
-            colour, comment, comment_stop = games.node[0], games.node[1], games.node[2]
-            if colour >= 0 and move == last:
-                break
-            if games.wanted[g] & CLOCKS:
-                read_clocks(games, g, move, colour, seconds)
-            if colour >= 0 and games.wanted[g] & EVALUATIONS and comment < comment_stop:
-                read_evaluation(data, comment, comment_stop, evaluations[move])
-            if colour >= 0:
-                move += 1
+    found = True
+    while found:
+        i = read_node(data, i, stop, charset, games, g)
+        colour, comment, comment_stop = games.node[0], games.node[1], games.node[2]
+        if colour >= 0 and move == last:
+            break
+        if games.wanted[g] & CLOCKS:
+            read_clocks(games, g, move, colour, seconds)
+        if colour >= 0 and games.wanted[g] & EVALUATIONS and comment < comment_stop:
+            read_evaluation(data, comment, comment_stop, evaluations[move])
+        if colour >= 0:
+            move += 1
+        if games.wanted[g] == EVALUATIONS and i < stop:
+            i, move = plain_evaluations(data, i, stop, charset, move, last, evaluations)
+        i, found = next_content(data, i, stop, charset)
 
 
 @kernel
 def collect_figures(
     data: Bytes,
     games: FigureInput,
-    charsets: Charsets,
     seconds: npt.NDArray[np.float32],
     evaluations: npt.NDArray[np.float32],
     territory: npt.NDArray[np.uint16],
@@ -772,7 +763,7 @@ def collect_figures(
     for g in range(len(games.start)):
         if games.wanted[g] != 0:
             _at, root, _junk = find_game(data, games.start[g], games.stop[g])
-            read_game(data, root, charsets, games, g, seconds, evaluations)
+            read_game(data, root, games, g, seconds, evaluations)
             count = write_territory(games, g, territory, count)
         territory_offset[g + 1] = count
 
@@ -849,7 +840,19 @@ def _new_output(block: RecordBlock, rows: int, moves: int, setup: int) -> n.Node
         setup_ply=np.empty(setup, np.uint16),
         state=state,
         seen=np.zeros(n.MAX_POINTS, np.int64),
+        readings=_scratch(),
     )
+
+
+def _scratch() -> npt.NDArray[np.int64]:
+    return np.empty((n.READINGS, n.PROGRESS), np.int64)
+
+
+def _charsets_of(data: Bytes, start: Spans, stop: Spans) -> Spans:
+    """Return [G] the charset by which the values of each game end, given the games' texts."""
+    charset = np.empty_like(start)
+    find_charsets(data, start, stop, charsets(), _scratch(), charset)
+    return charset
 
 
 def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[RecordBlock]:
@@ -910,8 +913,9 @@ def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
 def read_block(block: RecordBlock) -> ParsedBlock:
     """Parse every game of a block: `scan`, `read_text_fields` and `read_figures` in one."""
     games = scan(block)
-    text_fields = read_text_fields(block, games)
-    territory, territory_offset, seconds, evaluations = read_figures(block, games, text_fields)
+    charset = _charsets_of(block.data, games.start, games.stop)
+    text_fields = read_text_fields(block, games, charset)
+    territory, territory_offset, seconds, evaluations = read_figures(block, games, text_fields, charset)
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
     before = 0 if block.piece is None else block.piece.first_game
     return ParsedBlock(
@@ -927,22 +931,24 @@ def read_block(block: RecordBlock) -> ParsedBlock:
     )
 
 
-def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
-    """Locate the text fields in the roots of games, dropped ones included.
+def read_text_fields(block: RecordBlock, games: GameArrays, charset: Spans) -> TextFields:
+    """Locate the text fields of games, dropped ones included.
 
     The first value of a property is used. One of more than `FIELD_LIMIT` bytes counts as missing.
 
     Args:
         games: Its games, as read by `scan`.
+        charset: [G] int64. The charset by which their values end.
     """
     start = np.zeros((len(FIELDS), len(games)), np.int64)
     stop = np.zeros_like(start)
-    find_text_fields(block.data, games.start, games.stop, charsets(), start, stop)
+    has_more = (games.warnings & ParseWarning.INFO_AFTER_ROOT != 0) | (games.drop != DropReason.KEPT)
+    find_text_fields(block.data, games.start, games.stop, charset, has_more, start, stop)
     return TextFields(block.data, start, stop)
 
 
 def read_figures(
-    block: RecordBlock, games: GameArrays, text_fields: TextFields
+    block: RecordBlock, games: GameArrays, text_fields: TextFields, charset: Spans
 ) -> tuple[
     npt.NDArray[np.uint16], npt.NDArray[np.int64], npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None
 ]:
@@ -972,6 +978,7 @@ def read_figures(
     source = FigureInput(
         start=games.start,
         stop=games.stop,
+        charset=charset,
         width=games.width,
         height=games.height,
         move_offset=games.move_offset,
@@ -987,7 +994,7 @@ def read_figures(
         budget=np.empty(1, np.int64),
     )
     if wanted.any():
-        collect_figures(block.data, source, charsets(), seconds, evaluations, territory, offset)
+        collect_figures(block.data, source, seconds, evaluations, territory, offset)
     return (
         territory[: offset[-1]].copy(),
         offset,
@@ -1017,46 +1024,71 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
 
     Names are converted to FF[4]: only their capitals are kept; names without capitals, or with digits, become upper
     case; those of Nihon Ki-in are replaced (`_NIHON_KIIN`). Properties are in the record's order; a repeated one has
-    the values of all its occurrences. Only the first 65,536 values of the root are read. {} if there is no game.
+    the values of all its occurrences. Those of `GAME_INFO` that the root lacks follow from later nodes of the main
+    line. Only the first 65,536 values are read. {} if there is no game.
     """
     data = _as_array(record)
+    charset = int(_charsets_of(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))[0])
     spans = np.empty((64, 4), np.int64)
-    count = min(root_values(data, charsets(), spans), _MAX_ROOT_VALUES)
+    count, in_root = game_values(data, charset, spans)
     if count > len(spans):
-        spans = np.empty((count, 4), np.int64)
-        root_values(data, charsets(), spans)
+        spans = np.empty((min(count, _MAX_ROOT_VALUES), 4), np.int64)
+        game_values(data, charset, spans)
     values_of: dict[str, list[bytes]] = {}
-    for name_start, name_stop, start, stop in spans[:count].tolist():
+    for k, (name_start, name_stop, start, stop) in enumerate(spans[:count].tolist()):
         name = record[name_start:name_stop].decode("ascii")
         plain = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
-        if plain not in ("KO", "TE") or stop - start > 1:
-            plain = _NIHON_KIIN.get(plain, plain)
-        values_of.setdefault(plain, []).append(record[start:stop])
+        if k < in_root:
+            if plain not in ("KO", "TE") or stop - start > 1:
+                plain = _NIHON_KIIN.get(plain, plain)
+            values_of.setdefault(plain, []).append(record[start:stop])
+        elif not values_of.get(plain, [b""])[0]:
+            values_of[plain] = [record[start:stop]]
     return {name: tuple(values) for name, values in values_of.items()}
 
 
-def root_codec(properties: Mapping[str, Sequence[bytes]]) -> str:
-    """Return Python's codec for the text of a root: by CA if it can be trusted, else detected.
+def record_codec(record: bytes, properties: Mapping[str, Sequence[bytes]]) -> str:
+    """Return Python's codec for the text of a record: by CA if it can be trusted, else detected.
 
-    Only the first mebibyte of text counts, without values of more than `FIELD_LIMIT` bytes.
+    Only the first mebibyte of the root's text counts, without values of more than `FIELD_LIMIT` bytes, and 64 KiB of
+    further text.
+
+    Args:
+        properties: Its `root_properties`.
     """
     ca = properties.get("CA")
     values = (value for values in properties.values() for value in values if len(value) <= FIELD_LIMIT)
     sizes = accumulate(map(len, kept := list(values)))
-    return choose_codec(ca[0] if ca else None, b"\n".join(v for v, s in zip(kept, sizes) if s <= _CODEC_BYTES))
+    text = b"\n".join(v for v, s in zip(kept, sizes) if s <= _CODEC_BYTES)
+    return "utf_8" if text.isascii() else choose_codec(ca[0] if ca else None, text, _text_of(record))
+
+
+def _text_of(record: bytes) -> bytes:
+    """Return the values beyond ASCII of the first game, in the whole tree, each with a line break; up to 64 KiB."""
+    data = _as_array(record)
+    out = np.empty(min(len(data), FIELD_LIMIT), np.uint8)
+    charset = int(_charsets_of(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))[0])
+    return out[: copy_values(data, charset, out)].tobytes()
 
 
 # Properties that the writer derives from the arrays, or always writes in one form.
 _DERIVED = frozenset(("FF", "GM", "CA", "SZ", "PL", "B", "W", "AB", "AW", "AE"))
 
 
+def is_simple_text(name: str) -> bool:
+    """Return whether FF[4] makes the values of a property one line of text, in which all white space is spaces."""
+    return name in n.GAME_INFO and name != "GC"
+
+
 def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:
     """Return the root's properties in canonical form, without HA[0] and what the writer derives from the arrays."""
-    return {
-        name: tuple(canonical_value(value.decode(codec, "replace")) for value in values)
-        for name, values in properties.items()
-        if name not in _DERIVED and not (name == "HA" and re.fullmatch(rb"\s*[+-]?0+\s*", values[0]))
-    }
+    plain = {}
+    for name, values in properties.items():
+        if name in _DERIVED or (name == "HA" and re.fullmatch(rb"\s*[+-]?0+\s*", values[0])):
+            continue
+        texts = [canonical_value(value.decode(codec, "replace")) for value in values]
+        plain[name] = tuple(re.sub("[\t-\r]", " ", text) if is_simple_text(name) else text for text in texts)
+    return plain
 
 
 def make_record(width: int, height: int, handicap: int | None, properties: Mapping[str, str | None]) -> bytes:
@@ -1098,30 +1130,32 @@ def final_setup(setup: npt.NDArray[np.uint16]) -> dict[int, int]:
 
 
 @kernel
-def _find_nodes(data: Bytes, ca: Bytes, charsets: Charsets, starts: npt.NDArray[np.int64]) -> Int:
-    """Fill the positions of the ; of the main line's nodes, and of its end. Return the number of nodes."""
+def _find_nodes(data: Bytes, charset: Int, starts: npt.NDArray[np.int64]) -> Int:
+    """Fill the positions where the main line's nodes begin, and its end. Return the number of nodes."""
     stop = len(data)
     _at, i, _junk = find_game(data, 0, stop)
-    charset = find_charset(ca, 0, len(ca), charsets) if len(ca) > 0 else SINGLE
-    count = 0
-    while i < stop and data[i] != CLOSE:
-        if data[i] == SEMICOLON:
-            starts[count] = i
-            count += 1
-        elif data[i] == LEFT:
-            i = end_of_value(data, i + 1, stop, charset)
+    count, found = 0, i < stop
+    if found and data[i - 1] == SEMICOLON:
+        i -= 1
+    while found:
+        starts[count] = i
+        count += 1
         i += 1
-    starts[count] = min(i, stop)
+        while i < stop and data[i] != SEMICOLON and data[i] != OPEN and data[i] != CLOSE:
+            if data[i] == LEFT:
+                i = end_of_value(data, i + 1, stop, charset)
+            i += 1
+        i, found, _depth, _warnings = next_node(data, min(i, stop), stop, charset, 1)
+    starts[count] = i
     return count
 
 
 def split_nodes(record: bytes) -> list[bytes]:
     """Return the text of each node of the main line of the first game, from its ; up to the next one."""
-    ca = root_properties(record).get("CA", (b"",))[0]
-    starts = np.empty(record.count(b";") + 1, np.int64)
-    data, ca_bytes = map(_as_array, (record, ca))
-    count = _find_nodes(data, ca_bytes, charsets(), starts)
-    cuts = starts[: count + 1].tolist()
+    starts = np.empty(record.count(b";") + record.count(b"(") + 1, np.int64)
+    data = _as_array(record)
+    charset = int(_charsets_of(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))[0])
+    cuts = starts[: _find_nodes(data, charset, starts) + 1].tolist()
     return [record[start:stop] for start, stop in pairwise(cuts)]
 
 
@@ -1158,7 +1192,7 @@ def decode(parsed: ParsedBlock) -> Decoded:
     kinds = np.empty(text_fields.start.shape, np.uint8)
     byte_kinds(text_fields.data, text_fields.start.ravel(), text_fields.stop.ravel(), kinds.ravel())
     codecs = _sgf_codecs(parsed, kinds[_CHARSET]) if parsed.format == "sgf" else _codecs(text_fields, kinds)
-    needs_decoding = kinds & (NOT_UTF8 | ESCAPED if parsed.format == "sgf" else NOT_UTF8) != 0
+    needs_decoding = kinds & (NOT_UTF8 | ESCAPED | BROKEN if parsed.format == "sgf" else NOT_UTF8) != 0
     needs_decoding[:, list(codecs)] = True
     needs_decoding &= kinds & BLANK == 0
     text = {}
@@ -1192,7 +1226,7 @@ def _sgf_codecs(parsed: ParsedBlock, charset_kind: Bytes) -> dict[int, str]:
     if (whole & BEYOND_ASCII).any():
         doubtful |= (whole & BEYOND_ASCII != 0) & ~_keep_utf8(parsed.text_fields, charset_kind)
     records = ((g, data[games.start[g] : games.stop[g]].tobytes()) for g in np.flatnonzero(doubtful).tolist())
-    return {g: root_codec(root_properties(record)) for g, record in records}
+    return {g: record_codec(record, root_properties(record)) for g, record in records}
 
 
 def _keep_utf8(text_fields: TextFields, charset_kind: Bytes) -> _Mask:
@@ -1218,7 +1252,7 @@ def _raw(text_fields: TextFields, f: int, g: int) -> bytes:
 def _decode_value(parsed: ParsedBlock, f: int, g: int, codec: str) -> bytes:
     """Return one value as UTF-8."""
     value = _raw(parsed.text_fields, f, g).decode(codec, "replace")
-    return (unescape(value) if parsed.format == "sgf" else value).encode("utf-8", "replace")
+    return (simple_text(value) if parsed.format == "sgf" else value).encode("utf-8", "replace")
 
 
 def _buffers(

@@ -26,7 +26,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.io import read_small
 
 # How the bytes of a double-byte charset pair up, where it matters: the second byte may look like \ or ].
-NO_CHARSET, SINGLE, SHIFT_JIS, BIG5 = -1, 0, 1, 2
+NO_CHARSET, SINGLE, SHIFT_JIS, BIG5, GB18030 = range(-1, 4)
 
 
 class Charsets(NamedTuple):
@@ -34,7 +34,7 @@ class Charsets(NamedTuple):
 
     Attributes:
         key: [C] int64, ascending; see `charset_key`.
-        pairing: [C] int64, one of SINGLE, SHIFT_JIS and BIG5.
+        pairing: [C] int64, one of SINGLE, SHIFT_JIS, BIG5 and GB18030.
     """
 
     key: npt.NDArray[np.int64]
@@ -74,6 +74,7 @@ _PAIRING = {
     "shift_jisx0213": SHIFT_JIS,
     "cp950": BIG5,
     "big5hkscs": BIG5,
+    "gb18030": GB18030,
 }
 
 
@@ -128,7 +129,8 @@ _KOREAN = frozenset(
     "백승불계집반무제대회기성전배국수왕위명인천원십단결승전본선예선일월년한국중국일본타이젬왕자전설검신귀풍산강물달별꽃나무새용호랑봉황독고무림초보고수프로아마스트"
 )
 
-_CANDIDATES = ("gb18030", "cp950", "cp949", "cp932", "euc_jp", "cp1252")
+_DOUBLE_BYTE = ("gb18030", "cp950", "cp949", "cp932", "euc_jp")
+_CANDIDATES = (*_DOUBLE_BYTE, "cp1252")
 
 
 def _lead(char: str, codec: str) -> int:
@@ -142,7 +144,9 @@ def _commonness(char: str, codec: str) -> float:
     if "\u3000" <= char <= "\u3015" or "\uff01" <= char <= "\uff5e":  # East Asian punctuation
         return 0.3
     if codec == "gb18030":
-        return 1 if char in _CHINESE else 0.42 if 0xB0 <= _lead(char, "gb2312") <= 0xD7 else -0.3
+        if char in _CHINESE:
+            return 1
+        return 0.42 if 0xB0 <= _lead(char, "gb2312") <= 0xD7 else 0.6 if char in _TRADITIONAL else -0.3
     if codec == "cp950":
         return 1 if char in _TRADITIONAL else 0.4 if 0xA4 <= _lead(char, "big5") <= 0xC6 else -0.3
     if codec == "cp949":
@@ -183,14 +187,32 @@ def _mostly_decodes(text: bytes, codec: str) -> bool:
     return 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
 
 
-def detect_codec(text: bytes) -> str:
+def _rate(text: bytes, more: bytes) -> dict[str, float]:
+    """Return the mean rating of all characters by each candidate in which a text is valid.
+
+    Args:
+        text: The text.
+        more: Further text, which counts if it is valid in a double-byte candidate too.
+    """
+    valid = [codec for codec in _CANDIDATES if decodes(text, codec)]
+    both = [codec for codec in valid if decodes(more, codec)] if more else []
+    if any(codec in _DOUBLE_BYTE for codec in both):
+        return {codec: _score(more.decode(codec), codec) for codec in both}
+    return {codec: _score(text.decode(codec), codec) for codec in valid}
+
+
+def detect_codec(text: bytes, more: bytes = b"") -> str:
     """Return Python's codec for text without a usable CA.
 
     Never fails: text that fits no character set is read as UTF-8 with replacement characters.
+
+    Args:
+        text: The text.
+        more: Further text of the record, see `_rate`.
     """
     if decodes(text, "utf_8"):
         return "utf_8"
-    scores = {codec: _score(text.decode(codec), codec) for codec in _CANDIDATES if decodes(text, codec)}
+    scores = _rate(text, more)
     best = max(scores, key=scores.__getitem__, default="utf_8")
     score = scores.get(best, -1)
     # Three-byte characters, which other charsets hardly ever produce, indicate UTF-8 even if as many bytes are damaged.
@@ -214,7 +236,7 @@ def _is_single_byte(codec: str) -> bool:
 
 
 def keeps_utf8(ca: bytes | None) -> bool:
-    """Return whether text that is valid UTF-8 is read as UTF-8 under this CA.
+    """Return whether text that is valid UTF-8 is certain to be read as UTF-8 under this CA.
 
     Args:
         ca: The value of CA; None if it is missing.
@@ -223,24 +245,61 @@ def keeps_utf8(ca: bytes | None) -> bool:
     return codec is None or codec == "utf_8" or _is_single_byte(codec)
 
 
-def choose_codec(ca: bytes | None, text: bytes) -> str:
+def _looks_like_utf8(text: bytes) -> bool:
+    """Return whether text that is valid UTF-8 is so by more than chance.
+
+    A two-byte character of another charset often is one of UTF-8: a letter of any script, a sign. In real text, letters
+    of one script form words, and Latin ones stand beside plain letters.
+    """
+    decoded = text.decode()
+    if re.search("[\u0800-\U0010ffff]", decoded):
+        return True
+    runs = re.findall("[a-zA-Z]?[^\0-\x7f]+[a-zA-Z]?", decoded)
+    good = 0
+    for run in runs:
+        scripts = {unicodedata.name(char, "").split(" ")[0] for char in run}
+        good += run.isalpha() and len(scripts) == 1 and (scripts != {"LATIN"} or run[0].isascii() or run[-1].isascii())
+    return 2 * good > len(runs)
+
+
+def _refute(text: bytes, more: bytes, codec: str) -> str | None:
+    """Return a codec that gives so many more common characters than the one of CA that CA must be wrong; else None."""
+    if codec not in _CANDIDATES:
+        return None
+    scores = _rate(text, more)
+    best = max(scores, key=scores.__getitem__, default=codec)
+    gain = scores.get(best, 0) - scores.get(codec, 0)
+    count = sum(char > "\x7f" for char in text.decode(best, "replace"))
+    return best if scores.get(best, 0) > 0.4 and gain > 0.3 and gain * count > 1.2 else None
+
+
+def choose_codec(ca: bytes | None, text: bytes, more: bytes = b"") -> str:
     """Return Python's codec for a record.
 
-    A single-byte charset decodes any text, so its name alone is no evidence: valid UTF-8 is read as UTF-8.
+    A single-byte charset decodes any text, so its name alone is no evidence: valid UTF-8 is read as UTF-8. So it is
+    under a double-byte charset, unless it seems to be UTF-8 by chance. Other text is read by CA, unless another charset
+    gives more common characters.
 
     Args:
         ca: The value of CA; None if it is missing.
-        text: All values of the record, joined.
+        text: All values of the root, joined.
+        more: Further text of the record, which counts if it is in the same charset.
     """
-    if text.isascii() or (keeps_utf8(ca) and decodes(text, "utf_8")):
-        return "utf_8"
     codec = codec_named(ca) if ca else None
-    return codec if codec and _mostly_decodes(text, codec) else detect_codec(text)
+    usable = bool(codec) and _mostly_decodes(text, codec or "")
+    if text.isascii() or (decodes(text, "utf_8") and (keeps_utf8(ca) or not usable or _looks_like_utf8(text))):
+        return "utf_8"
+    return (_refute(text, more, codec) or codec) if codec and usable else detect_codec(text, more)
 
 
 def unescape(value: str) -> str:
     """Return the text of a value: a backslash makes the next character literal and removes a line break after it."""
     return re.sub(r"\\(\r\n|\n\r|.)", lambda m: m[1].strip("\r\n"), value, flags=re.DOTALL)
+
+
+def simple_text(value: str) -> str:
+    """Return the text of a value in one line: unescaped, each line break and other white space as one space."""
+    return re.sub("\r\n|\n\r|[\t-\r]", " ", unescape(value))
 
 
 def escape(text: str) -> str:

@@ -182,6 +182,7 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
         setup_ply=np.empty(0, np.uint16),
         state=np.zeros(n.STATES, np.int64),
         seen=np.empty(0, np.int64),
+        readings=np.empty((0, 0), np.int64),
     )
     _read_lines(block.data, block.start, block.stop, block.drop, out)
     games = to_game_arrays(out, block)

@@ -356,7 +356,7 @@ def _find_markup(game: Game) -> tuple[Game, _Properties]:
     nodes = split_nodes(game.record)
     charset = b"CA[" + game.raw("CA") + b"]"
     for i, node in enumerate(nodes):
-        properties = root_properties(b"(;" + charset + node[1:]) if _MARKUP.search(node) else {}
+        properties = root_properties(b"(;" + charset + node.removeprefix(b";")) if _MARKUP.search(node) else {}
         if any(name in properties for name in ("VW", *_MARKS)):
             return read_sgf(b"(" + b"".join(nodes[: i + 1]) + b")"), properties
     raise RecipeError(f"no node of the main line has VW or one of the marks {', '.join(_MARKS)}, which draw a pattern")

@@ -943,7 +943,7 @@ def doubt(data: Bytes, start: Int, stop: Int) -> Int:
     if top < 0x80:
         return NO_DOUBT
     second, third = first[1:], first[2:]
-    found = len(second) > 0 and first[len(second) - 1] >= 0x80 and second[-1] == ESCAPE
+    found = len(second) > 0 and first[len(second) - 1] >= 0x80 and second[len(second) - 1] == ESCAPE
     for i in range(len(third)):
         b, c = second[i], third[i]
         is_junk = (c > SPACE) & (c != SEMICOLON) & (c != OPEN) & (c != CLOSE) & (c != LEFT)

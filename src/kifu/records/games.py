@@ -43,15 +43,10 @@ TT, in which Fox writes its overtime, and gtype of KataGo's comment on the root.
 
 
 class MemberPiece(NamedTuple):
-    """A part of an SGF member that is too large for one block: where the scanner continues, see `kifu.records.sgf`.
+    """A part of an SGF member that is too large for one block: where the scanner continues, see `kifu.records.sgf`."""
 
-    Attributes:
-        first_game: Number of games of the member in earlier pieces.
-        setup_budget: Number of setup stones that the rest of the member may have.
-    """
-
-    first_game: int
-    setup_budget: int
+    first_game: int  # number of games of the member in earlier pieces
+    setup_budget: int  # number of setup stones that the rest of the member may have
     bytes: int
 
 
@@ -59,32 +54,21 @@ class MemberPiece(NamedTuple):
 class RecordBlock:
     """Consecutive members of one container, complete and in its order.
 
-    Attributes:
-        source: The container's path, as given by the user.
-        data: [N] uint8, read-only by convention. May hold other bytes between the members, such as archive headers.
-        start, stop: [K] int64. Member k is data[start[k]:stop[k]].
-        member: [K] int32. Ordinal in the container, from 0, counting all its entries, directories included.
-        names: uint8. Raw names of the members, side by side.
-        name_offset: [K + 1] int64. The name of member k is names[name_offset[k]:name_offset[k + 1]].
-        drop: [K] uint8. The `DropReason` of a member that could not be read, which is then empty; else 0.
-        first_line: Number of lines of the first member in earlier blocks; 0 unless the member is a file of lines.
-        kind: The format of all members, one of the constants of `kifu.records.detect`; None if not detected yet.
-        piece: If the only member is a piece of an SGF member, which one; else None.
-        left_out: Number of entries of the container, among those since the block before, that are not read, by kind,
-            see `kifu.records.detect.left_out_kind`. A block that counts some may have no members.
+    `left_out` counts the entries of the container, among those since the block before, that are not read, by kind, see
+    `kifu.records.detect.left_out_kind`. A block that counts some may have no members.
     """
 
-    source: str
-    data: Bytes
-    start: npt.NDArray[np.int64]
-    stop: npt.NDArray[np.int64]
-    member: npt.NDArray[np.int32]
-    names: Bytes
-    name_offset: npt.NDArray[np.int64]
-    drop: npt.NDArray[np.uint8]
-    first_line: int = 0
-    kind: int | None = None
-    piece: MemberPiece | None = None
+    source: str  # the container's path, as given by the user
+    data: Bytes  # [N], read-only by convention; may hold other bytes between the members
+    start: npt.NDArray[np.int64]  # [K]; member k is data[start[k] : stop[k]]
+    stop: npt.NDArray[np.int64]  # [K]
+    member: npt.NDArray[np.int32]  # [K], ordinal in the container, from 0, directories included
+    names: Bytes  # raw, side by side; that of member k is names[name_offset[k] : name_offset[k + 1]]
+    name_offset: npt.NDArray[np.int64]  # [K + 1]
+    drop: npt.NDArray[np.uint8]  # [K], the `DropReason` of a member that could not be read, which is then empty
+    first_line: int = 0  # lines of the first member in earlier blocks, if it is a file of lines
+    kind: int | None = None  # of all members, a constant of `kifu.records.detect`; None if not detected yet
+    piece: MemberPiece | None = None  # which one, if the only member is a piece of an SGF member
     left_out: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
@@ -114,15 +98,7 @@ class RecordBlock:
 def make_block(
     source: str, data: Bytes, stop: list[int], members: list[int], names: list[bytes], drops: list[int]
 ) -> RecordBlock:
-    """Return a block of members that lie one after the other in `data`.
-
-    Args:
-        data: [N] uint8.
-        stop: [K] The end of each member in `data`.
-        members: [K] Ordinals in the container.
-        names: [K] Raw names.
-        drops: [K] `DropReason` of each member.
-    """
+    """Return a block of members that lie one after the other in `data`; stop: [K], the end of each member there."""
     ends: npt.NDArray[np.int64] = np.array([0, *stop], np.int64)
     return RecordBlock(
         source=source,
@@ -268,43 +244,32 @@ class GameArrays(MoveArrays):
 class TextFields:
     """The text fields of G games as found: escapes, spelling and charset are those of the record's format.
 
-    Attributes:
-        data: [N] uint8, read-only by convention. The buffer that holds the values.
-        start, stop: [F, G] int64, F = len(FIELDS). Field f of game g is data[start[f, g]:stop[f, g]]; empty if missing.
+    With F = len(FIELDS), field f of game g is data[start[f, g]:stop[f, g]], empty if missing.
     """
 
-    data: Bytes
-    start: npt.NDArray[np.int64]
-    stop: npt.NDArray[np.int64]
+    data: Bytes  # [N], read-only by convention
+    start: npt.NDArray[np.int64]  # [F, G]
+    stop: npt.NDArray[np.int64]  # [F, G]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedBlock:
     """G games of one block, all in one record format.
 
-    Attributes:
-        format: The record format, one of `kifu.records.parse.RECORD_FORMATS`.
-        text_fields: Their text fields, not decoded yet; see `kifu.records.sgf`.
-        index: [G] int32. Ordinal of the game in its member, from 0; in formats of lines, its line number.
-        territory: [T] uint16. Final territory as point | WHITE_BIT, ascending by point, if the record lists it.
-        territory_offset: [G + 1] int64. Territory of game g is territory[territory_offset[g]:territory_offset[g + 1]].
-        codecs: [G] Python's codec by which the reader decoded each game, whose text fields are UTF-8; None if the text
-            fields are still as found.
-        seconds: [M] float32. Time used for each move, in seconds; NaN if unknown. None if no game has any.
-        evaluations: [M, 4] float32. White's share of wins and losses, White's lead in points, and the number of visits
-            of a search before each move; NaN if unknown. None if no game has any.
+    Evaluations are White's share of wins and losses, White's lead in points, and the number of visits of a search
+    before each move.
     """
 
-    format: str
+    format: str  # one of `kifu.records.parse.RECORD_FORMATS`
     block: RecordBlock
     games: GameArrays
-    text_fields: TextFields
-    index: npt.NDArray[np.int32]
-    territory: npt.NDArray[np.uint16]
-    territory_offset: npt.NDArray[np.int64]
-    codecs: Sequence[str] | None = None
-    seconds: npt.NDArray[np.float32] | None = None
-    evaluations: npt.NDArray[np.float32] | None = None
+    text_fields: TextFields  # not decoded yet, see `kifu.records.sgf`
+    index: npt.NDArray[np.int32]  # [G], ordinal in its member, from 0; in formats of lines, its line number
+    territory: npt.NDArray[np.uint16]  # [T], point | WHITE_BIT, ascending by point, if the record lists it
+    territory_offset: npt.NDArray[np.int64]  # [G + 1]
+    codecs: Sequence[str] | None = None  # by which the reader decoded; None if text is still as found
+    seconds: npt.NDArray[np.float32] | None = None  # [M], used for each move; NaN if unknown
+    evaluations: npt.NDArray[np.float32] | None = None  # [M, 4]; NaN if unknown
 
 
 def concat(parts: Sequence[GameArrays]) -> GameArrays:
@@ -380,12 +345,9 @@ class LeftOut:
         self._with_games = set[str]()
 
     def expect(self, container: str, source: str, left_out: Mapping[str, int]) -> None:
-        """Announce a container.
+        """Announce a container, of the source that it is, or lies in, with what is left out before it is read.
 
-        Args:
-            container: Its path, as in `RecordBlock.source`.
-            source: The path of the source that it is, or lies in.
-            left_out: What is left out before the container is read.
+        `container` is a path as in `RecordBlock.source`.
         """
         self._sources[container] = source
         self.add(container, 0, left_out)
@@ -437,46 +399,27 @@ _NO_POINTS: Points = np.empty(0, np.uint16)
 
 @dataclass(frozen=True, slots=True)
 class SingleGame:
-    """A game of a record block.
-
-    Attributes:
-        start: Where its text begins in the block's data.
-        index: Ordinal in its member; in formats of lines, its line number.
-        width: Number of columns; 0 if dropped.
-        height: Number of rows; 0 if dropped.
-        moves: [M] uint16, see `GameArrays.moves`.
-        setup: [S] uint16, the stones of the root, see `GameArrays.setup`.
-        fields: Non-empty texts by name, of `FIELDS` up to title, in SGF's spelling.
-        codec: Python's name of the codec that decoded them.
-        seconds: [M] float32, see `ParsedBlock.seconds`.
-        warnings: What the reader tolerated, as bits of `ParseWarning`.
-        drop: Why the reader drops the game, which then has neither moves nor setup.
-    """
+    """A game of a record block. A dropped one has no board, moves and setup."""
 
     member: int
-    start: int
+    start: int  # where its text begins in the block's data
     stop: int
-    index: int = 0
+    index: int = 0  # ordinal in its member; in formats of lines, its line number
     width: int = 0
     height: int = 0
-    moves: Points = field(default_factory=lambda: _NO_POINTS)
-    setup: Points = field(default_factory=lambda: _NO_POINTS)
+    moves: Points = field(default_factory=lambda: _NO_POINTS)  # [M], see `GameArrays`
+    setup: Points = field(default_factory=lambda: _NO_POINTS)  # [S], the stones of the root
     to_play: int = TO_PLAY_UNSET
     handicap: int = NO_HANDICAP
-    fields: Mapping[str, str] = field(default_factory=dict)
-    codec: str = "utf_8"
-    seconds: npt.NDArray[np.float32] | None = None
-    warnings: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)  # non-empty texts by name, in SGF's spelling
+    codec: str = "utf_8"  # Python's name of the codec that decoded them
+    seconds: npt.NDArray[np.float32] | None = None  # [M], see `ParsedBlock`
+    warnings: int = 0  # bits of `ParseWarning`
     drop: DropReason = DropReason.KEPT
 
 
 def assemble(record_format: str, block: RecordBlock, games: Sequence[SingleGame]) -> ParsedBlock:
-    """Return games as a parsed block.
-
-    Args:
-        record_format: Its name in `kifu.records.parse.RECORD_FORMATS`.
-        games: At least one for each member, in the block's order.
-    """
+    """Return games, at least one for each member, in the block's order, as a parsed block of a record format."""
     members = np.array([game.member for game in games], np.int32)
     setup = [game.setup for game in games]
     arrays = GameArrays(

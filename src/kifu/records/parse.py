@@ -40,14 +40,12 @@ def name_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
 class RecordFormat:
     """A format of game records.
 
-    Attributes:
-        kinds: Its constants in `kifu.records.detect`.
-        read: Returns the games of a block, given the TYGEM index of the sources, which only TYGEM needs.
-        to_sgf_properties: Converts the decoded text fields of a game, by name, to root properties in SGF's spelling,
-            which most readers use.
+    `read` returns the games of a block, given the TYGEM index of the sources, which only TYGEM needs.
+    `to_sgf_properties` converts the decoded text fields of a game, by name, to root properties in SGF's spelling, which
+    most readers use.
     """
 
-    kinds: tuple[int, ...]
+    kinds: tuple[int, ...]  # its constants in `kifu.records.detect`
     read: Callable[[RecordBlock, tygem.TygemIndex | None], ParsedBlock]
     to_sgf_properties: Callable[[Mapping[str, str]], Mapping[str, str | None]] = name_properties
 
@@ -73,10 +71,8 @@ _MAX_LISTED = 20
 def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[ParsedBlock]:
     """Yield the games of a block, in its order: one `ParsedBlock` for each run of members of one format.
 
-    A TYGEM index among the members contains no games and is skipped.
-
-    Args:
-        index: The TYGEM index of the sources, see `kifu.records.tygem`; None without one.
+    A TYGEM index among the members contains no games and is skipped; `index` is that of the sources, see
+    `kifu.records.tygem`.
     """
     if not len(block):
         return
@@ -94,30 +90,23 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
 class SourceSummary:
     """Counts over any number of games; read == kept + the sum of drops.
 
-    Attributes:
-        drops: Dropped games by the name of their `DropReason`.
-        warnings: Games by the name of the `ParseWarning`.
-        sizes: Kept games by board size, such as "19 x 19".
-        dropped: The first dropped games: (container, member, reason, number of moves that could be played).
-        left_out: Number of files and members that are not read, by kind.
+    `dropped` lists the first dropped games: container, member, reason, number of moves that could be played.
     """
 
     read: int = 0
     kept: int = 0
     moves: int = 0
     bytes: int = 0
-    drops: Counter[str] = field(default_factory=Counter)
-    warnings: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[str] = field(default_factory=Counter)
+    drops: Counter[str] = field(default_factory=Counter)  # by the name of their `DropReason`
+    warnings: Counter[str] = field(default_factory=Counter)  # games by the name of the `ParseWarning`
+    sizes: Counter[str] = field(default_factory=Counter)  # kept games by board size, such as "19 x 19"
     dropped: list[tuple[str, str, DropReason, int]] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)  # files and members that are not read, by kind
 
     def add(self, games: GameArrays, rules: Rules, jobs: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Count some games.
 
-        Returns:
-            (drop, ply): [G] uint8 of `DropReason`, of the parser or the replay, and [G] int32, the moves that were
-            played.
+        Returns drop: [G] of `DropReason`, of the parser or the replay; and ply: [G], the moves that were played.
         """
         drop, ply = replay_all(games, rules, jobs)
         drop = np.where(games.drop != DropReason.KEPT, games.drop, drop)
@@ -143,11 +132,7 @@ class SourceSummary:
 
 
 def summarize(sources: Paths, rules: Rules = RECORD_RULES, jobs: int = 1) -> SourceSummary:
-    """Read and replay every game of the sources.
-
-    Raises:
-        SourceError: As `kifu.read` does.
-    """
+    """Read and replay every game of the sources. Raises SourceError as `kifu.read` does."""
     summary, left_out = SourceSummary(), LeftOut()
     found = [find_containers(as_path(source)) for source in as_list(sources)]
     for each in found:

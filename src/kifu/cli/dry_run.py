@@ -46,8 +46,7 @@ class Plan(Report):
         """Return a plan that reads catalogues. Raises FormatError, OutputError."""
         from kifu.corpus.catalogue import open_catalogue
 
-        opened = map(open_catalogue, catalogues)
-        return cls.of([f"{catalogue.path}: {catalogue.rows:,} games" for catalogue in opened], writes)
+        return cls.of([f"{found.path}: {found.rows:,} games" for found in map(open_catalogue, catalogues)], writes)
 
     def outcome(self, show: Callable[[], object] | None = None) -> Outcome:
         """Return the outcome of a command that was given --dry-run; `show` prints the estimate, by default as text."""
@@ -71,7 +70,7 @@ def _list_paths(verb: str, paths: Sequence[str]) -> list[str]:
 def _check_writable(path: Path) -> None:
     """Raise OutputError unless the path, or its nearest existing parent, can be written."""
     existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
-    if existing != path.absolute() and not existing.is_dir():
-        raise OutputError(f"cannot write {path}: {os.strerror(errno.ENOTDIR)}")
-    if not os.access(existing, os.W_OK):
-        raise OutputError(f"cannot write {path}: {os.strerror(errno.EACCES)}")
+    is_no_folder = existing != path.absolute() and not existing.is_dir()
+    if is_no_folder or not os.access(existing, os.W_OK):
+        reason = os.strerror(errno.ENOTDIR if is_no_folder else errno.EACCES)
+        raise OutputError(f"cannot write {path}: {reason}")

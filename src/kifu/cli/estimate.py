@@ -40,23 +40,15 @@ _ROW_BYTES, _RECORD_BYTES = 400, 1024
 
 @dataclass(frozen=True)
 class Estimate:
-    """Counts of a sample of the sources, extrapolated linearly to all of them.
-
-    Attributes:
-        positions: Moves of the kept games, with passes.
-        bytes: Size of the outputs.
-        seconds: At the rate of the sample, without start-up.
-        sampled: Number of games that were read.
-        sets: "examples" and "bytes" of data sets by file name.
-    """
+    """Counts of a sample of the sources, extrapolated linearly to all of them."""
 
     games: int
     kept: int
-    positions: int
-    bytes: int
-    seconds: float
-    sampled: int
-    sets: dict[str, dict[str, int]]
+    positions: int  # moves of the kept games, with passes
+    bytes: int  # size of the outputs
+    seconds: float  # at the rate of the sample, without start-up
+    sampled: int  # number of games that were read
+    sets: dict[str, dict[str, int]]  # "examples" and "bytes" of data sets by file name
 
     def __str__(self) -> str:
         def about(count: int) -> str:
@@ -81,7 +73,7 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
     with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
         sample = Path(folder, "sample.parquet")
         if isinstance(recipe, KgsgoRecipe):
-            return _estimate_kgsgo(recipe, sources, index, jobs, sample)
+            return _draw_kgsgo(recipe, sources, index, jobs, sample)
         clean = getattr(recipe, "clean", None) or load_cleaning_rules("legal")
         ingested = _ingest_sample(sources, clean, jobs, sample)
         some = Path(folder, "some.parquet")
@@ -99,13 +91,11 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
         return replace(ingested, seconds=seconds, bytes=sum(size["bytes"] for size in sets.values()), sets=sets)
 
 
-def _estimate_kgsgo(
-    recipe: Any, sources: Sequence[str], index: Path | None, jobs: int | None, sample: Path
-) -> Estimate:
+def _draw_kgsgo(recipe: Any, sources: Sequence[str], index: Path | None, jobs: int | None, path: Path) -> Estimate:
     """Return the estimate of a build that selects games by number from the archives of KGS, which their names tell."""
     paths = find_archives(sources)
     sampler, record = Sampler(recipe, read_index(index, paths)), find_dat_layout(recipe.format).record_bytes
-    ingested = _ingest_sample([str(path) for path in paths.values()], load_cleaning_rules("legal"), jobs, sample)
+    ingested = _ingest_sample([str(found) for found in paths.values()], load_cleaning_rules("legal"), jobs, path)
     sets = {}
     for name in recipe.default_sets():
         games = sum(map(len, sampler.select(name).values()))

@@ -158,12 +158,13 @@ class Pattern:
                 yield self._image(k, exchanged, width, height)
 
     def _image(self, k: int, exchanged: bool, width: int, height: int) -> Image:
-        across, down = (height, width) if k & 4 else (width, height)  # the board before symmetry k
-        left, right, top, bottom = self.window(across, down)
+        if k & 4:  # the board before symmetry k
+            width, height = height, width
+        left, right, top, bottom = self.window(width, height)
         if k & 1:
-            left, right = across - self.width - right, across - self.width - left
+            left, right = width - self.width - right, width - self.width - left
         if k & 2:
-            top, bottom = down - self.height - bottom, down - self.height - top
+            top, bottom = height - self.height - bottom, height - self.height - top
         cells, moves = self.map_cells(k), self.map_moves(k)
         if exchanged:
             cells = tuple(map(exchange_cell, cells))
@@ -340,14 +341,14 @@ def _merged_continuations(pattern: Pattern, images: list[Image], same: list[tupl
     The second index is the cell in the image * 4 + the colour on the board.
     """
     y, x = np.divmod(np.arange(pattern.width * pattern.height), pattern.width)
-    preferred = pattern.next_colour or BLACK
-    best = np.zeros((3, len(x)), np.int64)  # by colour: is it the preferred one? << 10 | column << 5 | 31 - row
+    next_colour = pattern.next_colour or BLACK
+    best = np.zeros((3, len(x)), np.int64)  # by colour: is it `next_colour`? << 10 | column << 5 | 31 - row
     for k, exchanged in same:
         same_x, same_y = pattern.image_point(x, y, k)
         for colour in (BLACK, WHITE):
-            fits = ((BLACK + WHITE - colour) if exchanged else colour) == preferred
+            fits = ((BLACK + WHITE - colour) if exchanged else colour) == next_colour
             np.maximum(best[colour], fits << 10 | same_x << 5 | 31 - same_y, out=best[colour])
-    colours = np.where(best >> 10, preferred, BLACK + WHITE - preferred)
+    colours = np.where(best >> 10, next_colour, BLACK + WHITE - next_colour)
     merged = np.stack([best >> 5 & 31, 31 - (best & 31), colours], axis=-1)  # [3, cells, 3]
     table = np.zeros((len(images), len(x), 4, 3), np.uint8)
     for m, image in enumerate(images):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kifu
+from format_samples import RECORDS
 from kifu.corpus.sources import read
 from kifu.errors import DropReason, GameError, IllegalMove, KifuError, RecordError
 from kifu.go.board import Board
@@ -306,3 +307,20 @@ def test_a_ply_that_does_not_exist_costs_no_memory() -> None:
 def test_board_after_setup_of_another_length() -> None:
     with pytest.raises(GameError, match="setup_ply must have 3 entries like setup, got 1"):
         Board.after(5, 5, GOOD.moves, GOOD.setup, GOOD.setup_ply[:1], 2)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_read_games_reads_every_format(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(RECORDS[name])
+    assert read_games(RECORDS[name]) == list(read(tmp_path / name))
+
+
+def test_read_games_reads_tygem_lines() -> None:
+    (game,) = read_games(b"1234\t;B[pd];W[dp];B[pp]\n")
+    assert len(game) == 3
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"[1]", b'{"a": 1}'])
+def test_read_games_without_a_game(data: bytes) -> None:
+    with pytest.raises(RecordError, match="no game record in"):
+        read_games(data)

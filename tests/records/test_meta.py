@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kifu.errors import RecipeError
 from kifu.point import BLACK, WHITE
 from kifu.records.meta import (
     Date,
@@ -95,6 +96,82 @@ def test_rating_keeps_confirmation() -> None:
     assert Rank.from_rating(35.9) == Rank(4)
     assert Rank.from_rating(40.9) == Rank(9)
     assert Rank.from_rating(1) == Rank(-30)
+
+
+SCALES = ("aga", "china", "europe", "igs", "japan", "korea")
+# Seed: "olf rating AGA CHINA EUROPE IGS JAPAN KOREA", as far as the text goes.
+EQUIVALENT = """
+2 20K 23K 22K 30K 19K 26Gup
+3 19K 22K 21K 29K 18K 25Gup
+4 18K 21K 20K 28K 17K 24Gup
+5 17-18K 20-21K 19-20K 27K 16-17K 23-24Gup
+6 17K 20K 19K 26K 16K 23Gup
+7 16K 19K 18K 25K 15K 22Gup
+8 15-16K 18-19K 17-18K 24K 14-15K 21-22Gup
+9 15K 18K 17K 23K 14K 21Gup
+10 14K 17K 16K 22K 13K 20Gup
+11 13K 16K 15K 21K 12K 19Gup
+12 12-13K 15-16K 14-15K 20K 11-12K 18-19Gup
+13 12K 15K 14K 19K 11K 18Gup
+14 11K 14K 13K 18K 10K 17Gup
+15 10K 13K 12K 17K 9K 16Gup
+16 9-10K 12-13K 11-12K 16K 8-9K 15-16Gup
+17 9K 12K 11K 15K 8K 15Gup
+18 8K 11K 10K 14K 7K 14Gup
+19 7K 10K 9K 13K 6K 13Gup
+20 6-7K 9-10K 8-9K 12K 5-6K 12-13Gup
+21 6K 9K 8K 11K 5K 12Gup
+22 5K 8K 7K 10K 4K 11Gup
+23 4-5K 7-8K 6-7K 9K 3-4K 10-11Gup
+24 4K 7K 6K 8K 3K 10Gup
+25 3K 6K 5K 7K 2K 9Gup
+26 2K 5K 4K 6K 1K 8Gup
+27 1-2K 4-5K 3-4K 5K 1K-1D 7-8Gup
+28 1K 4K 3K 4K 1D 7Gup
+29 1D 3K 2K 3K 2D 6Gup
+30 2D 2K 1K 2K 3D 5Gup
+31 3D 1K 1D 1K 4D 4Gup
+32 4D 1D 2D 1D 4-5D 3Gup
+33 5D 2D 3D 2D 5-6D 2Gup
+34 6D 3D 4D 3D 6D 1-2Gup
+35 6D 3-4D 4-5D 4D 6D 1Gup
+36 7D 4-5D 5-6D 5D 6-7D 1Gup
+"""
+EQUIVALENT_ROWS = [line.split() for line in EQUIVALENT.split("\n") if line]
+
+
+@pytest.mark.parametrize("row", EQUIVALENT_ROWS, ids=lambda row: row[0])
+def test_equivalent_ranks(row: list[str]) -> None:
+    rank = Rank.from_rating(int(row[0]))
+    assert rank is not None
+    assert [rank.to(scale) for scale in SCALES] == row[1:]
+    for column, (scale, cell) in enumerate(zip(SCALES, row[1:]), start=1):
+        first = next(other for other in EQUIVALENT_ROWS if other[column] == cell)
+        found = Rank.parse(cell, scale=scale)
+        assert found is not None
+        assert found.rating == int(first[0]), scale
+        assert Rank.parse(cell.lower().replace("gup", " gup"), scale=scale) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "expected"),
+    [
+        ("20K", "aga", "30k"), ("20 kyu", "aga", "30k"), ("26Gup", "korea", "30k"), ("26급", "korea", "30k"),
+        ("20級", "japan", None), ("1段", "japan", "4k"), ("5D", "japan", "1d"), ("6d*", "aga", "3d*"),
+        ("1d?", "aga", "3k?"),
+        ("18K", "aga", "28k"), ("1k", "japan", "6k"), ("30k", "igs", "30k"), ("5d", "igs", "5d"), ("6d", "igs", None),
+        ("9p", "aga", "9p"), ("NR", "igs", None), ("?", "aga", None), ("8D", "aga", None), ("24K", "china", None),
+    ],
+)  # fmt: skip
+def test_rank_of_a_scale(text: str, scale: str, expected: str | None) -> None:
+    rank = Rank.parse(text, scale=scale)  # type: ignore[arg-type]
+    assert (str(rank) if rank else None) == expected
+
+
+def test_ranks_without_an_equivalent() -> None:
+    assert [Rank.parse(text).to("korea") for text in ("31k", "6d", "1p", "9p")] == [None] * 4  # type: ignore[union-attr]
+    with pytest.raises(RecipeError, match=r"a scale of ranks is one of aga, .* got 'mars'"):
+        Rank.parse("1d", scale="mars")  # type: ignore[arg-type]
 
 
 B, W = BLACK, WHITE

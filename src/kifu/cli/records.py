@@ -74,6 +74,24 @@ def show(game: Container, number: GameNumber = 1, move: Move = None, output: Pic
     return Outcome(f"drew {printable(output)}", data, summary=True)
 
 
+@command(_PANEL, "kifu ranks 20K --from aga", "kifu ranks 3d")
+def ranks(
+    rank: Annotated[str, typer.Argument(metavar="RANK", help="A rank, such as 20K, 3d or 26Gup.")],
+    scale: Annotated[
+        str, typer.Option("--from", metavar="SCALE", help="aga, china, europe, igs, japan or korea.")
+    ] = "igs",
+) -> Outcome:
+    """Show equally strong ranks of the 1990s in six places, see docs/ranks.md."""
+    from kifu.records.meta import Rank, rank_scales
+
+    scales = rank_scales()
+    found = Rank.parse(rank, scale=scale)  # type: ignore[arg-type]
+    if found is None or found.to("igs") is None:
+        raise RecipeError(f"{rank!r} is not a rank of {scale} in the table")
+    data = {"rating": found.rating} | {each: found.to(each) for each in scales}
+    return Outcome("\n".join(f"{name:8}{value}" for name, value in data.items()), data)
+
+
 @command(_PANEL, "kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)
 def convert(
     sources: Sources,

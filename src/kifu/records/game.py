@@ -318,14 +318,17 @@ def games_in(containers: Sequence[AnyPath], left_out: LeftOut) -> Iterator[Game]
 
 
 def read_games(data: bytes) -> list[Game]:
-    """Return all games in the text of a record or a collection.
+    """Return all games in the text of a record or a collection, in any format that `kifu.read` knows.
 
     Raises:
         RecordError: If the text contains no game.
     """
-    games = list(_games_of(read_block(as_block([data]))))
-    if games[0].drop == DropReason.NO_RECORD:
-        raise RecordError(f'no game record in {len(data):,} bytes: a record begins with "(;"')
+    return _require_games(data, [game for parsed in parse_block(as_block([data]), None) for game in _games_of(parsed)])
+
+
+def _require_games(data: bytes, games: list[Game]) -> list[Game]:
+    if not games or games[0].drop == DropReason.NO_RECORD:
+        raise RecordError(f'no game record in {len(data):,} bytes: a record of SGF begins with "(;"')
     return games
 
 
@@ -338,7 +341,7 @@ def read_sgf(data: bytes, *, strict: bool = False) -> Game:
     Raises:
         RecordError: If there is no game.
     """
-    game = read_games(data)[0]
+    game = _require_games(data, list(_games_of(read_block(as_block([data])))))[0]
     if strict and game.errors:
         raise game.errors[0]
     return game

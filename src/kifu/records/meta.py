@@ -303,6 +303,39 @@ _PRO_RATING = 41  # 1 dan professional
 _TOP_RATING = 49  # 9 dan professional
 _LOWEST_KYU = 50
 
+RankScale = Literal["aga", "china", "europe", "igs", "japan", "korea"]
+
+_EQUIVALENT: dict[RankScale, str] = {
+    "aga": (
+        "20K 19K 18K 17-18K 17K 16K 15-16K 15K 14K 13K 12-13K 12K 11K 10K 9-10K 9K 8K 7K 6-7K 6K 5K 4-5K 4K 3K 2K "
+        "1-2K 1K 1D 2D 3D 4D 5D 6D 6D 7D"
+    ),
+    "china": (
+        "23K 22K 21K 20-21K 20K 19K 18-19K 18K 17K 16K 15-16K 15K 14K 13K 12-13K 12K 11K 10K 9-10K 9K 8K 7-8K 7K "
+        "6K 5K 4-5K 4K 3K 2K 1K 1D 2D 3D 3-4D 4-5D"
+    ),
+    "europe": (
+        "22K 21K 20K 19-20K 19K 18K 17-18K 17K 16K 15K 14-15K 14K 13K 12K 11-12K 11K 10K 9K 8-9K 8K 7K 6-7K 6K 5K "
+        "4K 3-4K 3K 2K 1K 1D 2D 3D 4D 4-5D 5-6D"
+    ),
+    "igs": (
+        "30K 29K 28K 27K 26K 25K 24K 23K 22K 21K 20K 19K 18K 17K 16K 15K 14K 13K 12K 11K 10K 9K 8K 7K 6K 5K 4K 3K "
+        "2K 1K 1D 2D 3D 4D 5D"
+    ),
+    "japan": (
+        "19K 18K 17K 16-17K 16K 15K 14-15K 14K 13K 12K 11-12K 11K 10K 9K 8-9K 8K 7K 6K 5-6K 5K 4K 3-4K 3K 2K 1K "
+        "1K-1D 1D 2D 3D 4D 4-5D 5-6D 6D 6D 6-7D"
+    ),
+    "korea": (
+        "26Gup 25Gup 24Gup 23-24Gup 23Gup 22Gup 21-22Gup 21Gup 20Gup 19Gup 18-19Gup 18Gup 17Gup 16Gup 15-16Gup "
+        "15Gup 14Gup 13Gup 12-13Gup 12Gup 11Gup 10-11Gup 10Gup 9Gup 8Gup 7-8Gup 7Gup 6Gup 5Gup 4Gup 3Gup 2Gup "
+        "1-2Gup 1Gup 1Gup"
+    ),
+}
+"""Equally strong ranks of the 1990s by Schraudolph's README, from rating 2 to 36. Those of IGS name the ratings."""
+_FIRST_RATING = 2
+_CELL = re.compile(r"(\d+)(k|d|gup)?-(\d+)(k|d|gup)|(\d+)(k|d|gup)", re.IGNORECASE)
+
 _INPUT_LEVELS = (*range(-29, 10), *range(11, 20))
 """`Rank.level` of the ranks that a user may give: 30 kyu to 9 dan, 1 to 9 dan professional."""
 
@@ -341,7 +374,7 @@ class Rank:
     confirmed: bool | None = field(default=None, compare=False)
 
     @classmethod
-    def parse(cls, text: str) -> Rank | None:
+    def parse(cls, text: str, scale: RankScale | None = None) -> Rank | None:
         """Parse a rank, such as "5d", "9 dan", "3k*", "9p", "9 dan pro", "P9段", "职业九段", "18급" or "7d?".
 
         A number alone is a rank only if it is an AGA rating, which has a decimal point and is not between -1 and 1
@@ -350,10 +383,16 @@ class Rank:
         beside such a rating ("2 dan (EGF 2050)") is used as it is. East Asian records that write 九段
         for professionals do not distinguish them from amateurs; neither does this function.
 
+        Args:
+            scale: Where the rank was given; the result is the equally strong rank of IGS, on whose scale ratings are:
+                "20K" of the AGA is 30 kyu. Of several equal ranks it is the weakest. Professionals keep their rank.
+
         Returns:
-            None for any other text.
+            None for any other text, and for ranks that the scale does not list.
         """
         text = normalize(text).strip("[](){}")
+        if scale is not None:
+            return cls._convert(text, scale)
         if aga := _AGA.fullmatch(text):
             rating = float(aga[1])
             if 1 <= rating < 11:
@@ -376,6 +415,27 @@ class Rank:
         if match["dan"]:
             return cls(number, confirmed) if 1 <= number <= 10 else None
         return cls(1 - number, confirmed) if match["kyu"] and 1 <= number <= _LOWEST_KYU else None
+
+    @classmethod
+    def _convert(cls, text: str, scale: RankScale) -> Rank | None:
+        rank = cls.parse(text)
+        if rank is not None and rank.professional:
+            return rank
+        levels = (rank.level, rank.level) if rank is not None else _levels(text.replace(" ", ""))
+        cells = [_levels(cell) for cell in _cells(scale)]
+        equal = [k for k, cell in enumerate(cells) if cell == levels]
+        within = [k for k, cell in enumerate(cells) if cell and levels and cell[0] <= levels[0] <= levels[1] <= cell[1]]
+        if not (equal or within):
+            return None
+        return cls.from_rating((equal or within)[0] + _FIRST_RATING, None if rank is None else rank.confirmed)
+
+    def to(self, scale: RankScale) -> str | None:
+        """Return the equally strong rank elsewhere as Schraudolph spells it, such as "26Gup" or "17-18K".
+
+        The rank itself is one of IGS, from 30 kyu to 5 dan; None for others.
+        """
+        row = self.rating - _FIRST_RATING
+        return _cells(scale)[row] if 0 <= row < len(_cells(scale)) else None
 
     @classmethod
     def parse_rating(cls, text: str) -> float:
@@ -414,6 +474,29 @@ class Rank:
         if self.confirmed is None or (self.confirmed and self.professional):
             return name
         return name + ("*" if self.confirmed else "?")
+
+
+def rank_scales() -> tuple[RankScale, ...]:
+    """Return the names of the scales of `Rank.to`."""
+    return tuple(_EQUIVALENT)
+
+
+def _cells(scale: RankScale) -> list[str]:
+    """Return the ranks of a scale by rating, from 2 on. Raises RecipeError if the scale is unknown."""
+    if scale not in _EQUIVALENT:
+        raise RecipeError(f"a scale of ranks is one of {', '.join(_EQUIVALENT)}, got {scale!r}")
+    return _EQUIVALENT[scale].split()
+
+
+def _levels(cell: str) -> tuple[int, int] | None:
+    """Return the levels of the weaker and the stronger rank of "17-18K" or "1K-1D", equal for "20K"."""
+    match = _CELL.fullmatch(cell)
+    if match is None:
+        return None
+    one, unit, two, last, only, only_unit = match.groups()
+    ranks = [(only, only_unit)] * 2 if only else [(one, unit or last), (two, last)]
+    low, high = sorted(int(number) if kind in "dD" else 1 - int(number) for number, kind in ranks)
+    return low, high
 
 
 ResultKind = Literal["score", "resign", "time", "forfeit", "draw", "void", "unknown"]

@@ -484,9 +484,16 @@ def parse_komi(text: str) -> float | None:
 
 
 def parse_time(text: str) -> float | None:
-    """Parse the main time in minutes; 0 is none."""
+    """Parse the main time in minutes; 0 is none. "23.333333" is 1,400 s."""
     minutes = _parse_number(text)
-    return None if minutes is None or minutes < 0 else minutes
+    if minutes is None or minutes < 0:
+        return None
+    return round(60 * minutes) / 60 if text == whole_seconds(minutes) else minutes
+
+
+def whole_seconds(minutes: float) -> str:
+    """Return the nearest number of whole seconds in minutes, with at most six decimals."""
+    return f"{round(60 * minutes) / 60:.6f}".rstrip("0").rstrip(".")
 
 
 def parse_date(text: str) -> str | None:

@@ -28,6 +28,8 @@ from kifu.records.olf import (
     UPPER_A,
     handicap_moves,
     is_pass_before_white_move,
+    parse_time,
+    whole_seconds,
 )
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ def write_olf(
     Parsing a line gives the same play, territory and metadata. Other games have no line, see `ExportFailure`.
 
     OLF has no field for PL, for the number of handicap stones in the root, for doubtful ratings, or for a handicap of 0
-    as opposed to none: these are left out. White space, control characters and underscores in names become single
+    or 1 as opposed to none: these are left out. White space, control characters and underscores in names become single
     spaces.
 
     Args:
@@ -211,10 +213,16 @@ def _rating_text(rating: float | None, confirmed: bool | None) -> str | None:
     return text if text and rating > 0 and (confirmed or "." not in text) else None
 
 
+_MAX_MINUTES = 1e6
+
+
 def _time_text(minutes: float | None) -> str | None:
     if minutes is None:
         return "?"
-    return _number_text(minutes) if minutes >= 0 else None
+    if not 0 <= minutes <= _MAX_MINUTES:
+        return _number_text(minutes) if minutes >= 0 else None
+    text = whole_seconds(minutes)
+    return text if np.float32(parse_time(text)) == np.float32(minutes) else _number_text(minutes)
 
 
 def _komi_text(komi: float | None) -> str | None:
@@ -237,6 +245,7 @@ def _result_text(winner: str | None, ending: str | None, margin: float | None) -
 
 
 def _handicap_text(stones: int) -> str | None:
+    stones = 0 if stones == 1 else stones  # the format has no h-1
     return f"h-{stones}" if 0 <= stones <= 9999 else None
 
 

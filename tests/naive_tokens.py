@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kifu.datasets.tokenizer import METADATA, Tokenizer
+from kifu.datasets.tokens import METADATA, Tokenizer
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries, to_gtp
 from kifu.records.meta import Rank
 

@@ -308,10 +308,10 @@ def test_mutations(tmp_path_factory, data):
         return
     planes, labels = dat.to_numpy()
     first, again = 0, b""
-    for segment in check_segments(np.frombuffer(bytes(content), np.uint8), dat.dat_layout):
-        part = slice(first, first + segment.examples)
+    for _, examples in check_segments(np.frombuffer(bytes(content), np.uint8), dat.dat_layout):
+        part = slice(first, first + examples)
         again += write_naive(dat.format.name, planes[part], labels[part])
-        first += segment.examples
+        first += examples
     assert again == content
 
 

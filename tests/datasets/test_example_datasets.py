@@ -32,17 +32,25 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def place(folder: Path, name: str, stem: str = "train") -> Path:
-    return folder / f"{stem}{formats_of('examples')[name].suffix}"
+def place(folder: Path, name: str) -> Path:
+    return folder / f"train{formats_of('examples')[name].suffix}"
+
+
+@pytest.fixture
+def layout(name: str) -> Layout:
+    return layout_for(name)
+
+
+@pytest.fixture
+def path(name: str, tmp_path: Path) -> Path:
+    return place(tmp_path, name)
 
 
 # Round trips
 
 
-def test_round_trip(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_round_trip(name: str, layout: Layout, path: Path) -> None:
     batch = random_batch(layout, ROWS)
-    path = place(tmp_path, name)
     written = write(name, path, layout, batch, about={"set": "train", "n": 3})
     assert written.examples == ROWS
     assert sum(file.bytes for file in written.files) <= sum(map(len, bytes_of(path).values()))
@@ -75,10 +83,9 @@ def test_any_board(
         assert_same(data, batch, find_format(name).has_provenance)
 
 
-def test_real_planes(name: str, tmp_path: Path) -> None:
+def test_real_planes(name: str, path: Path, tmp_path: Path) -> None:
     layout = layout_for(name, real=True)
     batch = random_batch(layout, 100)
-    path = place(tmp_path, name)
     if not find_format(name).real:
         with pytest.raises(RecipeError, match="planes of 0 and 1"):
             write(name, path, layout, batch)
@@ -92,21 +99,18 @@ def test_real_planes(name: str, tmp_path: Path) -> None:
         assert np.array_equal(planes, batch.planes[3].reshape(layout.shape))
 
 
-def test_padded_planes(name: str, tmp_path: Path) -> None:
+def test_padded_planes(name: str, path: Path) -> None:
     layout = layout_for(name, rim=1)
     assert layout.shape == (3, 6, 7)
     batch = random_batch(layout, 50)
-    path = place(tmp_path, name)
     write(name, path, layout, batch)
     with kifu.open(path) as data:
         assert_same(data, batch, find_format(name).has_provenance)
 
 
-def test_passes(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_passes(name: str, path: Path, layout: Layout, tmp_path: Path) -> None:
     batch = random_batch(layout, 30)
     batch.labels["move"][17] = layout.pass_label
-    path = place(tmp_path, name)
     if find_format(name).passes:
         write(name, path, layout, batch)
         with kifu.open(path) as data:
@@ -117,10 +121,8 @@ def test_passes(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_in_any_order(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_rows_in_any_order(name: str, layout: Layout, path: Path) -> None:
     batch = random_batch(layout, 30, runs=False)
-    path = place(tmp_path, name)
     if find_format(name).has_provenance:
         write(name, path, layout, batch)
         with kifu.open(path) as data:
@@ -133,10 +135,8 @@ def test_rows_in_any_order(name: str, tmp_path: Path) -> None:
 # A sequence
 
 
-def test_a_data_set_is_a_sequence(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_a_data_set_is_a_sequence(name: str, layout: Layout, path: Path) -> None:
     batch = random_batch(layout, ROWS)
-    path = place(tmp_path, name)
     write(name, path, layout, batch)
     planes, moves = batch.unpack_planes(layout), batch.labels["move"]
     with kifu.open(path) as data:
@@ -173,8 +173,7 @@ def test_the_first_label_may_have_a_shape(tmp_path: Path) -> None:
 # Bytes
 
 
-def test_bytes_do_not_depend_on_batches(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_bytes_do_not_depend_on_batches(name: str, layout: Layout, tmp_path: Path) -> None:
     batch = random_batch(layout, ROWS)
     rng = random.Random(3)
     made = []
@@ -186,8 +185,9 @@ def test_bytes_do_not_depend_on_batches(name: str, tmp_path: Path) -> None:
     assert all(each == made[0] for each in made)
 
 
-def test_bytes_do_not_depend_on_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = layout_for(name)
+def test_bytes_do_not_depend_on_time(
+    name: str, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batch = random_batch(layout, 200)
     write(name, place(tmp_path / "a", name), layout, batch)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
@@ -198,11 +198,9 @@ def test_bytes_do_not_depend_on_time(name: str, tmp_path: Path, monkeypatch: pyt
     assert bytes_of(place(tmp_path / "a", name)) == bytes_of(place(tmp_path / "b", name))
 
 
-def test_the_hashes_are_those_of_the_files(name: str, tmp_path: Path) -> None:
+def test_the_hashes_are_those_of_the_files(name: str, layout: Layout, path: Path) -> None:
     from blake3 import blake3
 
-    layout = layout_for(name)
-    path = place(tmp_path, name)
     written = write(name, path, layout, random_batch(layout, 100))
     for file in written.files:
         data = (path / file.file if path.is_dir() else path).read_bytes()
@@ -212,17 +210,16 @@ def test_the_hashes_are_those_of_the_files(name: str, tmp_path: Path) -> None:
 # Atomic writes
 
 
-def test_without_commit_nothing_is_left(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_without_commit_nothing_is_left(name: str, layout: Layout, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), open_writer(name, place(tmp_path, name), layout) as writer:  # noqa: PT012 - mid-write
         writer.write(random_batch(layout, ROWS))
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_earlier_data_set_stays_until_the_new_one_is_whole(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
-    path = place(tmp_path, name)
+def test_an_earlier_data_set_stays_until_the_new_one_is_whole(
+    name: str, path: Path, layout: Layout, tmp_path: Path
+) -> None:
     write(name, path, layout, random_batch(layout, ROWS, 1))
     before = bytes_of(path)
     with pytest.raises(ZeroDivisionError), open_writer(name, path, layout) as writer:  # noqa: PT012 - mid-write
@@ -235,9 +232,7 @@ def test_an_earlier_data_set_stays_until_the_new_one_is_whole(name: str, tmp_pat
     assert bytes_of(path) == bytes_of(fresh)
 
 
-def test_two_writers_do_not_share_a_file(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
-    path = place(tmp_path, name)
+def test_two_writers_do_not_share_a_file(name: str, layout: Layout, path: Path) -> None:
     with open_writer(name, path, layout) as writer:
         with pytest.raises(OutputError, match="another process"):
             open_writer(name, path, layout)
@@ -248,8 +243,7 @@ def test_two_writers_do_not_share_a_file(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["npy@1", "book-npy@1"])
-def test_a_folder_with_other_files_is_left_alone(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_a_folder_with_other_files_is_left_alone(name: str, layout: Layout, tmp_path: Path) -> None:
     path = tmp_path / "train"
     write(name, path, layout, random_batch(layout, 10))
     path.joinpath("mine.txt").write_text("mine")
@@ -261,8 +255,7 @@ def test_a_folder_with_other_files_is_left_alone(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["npy@1", "book-npy@1"])
-def test_the_output_of_a_killed_run_is_replaced(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
+def test_the_output_of_a_killed_run_is_replaced(name: str, layout: Layout, tmp_path: Path) -> None:
     left = tmp_path / ".train.part"
     left.mkdir()
     left.joinpath("features.npy").write_bytes(b"half")
@@ -282,11 +275,9 @@ def test_a_file_where_a_folder_belongs(tmp_path: Path) -> None:
 # Damage
 
 
-def test_any_damage_is_a_format_error_or_examples(name: str, tmp_path: Path) -> None:
+def test_any_damage_is_a_format_error_or_examples(name: str, layout: Layout, path: Path) -> None:
     if name == "hdf5@1":
         pytest.skip("not promised: the HDF5 library may crash")
-    layout = layout_for(name)
-    path = place(tmp_path, name)
     write(name, path, layout, *cut(random_batch(layout, 60), 20))
     whole = bytes_of(path)
     rng = random.Random(1)
@@ -346,14 +337,13 @@ def test_augmentation_ignores_bits_that_are_no_points(rows: int, seed: int, size
     ],
 )
 @pytest.mark.parametrize("name", ["npy@1", "parquet@1", "hdf5@1"])
-def test_points_off_the_board_are_refused(name: str, label: str, value: int, message: str, tmp_path: Path) -> None:
+def test_points_off_the_board_are_refused(name: str, label: str, value: int, message: str, path: Path) -> None:
     if (name, label) == ("hdf5@1", "move"):
         pytest.skip("stores moves as two coordinates")
     layout = layout_for(name, labels=(MOVE, LabelSpec("next3", "int16", (3,), "the next moves")))
     batch = random_batch(layout, 30)
     batch.labels["next3"] %= layout.pass_label
     batch.labels[label][17] = value
-    path = place(tmp_path, name)
     write(name, path, layout, batch)
     with kifu.open(path) as data:
         with pytest.raises(FormatError, match=f"{path}: {message}"):
@@ -365,9 +355,7 @@ def test_points_off_the_board_are_refused(name: str, label: str, value: int, mes
         inspect_examples(path)
 
 
-def test_rows_that_do_not_exist(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
-    path = place(tmp_path, name)
+def test_rows_that_do_not_exist(name: str, layout: Layout, path: Path) -> None:
     write(name, path, layout, random_batch(layout, 30))
     with kifu.open(path) as data:
         for start, stop in ((-1, 3), (0, 31), (5, 4), (10**12, 10**12)):
@@ -391,9 +379,7 @@ def test_labels_whose_shape_cannot_be_augmented(tmp_path: Path) -> None:
             next(iter(kifu.load(path)))
 
 
-def test_fifos_do_not_block(name: str, tmp_path: Path) -> None:
-    layout = layout_for(name)
-    path = place(tmp_path, name)
+def test_fifos_do_not_block(name: str, layout: Layout, path: Path) -> None:
     write(name, path, layout, random_batch(layout, 10))
     reader = pkgutil.resolve_name(find_format(name).reader)
     for file, data in bytes_of(path).items():
@@ -411,9 +397,8 @@ def test_fifos_do_not_block(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["npy@1", "book-npy@1", "hdf5@1"])
-def test_a_file_that_is_truncated_while_it_is_open(name: str, tmp_path: Path) -> None:
+def test_a_file_that_is_truncated_while_it_is_open(name: str, path: Path) -> None:
     layout = layout_for(name, 19, 19)
-    path = place(tmp_path, name)
     write(name, path, layout, random_batch(layout, 3000))
     with kifu.open(path) as data:
         for file, whole in bytes_of(path).items():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_order
-from kifu.datasets.epoch_plan import hash_key, permutation, rank_entries, select_positions
+from kifu.datasets.epoch_plan import hash_key, permutation, select_positions, slots_of_entries
 from kifu.datasets.mmap_games import PositionFilter
 from kifu.datasets.sources import fill_slots
 from kifu.point import WHITE_BIT
@@ -41,14 +41,14 @@ def test_permutation_matches_the_twin(parts, count):
 
 @pytest.mark.nojit
 @given(KEYS, st.integers(1, 60), st.data())
-def test_rank_entries(parts, count, data):
+def test_slots_of_entries(parts, count, data):
     order = permutation(hash_key(*parts), count)
     start = data.draw(st.integers(0, count))
     stop = data.draw(st.integers(start, count))
-    rank, source = rank_entries(order[start:stop], len(order))
+    slot_of, slots = slots_of_entries(order[start:stop], len(order))
     some = sorted(order[start:stop].tolist())
-    assert rank.tolist() == [some.index(q) if q in some else -1 for q in range(count)]
-    assert [some[r] for r in source] == order[start:stop].tolist()
+    assert slot_of.tolist() == [some.index(q) if q in some else -1 for q in range(count)]
+    assert [some[slot] for slot in slots] == order[start:stop].tolist()
 
 
 def test_permutations_are_equally_likely():
@@ -109,7 +109,7 @@ def test_fill_slots(marks, data):
     size = data.draw(st.integers(0, len(positions) + 6))
     order = permutation(hash_key(len(positions)), size)
     stop = data.draw(st.integers(0, size))
-    rank, _ = rank_entries(order[:stop], size)
+    rank, _ = slots_of_entries(order[:stop], size)
     rows, take = np.empty(len(units), np.int64), np.empty(offset[-1], np.int64)
     game, ply = np.zeros(stop, np.uint64), np.full(stop, -1, np.int32)
     chosen = np.packbits(np.array([mark for each in marks for mark in each], np.bool_), bitorder="little")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import naive_order
 from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, make_plan
 from kifu.datasets.examples import Batch
-from kifu.datasets.sources import LoaderSource
 from kifu.errors import RecipeError
 from loader_games import assert_same, concat_batches, kept_games, load, make, naive_games, row_ids
 
@@ -29,19 +28,10 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Plans
 
 
-class Counted(LoaderSource):
-    """Units with given numbers of positions, which cannot be rendered."""
+def counted(counts: list[int]) -> EpochSelection:
+    """Return units with given numbers of positions."""
+    return EpochSelection(np.array(counts, np.int64), np.empty(0, np.uint8), None)
 
-    def __init__(self, counts: list[int]) -> None:
-        self._counts = np.array(counts, np.int64)
-
-    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
-        return EpochSelection(self._counts, np.empty(0, np.uint8), None)
-
-    fingerprint = cost = render = None
-
-
-Counted.__abstractmethods__ = frozenset()
 
 PLAN = st.fixed_dictionaries(
     {
@@ -56,7 +46,7 @@ PLAN = st.fixed_dictionaries(
 
 def delivered(counts: list[int], config: LoaderConfig, batch_size: int) -> list[int]:
     """The positions that a process delivers, as indices in the sequence of the epoch."""
-    plan = make_plan(Counted(counts), config, batch_size, 3)
+    plan = make_plan(counted(counts), config, batch_size, 3)
     chunks = [plan.order(c.block)[c.entries()] + c.block.first for c in plan.chunks(plan.batches(), 50)]
     positions = np.concatenate([np.empty(0, np.int64), *chunks]).tolist()
     assert len(positions) == plan.batches().positions
@@ -105,7 +95,7 @@ def test_batch_slices_match_lists(counts, options, world_size, size, data):
     config = LoaderConfig(augment=False, rank=rank, world_size=world_size, **options)
     whole = delivered(counts, config, size)
     batches = [whole[k : k + size] for k in range(0, len(whole), size)]
-    plan = make_plan(Counted(counts), config, size, 3)
+    plan = make_plan(counted(counts), config, size, 3)
     found = plan.batches(first, every)
     chunks = list(plan.chunks(found, slots))
     positions = [*chain(*((plan.order(c.block)[c.entries()] + c.block.first).tolist() for c in chunks))]

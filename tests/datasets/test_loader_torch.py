@@ -221,15 +221,13 @@ def test_stateful_data_loader_resumes_bit_exactly(games, stateful, workers, pers
 
 
 def test_guide_to_sequences(games, monkeypatch, tmp_path):
-    """The examples of the guide run; the training loop for a few steps."""
+    """The examples of the guide run."""
     monkeypatch.chdir(tmp_path)
     recipe = kifu.load_recipe("tokens", ["clean=legal"])
     kifu.build(recipe, games, "data")
     text = (Path(__file__).parents[2] / "docs" / "sequences.md").read_text("utf-8")
-    packing, training, plain = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    packing, plain = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     found = {}
     exec(packing.replace("1024", "256"), found)
-    exec(training.replace(", 128, 256", ", 8, 256").replace("4 * width", "width"), found)
-    assert found["loss"].isfinite()
     exec(plain.replace("1024", "64"), found)
     assert found["x"].shape == found["y"].shape == (64, 64)

@@ -194,7 +194,7 @@ def test_numbers_are_read_as_python_reads_them(few: list[str]) -> None:
     data = lz_text(games(8, 1)[0][0], numbers)
     decoder = find_decoder(data)
     assert decoder is not None
-    rows = decoder.decode(np.frombuffer(data, np.uint8), 1, chunk_layout("lz18@1", 19)).rows
+    _, rows, _ = decoder.decode(np.frombuffer(data, np.uint8), 1, chunk_layout("lz18@1", 19))
     expected = np.array([float(number) for number in numbers], np.float64)
     flat = np.array(from_bottom(rows.policy[0].tolist()))
     assert np.allclose(flat, expected.astype(np.float32), rtol=2e-7, atol=1e-44)

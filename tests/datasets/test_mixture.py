@@ -89,19 +89,19 @@ def test_select_part(drawn, data):
     sizes = low + counts + after
     units = np.array(data.draw(st.permutations(range(len(drawn)))), np.int64)
     first = data.draw(st.integers(-3, 3))
-    rank = np.array(data.draw(st.lists(st.integers(-1, 9), min_size=1, max_size=int(counts.sum()) + 4)), np.int32)
+    slot_of = np.array(data.draw(st.lists(st.integers(-1, 9), min_size=1, max_size=int(counts.sum()) + 4)), np.int32)
     starts = first + np.concatenate([[0], np.cumsum(counts[units])]).astype(int)
     for wanted in range(3):
-        own_units, own_rank = np.empty(len(units), np.int64), np.empty(int(sizes.sum()), np.int32)
-        n, end = select_part(units, first, rank, counts, part, own, low, wanted, sizes, own_units, own_rank)
+        own_units, own_slots = np.empty(len(units), np.int64), np.empty(int(sizes.sum()), np.int32)
+        n, end = select_part(units, first, slot_of, counts, part, own, low, wanted, sizes, own_units, own_slots)
         chosen = [k for k, u in enumerate(units) if part[u] == wanted]
         assert own_units[:n].tolist() == units[chosen].tolist()
         slots = []
         for k in chosen:
             at = range(starts[k], starts[k] + counts[units[k]])
-            inside = [rank[q] if 0 <= q < len(rank) else -1 for q in at]
+            inside = [slot_of[q] if 0 <= q < len(slot_of) else -1 for q in at]
             slots += [-1] * low[units[k]] + inside + [-1] * after[units[k]]
-        assert own_rank[:end].tolist() == slots
+        assert own_slots[:end].tolist() == slots
 
 
 # Shares

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.datasets.manifest import ArchiveRows, Manifest
-from kifu.datasets.row_origins import OriginsWriter, read_game_rows, read_origin
+from kifu.datasets.manifest import ArchiveRows, Manifest, OriginsWriter, read_game_rows, read_origin
 from kifu.errors import FormatError
 
 GAMES = st.lists(

@@ -15,7 +15,7 @@ import naive_tokens
 from catalogues import rows
 from drawn_games import games, one_game
 from kifu.corpus.schema import move_arrays
-from kifu.datasets.tokenizer import BEGIN, END, METADATA, Tokenizer
+from kifu.datasets.tokens import BEGIN, END, METADATA, Tokenizer
 from kifu.errors import FormatError, GameError, RecipeError
 from kifu.point import WHITE_BIT, symmetries
 

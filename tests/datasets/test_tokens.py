@@ -16,8 +16,7 @@ import kifu
 import naive_tokens
 from catalogues import GAMES, rows
 from commands import run
-from kifu.datasets.tokenizer import Tokenizer
-from kifu.datasets.tokens import TokenGames, TokenWriter, open_tokens, pack_tokens
+from kifu.datasets.tokens import TokenGames, Tokenizer, TokenWriter, open_tokens, pack_tokens
 from kifu.errors import FormatError, OutputError, SourceError
 from kifu.point import WHITE_BIT
 

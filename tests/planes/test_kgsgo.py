@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kifu
 from kgs_archives import BROKEN, archive, members, record
 from kifu.datasets.dat import find_dat_layout
-from kifu.datasets.row_origins import read_game_rows
+from kifu.datasets.manifest import read_game_rows
 from kifu.errors import DropReason, GameError
 from kifu.planes.packing import DAT1, DAT2
 from kifu.point import to_sgf

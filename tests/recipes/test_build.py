@@ -13,8 +13,7 @@ import kifu
 from kgs_archives import BROKEN, archive, record, records
 from kifu.corpus.sources import CHANGED
 from kifu.datasets.dat import find_dat_layout
-from kifu.datasets.manifest import manifest_path, origins_path, read_manifest
-from kifu.datasets.row_origins import find_origin
+from kifu.datasets.manifest import find_origin, manifest_path, origins_path, read_manifest
 from kifu.errors import OutputError, RecipeError, SourceError
 from kifu.progress import silent
 from kifu.recipes import kgsgo

@@ -19,8 +19,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
-from kifu.datasets.manifest import origins_path, read_manifest
-from kifu.datasets.row_origins import find_origin
+from kifu.datasets.manifest import find_origin, origins_path, read_manifest
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import build

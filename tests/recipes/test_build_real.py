@@ -9,7 +9,7 @@ import pytest
 import kifu
 from kgs_archives import members
 from kifu.datasets.dat import find_dat_layout
-from kifu.datasets.row_origins import find_origin, read_game_rows
+from kifu.datasets.manifest import find_origin, read_game_rows
 from kifu.errors import SourceError
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe

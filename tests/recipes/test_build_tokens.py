@@ -15,10 +15,8 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.datasets.manifest import origins_path, read_manifest
-from kifu.datasets.row_origins import find_origin
-from kifu.datasets.tokenizer import METADATA
-from kifu.datasets.tokens import open_tokens
+from kifu.datasets.manifest import find_origin, origins_path, read_manifest
+from kifu.datasets.tokens import METADATA, open_tokens
 from kifu.errors import RecipeError
 from kifu.recipes import examples as building
 from kifu.recipes.pipeline import build

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, part_spans
 from kifu.datasets.labels import NO_MOVE, find_label
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import ThreadExecutor
@@ -88,12 +88,8 @@ def join_rows(parts: Sequence[ChunkRows]) -> ChunkRows:
     return parts[0] if len(parts) == 1 else ChunkRows(*(np.concatenate(arrays) for arrays in zip(*parts)))
 
 
-class DecodedChunk(NamedTuple):
-    """Decoded records: bytes consumed, rows, and what is wrong with the record after them, or ""."""
-
-    used: int
-    rows: ChunkRows
-    error: str
+DecodedChunk: TypeAlias = tuple[int, ChunkRows, str]
+"""Decoded records: bytes consumed, rows, and what is wrong with the record after them, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,6 @@ class Decoder:
 
     Attributes:
         decode: Decodes complete records at the start of some bytes, at most the given number.
-        tail: Bytes added at the end of a file.
     """
 
     name: str
@@ -322,7 +317,6 @@ class ChunkScan(NamedTuple):
         skipped: Number of records that are no rows, see `ChunkReader`.
         games: [G, 2] int64, the first row of each game, and the row after its last one.
         from_start: [G] bool, whether a game begins with the empty board and Black to move.
-        winner: [G] int8, see `ChunkRows`.
     """
 
     decoder: Decoder | None
@@ -346,8 +340,7 @@ class Chunks(Dataset):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Read all files once, to count their rows and to find their games.
 
-        Raises:
-            FormatError: A file is damaged, or of another format or board than the others.
+        Raises FormatError if a file is damaged, or of another format or board than the others.
         """
         self.path = Path(path)
         self.about: Mapping[str, Any] = {}
@@ -377,8 +370,7 @@ class Chunks(Dataset):
     def find_decoder(path: Path, head: Bytes) -> Decoder:
         """Return the decoder for a file by its first 64 KiB, inflated, at least one byte.
 
-        Raises:
-            FormatError: It is of another format, or damaged.
+        Raises FormatError if it is of another format, or damaged.
         """
 
     @property
@@ -403,8 +395,7 @@ class Chunks(Dataset):
     def linked(self) -> Iterator[tuple[ChunkRows, Moves]]:
         """Yield all rows in blocks, with the move from each row to the next one of its file, or NO_MOVE.
 
-        Raises:
-            FormatError: A file has changed.
+        Raises FormatError if a file has changed.
         """
         for k in range(len(self.files)):
             yield from self._linked(k)
@@ -454,14 +445,8 @@ class Chunks(Dataset):
             yield _make_game(self.files[k], self.layout, starts.take(slice(g, g + 1)), points[start : stop - 1])
 
     def _read(self, start: int, stop: int) -> Batch:
-        k = max(bisect_right(self._first, start) - 1, 0)
-        parts = [new_rows(0, self.layout)]
-        while start < stop:
-            until = min(stop, self._first[k + 1])
-            if until > start:
-                parts.append(self._file_rows(k, start - self._first[k], until - start))
-            start, k = until, k + 1
-        rows = join_rows(parts)
+        spans = part_spans(self._first, start, stop)
+        rows = join_rows([new_rows(0, self.layout), *(self._file_rows(k, a, b - a) for k, a, b in spans)])
         labels = {"move": rows.policy.argmax(1).astype(np.int16), "policy": rows.policy, "result": rows.result()}
         return Batch(rows.planes, labels, *self._games_of(np.arange(stop - len(rows.winner), stop)))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,6 @@ def walk_dat1(data: Bytes, start: int, limit: int, result: npt.NDArray[np.int64]
     """Validate at most `limit` dat1 records from byte `start` on.
 
     Args:
-        data: [N] uint8, the file.
         result: [2] int64, receives the number of valid records and the byte at which the walk stopped.
 
     Returns:
@@ -107,10 +106,8 @@ class DatLayout:
     """The bytes of a .dat format: `header(n)`, then n records, then `end`.
 
     Attributes:
-        unpack: Kernel that unpacks records into planes and labels.
         header_line: Text at the start of the header, with %d for the number of examples; b"" without a header.
         header_bytes: Size of the header: `header_line`, padded with zero bytes.
-        end: The bytes after the last record.
     """
 
     name: str
@@ -154,34 +151,24 @@ def find_dat_layout(name: str) -> DatLayout:
     return lookup(DAT_LAYOUTS, name, "format")
 
 
-class Segment(NamedTuple):
-    """A whole .dat file, or one of several that were concatenated."""
-
-    offset: int
-    examples: int
+Segment: TypeAlias = tuple[int, int]
+"""The byte of the first record, and the number of records, of a .dat file, or of one of several concatenated ones."""
 
 
 def check_segments(data: Bytes, layout: DatLayout) -> list[Segment]:
-    """Validate every byte of a .dat file.
+    """Validate every byte of a .dat file, and return its segments in order.
 
-    Args:
-        data: [N] uint8, the file.
-
-    Returns:
-        The segments of the file in order.
-
-    Raises:
-        FormatError: A byte differs from what the format requires.
+    Raises FormatError if a byte differs from what the format requires.
     """
     segments: list[Segment] = []
     position = first = 0  # byte of the next segment, and number of its first record
     while position < len(data):
         if len(segments) == MAX_SEGMENTS:
             raise FormatError(f"is more than {MAX_SEGMENTS:,} concatenated files, which is the limit")
-        segment = _check_segment(data, layout, position, first)
-        segments.append(segment)
-        position = segment.offset + segment.examples * layout.record_bytes + len(layout.end)
-        first += segment.examples
+        offset, examples = _check_segment(data, layout, position, first)
+        segments.append((offset, examples))
+        position = offset + examples * layout.record_bytes + len(layout.end)
+        first += examples
     return segments
 
 
@@ -203,7 +190,7 @@ def _check_segment(data: Bytes, layout: DatLayout, position: int, first: int) ->
     here = data[at : at + 4].tobytes()
     if (status == NO_MARK and not layout.header_line) or status == LIMIT:
         if here.startswith(layout.end):
-            return Segment(offset, records)
+            return offset, records
         if at == len(data):
             raise FormatError(f"ends after {first + records:,} records, at byte {at:,}, without b'END'")
         if status == LIMIT:
@@ -233,14 +220,9 @@ def _record_problem(data: Bytes, layout: DatLayout, status: int, record: int, at
 
 
 def read_header(header: bytes, layout: DatLayout, position: int) -> int:
-    """Return the number of examples in a header.
+    """Return the number of examples in a header; position: its byte in the file, for messages.
 
-    Args:
-        header: The bytes of the header.
-        position: Byte of the header in its file, for the message.
-
-    Raises:
-        FormatError: The header is not, byte for byte, the one that kifu writes.
+    Raises FormatError if the header is not, byte for byte, the one that kifu writes.
     """
     where = f"the header at byte {position:,}"
     if len(header) < layout.header_bytes:
@@ -300,15 +282,13 @@ class Dat(Dataset):
     must not shrink while it is open.
 
     Attributes:
-        dat_layout: The bytes of the format.
         spans: For each concatenated file, the byte of its first record and the number of its records.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open and validate a file.
 
-        Raises:
-            FormatError: The file is not in one of the formats; the message names the byte.
+        Raises FormatError if the file is not in one of the formats; the message names the byte.
         """
         self.path = Path(path)
         self._map = _map_file(self.path)
@@ -316,19 +296,16 @@ class Dat(Dataset):
         try:
             self.format = _detect(data[:4].tobytes())
             self.dat_layout = DAT_LAYOUTS[self.format.name]
-            segments = check_segments(data, self.dat_layout)
+            self.spans = check_segments(data, self.dat_layout)
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from None
         self.bytes = len(data)
         self.about: Mapping[str, Any] = {}
         plane_set = find_plane_set(self.format.plane_set)
         self.layout = Layout(plane_set.name, plane_set.plane_names, False, 19, 19, 0, plane_set.first_row, (_MOVE,))
-        self.examples = sum(segment.examples for segment in segments)
-        self.spans = [(segment.offset, segment.examples) for segment in segments]
-        self._segments = [
-            np.frombuffer(data, self.dat_layout.record, segment.examples, segment.offset) for segment in segments
-        ]
-        self._first = [0, *accumulate(segment.examples for segment in segments)]
+        self._segments = [np.frombuffer(data, self.dat_layout.record, count, offset) for offset, count in self.spans]
+        self._first = [0, *accumulate(count for _, count in self.spans)]
+        self.examples = self._first[-1]
 
     @property
     def segments(self) -> int:
@@ -377,15 +354,7 @@ class Dat(Dataset):
 def read_records(path: Path, format: str, offset: int, start: int, stop: int) -> Records:
     """Read records of a dat1@1 or dat2@1 file without validating them.
 
-    Args:
-        format: "dat1@1" or "dat2@1".
-        offset: Byte of record 0, see `Dat.spans`.
-
-    Returns:
-        [stop - start] records of dtype DAT1 or DAT2.
-
-    Raises:
-        FormatError: The file ends before the last record.
+    Raises FormatError if the file ends before the last record; offset: the byte of record 0, see `Dat.spans`.
     """
     dtype, count = DAT_LAYOUTS[format].record, stop - start
     try:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, UNKNOWN, WINNERS, rank_bands
-from kifu.datasets.epoch_plan import BatchSlices, EpochPlan, rank_entries
+from kifu.datasets.epoch_plan import BatchSlices, EpochPlan, slots_of_entries
 from kifu.datasets.sources import CatalogueSource, LoaderSource
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
@@ -89,37 +89,24 @@ class Draws(Report):
 
 
 @kernel
-def mark_drawn(units: Any, first: Any, rank: Any, move_offset: Any, selected: Any, drawn: Any) -> None:
-    """Mark the positions of consecutive games of a block that have a slot.
+def mark_drawn(units: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, drawn: Any) -> None:
+    """Mark the positions of consecutive games of a block that have a slot; see `kifu.datasets.sources.fill_slots`.
 
     Args:
-        units: [K] int64, the games.
-        first: Index in the block of the first selected position of the first game; may be negative.
-        rank: [size of the block], slot of each position, or -1.
-        move_offset: [G + 1], start of the moves of each game.
-        selected: Bits of the selected moves, lowest bit first.
-        drawn: Bits like `selected`; receives those of positions with a slot.
+        drawn: Bits like `selected`, lowest bit first; receives those of positions with a slot.
     """
     q = first
     for u in range(units.shape[0]):
         for k in range(move_offset[units[u]], move_offset[units[u] + 1]):
             if selected[k >> 3] >> (k & 7) & 1:
-                if 0 <= q < rank.shape[0] and rank[q] >= 0:
+                if 0 <= q < slot_of.shape[0] and slot_of[q] >= 0:
                     drawn[k >> 3] |= np.uint8(1 << (k & 7))
                 q += 1
 
 
 @kernel
 def count_drawn(moves: Any, move_offset: Any, drawn: Any, by_player: Any, by_ply: Any) -> None:
-    """Add the marked positions to counts.
-
-    Args:
-        moves: [M] uint16, moves of all games.
-        move_offset: [G + 1], start of the moves of each game.
-        drawn: Bits of the marked moves, lowest bit first.
-        by_player: [G, 2] int64, counts of Black's and White's moves of each game.
-        by_ply: [T] int64, counts by ply; the last one also counts all later plies.
-    """
+    """Add the positions marked in `drawn` to the counts by game and player, [G, 2], and by ply; see `_Drawn`."""
     for g in range(by_player.shape[0]):
         first = move_offset[g]
         for k in range(first, move_offset[g + 1]):
@@ -154,7 +141,6 @@ class _Drawn:
 
     @property
     def examples(self) -> int:
-        """The number of examples."""
         return int(self.by_ply.sum())
 
     @property
@@ -195,11 +181,7 @@ class _Drawn:
 
 
 def count_draws(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> Draws:
-    """Count the examples of some batches of an epoch.
-
-    Raises:
-        RecipeError: A source is a data set.
-    """
+    """Count the examples of some batches of an epoch. Raises RecipeError if a source is a data set."""
     drawn = _drawn(source, plan, batches)
     every, by_player = list(drawn.values()), [each.by_player for each in drawn.values()]
     examples = sum(each.examples for each in every)
@@ -243,12 +225,12 @@ def _drawn(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> dict[
         units, first = plan.block_units(chunk.block)
         size = chunk.block.last - chunk.block.first
         if chunk.stop - chunk.start == size:
-            rank = np.zeros(size, np.int32)
+            slot_of = np.zeros(size, np.int32)
         else:
-            rank, _ = rank_entries(plan.order(chunk.block)[chunk.entries()], size)
-        for k, own_units, start, own_rank in source.split(plan.selection, units, int(first[0]), rank):
+            slot_of, _ = slots_of_entries(plan.order(chunk.block)[chunk.entries()], size)
+        for k, own_units, start, own_slots in source.split(plan.selection, units, int(first[0]), slot_of):
             offset, selected = sources[parts[k].number].games.move_offset, parts[k].selection.selected
-            mark_drawn(own_units, start, own_rank, offset, selected, marks[k])
+            mark_drawn(own_units, start, own_slots, offset, selected, marks[k])
     cycles: dict[int, list[Bits]] = {}
     for part, mark in zip(parts, marks):
         cycles.setdefault(part.number, []).append(mark)
@@ -258,9 +240,7 @@ def _drawn(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> dict[
 def _by_class(classes: Sequence[Numbers], by_player: Sequence[Numbers]) -> dict[int, int]:
     """Return the number of examples of each class that has some, in ascending order.
 
-    Args:
-        classes: [G, 2] of each source, the class of Black's and of White's moves of each game.
-        by_player: [G, 2] of each source, the numbers of examples.
+    classes, by_player: [G, 2] of each source, the class and the number of Black's and of White's moves of each game.
     """
     values, index = np.unique(np.concatenate(classes), return_inverse=True)
     counts = np.zeros(len(values), np.int64)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -72,30 +72,30 @@ def permutation(key: Hashes64, count: int) -> npt.NDArray[np.int32]:
 
 
 @kernel
-def _rank_entries(entries: Any, rank: Any, source: Any) -> None:
-    for q in range(rank.shape[0]):
-        rank[q] = -1
+def _assign_slots(entries: Any, slot_of: Any, slots: Any) -> None:
+    for q in range(slot_of.shape[0]):
+        slot_of[q] = -1
     for j in range(entries.shape[0]):
-        rank[entries[j]] = 0
+        slot_of[entries[j]] = 0
     count = 0
-    for q in range(rank.shape[0]):
-        if rank[q] == 0:
-            rank[q] = count
+    for q in range(slot_of.shape[0]):
+        if slot_of[q] == 0:
+            slot_of[q] = count
             count += 1
     for j in range(entries.shape[0]):
-        source[j] = rank[entries[j]]
+        slots[j] = slot_of[entries[j]]
 
 
-def rank_entries(entries: npt.NDArray[np.int32], size: int) -> tuple[npt.NDArray[np.int32], ...]:
-    """Rank distinct numbers from 0 to size - 1.
+def slots_of_entries(entries: npt.NDArray[np.int32], size: int) -> tuple[npt.NDArray[np.int32], ...]:
+    """Number distinct entries of a block in ascending order.
 
     Returns:
-        rank: [size], for each number the count of smaller numbers among the entries, or -1 if it is not one.
-        source: [len(entries)], the rank of each entry.
+        slot_of: [size of the block], the number of each position, or -1 if it is not an entry.
+        slots: [len(entries)], the number of each entry, in the order of the entries.
     """
-    rank, source = np.empty(size, np.int32), np.empty(len(entries), np.int32)
-    _rank_entries(entries, rank, source)
-    return rank, source
+    slot_of, slots = np.empty(size, np.int32), np.empty(len(entries), np.int32)
+    _assign_slots(entries, slot_of, slots)
+    return slot_of, slots
 
 
 @inline_kernel
@@ -114,15 +114,11 @@ def select_positions(  # noqa: PLR0913 - kernel
     """Mark the selected positions of G games, and count them by game.
 
     Args:
-        moves: [M] uint16, moves of all games.
         move_offset: [G + 1] int64, start of the moves of each of the G games.
         playable: [G] int32, number of plies of each game that can be rendered.
-        points: [G] int64, points of each board.
         by_ply: [T] float64, weight of each ply; the last one also applies to all later plies.
         by_player: [G, 2] float64, weights of Black's and of White's moves.
         per_game: Maximum number of positions of a game, or -1.
-        weight_key: uint64, key of the draws by weight.
-        per_game_key: uint64, key of the draws of `per_game`.
         selected: [ceil(M / 8)] uint8, zeros; receives a bit per move, lowest bit first.
         counts: [G] int32, receives the number of selected positions of each game.
     """
@@ -251,13 +247,6 @@ class EpochSelection:
         return (hash_numbers(indices, self.symmetry_key) >> np.uint64(64 - bits)).astype(np.uint8)
 
 
-class SelectsEpochs(Protocol):
-    """The part of a loader source that `make_plan` uses."""
-
-    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
-        """Return the positions of an epoch."""
-
-
 class LoaderPosition(NamedTuple):
     """A position in the sequence of batches. batch: number of the next batch of the epoch."""
 
@@ -281,7 +270,6 @@ class BatchSlices(NamedTuple):
         first: Index in the sequence of the first position of the first batch.
         step: Distance in the sequence from one batch to the next.
         last_first: Index of the first position of a smaller batch that follows the full ones.
-        last_size: Size of that batch, or 0.
     """
 
     size: int
@@ -339,7 +327,6 @@ class EpochPlan:
     """The plan of one epoch for one rank.
 
     Attributes:
-        units: [U] int32, the units in order.
         ends: [U + 1] int64, where the positions of each unit begin in the sequence.
         blocks: The blocks that this rank delivers, or with order "global-batch" those of all ranks together.
     """
@@ -400,9 +387,8 @@ class EpochPlan:
         return self.units[u:v].astype(np.int64), self.ends[u:v] - block.first
 
 
-def make_plan(source: SelectsEpochs, config: LoaderConfig, batch_size: int, number: int) -> EpochPlan:
+def make_plan(selection: EpochSelection, config: LoaderConfig, batch_size: int, number: int) -> EpochPlan:
     """Plan one process's part of an epoch. Raises RecipeError if it has too many positions for a global shuffle."""
-    selection = source.select(config.seed, number, config.augment)
     count = len(selection.counts)
     if config.shuffle is None or selection.ordered:
         units = np.arange(count, dtype=np.int32)

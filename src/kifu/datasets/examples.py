@@ -10,6 +10,7 @@ import json
 import operator
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import prod
@@ -159,7 +160,6 @@ class GameRuns(NamedTuple):
     """The games of a batch whose rows are grouped by game; one entry per game, in order.
 
     Attributes:
-        member: Names of the games in their archives.
         rows: [K] int64, number of rows per game; their sum is the size of the batch.
     """
 
@@ -208,10 +208,10 @@ class Batch:
         labels = {name: values[start:stop] for name, values in self.labels.items()}
         return Batch(self.planes[start:stop], labels, self.game[start:stop], self.ply[start:stop])
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        """Return the given rows, [K] indices, in the given order, without runs."""
-        labels = {name: values[rows] for name, values in self.labels.items()}
-        return Batch(self.planes[rows], labels, self.game[rows], self.ply[rows])
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Batch:
+        """Return copies of the given rows, [K] indices, in the given order, without runs."""
+        labels = {name: values.take(rows, axis=0) for name, values in self.labels.items()}
+        return Batch(self.planes.take(rows, axis=0), labels, self.game[rows], self.ply[rows])
 
     def with_runs(self, runs: GameRuns) -> Batch:
         """Return the same rows with their games."""
@@ -257,6 +257,19 @@ def concat(batches: Sequence[Batch], layout: Layout) -> Batch:
     )
 
 
+def part_spans(bounds: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield which rows of which parts are rows start to stop - 1: part, first and last row + 1, counted in the part.
+
+    Args:
+        bounds: The first row of each part, and the number of all rows.
+    """
+    while start < stop:
+        k = bisect_right(bounds, start) - 1
+        until = min(stop, bounds[k + 1])
+        yield k, start - bounds[k], until - bounds[k]
+        start = until
+
+
 class Dataset(ABC):
     """A data set that is open for reading; `kifu.open` returns one for any format. A context manager.
 
@@ -277,9 +290,8 @@ class Dataset(ABC):
     def read(self, start: int, stop: int) -> Batch:
         """Return rows start to stop - 1, packed.
 
-        Raises:
-            FormatError: They are damaged, or a label that is a point is not on the board.
-            IndexError: There are no such rows.
+        Raises FormatError if they are damaged, or a label that is a point is not on the board, and IndexError if there
+        are no such rows.
         """
         if not 0 <= start <= stop <= self.examples:
             raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.examples:,}")

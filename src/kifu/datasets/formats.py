@@ -33,7 +33,6 @@ class Format:
         plane_set: The only plane set that the format holds; "" if it holds any.
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
-        needs_move: The next move must be among the labels.
         real: Planes may hold values other than 0 and 1.
     """
 
@@ -58,98 +57,47 @@ class Format:
 
 _FORMATS = (
     Format(
-        name="dat1@1",
-        title="kgsgo v1: one byte a point, one bit a plane; no header",
-        recipe_kind="kgsgo",
-        reader="kifu.datasets.dat:Dat",
-        plane_set="kgsgo8@1",
-        suffix=".dat",
-        needs_move=True,
+        name="dat1@1", title="kgsgo v1: one byte a point, one bit a plane; no header", recipe_kind="kgsgo",
+        reader="kifu.datasets.dat:Dat", plane_set="kgsgo8@1", suffix=".dat", needs_move=True,
     ),
     Format(
-        name="dat2@1",
-        title="kgsgo v2: a text header, then planes as bits, one after another",
-        recipe_kind="kgsgo",
-        reader="kifu.datasets.dat:Dat",
-        plane_set="kgsgo7@1",
-        suffix=".dat",
-        needs_move=True,
+        name="dat2@1", title="kgsgo v2: a text header, then planes as bits, one after another", recipe_kind="kgsgo",
+        reader="kifu.datasets.dat:Dat", plane_set="kgsgo7@1", suffix=".dat", needs_move=True,
     ),
     Format(
-        name="npy@1",
-        title="arrays that np.load maps into memory, in a folder",
-        recipe_kind="examples",
-        reader="kifu.datasets.npy:Npy",
-        writer="kifu.datasets.npy:NpyWriter",
-        has_provenance=True,
-        passes=True,
-        labels=True,
-        real=True,
+        name="npy@1", title="arrays that np.load maps into memory, in a folder", recipe_kind="examples",
+        reader="kifu.datasets.npy:Npy", writer="kifu.datasets.npy:NpyWriter",
+        has_provenance=True, passes=True, labels=True, real=True,
     ),
     Format(
-        name="book-npy@1",
-        title="the chunks of 1,024 that the book's data processor reads, in a folder",
-        recipe_kind="examples",
-        reader="kifu.datasets.npy:BookNpy",
-        writer="kifu.datasets.npy:BookNpyWriter",
-        needs_move=True,
-        real=True,
+        name="book-npy@1", title="the chunks of 1,024 that the book's data processor reads, in a folder",
+        recipe_kind="examples", reader="kifu.datasets.npy:BookNpy", writer="kifu.datasets.npy:BookNpyWriter",
+        needs_move=True, real=True,
     ),
     Format(
-        name="parquet@1",
-        title="a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
-        recipe_kind="examples",
-        reader="kifu.datasets.parquet:Parquet",
-        writer="kifu.datasets.parquet:ParquetWriter",
-        suffix=".parquet",
-        has_provenance=True,
-        passes=True,
-        labels=True,
-        real=True,
+        name="parquet@1", title="a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
+        recipe_kind="examples", reader="kifu.datasets.parquet:Parquet", writer="kifu.datasets.parquet:ParquetWriter",
+        suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True,
     ),
     Format(
-        name="hdf5@1",
-        title="the layout that RocAlphaGo trains from; needs h5py",
-        recipe_kind="examples",
-        reader="kifu.datasets.hdf5:Hdf5",
-        writer="kifu.datasets.hdf5:Hdf5Writer",
-        suffix=".h5",
-        has_provenance=True,
-        labels=True,
-        needs_move=True,
+        name="hdf5@1", title="the layout that RocAlphaGo trains from; needs h5py", recipe_kind="examples",
+        reader="kifu.datasets.hdf5:Hdf5", writer="kifu.datasets.hdf5:Hdf5Writer", suffix=".h5",
+        has_provenance=True, labels=True, needs_move=True,
     ),
     Format(
-        name="katago-npz@1",
-        title="KataGo's training rows, planes and targets, in a folder of .npz files",
-        recipe_kind="katago",
-        reader="kifu.katago.npz:KataNpz",
-        plane_set="katago22@1",
-        has_provenance=True,
-        passes=True,
-        labels=True,
-        needs_move=True,
+        name="katago-npz@1", title="KataGo's training rows, planes and targets, in a folder of .npz files",
+        recipe_kind="katago", reader="kifu.katago.npz:KataNpz", plane_set="katago22@1",
+        has_provenance=True, passes=True, labels=True, needs_move=True,
     ),
     Format(
-        name="lz-chunks@1",
-        title="Leela Zero's training chunks, versions 1 and 2; read only",
-        recipe_kind="",
-        reader="kifu.datasets.lz_chunks:LzChunks",
-        plane_set="lz18@1",
-        passes=True,
-        labels=True,
-        needs_move=True,
+        name="lz-chunks@1", title="Leela Zero's training chunks, versions 1 and 2; read only", recipe_kind="",
+        reader="kifu.datasets.lz_chunks:LzChunks", plane_set="lz18@1", passes=True, labels=True, needs_move=True,
     ),
     Format(
-        name="minigo@1",
-        title="minigo's training examples, TFRecord compressed by zlib; read only",
-        recipe_kind="",
-        reader="kifu.datasets.minigo:Minigo",
-        plane_set="agz17-minigo@1",
-        passes=True,
-        labels=True,
-        needs_move=True,
+        name="minigo@1", title="minigo's training examples, TFRecord compressed by zlib; read only", recipe_kind="",
+        reader="kifu.datasets.minigo:Minigo", plane_set="agz17-minigo@1", passes=True, labels=True, needs_move=True,
     ),
-)
+)  # fmt: skip
 
 TOKENS_INDEX = "tokens.json"
 """Index of a directory with games as tokens, see `kifu.datasets.tokens`."""
@@ -166,12 +114,9 @@ def formats_of(recipe_kind: str) -> dict[str, Format]:
 def find_format(name: str, recipe_kind: str | None = None) -> Format:
     """Return a format by its full name, or by its name without a version, which means the newest one.
 
-    Args:
-        name: Such as "npy@1" or "npy".
-        recipe_kind: Restricts the search to the formats that recipes of this kind write.
+    Raises RecipeError if there is no such format.
 
-    Raises:
-        RecipeError: There is no such format.
+    recipe_kind restricts the search to the formats that recipes of this kind write.
     """
     return FORMATS.lookup(name) if recipe_kind is None else lookup(formats_of(recipe_kind), name, "format")
 
@@ -185,8 +130,7 @@ def _import(target: str) -> Any:
 def find_writer(name: str) -> type[Writer]:
     """Return the writer class of a format that holds any plane set.
 
-    Raises:
-        MissingExtra: It requires a package that is not installed.
+    Raises MissingExtra if it requires a package that is not installed.
     """
     format = find_format(name, "examples")
     writer: type[Writer] = _import(format.writer)
@@ -196,15 +140,13 @@ def find_writer(name: str) -> type[Writer]:
 def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, examples: int = 0) -> Writer:
     """Open a writer for a new data set.
 
+    Raises RecipeError if there is no such format, or it cannot hold this layout.
+
     Args:
         name: A format that holds any plane set, with or without its version.
         path: The file, or the directory if the format's suffix is "".
-        layout: Planes and labels of the examples.
         examples: Expected number of examples; 0 if unknown. Some formats must otherwise read their files again to
             hash them.
-
-    Raises:
-        RecipeError: There is no such format, or it cannot hold this layout.
     """
     make: Any = find_writer(name)  # each writer takes these arguments, which the base class does not declare
     writer: Writer = make(Path(path), layout, examples)
@@ -212,13 +154,12 @@ def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, example
 
 
 def detect_format(path: Path) -> Format | None:
-    """Return the format that a file or directory seems to have, judging by its first bytes or its index.
+    """Return the format that a file or directory seems to have, by its first bytes or its index; None for others.
+
+    Raises FormatError if it is a directory with a damaged index, or a data set of tokens.
 
     Returns:
         None if it is no data set.
-
-    Raises:
-        FormatError: It is a directory with a damaged index, or a data set of tokens.
     """
     from kifu.datasets.npy import INDEX, read_index  # loads numpy and pydantic, which listing formats does not need
 
@@ -270,7 +211,8 @@ def detect_dat(head: bytes) -> Format | None:
 def open(path: str | os.PathLike[str]) -> Dataset:
     """Open a data set of any format for reading.
 
-    Everything that can be checked without reading all planes is checked; a dat1 or dat2 file is checked in full.
+    Everything that can be checked without reading all planes is checked; a dat1 or dat2 file is checked in full. Raises
+    MissingExtra if its format requires a package that is not installed.
 
     Args:
         path: A file, or the directory of a data set that consists of several files; of training chunks also a pattern
@@ -278,9 +220,6 @@ def open(path: str | os.PathLike[str]) -> Dataset:
 
     Returns:
         The data set; a `Dat` for dat1 and dat2 files.
-
-    Raises:
-        MissingExtra: Its format requires a package that is not installed.
     """
     # Dat reports files of unknown content, and paths that are not files.
     format = detect_format(Path(path)) or FORMATS["dat1@1"]

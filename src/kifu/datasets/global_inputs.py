@@ -54,10 +54,8 @@ class Conditions:
 
     Attributes:
         komi: [G] float32, points for White.
-        handicap: [G] float32, handicap stones.
         area: [G] float32, 1 for area scoring, 0 for territory scoring.
         rating: [G, 2] float32, ratings of Black and White (`kifu.Rank.rating`).
-        year: [G] float32.
         seconds: [G] float32, thinking time per move, in a game of 120 moves by each player.
     """
 
@@ -110,13 +108,7 @@ class Conditions:
     def with_ranks(
         self, white_to_play: npt.NDArray[np.bool_], mover: float | None = None, opponent: float | None = None
     ) -> Conditions:
-        """Return the conditions with other ratings.
-
-        Args:
-            white_to_play: [G] the colour of the mover in each game.
-            mover: Rating of the mover; None keeps it.
-            opponent: Rating of the opponent; None keeps it.
-        """
+        """Return the conditions with other ratings; None keeps a rating. white_to_play: [G]."""
         rating, game = self.rating.copy(), np.arange(len(self.komi))
         side = white_to_play.astype(np.int64)
         for k, value in ((side, mover), (1 - side, opponent)):
@@ -154,28 +146,11 @@ def _scoring(rules: str | None) -> float:
 
 
 class InputPositions(NamedTuple):
-    """B positions whose global inputs are encoded.
-
-    Attributes:
-        game: [B] int64, game of each position.
-        white: [B] bool, whether White is to move.
-    """
+    """B positions, whose global inputs are encoded; white: [B], whether White is to move."""
 
     conditions: Conditions
     game: npt.NDArray[np.int64]
     white: npt.NDArray[np.bool_]
-
-
-def _colour(at: InputPositions) -> list[Floats]:
-    return [np.where(at.white, -1, 1)[:, None]]
-
-
-def _komi(at: InputPositions) -> list[Floats]:
-    return [_signed(at, at.conditions.komi, -_KOMI_UNIT)]
-
-
-def _handicap(at: InputPositions) -> list[Floats]:
-    return [_signed(at, at.conditions.handicap, 5)]
 
 
 def _signed(at: InputPositions, values: Floats, scale: float) -> Floats:
@@ -195,10 +170,6 @@ def _ranks(at: InputPositions) -> list[Floats]:
     rating, side = at.conditions.rating[at.game], at.white.astype(np.int64)
     position = np.arange(len(side))
     return [_interpolated(rating[position, k], _RATING_KNOTS) for k in (side, 1 - side)]
-
-
-def _year(at: InputPositions) -> list[Floats]:
-    return [_interpolated(at.conditions.year[at.game], _YEAR_KNOTS)]
 
 
 def _time(at: InputPositions) -> list[Floats]:
@@ -222,10 +193,9 @@ class GlobalInput:
     """One of the inputs that a recipe may name.
 
     Attributes:
-        title: What it is, in one line.
         sizes: Numbers of values of its parts, each of which may be unknown independently of the others.
         encode: Returns the values of each part, [B, size].
-        always_known: True if it is never unknown, so that dropout leaves it alone.
+        always_known: Dropout leaves it alone.
     """
 
     title: str
@@ -235,12 +205,16 @@ class GlobalInput:
 
 
 INPUTS: dict[str, GlobalInput] = {
-    "colour": GlobalInput("colour to move", (1,), _colour, always_known=True),
-    "komi": GlobalInput("komi, from the mover's side", (2,), _komi),
-    "handicap": GlobalInput("handicap stones, from the mover's side", (2,), _handicap),
+    "colour": GlobalInput("colour to move", (1,), lambda at: [np.where(at.white, -1, 1)[:, None]], always_known=True),
+    "komi": GlobalInput("komi, from the mover's side", (2,), lambda at: [_signed(at, at.conditions.komi, -_KOMI_UNIT)]),
+    "handicap": GlobalInput(
+        "handicap stones, from the mover's side", (2,), lambda at: [_signed(at, at.conditions.handicap, 5)]
+    ),
     "rules": GlobalInput("area or territory scoring", (2,), _rules),
     "ranks": GlobalInput("ranks of the mover and of the opponent", (len(_RATING_KNOTS),) * 2, _ranks),
-    "year": GlobalInput("year of the game", (len(_YEAR_KNOTS),), _year),
+    "year": GlobalInput(
+        "year of the game", (len(_YEAR_KNOTS),), lambda at: [_interpolated(at.conditions.year[at.game], _YEAR_KNOTS)]
+    ),
     "time": GlobalInput("thinking time per move", (len(_TIME_KNOTS),), _time),
 }
 """All inputs by name. Nets store the names; what they mean never changes."""

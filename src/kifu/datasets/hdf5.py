@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from math import prod
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes, parse_layout
-from kifu.datasets.manifest import Rebatcher, Writer, WriteReport, WrittenFile
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
+from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
 from kifu.io import AtomicFile, require_regular, temp_path
 
@@ -50,18 +49,14 @@ class Hdf5Writer(Writer):
     format = "hdf5@1"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
-        """Create the file.
-
-        Raises:
-            RecipeError: The layout has real planes, or no label "move".
-        """
+        """Create the file. Raises RecipeError if the layout has real planes, or no label "move"."""
         if layout.real:
             raise RecipeError(f"{self.format} holds planes of 0 and 1, but {layout.plane_set} has real values")
         if "move" not in [label.name for label in layout.labels]:
             raise RecipeError(f"{self.format} requires the label move")
         super().__init__(layout)
         self._path = path
-        self._groups = Rebatcher(layout, _GROUP)
+        self._pending: list[Batch] = []
         self._seen = 0  # rows appended; `examples` of them are written
         self._games: list[tuple[str, int]] = []  # name and first row of games that may not be complete
         self._output = AtomicFile(path)
@@ -113,9 +108,14 @@ class Hdf5Writer(Writer):
                     self._games.append((name, first))
                 first += rows
         self._seen += len(prepared)
-        with self._as_output_error():
-            for group in self._groups.add(prepared):
-                self._write(group)
+        self._pending.append(prepared)
+        if self._seen - self.examples >= _GROUP:
+            rows = concat(self._pending, self.layout)
+            whole = len(rows) // _GROUP * _GROUP
+            self._pending = [rows.slice(whole, len(rows))]
+            with self._as_output_error():
+                for start in range(0, whole, _GROUP):
+                    self._write(rows.slice(start, start + _GROUP))
 
     def _write(self, group: Batch) -> None:
         start, stop = self.examples, self.examples + len(group)
@@ -146,9 +146,8 @@ class Hdf5Writer(Writer):
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
         """Finish the data set; see `Writer.commit`."""
         with self._as_output_error():
-            rest = self._groups.rest()
-            if len(rest):
-                self._write(rest)
+            if self._seen > self.examples:
+                self._write(concat(self._pending, self.layout))
             self._write_offsets(len(self._games))
             self._file.create_dataset(
                 "about", data=np.bytes_(json.dumps(about, ensure_ascii=True).encode()), track_times=False
@@ -166,13 +165,11 @@ class Hdf5Writer(Writer):
         except (OSError, RuntimeError) as error:
             raise OutputError(f"cannot write {self._path}: {first_line(error)}") from None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if hasattr(self, "_file"):
             with suppress(OSError, RuntimeError, ValueError):  # the file may be incomplete
                 self._file.close()
-        self._output.__exit__(kind, error, trace)
+        self._output.__exit__(*error)
 
 
 class Hdf5(Dataset):

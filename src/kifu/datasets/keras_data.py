@@ -28,12 +28,11 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
     def __init__(self, loader: Loader, num_classes: int | None = None) -> None:
         """Wrap a loader.
 
+        Raises RecipeError if the loader has another output, no label "move", or resumes in the middle of an epoch.
+
         Args:
             loader: A loader with output "float32" and the label "move".
             num_classes: Number of moves; by default the number of points. Use one more if passes are among the moves.
-
-        Raises:
-            RecipeError: The loader has another output, no label "move", or resumes in the middle of an epoch.
         """
         super().__init__()
         if "move" not in [label.name for label in loader.layout.labels]:

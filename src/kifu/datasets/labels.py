@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -81,12 +81,10 @@ def _inputs_of(label: str) -> list[str]:
 
 
 class LabelPositions(NamedTuple):
-    """B positions of games whose labels are computed.
+    """B positions, whose labels are computed.
 
     Attributes:
         batch: Rows of the catalogue with at least the `label_columns`.
-        game: [B] int64, row of each position.
-        ply: [B] int32, ply of each position.
         width: Width of the board to which labels refer; smaller boards lie in its upper left corner.
     """
 
@@ -127,10 +125,6 @@ def _next(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
     return np.where(index < stop[:, None], placed, NO_MOVE).astype(np.int16)
 
 
-def _to_play(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    return np.where(at.white_to_play, np.int8(WHITE), np.int8(BLACK))
-
-
 def _result(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
     for_black = map_distinct(
         at.batch["winner"], lambda w: {"black": 1, "white": -1, "draw": 0}.get(w or "", UNKNOWN), np.int8
@@ -148,14 +142,6 @@ def _margin(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float3
 def _ranks(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     both = np.stack([at.column("black_rating"), at.column("white_rating")], 1)[at.game]
     return np.where(at.white_to_play[:, None], both[:, ::-1], both)
-
-
-def _komi(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    return at.column("komi")[at.game]
-
-
-def _seconds(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    return _of_next_moves(at, "move_seconds", move_seconds_array)
 
 
 def _evaluation(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
@@ -222,13 +208,13 @@ def _final_stones(s: State, history: History, games: ReplayArrays, game_index: A
 
 _COMPUTE: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]]] = {
     "next": _next,
-    "to_play": _to_play,
+    "to_play": lambda at, _: np.where(at.white_to_play, np.int8(WHITE), np.int8(BLACK)),
     "result": _result,
     "margin": _margin,
     "ownership": _ownership,
     "ranks": _ranks,
-    "komi": _komi,
-    "seconds": _seconds,
+    "komi": lambda at, _: at.column("komi")[at.game],
+    "seconds": lambda at, _: _of_next_moves(at, "move_seconds", move_seconds_array),
     "evaluation": _evaluation,
 }
 
@@ -266,24 +252,15 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         inputs = _inputs_of(name)
         check_inputs(inputs)
         return LabelSpec(name, "float32", (input_size(inputs),), LABELS[f"{INPUTS_PREFIX}<a>+<b>"])
-    labels = (
-        LabelSpec("move", "int16", (), LABELS["move"]),
-        LabelSpec("to_play", "int8", (), LABELS["to_play"]),
-        LabelSpec("result", "int8", (), LABELS["result"]),
-        LabelSpec("margin", "float32", (), LABELS["margin"]),
-        LabelSpec("ownership", "int8", (width * height,), LABELS["ownership"]),
-        LabelSpec("ranks", "float32", (2,), LABELS["ranks"]),
-        LabelSpec("komi", "float32", (), LABELS["komi"]),
-        LabelSpec("seconds", "float32", (), LABELS["seconds"]),
-        LabelSpec("evaluation", "float32", (4,), LABELS["evaluation"]),
-        LabelSpec("policy", "float32", (width * height + 1,), LABELS["policy"]),
-        LabelSpec("count", "float32", (), LABELS["count"]),
-        LabelSpec("globals", "float32", (len(KATAGO22.inputs),), LABELS["globals"]),
-    )
-    for label in labels:
-        if label.name == name:
-            return label
-    raise unknown("label", name, LABELS)
+    if name not in LABELS or name == "ply":
+        raise unknown("label", name, LABELS)
+    shapes = {
+        "ownership": (width * height,), "ranks": (2,), "evaluation": (4,), "policy": (width * height + 1,),
+        "globals": (len(KATAGO22.inputs),),
+    }  # fmt: skip
+    dtypes: dict[str, Literal["int16", "int8"]]
+    dtypes = {"move": "int16", "to_play": "int8", "result": "int8", "ownership": "int8"}
+    return LabelSpec(name, dtypes.get(name, "float32"), shapes.get(name, ()), LABELS[name])
 
 
 def label_values(specs: Sequence[LabelSpec], at: LabelPositions) -> dict[str, npt.NDArray[Any]]:
@@ -320,11 +297,7 @@ def augment_labels(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the labels of B positions under a symmetry each.
 
-    Args:
-        labels: By name, [B, ...].
-        symmetry: [B] uint8, see `kifu.point.symmetries`.
-        width: [B], width of the game's own board, which lies in the upper left corner of the layout's.
-        height: [B], its height.
+    width, height: [B], size of the game's own board, which lies in the upper left corner of the layout's.
     """
     augmented = dict(labels)
     for name, values in labels.items():

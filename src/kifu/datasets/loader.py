@@ -26,15 +26,14 @@ from kifu.datasets.epoch_plan import (
     LoaderPosition,
     ShuffleBlock,
     make_plan,
-    rank_entries,
+    slots_of_entries,
 )
-from kifu.datasets.examples import Batch, Layout, concat
+from kifu.datasets.examples import Batch, concat
 from kifu.datasets.mixture import Mixture, MixtureSource
 from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter, read_games
 from kifu.datasets.sources import (
     DRAW_COLUMNS,
     CatalogueSource,
-    ExampleBuffer,
     ExampleSpec,
     LoaderSource,
     open_datasets,
@@ -86,6 +85,9 @@ class Loader:
 
     Each batch is a `kifu.datasets.examples.Batch`: planes in the form of `LoaderConfig.output`, labels by name, and the
     game id and ply of each row. The arrays may be kept or changed.
+
+    Attributes:
+        batch_size: Examples of a batch; the last one of an epoch may have fewer.
     """
 
     def __init__(
@@ -96,14 +98,11 @@ class Loader:
         state: LoaderState | None = None,
         turn: tuple[int, int] = (0, 1),
     ) -> None:
-        """Make a loader.
+        """Make a loader. Raises RecipeError if an option is invalid, or does not fit the source.
 
         Args:
             state: Where the first loop starts; by default at the beginning of epoch 0.
             turn: Index and number of the loaders that take turns; see `interleave`.
-
-        Raises:
-            RecipeError: An option is invalid, or does not fit the source.
         """
         if batch_size < 1:
             raise RecipeError(f"batch_size must be >= 1, got {batch_size}")
@@ -111,7 +110,7 @@ class Loader:
             raise RecipeError(
                 f"{source.layout.plane_set} has real values; output must be 'float32', got {config.output!r}"
             )
-        self._source, self._config, self._batch_size = source, config, batch_size
+        self._source, self.layout, self.config, self.batch_size = source, source.layout, config, batch_size
         self._turn = turn
         self._jobs = count_jobs(config.jobs)
         self._state = LoaderState.at(LoaderPosition(0)) if state is None else state
@@ -119,26 +118,11 @@ class Loader:
     def __repr__(self) -> str:
         layout, (epoch, batch) = self.layout, self._state.start
         shape, labels = " x ".join(map(str, layout.shape)), ", ".join(label.name for label in layout.labels)
-        rank = f", rank {self._config.rank} of {self._config.world_size}" if self._config.world_size > 1 else ""
+        rank = f", rank {self.config.rank} of {self.config.world_size}" if self.config.world_size > 1 else ""
         return (
-            f"<Loader: {layout.plane_set} ({shape}), labels {labels}, batches of {self._batch_size:,}, "
+            f"<Loader: {layout.plane_set} ({shape}), labels {labels}, batches of {self.batch_size:,}, "
             f"epoch {epoch}, batch {batch}{rank}>"
         )
-
-    @property
-    def layout(self) -> Layout:
-        """Planes and labels of the examples."""
-        return self._source.layout
-
-    @property
-    def config(self) -> LoaderConfig:
-        """The options."""
-        return self._config
-
-    @property
-    def batch_size(self) -> int:
-        """The number of examples of a batch; the last one of an epoch may have fewer."""
-        return self._batch_size
 
     @property
     def positions(self) -> int:
@@ -182,11 +166,7 @@ class Loader:
     def epoch(self, number: int, batch: int = 0) -> Loader:
         """Return a loader of the same games at the start of an epoch, or before a later batch of it.
 
-        Args:
-            number: The epoch, from 0.
-
-        Raises:
-            RecipeError: A number is negative.
+        Raises RecipeError if a number is negative.
         """
         _check_position(number, batch)
         batch += self._turn[0]
@@ -195,19 +175,14 @@ class Loader:
         return self._at(LoaderPosition(number, batch), None)
 
     def _at(self, position: LoaderPosition, plan: EpochPlan | None) -> Loader:
-        return Loader(self._source, self._config, self._batch_size, LoaderState.at(position, plan), self._turn)
+        return Loader(self._source, self.config, self.batch_size, LoaderState.at(position, plan), self._turn)
 
     def interleave(self, index: int, count: int) -> Loader:
         """Return a loader of every `count`-th of the batches that are left, from number `index` of them on.
 
         For processes that take turns: the batches of all of them, in turn, are those of this loader. Each process
-        renders its own batches, but replays the games of all.
-
-        Args:
-            index: Number of the process, from 0.
-
-        Raises:
-            RecipeError: The index is not within 0 to count - 1.
+        renders its own batches, but replays the games of all. Raises RecipeError if the index is not within 0 to count
+        - 1.
         """
         _check_index("interleave", index, count)
         (first, every), start = self._turn, self._state.start
@@ -217,26 +192,21 @@ class Loader:
 
     def with_batch_size(self, batch_size: int) -> Loader:
         """Return a loader with another batch size, at the start of its epoch. Raises RecipeError below 1."""
-        return self._reshare(self._config, batch_size)
+        return self._reshare(self.config, batch_size)
 
     def shard(self, index: int, count: int) -> Loader:
         """Return one of `count` disjoint parts of what this rank delivers, for processes that divide it.
 
-        The plan of the epoch is reused if it exists.
-
-        Args:
-            index: Number of the part, from 0.
-
-        Raises:
-            RecipeError: The loader resumes in the middle of an epoch, or the index is not within 0 to count - 1.
+        The plan of the epoch is reused if it exists. Raises RecipeError if the loader resumes in the middle of an
+        epoch, or the index is not within 0 to count - 1.
         """
         _check_index("shard", index, count)
         if self._state.start.batch:
             raise RecipeError("a loader that resumes in the middle of an epoch cannot be divided into shards")
-        config = self._config
+        config = self.config
         in_turn = config.order == "global-batch"
         rank = index * config.world_size + config.rank if in_turn else config.rank * count + index
-        return self._reshare(replace(config, rank=rank, world_size=config.world_size * count), self._batch_size)
+        return self._reshare(replace(config, rank=rank, world_size=config.world_size * count), self.batch_size)
 
     def _reshare(self, config: LoaderConfig, batch_size: int) -> Loader:
         """Return a loader with another rank, world size or batch size, at the start of its epoch."""
@@ -249,11 +219,7 @@ class Loader:
     def draws(self, batches: int | None = None) -> Draws:
         """Count the examples of the next loop by source, rank, ply, year and more, without rendering them.
 
-        Args:
-            batches: Number of batches to count; by default all.
-
-        Raises:
-            RecipeError: The source is a data set, or the number is negative.
+        Raises RecipeError if the source is a data set, or the number is negative.
         """
         plan = self._plan()
         wanted = plan.batches(self._state.start.batch, self._turn[1])
@@ -269,7 +235,7 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """Return where the last loop stands, as JSON values for `load_state_dict`.
 
-        The state counts delivered batches, not prefetched ones. Ranks that delivered the same number of batches have
+        The state counts delivered batches, not prefetched ones. Slots that delivered the same number of batches have
         the same state.
         """
         epoch, batch = self._state.current
@@ -278,11 +244,7 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a loader of the same source and options stood.
 
-        Args:
-            state: The result of `state_dict`, of any process.
-
-        Raises:
-            RecipeError: The state is of another source, of other options, or of another number of processes.
+        Raises RecipeError if the state is of another source, of other options, or of another number of processes.
         """
         try:
             version, epoch, batch, order = (state[key] for key in ("version", "epoch", "batch", "order"))
@@ -300,15 +262,17 @@ class Loader:
     @cached_property
     def _order(self) -> dict[str, Any]:
         """The options and the source that determine the order of the examples, as JSON values."""
-        processes = {"world_size": self._config.world_size, "batch_size": self.batch_size}
-        return self._config.fingerprint() | processes | self._source.fingerprint()
+        processes = {"world_size": self.config.world_size, "batch_size": self.batch_size}
+        return self.config.fingerprint() | processes | self._source.fingerprint()
 
     def _plan(self) -> EpochPlan:
         """Return the plan of the epoch of the next loop."""
         state = self._state
         if state.plan is None or state.plan.number != state.start.epoch:
             state.plan = None  # frees the memory of the previous plan
-            state.plan = make_plan(self._source, self._config, self._batch_size, state.start.epoch)
+            number, config = state.start.epoch, self.config
+            selection = self._source.select(config.seed, number, config.augment)
+            state.plan = make_plan(selection, config, self.batch_size, number)
         return state.plan
 
     def _batches(self, plan: EpochPlan, first: int) -> Generator[Batch]:
@@ -317,7 +281,7 @@ class Loader:
         missing = self.batch_size
         for buffer, slots in self._rendered(plan, plan.batches(first, self._turn[1])):
             while len(slots):
-                pieces.append(buffer.take(slots[:missing], self.layout))
+                pieces.append(buffer.take(slots[:missing]))
                 slots = slots[missing:]
                 missing -= len(pieces[-1])
                 if missing == 0:
@@ -329,7 +293,8 @@ class Loader:
     def _finish(self, pieces: list[Batch]) -> Batch:
         """Join pieces into a batch, and convert its planes to the requested form."""
         batch = pieces[0] if len(pieces) == 1 else concat(pieces, self.layout)
-        output = self._config.output
+        batch = replace(batch, labels={label.name: batch.labels[label.name] for label in self.layout.labels})
+        output = self.config.output
         if output == "packed":
             return batch
         if self.layout.real or output == "uint8":
@@ -339,31 +304,29 @@ class Loader:
         unpack(batch.planes, planes, one)
         return replace(batch, planes=planes)
 
-    def _rendered(
-        self, plan: EpochPlan, batches: BatchSlices
-    ) -> Generator[tuple[ExampleBuffer, npt.NDArray[np.int32]]]:
+    def _rendered(self, plan: EpochPlan, batches: BatchSlices) -> Generator[tuple[Batch, npt.NDArray[np.int32]]]:
         """Yield buffers with rendered examples, and their slots in order.
 
         There are two buffers: while one is delivered, threads render into the other.
         """
-        chunks = list(plan.chunks(batches, max(self._config.memory // 2 // self._source.slot_bytes, 1)))
+        chunks = list(plan.chunks(batches, max(self.config.memory // 2 // self._source.slot_bytes, 1)))
         slots = max((chunk.stop - chunk.start for chunk in chunks), default=0)
         buffers = [self._source.new_buffer(slots) for _ in chunks[:2]]
         pool = ThreadPoolExecutor(self._jobs)
         cancel_tasks = cancel  # a local name, because globals may be gone when the interpreter exits
         tasks: list[Future[None]] = []
-        ready: tuple[ExampleBuffer, npt.NDArray[np.int32]] | None = None
+        ready: tuple[Batch, npt.NDArray[np.int32]] | None = None
         order: tuple[ShuffleBlock, npt.NDArray[np.int32]] | None = None
         try:
             for k, chunk in enumerate(chunks):
                 if order is None or order[0] != chunk.block:
                     order = chunk.block, plan.order(chunk.block)
-                rank, source = rank_entries(order[1][chunk.entries()], len(order[1]))
-                earlier, tasks = tasks, self._render(plan, chunk.block, rank, buffers[k % 2], pool)
+                slot_of, slots_in_order = slots_of_entries(order[1][chunk.entries()], len(order[1]))
+                earlier, tasks = tasks, self._render(plan, chunk.block, slot_of, buffers[k % 2], pool)
                 if ready is not None:
                     _wait(earlier)
                     yield ready
-                ready = buffers[k % 2], source
+                ready = buffers[k % 2], slots_in_order
             if ready is not None:
                 _wait(tasks)
                 yield ready
@@ -374,8 +337,8 @@ class Loader:
         self,
         plan: EpochPlan,
         block: ShuffleBlock,
-        rank: npt.NDArray[np.int32],
-        buffer: ExampleBuffer,
+        slot_of: npt.NDArray[np.int32],
+        buffer: Batch,
         pool: ThreadPoolExecutor,
     ) -> list[Future[None]]:
         """Start threads that render those positions of a block that have a slot."""
@@ -384,7 +347,7 @@ class Loader:
         cuts = np.unique(np.searchsorted(done, np.arange(_CHUNK, done[-1], _CHUNK)))
         bounds = [0, *cuts[cuts > 0].tolist(), len(units)]
         return [
-            pool.submit(self._source.render, plan.selection, units[a:b], int(first[a]), rank, buffer)
+            pool.submit(self._source.render, plan.selection, units[a:b], int(first[a]), slot_of, buffer)
             for a, b in pairwise(bounds)
         ]
 
@@ -434,7 +397,6 @@ def load(
         board: Size of the board, by default "19x19"; games on other boards are skipped.
         pad: Include games on smaller boards, in the upper left corner.
         batch_size: Examples per batch; the last batch of an epoch may have fewer.
-        filter: Which positions of the games to use.
         config: Seed, shuffling, augmentation, ranks, output form, threads and memory.
 
     Returns:

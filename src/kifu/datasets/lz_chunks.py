@@ -96,7 +96,7 @@ def _decode_text(data: Bytes, limit: int, layout: Layout) -> DecodedChunk:
     rows = new_rows(min(limit, len(data) // (_PLANES * (_DIGITS + 1))), layout)
     digits, powers = _tables()
     used, count, error = _parse_v1(data, digits, powers, np.empty(49, np.uint8), *rows)
-    return DecodedChunk(used, rows.take(slice(count)), _ERRORS[error])
+    return used, rows.take(slice(count)), _ERRORS[error]
 
 
 @inline_kernel
@@ -187,11 +187,7 @@ def _number(data: Any, at: Any, powers: Any) -> Any:
 def _parse_v1(
     data: Any, digits: Any, powers: Any, bits: Any, planes: Any, policy: Any, to_play: Any, winner: Any
 ) -> Any:
-    """Decode complete records from the start of some bytes, as many as fit the arrays of `ChunkRows`.
-
-    Args:
-        bits: [49] uint8, scratch memory.
-    """
+    """Decode complete records from the start of some bytes, as many as fit the arrays of `ChunkRows`."""
     n = data.shape[0]
     used = at = 0
     for row in range(winner.shape[0]):
@@ -289,7 +285,7 @@ def _decode_binary(data: Bytes, limit: int, layout: Layout) -> DecodedChunk:
         np.where(white, WHITE, BLACK).astype(np.uint8),
         np.where(white == (records["won"] != 0), -1, 1).astype(np.int8),
     )
-    return DecodedChunk(len(records) * _V2.itemsize, rows, error)
+    return len(records) * _V2.itemsize, rows, error
 
 
 @kernel

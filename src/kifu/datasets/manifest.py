@@ -1,24 +1,33 @@
-"""The manifest beside each data set, with its recipe, counts and hashes, and the base class of all writers."""
+"""The manifest beside each data set, with its recipe, counts and hashes, and the base class of all writers.
+
+The rows of an ordered data set, game after game, are in NAME.manifest.parquet beside it, in row groups of which readers
+load one. Card: docs/formats/manifest.md.
+"""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.config import first_invalid
-from kifu.datasets.examples import Batch, Layout, concat
-from kifu.errors import FormatError, printable
-from kifu.io import read_small, write_file
+from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
+from kifu.corpus.schema import to_numpy
+from kifu.datasets.examples import Batch, Layout
+from kifu.errors import FormatError, first_line, printable
+from kifu.io import read_small, utf8_name, write_file
 from kifu.text import format_bytes, format_games
 
 SUFFIX = ".manifest.json"
@@ -34,7 +43,6 @@ class RowOrigin:
     """The position that a row shows.
 
     Attributes:
-        archive: Name of the archive, or of the catalogue.
         member: Index of the game among all that the archive lists, from 0.
         ply: Number of moves before the position, passes included.
     """
@@ -47,12 +55,7 @@ class RowOrigin:
 def find_skips(
     rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
 ) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-    """Return the ply of the first row of each game, 0 without rows, and the skips [game, row within the game, ply].
-
-    Args:
-        rows: [K] number of rows of each game.
-        plies: [sum of rows] ply of each row.
-    """
+    """Return the ply of the first row of each game, 0 without rows, and the skips [game, row within the game, ply]."""
     start = np.cumsum(rows) - rows
     has_rows = rows > 0
     first = np.zeros(len(rows), np.uint16)
@@ -67,11 +70,7 @@ def find_skips(
 
 @dataclass(frozen=True)
 class DroppedGame:
-    """A selected game that gave no rows.
-
-    Attributes:
-        member: Index of the game in the archive.
-    """
+    """A selected game that gave no rows; member: its index in the archive."""
 
     archive: str
     member: int
@@ -86,7 +85,6 @@ class ArchiveRows:
     Attributes:
         archive: Name of an archive of KGS without its extension, or file name of a catalogue.
         blake3: Its hash in hex; of a catalogue its digest, see `Catalogue.digest`.
-        games: Number of its games that `origins` lists.
     """
 
     archive: str
@@ -101,7 +99,7 @@ class Manifest:
 
     read == kept + elsewhere + the sum of drops, where `elsewhere` counts games of other sets or of no set. `dropped`
     lists the dropped games of archives; a catalogue lists its own. `origins` is a Parquet file beside the manifest that
-    lists the rows of each game (`kifu.datasets.row_origins`). It is None, and the numbers of `archives` are 0, if the
+    lists the rows of each game (`kifu.datasets.manifest`). It is None, and the numbers of `archives` are 0, if the
     examples are shuffled: each row then stores its own game and ply.
     """
 
@@ -193,12 +191,7 @@ _MANIFEST = TypeAdapter(Manifest)
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file of a data set.
-
-    Attributes:
-        file: Its name, within the directory if the data set is one.
-        blake3: BLAKE3 hash in hex.
-    """
+    """A file of a data set, by its name within the directory if the data set is one."""
 
     file: str
     bytes: int
@@ -207,43 +200,10 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """A finished data set.
-
-    Attributes:
-        files: Its files in the order in which they were created.
-    """
+    """A finished data set; its files are in the order in which they were created."""
 
     examples: int
     files: tuple[WrittenFile, ...]
-
-
-class Rebatcher:
-    """Regroups batches into groups of one size, so that a file does not depend on the sizes of the batches."""
-
-    def __init__(self, layout: Layout, size: int) -> None:
-        self._layout = layout
-        self._size = size
-        self._pending: list[Batch] = []
-        self._rows = 0
-
-    def add(self, batch: Batch) -> Iterator[Batch]:
-        """Add rows, and yield each group that is full."""
-        at = 0
-        while self._rows + len(batch) - at >= self._size:
-            until = at + self._size - self._rows
-            yield self._concat([*self._pending, batch.slice(at, until)])
-            at = until
-        if at < len(batch):
-            self._pending.append(batch.slice(at, len(batch)))
-            self._rows += len(batch) - at
-
-    def rest(self) -> Batch:
-        """Return the rows that do not fill a group."""
-        return self._concat(self._pending)
-
-    def _concat(self, parts: list[Batch]) -> Batch:
-        self._pending, self._rows = [], 0
-        return concat(parts, self._layout)
 
 
 class Writer(ABC):
@@ -264,11 +224,7 @@ class Writer(ABC):
 
     @abstractmethod
     def append(self, prepared: Any) -> None:
-        """Append a result of `prepare`.
-
-        Raises:
-            RecipeError: The format cannot hold these examples.
-        """
+        """Append a result of `prepare`. Raises RecipeError if the format cannot hold these examples."""
 
     def write(self, batch: Batch) -> None:
         """Append examples. Raises what `append` raises."""
@@ -276,16 +232,181 @@ class Writer(ABC):
 
     @abstractmethod
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
-        """Finish the data set and give it its name.
-
-        Args:
-            about: Metadata to store in the data set, as JSON values.
-        """
+        """Finish the data set, with metadata as JSON values, and give it its name."""
 
     def __enter__(self) -> Self:
         return self
 
     @abstractmethod
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: Any) -> None: ...
+
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("archive", pa.int32(), nullable=False),
+        pa.field("member", pa.int32(), nullable=False),
+        pa.field("rows", pa.int32(), nullable=False),
+        pa.field("ply", pa.uint16(), nullable=False),
+        pa.field("skip_row", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+        pa.field("skip_ply", pa.list_(pa.field("element", pa.uint16(), nullable=False)), nullable=False),
+    ]
+)
+
+_MAX_GROUP_BYTES = 64 << 20
+
+
+class OriginsWriter:
+    """Writes the file as games arrive, atomically: `commit` gives it its name. A context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the temporary file. Raises OutputError."""
+        self._path = path
+        self._rows = 0
+        self._waiting = 0
+        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []
+        self._skips: list[npt.NDArray[np.int64]] = []
+        self._table = TableWriter(path, _SCHEMA, write_statistics=["start"])
+
+    def add(
+        self,
+        archive: int,
+        member: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int32],
+        plies: npt.NDArray[np.uint16],
+    ) -> None:
+        """Add K games.
+
+        Args:
+            archive: Index of their archive or catalogue in the manifest.
+            member: [K] index of each game in the archive, or its row in the catalogue.
+        """
+        first, skips = find_skips(rows, plies)
+        skips[:, 0] += self._waiting
+        self._columns.append((np.full(len(rows), archive, np.int32), member, rows, first))
+        self._skips.append(skips)
+        self._waiting += len(rows)
+        if self._waiting >= GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the games that wait, since many small tables take longer than one."""
+        if not self._waiting:
+            return
+        archive, member, rows, ply = (np.concatenate(each) for each in zip(*self._columns))
+        skips = np.concatenate(self._skips)
+        start = self._rows + np.cumsum(rows, dtype=np.int64) - rows
+        ends = np.append(0, np.cumsum(np.bincount(skips[:, 0], minlength=len(rows)))).astype(np.int32)
+        lists = [
+            pa.ListArray.from_arrays(pa.array(ends), pa.array(skips[:, k].astype(kind)), type=_SCHEMA.field(name).type)
+            for k, kind, name in ((1, np.int32, "skip_row"), (2, np.uint16, "skip_ply"))
+        ]
+        columns = [pa.array(each) for each in (start, archive, member, rows, ply)]
+        self._table.write(pa.RecordBatch.from_arrays([*columns, *lists], schema=_SCHEMA))
+        self._rows += int(rows.sum(dtype=np.int64))
+        self._waiting, self._columns, self._skips = 0, [], []
+
+    def commit(self) -> WrittenFile:
+        """Finish the file and give it its name. Raises OutputError."""
+        self._flush()
+        digest = self._table.commit({})
+        return WrittenFile(utf8_name(self._path.name), self._table.size, digest)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._table.__exit__(*error)
+
+
+def find_origin(manifest: Manifest, path: Path, row: int) -> RowOrigin | None:
+    """Return the origin of a row, or None if the examples are shuffled.
+
+    Raises IndexError if there is no such row, and FormatError if the file of origins is missing, damaged, or another
+    one.
+    """
+    if not 0 <= row < manifest.examples:
+        raise IndexError(f"row {row} is not within 0 to {manifest.examples - 1}")
+    if manifest.origins is None:
+        return None
+    origins = origins_path(path)
+    if not origins.is_file() or origins.stat().st_size != manifest.origins.bytes:
+        raise FormatError(f"{origins} is missing or has another size than the manifest lists")
+    archive, member, ply = read_origin(origins, row)
+    if not 0 <= archive < len(manifest.archives):
+        raise FormatError(f"{origins} refers to archive {archive}, which the manifest does not list")
+    return RowOrigin(manifest.archives[archive].archive, member, ply)
+
+
+class GameRows(NamedTuple):
+    """The K games of a file of origins, in order.
+
+    Attributes:
+        archive: [K] int32, index of their archive or catalogue in the manifest.
+        member: [K] int32, index of each game in the archive, or its row in the catalogue.
+    """
+
+    archive: npt.NDArray[np.int32]
+    member: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int32]
+
+
+def read_game_rows(manifest: Manifest, path: Path) -> GameRows:
+    """Return the games of an ordered data set, whose manifest has `origins`."""
+    origins = origins_path(path)
+    counts = [archive.games for archive in manifest.archives]
+    with _open(origins) as file:
+        if file.metadata.num_rows != sum(counts):
+            raise FormatError(f"{origins} lists {file.metadata.num_rows:,} games, the manifest {sum(counts):,}")
+        groups = [_read_group(file, origins, k, GameRows._fields) for k in range(file.metadata.num_row_groups)]
+        table = pa.concat_tables(groups or [_SCHEMA.empty_table()]).combine_chunks()
+        games = GameRows(*(to_numpy(table[name].combine_chunks()) for name in GameRows._fields))
+    archives = np.repeat(np.arange(len(counts)), counts)
+    total = games.rows.sum(dtype=np.int64)
+    if not np.array_equal(games.archive, archives) or np.any(games.rows < 0) or total != manifest.examples:
+        raise FormatError(f"{origins} lists other games than the manifest")
+    return games
+
+
+def read_origin(path: Path, row: int) -> tuple[int, int, int]:
+    """Return the index of the archive, the member, and the ply of row `row` of the data set. Raises FormatError."""
+    with _open(path) as file:
+        starts = [file.metadata.row_group(k).column(0).statistics.min for k in range(file.metadata.num_row_groups)]
+        (batch,) = _read_group(file, path, bisect_right(starts, row) - 1).to_batches()
+    start = to_numpy(batch["start"])
+    game = int(np.searchsorted(start, row, "right")) - 1
+    values = {name: batch[name][game].as_py() for name in _SCHEMA.names}
+    within = row - values["start"]
+    if not 0 <= within < values["rows"] or len(values["skip_row"]) != len(values["skip_ply"]):
+        raise FormatError(f"{path} lists no game for row {row}")
+    at, ply = 0, values["ply"]
+    for skip_row, skip_ply in zip(values["skip_row"], values["skip_ply"]):
+        if skip_row <= within:
+            at, ply = skip_row, skip_ply
+    return values["archive"], values["member"], ply + within - at
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a file of origins. Raises FormatError, also for damage that is found while it is read."""
+    try:
+        with open_parquet(path) as file:
+            if not file.schema_arrow.equals(_SCHEMA):
+                raise FormatError(f"{path} has other columns than a list of rows")
+            yield file
+    except FormatError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, AttributeError, TypeError, OverflowError, MemoryError) as error:
+        raise FormatError(f"{path}: {first_line(error)}") from None
+
+
+def _read_group(file: pq.ParquetFile, path: Path, k: int, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return some columns of a row group. Raises FormatError if it does not exist or is too large."""
+    group = file.metadata.row_group(k) if k >= 0 else None
+    if group is None or group.num_rows > GROUP_ROWS or group.total_byte_size > _MAX_GROUP_BYTES:
+        raise FormatError(f"{path} has no such row group, or one that is too large")
+    table = file.read_row_group(k, columns, use_threads=False).combine_chunks()
+    table.validate(full=True)
+    if len(table) != group.num_rows:
+        raise FormatError(f"{path} is damaged: {group.num_rows - len(table):,} rows are missing")
+    return table

@@ -73,8 +73,7 @@ class MergedPositions(NamedTuple):
     ) -> None:
         """Write the labels "policy", [slots, points + 1], and "count", [slots], where `labels` has them.
 
-        Args:
-            moves: [slots], the next move of each slot on the rendered board.
+        moves: [slots], the next move on the rendered board.
         """
         game, ply, slot = positions.game, positions.ply, positions.slot
         plies = self.roles.shape[1]
@@ -90,15 +89,10 @@ class MergedPositions(NamedTuple):
 
 
 class LabelledPositions(NamedTuple):
-    """B positions of games and their slots.
+    """B positions of games.
 
     Attributes:
-        game: [B] int64, the game.
-        ply: [B] int32, the ply.
-        slot: [B] int64, the slot that receives the labels.
-        symmetry: [B] uint8, the symmetry under which the position is shown.
-        width: [B] uint8, width of the game's board.
-        height: [B] uint8, its height.
+        symmetry: The symmetry under which the position is shown.
     """
 
     game: npt.NDArray[np.int64]
@@ -226,10 +220,7 @@ class _MergeContext(NamedTuple):
     """The context of a replay.
 
     Attributes:
-        hashes: [G * plies] uint64, see `_hash_positions`.
-        lowest: [G * plies] uint8, likewise.
         first: [1] int64, the entry of the game's first position.
-        situation: [8] uint64, scratch memory.
     """
 
     tables: PositionTables

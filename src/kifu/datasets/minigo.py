@@ -85,7 +85,7 @@ def _decode(data: Bytes, limit: int, layout: Layout) -> DecodedChunk:
     if not right.all():
         error, count = _BAD_OUTCOME, int(np.argmin(right))
     rows.winner[:count] = outcome[:count]
-    return DecodedChunk(used, rows.take(slice(count)), _ERRORS[error])
+    return used, rows.take(slice(count)), _ERRORS[error]
 
 
 # Checksums
@@ -304,11 +304,7 @@ def _parse(data: Any, tables: Any, spans: Any, size: Any, planes: Any, policy: A
     """Decode complete records from the start of some bytes, as many as fit the arrays of `ChunkRows`.
 
     Args:
-        spans: [3, 2] int64, scratch memory.
-        planes: [N, 17, bytes] uint8.
         policy: [N, 4 * (size * size + 1)] uint8, the bytes of floats.
-        outcome: [N, 4] uint8, the bytes of a float.
-        to_play: [N] uint8.
     """
     at = 0
     points = size * size

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from blake3 import blake3
 
 from kifu.datasets.epoch_plan import SOURCE, UNIT_ORDER, EpochSelection, hash_key, permutation
-from kifu.datasets.sources import ExampleBuffer, LoaderSource, Ranks, SourcePart, Units
+from kifu.datasets.examples import Batch
+from kifu.datasets.sources import LoaderSource, Slots, SourcePart, Units
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
 from kifu.records.paths import Paths, as_list, as_path
@@ -108,13 +109,7 @@ class _Cycle:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Consecutive positions of a cycle.
-
-    Attributes:
-        units: [U] int32, the units in order.
-        low: [U] int32, number of positions of each unit before the piece.
-        counts: [U] int64, number of positions of each unit in the piece.
-    """
+    """Consecutive positions of a cycle: units in order, [U], and their numbers of positions before and in the piece."""
 
     part: SourcePart
     units: npt.NDArray[np.int32]
@@ -190,22 +185,17 @@ def _cut(one: _Cycle, low: int, high: int) -> _Piece:
 
 @kernel
 def select_part(  # noqa: PLR0913 - kernel
-    units: Any, first: Any, rank: Any, counts: Any, part: Any, unit: Any, low: Any, wanted: Any, sizes: Any,
-    own_units: Any, own_rank: Any,
+    units: Any, first: Any, slot_of: Any, counts: Any, part: Any, unit: Any, low: Any, wanted: Any, sizes: Any,
+    own_units: Any, own_slots: Any,
 ) -> Any:  # fmt: skip
     """List the units of one part among consecutive units of a block of a mixture, and the slots of their positions.
 
     Args:
-        units: [K] int64, units of the mixture.
-        first: Index in the block of the first position of the first unit; may be negative.
-        rank: [size of the block], slot of each position, or -1.
-        counts: [U], number of positions of each unit of the mixture.
-        part: [U], part of each unit.
-        unit: [U], unit of the part's source.
-        low: [U], number of positions of that unit before those of the mixture's unit.
+        units: [K] int64, units of the mixture; for first and slot_of see `kifu.datasets.sources.fill_slots`.
+        counts: [U], number of positions of each unit of the mixture; for part, unit and low see `MixtureSelection`.
         sizes: Number of positions of each unit of the part's source.
         own_units: [K], receives the units of the source.
-        own_rank: Receives the slot of each of their positions, or -1; large enough for all.
+        own_slots: Receives the slot of each of their positions, or -1; large enough for all.
 
     Returns:
         The number of units, and the number of their positions.
@@ -216,10 +206,10 @@ def select_part(  # noqa: PLR0913 - kernel
         if part[u] == wanted:
             size = sizes[unit[u]]
             for i in range(size):
-                own_rank[end + i] = -1
+                own_slots[end + i] = -1
             for i in range(counts[u]):
-                if 0 <= q + i < rank.shape[0]:
-                    own_rank[end + low[u] + i] = rank[q + i]
+                if 0 <= q + i < slot_of.shape[0]:
+                    own_slots[end + low[u] + i] = slot_of[q + i]
             own_units[n] = unit[u]
             n, end = n + 1, end + size
         q += counts[u]
@@ -230,15 +220,7 @@ class MixtureSource(LoaderSource):
     """A mixture of sources with equal layouts."""
 
     def __init__(self, mixture: Mixture, sources: Sequence[LoaderSource]) -> None:
-        """Combine sources.
-
-        Args:
-            mixture: Names and proportions of the sources.
-            sources: The opened sources in the same order.
-
-        Raises:
-            RecipeError: The layouts differ.
-        """
+        """Combine sources, opened in the order of the mixture. Raises RecipeError if the layouts differ."""
         self._mixture, self._sources = mixture, sources
         self.layout, names = sources[0].layout, list(map(source_name, mixture.proportions))
         # URLs can be equal without their credentials.
@@ -259,11 +241,7 @@ class MixtureSource(LoaderSource):
         return parts[0] | {"source": digest.hexdigest(16)} | proportions
 
     def counts(self, seed: int, augment: bool) -> list[int]:
-        """Return the number of positions of each source in an epoch.
-
-        Raises:
-            RecipeError: A source is empty.
-        """
+        """Return the number of positions of each source in an epoch. Raises RecipeError if a source is empty."""
         weights, sizes = self._mixture.weights, [stream.size(seed, augment) for stream in self._streams]
         if self._mixture.positions is None:
             scale = min(Fraction(size) / weight for size, weight in zip(sizes, weights))
@@ -305,28 +283,28 @@ class MixtureSource(LoaderSource):
         return selection.cycles
 
     def split(
-        self, selection: EpochSelection, units: Units, first: int, rank: Ranks
-    ) -> Iterator[tuple[int, Units, int, Ranks]]:
+        self, selection: EpochSelection, units: Units, first: int, slot_of: Slots
+    ) -> Iterator[tuple[int, Units, int, Slots]]:
         """Yield the parts of consecutive units; see `LoaderSource.split`."""
         assert isinstance(selection, MixtureSelection)
         parts = selection.part[units]
         for k in np.unique(parts).tolist():
             sizes = selection.cycles[k].selection.counts
             own_units = np.empty(len(units), np.int64)
-            own_rank = np.empty(int(sizes[selection.unit[units[parts == k]]].sum()), np.int32)
+            own_slots = np.empty(int(sizes[selection.unit[units[parts == k]]].sum()), np.int32)
             n, _ = select_part(
-                units, first, rank, selection.counts, selection.part, selection.unit, selection.low, k, sizes,
-                own_units, own_rank,
+                units, first, slot_of, selection.counts, selection.part, selection.unit, selection.low, k, sizes,
+                own_units, own_slots,
             )  # fmt: skip
-            yield k, own_units[:n], 0, own_rank
+            yield k, own_units[:n], 0, own_slots
 
-    def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
         parts = self.parts(selection)
-        for k, own_units, start, own_rank in self.split(selection, units, first, rank):
-            parts[k].source.render(parts[k].selection, own_units, start, own_rank, out)
+        for k, own_units, start, own_slots in self.split(selection, units, first, slot_of):
+            parts[k].source.render(parts[k].selection, own_units, start, own_slots, out)
 
-    def new_buffer(self, slots: int) -> ExampleBuffer:
+    def new_buffer(self, slots: int) -> Batch:
         """Return arrays that each of the sources can render to; see `LoaderSource.new_buffer`."""
         buffers = [source.new_buffer(slots) for source in self._sources]
         return replace(buffers[0], labels=dict(chain.from_iterable(buffer.labels.items() for buffer in buffers)))

@@ -48,7 +48,6 @@ class PositionFilter:
     Attributes:
         passes: Keep positions before a pass; their label is width * height.
         min_ply: First ply to keep; the position before the first move has ply 0.
-        max_ply: Last ply to keep; None for no limit.
         per_game: Maximum number of positions of a game, sampled anew in each epoch from those that the other rules
             keep; None for all.
         ply_weights: The weight, 0 to 1, from each ply on; 0 before the first one.
@@ -110,11 +109,7 @@ class PositionFilter:
         return weights
 
     def weights_by_player(self, rating: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Return the weights of Black's and White's moves by `rank_weights`, [G, 2].
-
-        Args:
-            rating: [G, 2], NaN for unknown ranks.
-        """
+        """Return the weights of Black's and White's moves by `rank_weights`, [G, 2]."""
         if self.rank_weights is None:
             return np.ones(rating.shape)
         ratings, steps = self._rating_steps()
@@ -186,20 +181,17 @@ def read_games(
 ) -> pa.RecordBatch:
     """Read the kept games that fit a board.
 
-    Archives and records are first ingested, by the rules "legal", into a temporary catalogue.
+    Archives and records are first ingested, by the rules "legal", into a temporary catalogue. Raises SourceError if a
+    source cannot be read, or there is no game that fits the board, and RecipeError if a weight is not within 0 to 1, or
+    an expression cannot be evaluated.
 
     Args:
-        jobs: Number of threads; None for one per core.
         columns: Columns of the catalogue to read, and WEIGHT_COLUMN if the filter has a weight.
         select: Returns which games of a batch to read, [G] bool; by default all.
         filter: Its rules `where` and `weight` select games; those with a weight of 0 are left out.
 
     Returns:
         The games as one batch, as `spill` returns it: those of catalogues first, then those of archives and records.
-
-    Raises:
-        SourceError: A source cannot be read, or there is no game that fits the board.
-        RecipeError: A weight is not within 0 to 1, or an expression cannot be evaluated.
     """
     paths = list(paths)
     catalogues = [Path(path) for path in paths if is_catalogue(path)]
@@ -235,10 +227,8 @@ def select_rows(rows: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordB
 def spill(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
     """Return columns of several batches of the catalogue as one batch in memory-mapped temporary files.
 
-    The columns may include WEIGHT_COLUMN. Lists and strings get 64-bit offsets, because they may exceed 2 GB.
-
-    Raises:
-        OutputError: There is no disk space.
+    The columns may include WEIGHT_COLUMN. Lists and strings get 64-bit offsets, because they may exceed 2 GB. Raises
+    OutputError if there is no disk space.
     """
     with ExitStack() as files:
         writers = {name: _ColumnWriter(_FIELDS[name], files) for name in columns}

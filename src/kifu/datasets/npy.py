@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -17,15 +16,14 @@ from io import FileIO
 from itertools import accumulate
 from math import prod
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.config import first_invalid
-from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes
+from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes, part_spans
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.errors import FormatError, RecipeError, SourceError
@@ -36,11 +34,7 @@ INDEX = "examples.json"
 
 
 class FolderIndex(BaseModel):
-    """The index of a data set that is a directory.
-
-    Attributes:
-        files: File names in the order in which they were created.
-    """
+    """The index of a data set that is a directory; files are in the order in which they were created."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,8 +59,7 @@ def read_index(path: Path) -> FolderIndex:
 def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> FileIO:
     """Open a .npy file whose header and size are those that np.save writes for an array.
 
-    Raises:
-        FormatError: The header or the size differs.
+    Raises FormatError if the header or the size differs.
     """
     header = npy_header(dtype, shape)
     with ExitStack() as stack:
@@ -90,11 +83,7 @@ class ArrayFile:
     def __init__(
         self, folder: AtomicDirectory, name: str, dtype: np.dtype[Any], row_shape: tuple[int, ...], rows: int
     ) -> None:
-        """Create the file.
-
-        Args:
-            rows: Expected number of rows; if it is right, the file need not be read again to hash it.
-        """
+        """Create the file; if the number of rows is as expected, it need not be read again to hash it."""
         self._dtype, self._row_shape = dtype, row_shape
         self.name = name
         self.rows = 0
@@ -148,12 +137,10 @@ class FolderWriter(Writer):
         )
         return WriteReport(self.examples, tuple(self._written))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         for file in self._open_files:
             file.discard()
-        self._folder.__exit__(kind, error, trace)
+        self._folder.__exit__(*error)
 
 
 def _columns(layout: Layout) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -272,11 +259,10 @@ class BookNpyWriter(FolderWriter):
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
         """Create the directory.
 
+        Raises RecipeError if the format cannot hold this layout.
+
         Args:
             path: The directory; its name is the data type, "train" or "test", in the names of the book's files.
-
-        Raises:
-            RecipeError: The format cannot hold this layout.
         """
         check_layout(layout)
         self._data_type = path.name
@@ -347,12 +333,6 @@ def chunk_base(archive: str, data_type: str) -> str:
     return "_" + plain[1:] if plain.startswith(".") else plain
 
 
-class _Chunk(NamedTuple):
-    features: Path
-    labels: Path
-    rows: int
-
-
 class BookNpy(Dataset):
     """A book-npy@1 directory. Each read opens the files that it needs."""
 
@@ -367,48 +347,44 @@ class BookNpy(Dataset):
             raise FormatError(f"{self.path}: {error}") from None
         if len(index.files) % 2:
             raise FormatError(f"{self.path} has {len(index.files)} files, which are not pairs of features and labels")
-        self._chunks = [self._chunk(*pair) for pair in zip(index.files[::2], index.files[1::2])]
-        self._first = [0, *accumulate(chunk.rows for chunk in self._chunks)]
+        self._chunks = [(self.path / pair[0], self.path / pair[1]) for pair in zip(index.files[::2], index.files[1::2])]
+        self._first = [0, *accumulate(self._count_rows(*pair) for pair in self._chunks)]
         if self._first[-1] != self.examples:
             raise FormatError(f"{self.path} has {self._first[-1]:,} examples, but its index lists {self.examples:,}")
 
-    def _chunk(self, features: str, labels: str) -> _Chunk:
-        path = self.path / labels
+    def _count_rows(self, features: Path, labels: Path) -> int:
+        """Return the number of rows of a chunk, whose headers and sizes are checked."""
         try:
-            with open_regular(path) as file:
+            with open_regular(labels) as file:
                 shape = _SHAPE.search(file.read(HEADER_BYTES))
         except OSError as error:
-            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+            raise SourceError(f"{labels} cannot be read: {error.strerror}") from None
         rows = int(shape[1]) if shape else 0
         if not 1 <= rows <= CHUNK:
-            raise FormatError(f"{path} does not begin with the header of an array of 1 to {CHUNK} numbers")
-        open_array(path, _DTYPE, (rows,)).close()
-        open_array(self.path / features, _DTYPE, (rows, *self.layout.shape)).close()
-        return _Chunk(self.path / features, path, rows)
+            raise FormatError(f"{labels} does not begin with the header of an array of 1 to {CHUNK} numbers")
+        open_array(labels, _DTYPE, (rows,)).close()
+        open_array(features, _DTYPE, (rows, *self.layout.shape)).close()
+        return rows
 
     def _read(self, start: int, stop: int) -> Batch:
         if not self._first:
             raise ValueError(f"{self.path} is closed")
-        parts = []
-        while start < stop:
-            k = bisect_right(self._first, start) - 1
-            until = min(stop, self._first[k + 1])
-            parts.append(self._read_chunk(self._chunks[k], start - self._first[k], until - self._first[k]))
-            start = until
+        parts = [self._read_chunk(*span) for span in part_spans(self._first, start, stop)]
         return concat(parts, self.layout)
 
-    def _read_chunk(self, chunk: _Chunk, start: int, stop: int) -> Batch:
+    def _read_chunk(self, k: int, start: int, stop: int) -> Batch:
+        features_file, labels_file = self._chunks[k]
         rows = stop - start
-        planes: npt.NDArray[Any] = _read(chunk.features, start, (rows, *self.layout.shape))
-        labels = _read(chunk.labels, start, (rows,))
+        planes: npt.NDArray[Any] = _read(features_file, start, (rows, *self.layout.shape))
+        labels = _read(labels_file, start, (rows,))
         with np.errstate(invalid="ignore"):  # NaN is reported below
             moves = labels.astype(np.int64)
         if np.any(labels != moves) or np.any((moves < 0) | (moves >= self.layout.pass_label)):
-            raise FormatError(f"{chunk.labels} has labels that are not within 0 to {self.layout.pass_label - 1}")
+            raise FormatError(f"{labels_file} has labels that are not within 0 to {self.layout.pass_label - 1}")
         if not self.layout.real:
             ones = planes == 1
             if np.any(planes != ones):
-                raise FormatError(f"{chunk.features} has values that are neither 0 nor 1")
+                raise FormatError(f"{features_file} has values that are neither 0 nor 1")
             planes = ones
         if self.layout.first_row == "top":
             planes, moves = planes[:, :, ::-1], self.layout.flip_points(moves)

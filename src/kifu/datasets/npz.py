@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -78,13 +77,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 class CompressedPiece(NamedTuple):
-    """A compressed piece of an array.
-
-    Attributes:
-        data: The compressed bytes.
-        crc: CRC-32 of the uncompressed bytes.
-        size: Number of uncompressed bytes.
-    """
+    """A compressed piece of an array, with the CRC-32 and the size of the uncompressed bytes."""
 
     data: bytes | memoryview
     crc: int
@@ -108,11 +101,7 @@ class NpzMember:
     """An array of an archive, to which pieces are appended before its number of rows is known."""
 
     def __init__(self, name: str, dtype: np.dtype[Any], row_shape: tuple[int, ...], folder: Path) -> None:
-        """Create an empty member.
-
-        Args:
-            folder: Directory for an unnamed file, used if the member becomes large.
-        """
+        """Create an empty member; a large one takes an unnamed file in the folder."""
         self.name = name.encode()
         self._dtype, self._row_shape = dtype, row_shape
         self._data = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - `close` does
@@ -162,11 +151,7 @@ def write_npz(output: AtomicFile, members: Sequence[NpzMember], rows: int, compr
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """An array in an archive.
-
-    Attributes:
-        start: Byte of the member at which the data begins.
-    """
+    """An array in an archive; its data begins at byte `start` of the member."""
 
     member: str
     dtype: np.dtype[Any]
@@ -224,9 +209,6 @@ class NpzReader:
 
         Reading on from the last row read is cheap; earlier rows decompress the array from its start. The checksum is
         verified when all rows have been read in order.
-
-        Returns:
-            [stop - start, ...] of the array's dtype.
         """
         with _damage_as_format_error(self.path):
             stream = self._streams.get(array.member)
@@ -244,9 +226,7 @@ class NpzReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self.close()
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 from math import prod
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from kifu.corpus.parquet import TableWriter, open_parquet, parquet_metadata
 from kifu.corpus.schema import to_numpy
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout, part_spans
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
 
@@ -154,12 +153,7 @@ class Parquet(Dataset):
     def _read(self, start: int, stop: int) -> Batch:
         if not self._first:
             raise ValueError(f"{self.path} is closed")
-        parts = []
-        while start < stop:
-            k = bisect_right(self._first, start) - 1
-            until = min(stop, self._first[k + 1])
-            parts.append(self._group(k).slice(start - self._first[k], until - self._first[k]))
-            start = until
+        parts = [self._group(k).slice(*span) for k, *span in part_spans(self._first, start, stop)]
         return concat(parts, self.layout)
 
     def _group(self, k: int) -> Batch:

@@ -79,15 +79,12 @@ def dataset(loader: Loader, shards: int | None = None) -> Dataset:
     """Return the next epoch of a loader as a Ray data set with the columns planes, the labels, game and ply.
 
     Reading the data set twice yields the same epoch twice; `dataset(loader.epoch(k))` is another one. Ray is
-    initialized if necessary, as by `ray.init()`.
+    initialized if necessary, as by `ray.init()`. Raises ClusterError if Ray is not installed, and RecipeError if
+    `shards` is below 1, or the loader resumes in the middle of an epoch.
 
     Args:
         shards: Number of parts of the epoch, each of which one task renders; by default one per million positions. The
             order of the rows depends on it; Ray keeps that order only if its context sets preserve_order.
-
-    Raises:
-        ClusterError: Ray is not installed.
-        RecipeError: `shards` is below 1, or the loader resumes in the middle of an epoch.
     """
     count = max(loader.positions // _SHARD_POSITIONS, 1) if shards is None else shards
     if count < 1:

@@ -61,13 +61,9 @@ class Renderer:
         """Render positions of some games into `planes` and into the arrays of ENCODED_LABELS in `labels`.
 
         Args:
-            batch: Rows of the catalogue with at least `columns`.
-            rows: [R], the games to render.
-            symmetry: [R] uint8, the symmetry of each game.
             slot_of_move: For each move of these games, game after game, the slot that receives the position before it,
                 or -1.
             planes: [slots, ...], in the form of `kifu.datasets.examples.Batch.planes`.
-            labels: [slots, ...] by name.
 
         Returns:
             drop: [R] uint8, the `DropReason` that stopped a game, or KEPT.
@@ -115,14 +111,9 @@ class Renderer:
 
 
 def find_renderer(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Renderer:
-    """Return the renderer of a plane set for boards of one size.
+    """Return the renderer of a plane set, or of features joined by "+", for boards of one size, or with `pad` up to it.
 
-    Args:
-        name: A plane set, or features joined by "+".
-        pad: Smaller boards are rendered too, in the upper left corner.
-
-    Raises:
-        RecipeError: There is no such plane set, or it has no encoder.
-        GameError: The plane set does not support this board size.
+    Raises RecipeError if there is no such plane set, or it has no encoder, and GameError for a board that it does not
+    support.
     """
     return Renderer(make_encoder(find_plane_set(name), width, height, pad))

@@ -48,7 +48,7 @@ from kifu.records.paths import as_path
 
 Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
-Ranks = npt.NDArray[np.int32]
+Slots = npt.NDArray[np.int32]
 
 DRAW_COLUMNS = (*RATING_COLUMNS, "black_pro", "white_pro", "year", "winner", "canonical")
 """Columns of the catalogue that `kifu.datasets.draws` counts positions by."""
@@ -62,7 +62,6 @@ class ExampleSpec:
     """The contents of examples of games.
 
     Attributes:
-        planes: A plane set, or features joined by "+".
         pad: Games on smaller boards are taken too, in the upper left corner.
         labels: Names of labels (`kifu.datasets.labels.LABELS`); None for those that the encoder writes anyway.
     """
@@ -90,11 +89,10 @@ class ExampleSpec:
 def make_layout(renderer: Renderer, labels: Sequence[str] | None) -> Layout:
     """Return the layout of rendered planes with labels.
 
+    Raises RecipeError if a label does not exist, is not defined for these planes, or is listed twice.
+
     Args:
         labels: Names of labels; None for those that the encoder writes anyway. "ply" is ignored: each batch has it.
-
-    Raises:
-        RecipeError: A label does not exist, is not defined for these planes, or is listed twice.
     """
     encoder, plane_set = renderer.encoder, renderer.encoder.plane_set
     labels = renderer.labels if labels is None else labels
@@ -112,24 +110,6 @@ def make_layout(renderer: Renderer, labels: Sequence[str] | None) -> Layout:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleBuffer:
-    """Preallocated arrays for examples, by slot; see `Batch` for the fields.
-
-    `labels` holds the labels of the layout and possibly others.
-    """
-
-    planes: npt.NDArray[Any]
-    labels: dict[str, npt.NDArray[Any]]
-    game: npt.NDArray[np.uint64]
-    ply: npt.NDArray[np.int32]
-
-    def take(self, slots: npt.NDArray[np.int32], layout: Layout) -> Batch:
-        """Return copies of the given slots in the given order."""
-        labels = {label.name: self.labels[label.name].take(slots, axis=0) for label in layout.labels}
-        return Batch(self.planes.take(slots, axis=0), labels, self.game[slots], self.ply[slots])
-
-
 class SourcePart(NamedTuple):
     """A source that an epoch takes positions from.
 
@@ -143,11 +123,7 @@ class SourcePart(NamedTuple):
 
 
 class LoaderSource(ABC):
-    """Examples that any number of threads can render.
-
-    Attributes:
-        names: Names of the sources that it consists of.
-    """
+    """Examples that any number of threads can render."""
 
     layout: Layout
     names: tuple[str, ...] = ("games",)
@@ -165,16 +141,14 @@ class LoaderSource(ABC):
         """Return the approximate work for each unit, [K], in moves or rows."""
 
     @abstractmethod
-    def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions of units that are consecutive in a block.
 
-        Args:
-            units: [K], the units.
-            first: Index in the block of their first position; negative if the block begins within them.
-            rank: [size of the block], slot of each position, or -1.
+        Raises FormatError if the source is inconsistent.
 
-        Raises:
-            FormatError: The source is inconsistent.
+        Args:
+            first: Index in the block of their first position; negative if the block begins within them.
+            slot_of: [size of the block], slot of each position, or -1.
         """
 
     def parts(self, selection: EpochSelection) -> Sequence[SourcePart]:
@@ -182,26 +156,17 @@ class LoaderSource(ABC):
         return [SourcePart(0, self, selection)]
 
     def split(
-        self, selection: EpochSelection, units: Units, first: int, rank: Ranks
-    ) -> Iterator[tuple[int, Units, int, Ranks]]:
-        """Yield the units of each of `parts` among consecutive units.
+        self, selection: EpochSelection, units: Units, first: int, slot_of: Slots
+    ) -> Iterator[tuple[int, Units, int, Slots]]:
+        """Yield the index of each of `parts`, and the arguments of `render` for those of these units that it has."""
+        yield 0, units, first, slot_of
 
-        Args:
-            units: [K], the units.
-            first: See `render`.
-            rank: See `render`.
-
-        Yields:
-            The index of the part, and the units, first and rank for its source.
-        """
-        yield 0, units, first, rank
-
-    def new_buffer(self, slots: int) -> ExampleBuffer:
-        """Return uninitialized arrays for a number of examples."""
+    def new_buffer(self, slots: int) -> Batch:
+        """Return uninitialized arrays for a number of examples, with the labels of the layout and possibly others."""
         layout = self.layout
         labels = {label.name: np.empty((slots, *label.shape), label.np_dtype) for label in layout.labels}
         planes = np.empty((slots, *layout.packed_shape), layout.plane_dtype)
-        return ExampleBuffer(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
+        return Batch(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
 
     @property
     def slot_bytes(self) -> int:
@@ -211,7 +176,7 @@ class LoaderSource(ABC):
 
 @kernel
 def fill_slots(  # noqa: PLR0913 - kernel
-    units: Any, first: Any, rank: Any, move_offset: Any, selected: Any, ids: Any, rows: Any, slot_of_move: Any,
+    units: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, ids: Any, rows: Any, slot_of_move: Any,
     game: Any, ply: Any,
 ) -> Any:  # fmt: skip
     """List the games and moves that an encoder has to render for a part of a block.
@@ -219,14 +184,12 @@ def fill_slots(  # noqa: PLR0913 - kernel
     Args:
         units: [U] int64, games that are consecutive in the block.
         first: Index in the block of the first selected position of the first game; may be negative.
-        rank: [size of the block], slot of each position, or -1; see `kifu.datasets.epoch_plan.rank_entries`.
+        slot_of: [size of the block], slot of each position, or -1; see `kifu.datasets.epoch_plan.slots_of_entries`.
         move_offset: [G + 1], start of the moves of each game.
         selected: Bits of the selected moves, see `kifu.datasets.epoch_plan.select_positions`.
-        ids: [G] uint64, ids of the games.
         rows: [U], receives the games with a position that has a slot.
         slot_of_move: Receives, for these games, the slot of each move, or -1.
         game: [slots] uint64, receives the id of each slot's game.
-        ply: [slots] int32, receives the ply of each slot.
 
     Returns:
         The number of rows, and the number of entries of slot_of_move.
@@ -238,8 +201,8 @@ def fill_slots(  # noqa: PLR0913 - kernel
         for k in range(move_offset[g], move_offset[g + 1]):
             slot = -1
             if selected[k >> 3] >> (k & 7) & 1:
-                if 0 <= q < rank.shape[0]:
-                    slot = rank[q]
+                if 0 <= q < slot_of.shape[0]:
+                    slot = slot_of[q]
                 q += 1
             slot_of_move[at] = slot
             at += 1
@@ -263,12 +226,10 @@ class CatalogueSource(LoaderSource):
     def __init__(self, rows: pa.RecordBatch, spec: ExampleSpec) -> None:
         """Prepare the games.
 
+        Raises RecipeError if the specification is invalid, and GameError if the plane set does not support the board.
+
         Args:
             rows: Kept games that fit the board, with at least `spec.columns()`; DRAW_COLUMNS are kept, too.
-
-        Raises:
-            RecipeError: The specification is invalid.
-            GameError: The plane set does not support the board.
         """
         columns = dict.fromkeys((*spec.columns(), *(name for name in DRAW_COLUMNS if name in rows.schema.names)))
         self._rows = rows.select(list(columns))
@@ -346,11 +307,11 @@ class CatalogueSource(LoaderSource):
         plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
-    def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
         rows, slot_of_move = np.empty(len(units), np.int64), np.empty(self._plies(units).sum(), np.int64)
         n, entries = fill_slots(
-            units, first, rank, self.games.move_offset, selection.selected, self.ids, rows, slot_of_move, out.game,
+            units, first, slot_of, self.games.move_offset, selection.selected, self.ids, rows, slot_of_move, out.game,
             out.ply,
         )  # fmt: skip
         rows, slot_of_move = rows[:n], slot_of_move[:entries]
@@ -363,10 +324,10 @@ class CatalogueSource(LoaderSource):
         if names & {*MERGED_LABELS}:
             self._fill_merged(rows, slot_of_move, symmetry, out)
 
-    def new_buffer(self, slots: int) -> ExampleBuffer:
+    def new_buffer(self, slots: int) -> Batch:
         """Return arrays for examples; see `LoaderSource.new_buffer`."""
         buffer = super().new_buffer(slots)
-        return replace(buffer, labels=self.renderer.new_labels(slots) | buffer.labels)
+        return replace(buffer, labels={**self.renderer.new_labels(slots), **buffer.labels})
 
     def _check(self, rows: Units, slot_of_move: Units, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
         """Raise FormatError if a requested position lies after the last move that could be replayed."""
@@ -377,7 +338,7 @@ class CatalogueSource(LoaderSource):
                 reason = DropReason(drop[r]).reason
                 raise FormatError(f"game {self.ids[rows[r]]:016x}: move {ply[r] + 1} cannot be played: {reason}")
 
-    def _compute_labels(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: ExampleBuffer) -> None:
+    def _compute_labels(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: Batch) -> None:
         """Compute the labels that the encoder does not write."""
         batch = self._rows.take(pa.array(rows))
         wanted = slot_of_move >= 0
@@ -389,7 +350,7 @@ class CatalogueSource(LoaderSource):
         for name, augmented in augment_labels(self.layout, values, symmetry[game], width, height).items():
             out.labels[name][slots] = augmented
 
-    def _fill_merged(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: ExampleBuffer) -> None:
+    def _fill_merged(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: Batch) -> None:
         """Fill the labels of merged positions."""
         wanted = slot_of_move >= 0
         index, slots = np.repeat(np.arange(len(rows)), self._plies(rows))[wanted], slot_of_move[wanted]
@@ -440,17 +401,17 @@ class DatasetSource(LoaderSource):
         rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]
         return rows
 
-    def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
         at = first
         for start, stop in zip(self._start[units].tolist(), self._start[units + 1].tolist()):
-            low, high = max(at, 0), min(at + stop - start, len(rank))
-            wanted = low + np.flatnonzero(rank[low:high] >= 0)
+            low, high = max(at, 0), min(at + stop - start, len(slot_of))
+            wanted = low + np.flatnonzero(slot_of[low:high] >= 0)
             if len(wanted):
-                self._copy(selection, start - at + wanted, rank[wanted], out)
+                self._copy(selection, start - at + wanted, slot_of[wanted], out)
             at += stop - start
 
-    def _copy(self, selection: EpochSelection, rows: Units, slots: Ranks, out: ExampleBuffer) -> None:
+    def _copy(self, selection: EpochSelection, rows: Units, slots: Slots, out: Batch) -> None:
         """Copy ascending rows of one run to slots."""
         layout = self.layout
         k = bisect_right(self._first, int(rows[0])) - 1
@@ -474,8 +435,7 @@ def _reopen(paths: Sequence[Path]) -> DatasetSource:
 def open_datasets(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | None:
     """Open sources that are data sets; return None if none of them is one.
 
-    Raises:
-        RecipeError: Only some of the sources are data sets, or their layouts differ.
+    Raises RecipeError if only some of the sources are data sets, or their layouts differ.
     """
     locations = [as_path(source) for source in sources]
     paths = [path for path in locations if isinstance(path, Path) and detect_format(path) is not None]

@@ -32,8 +32,7 @@ from kifu.datasets.dat import Dat, read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.manifest import manifest_path, read_manifest
-from kifu.datasets.row_origins import read_game_rows
+from kifu.datasets.manifest import manifest_path, read_game_rows, read_manifest
 from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError, join_lines
 from kifu.execution.executor import THREADS, Executor, Job, make_executor

@@ -28,8 +28,7 @@ from kifu.datasets.formats import find_writer, open_writer
 from kifu.datasets.labels import LabelPositions, label_columns, label_values
 from kifu.datasets.manifest import Manifest, Writer
 from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
-from kifu.datasets.tokenizer import Tokenizer, Tokens
-from kifu.datasets.tokens import FORMAT, TokenWriter
+from kifu.datasets.tokens import FORMAT, Tokenizer, Tokens, TokenWriter
 from kifu.errors import DropReason
 from kifu.execution.executor import R
 from kifu.execution.range_sort import (

@@ -19,8 +19,15 @@ from blake3 import blake3
 from kifu.corpus.sources import Source, hash_sources, require_unchanged
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.datasets.formats import find_format
-from kifu.datasets.manifest import DroppedGame, Manifest, WriteReport, WrittenFile, data_set_files, read_manifest
-from kifu.datasets.row_origins import read_game_rows
+from kifu.datasets.manifest import (
+    DroppedGame,
+    Manifest,
+    WriteReport,
+    WrittenFile,
+    data_set_files,
+    read_game_rows,
+    read_manifest,
+)
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Item, Job, R, make_executor
 from kifu.go.state import State, new_state

@@ -33,13 +33,13 @@ from kifu.datasets.manifest import (
     ArchiveRows,
     DroppedGame,
     Manifest,
+    OriginsWriter,
     WriteReport,
     data_set_files,
     manifest_path,
     origins_path,
     read_manifest,
 )
-from kifu.datasets.row_origins import OriginsWriter
 from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
 from kifu.io import held_folder, locked_folder, remove_file, require_same, require_size, staging_dir, utf8_name

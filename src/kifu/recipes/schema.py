@@ -35,7 +35,7 @@ from kifu.datasets.manifest import ORIGINS_SUFFIX, SUFFIX
 from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
-from kifu.datasets.tokenizer import DEFAULT_METADATA, Tokenizer
+from kifu.datasets.tokens import DEFAULT_METADATA, Tokenizer
 from kifu.errors import RecipeError
 from kifu.registry import unknown
 
@@ -253,7 +253,7 @@ class TokensRecipe(SplitRecipe):
     pad: bool = False
     """Include smaller square boards, placed in the upper left corner."""
     metadata: Annotated[tuple[Line, ...], Field(strict=False)] = DEFAULT_METADATA
-    """Fields of the tokens before the moves, see `kifu.datasets.tokenizer.METADATA`."""
+    """Fields of the tokens before the moves, see `kifu.datasets.tokens.METADATA`."""
 
     @model_validator(mode="after")
     def _valid_tokenizer(self) -> TokensRecipe:

@@ -21,8 +21,7 @@ from kifu.corpus.sources import read
 from kifu.datasets.examples import Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.manifest import manifest_path, read_manifest
-from kifu.datasets.row_origins import find_origin
+from kifu.datasets.manifest import find_origin, manifest_path, read_manifest
 from kifu.datasets.tokens import is_tokens
 from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
 from kifu.go.board import Board

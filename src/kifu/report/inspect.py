@@ -21,9 +21,8 @@ from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.labels import NO_MOVE
 from kifu.datasets.manifest import Manifest, data_set_files, manifest_path, origins_path, read_manifest
-from kifu.datasets.tokenizer import METADATA, Tokenizer, Tokens
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
-from kifu.datasets.tokens import open_tokens
+from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
 from kifu.io import hash_file, open_regular
 from kifu.katago.metadata import Source

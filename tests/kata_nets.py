@@ -26,11 +26,11 @@ class Maker:
         weights = self.floats(size, size, inputs, outputs) / np.float32(np.sqrt(inputs * size))
         return kata.Conv("conv", size, size, inputs, outputs, 1, 1, weights)
 
-    def linear(self, inputs: int, outputs: int) -> kata.MatMul:
-        return kata.MatMul("linear", inputs, outputs, self.floats(inputs, outputs))
+    def linear(self, inputs: int, outputs: int) -> kata.Weights:
+        return kata.Weights("linear", self.floats(inputs, outputs))
 
-    def bias(self, channels: int) -> kata.Bias:
-        return kata.Bias("bias", channels, self.floats(channels))
+    def bias(self, channels: int) -> kata.Weights:
+        return kata.Weights("bias", self.floats(channels))
 
     def norm(self, channels: int, scale: bool = True, bias: bool = True) -> kata.BatchNorm:
         return kata.BatchNorm(
@@ -48,8 +48,8 @@ class Maker:
         return kata.Attention(
             "attention", 4, 2, 4, 3, rotary, learned, self.point_norm(channels), self.linear(channels, 16),
             self.linear(channels, 8), self.linear(channels, 6), self.linear(12, channels),
-            kata.Frequencies("frequencies", 2, 2, 2, self.floats(2, 2, 2)) if rotary and learned else None,
-            kata.Theta("theta", 100.0) if rotary and not learned else None,
+            kata.Weights("frequencies", self.floats(2, 2, 2)) if rotary and learned else None,
+            *(("theta", 100.0) if rotary and not learned else (None, None)),
         )  # fmt: skip
 
     def block(self, kind: str, channels: int) -> Block:
@@ -110,6 +110,6 @@ def small_net(
         "value", zeros, conv(channels, 4, 1), norm(4), act(), linear(12, 5), bias(5), act(), linear(5, 3), bias(3),
         linear(5, scores), bias(scores), conv(4, 1, 1),
     )  # fmt: skip
-    scales = kata.Scales() if version < 13 else kata.Scales(score_error=150.0, lead=22.5)
+    scales = (20.0, 20.0, 20.0, 20.0 if version < 13 else 22.5, 40.0, 0.25, 30.0 if version < 13 else 150.0)
     unused = [0] * 6 if two else []
-    return KataNetFile("small", version, 22, 19, scales, int(human), 0, unused, trunk, policy, value)
+    return KataNetFile("small", version, 22, 19, *scales, int(human), 0, unused, trunk, policy, value)

@@ -52,7 +52,7 @@ def test_attention_equals_a_slow_twin(rotary, learned):
     out = kata.KataAttention(block)(torch.from_numpy(features)[None], None, torch.tensor([12.0]))[0].detach().numpy()
     rows = features.reshape(6, 12).T.astype(np.float64)
     rows = rows / np.sqrt((rows**2).mean(1, keepdims=True) + 1e-6) * block.norm.scale
-    query, key, value = (rows @ part.weights for part in (block.query, block.key, block.value))
+    query, key, value = (rows @ part.array for part in (block.query, block.key, block.value))
     mixed = np.zeros((12, 12))
     for head in range(4):
         shared = head // 2
@@ -66,13 +66,13 @@ def test_attention_equals_a_slow_twin(rotary, learned):
         weights = np.exp(q @ k.T / 2)
         weights /= weights.sum(1, keepdims=True)
         mixed[:, head * 3 : head * 3 + 3] = weights @ value[:, shared * 3 : shared * 3 + 3]
-    expected = (mixed @ block.output.weights).T.reshape(6, 3, 4)
+    expected = (mixed @ block.output.array).T.reshape(6, 3, 4)
     np.testing.assert_allclose(out, expected, atol=1e-5)
 
 
 def _angle(block, head: int, pair: int, x: int, y: int) -> float:
     if block.frequencies is not None:
-        return x * block.frequencies.weights[head, pair, 0] + y * block.frequencies.weights[head, pair, 1]
+        return x * block.frequencies.array[head, pair, 0] + y * block.frequencies.array[head, pair, 1]
     return 0.0 if block.theta is None else float(y if pair == 0 else x)
 
 

@@ -14,8 +14,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
-from kifu.datasets.manifest import Manifest, read_manifest
-from kifu.datasets.row_origins import find_origin
+from kifu.datasets.manifest import Manifest, find_origin, read_manifest
 from kifu.errors import RecipeError
 from kifu.katago import build as building
 from kifu.katago import select

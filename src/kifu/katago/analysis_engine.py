@@ -54,12 +54,9 @@ class AnalysisQuery:
     """Turns of one game.
 
     Attributes:
-        title: Name of the game in messages.
         stones: uint16, point | WHITE_BIT of the stones before the first move.
         moves: [T] uint16, point | WHITE_BIT; the colours alternate.
         turns: Numbers of moves, 0 to T, after which the position is evaluated; ascending.
-        komi: A multiple of 0.5.
-        profile: A humanSLProfile, or None.
         symmetries: Average over the 8 symmetries of the board.
     """
 
@@ -126,7 +123,6 @@ class AnalysisEngine(PipedProcess):
     Attributes:
         models: Names of the nets that it has loaded; empty if it is older than version 1.14.
         main_is_human: True if its main net imitates players of a rank.
-        has_human: True if one of its nets does.
     """
 
     def __init__(
@@ -134,13 +130,12 @@ class AnalysisEngine(PipedProcess):
     ) -> None:
         """Start an engine and wait until it has loaded its net.
 
+        Raises RecipeError if the text is not a command line, or the program was not found.
+
         Args:
             command: Command line, such as "katago analysis -config analysis.cfg -model net.bin.gz".
             start_silence: Seconds without any output after which an engine that has not started has failed.
             timeout: Seconds between two responses after which it has failed.
-
-        Raises:
-            RecipeError: The text is not a command line, or the program was not found.
         """
         words = split_command(command, "a command such as 'katago analysis -config analysis.cfg -model net.bin.gz'")
         self._program, self._timeout = Path(words[0]).name, timeout

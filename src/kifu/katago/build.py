@@ -11,8 +11,8 @@ that once all rows are counted, pieces can be made in any order and by any proce
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +26,16 @@ from kifu.datasets.manifest import Manifest
 from kifu.katago.encoder import KataScratch
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
-from kifu.katago.select import COLUMNS, CountRows, KatagoRecipe, RuleResolver, end_plies, select_plies
+from kifu.katago.select import (
+    COLUMNS,
+    ENCODER,
+    CountRows,
+    KatagoRecipe,
+    end_plies,
+    rules_of,
+    scan_openings,
+    select_plies,
+)
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
 from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
@@ -62,64 +71,54 @@ def build_katago(
 
     Rows are in the order of the games; shuffle.py shuffles them. Games are played twice, first to count their rows.
     """
-
-    def make(plan: SetPlan) -> Manifest:
-        return _KatagoSet(recipe, plan).run()
-
-    return build_sets(recipe, "", make, sources, output, options)
+    return build_sets(recipe, "", partial(_build_set, recipe), sources, output, options)
 
 
-@dataclass
-class _KatagoSet:
-    """Builds the directory of one set."""
+def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
+    """Write the directory of one set and return its manifest."""
+    with (
+        ManifestCounts(plan.set, plan.path) as counts,
+        KataWriter(
+            plan.path,
+            rows_per_file=recipe.rows_per_file,
+            compression=recipe.compression,
+            meta=recipe.metadata is not None,
+        ) as writer,
+    ):
+        _write_rows(recipe, plan, _count_rows(recipe, plan, counts), writer)
+        written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
+        return counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, KATAGO22.name)
 
-    recipe: KatagoRecipe
-    plan: SetPlan
-    counts: ManifestCounts = field(init=False)
 
-    def run(self) -> Manifest:
-        """Write the directory and return its manifest."""
-        recipe, plan = self.recipe, self.plan
-        with (
-            ManifestCounts(plan.set, plan.path) as self.counts,
-            KataWriter(
-                plan.path,
-                rows_per_file=recipe.rows_per_file,
-                compression=recipe.compression,
-                meta=recipe.metadata is not None,
-            ) as writer,
-        ):
-            self._render(self._count(), writer)
-            written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-            return self.counts.manifest(recipe, plan.games, plan.sources, written, FORMAT, KATAGO22.name)
+def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> list[RenderShard]:
+    """Count the rows of all games and return the shards to render."""
+    shards, start = [], 0
+    with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
+        for catalogue in plan.catalogues:
+            rows = np.zeros(len(catalogue.catalogue), np.int32)
+            for counted in plan.executor.run(CountRows(recipe, plan.set), catalogue.shards):
+                counts.add_dropped(counted.drops, counted.elsewhere)
+                counts.add_games(counted.member, counted.rows, counted.plies)
+                rows[counted.member] = counted.rows
+                bar.advance(counted.read)
+            counts.end_archive(catalogue.name, catalogue.digest)
+            for unit in catalogue.shards:
+                rows_of_unit = rows[unit.first : unit.first + unit.rows.rows]
+                if rows_of_unit.any():
+                    shards.append(RenderShard(unit, start, rows_of_unit))
+                    start += int(rows_of_unit.sum())
+    return shards
 
-    def _count(self) -> list[RenderShard]:
-        """Count the rows of all games and return the shards to render."""
-        plan, shards, start = self.plan, [], 0
-        with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
-            for catalogue in plan.catalogues:
-                rows = np.zeros(len(catalogue.catalogue), np.int32)
-                for counted in plan.executor.run(CountRows(self.recipe, plan.set), catalogue.shards):
-                    self.counts.add_dropped(counted.drops, counted.elsewhere)
-                    self.counts.add_games(counted.member, counted.rows, counted.plies)
-                    rows[counted.member] = counted.rows
-                    bar.advance(counted.read)
-                self.counts.end_archive(catalogue.name, catalogue.digest)
-                for unit in catalogue.shards:
-                    rows_of_unit = rows[unit.first : unit.first + unit.rows.rows]
-                    if rows_of_unit.any():
-                        shards.append(RenderShard(unit, start, rows_of_unit))
-                        start += int(rows_of_unit.sum())
-        return shards
 
-    def _render(self, shards: list[RenderShard], writer: KataWriter) -> None:
-        rows = sum(int(shard.counts.sum()) for shard in shards)
-        with self.plan.progress(f"building {self.plan.path.name}", rows, "rows") as bar:
-            for rendered in self.plan.executor.run(RenderRows(self.recipe, self.plan.set), shards):
-                if rendered.partial is not None:
-                    writer.write(rendered.partial)
-                    bar.advance(rendered.partial.size)
-                for piece in rendered.pieces:
+def _write_rows(recipe: KatagoRecipe, plan: SetPlan, shards: list[RenderShard], writer: KataWriter) -> None:
+    rows = sum(int(shard.counts.sum()) for shard in shards)
+    with plan.progress(f"building {plan.path.name}", rows, "rows") as bar:
+        for rendered in plan.executor.run(RenderRows(recipe, plan.set), shards):
+            if isinstance(rendered, KataRows):
+                writer.write(rendered)
+                bar.advance(rendered.size)
+            else:
+                for piece in rendered:
                     writer.append(piece)
                     bar.advance(piece.rows)
 
@@ -130,7 +129,6 @@ class RenderShard:
 
     Attributes:
         start: The number of rows of the set before them.
-        counts: [G] int32, the rows of each game.
     """
 
     unit: SetShard
@@ -142,10 +140,7 @@ class PieceItem(NamedTuple):
     """The games with the rows of a part of a piece, or of some whole pieces.
 
     Attributes:
-        batch: The games, rows of the catalogue.
-        counts: [G] the rows of each game.
         skip: The number of rows of the first game that belong to other items.
-        sizes: The number of rows of each piece.
     """
 
     batch: pa.RecordBatch
@@ -155,22 +150,11 @@ class PieceItem(NamedTuple):
     whole: bool
 
 
-class RenderedRows(NamedTuple):
-    """The rows of an item: whole pieces, or a part of one."""
-
-    pieces: list[CompressedRows]
-    partial: KataRows | None
-
-
 @dataclass(frozen=True)
-class RenderRows(SetJob[RenderShard, PieceItem, RenderedRows]):
+class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]):
     """Render and compress all rows of a set."""
 
     recipe: KatagoRecipe
-
-    @cached_property
-    def _resolver(self) -> RuleResolver:
-        return RuleResolver(self.recipe)
 
     @cached_property
     def _free_scratch(self) -> list[tuple[KataScratch, TargetScratch]]:
@@ -198,20 +182,18 @@ class RenderRows(SetJob[RenderShard, PieceItem, RenderedRows]):
             skip = bounds[0] - int(ends[first] - counts[0])
             yield PieceItem(games.to_batches()[0], counts, skip, [b - a for a, b in pairwise(bounds)], whole)
 
-    def process(self, item: PieceItem) -> RenderedRows:
-        """Render rows, and compress whole pieces."""
+    def process(self, item: PieceItem) -> list[CompressedRows] | KataRows:
+        """Render the rows of an item, and compress them if they are whole pieces."""
         rows = self._render(item)
         if not item.whole:
-            return RenderedRows([], rows)
+            return rows
         bounds = [0, *np.cumsum(item.sizes).tolist()]
-        return RenderedRows(
-            [compress_rows(rows.part(a, b), self.recipe.compression) for a, b in pairwise(bounds)], None
-        )
+        return [compress_rows(rows.part(a, b), self.recipe.compression) for a, b in pairwise(bounds)]
 
     def _render(self, item: PieceItem) -> KataRows:
         """Render the rows of an item, whose games have been played once."""
         games, rows = game_arrays(item.batch), np.flatnonzero(item.counts)
-        rules, first = self._resolver.rules(item.batch)[0][rows], self._resolver.openings(games).first[rows]
+        rules, first = rules_of(self.recipe, item.batch)[0][rows], scan_openings(self.recipe, games).first[rows]
         slots, game, ply = select_plies(games, rows, first)
         # The slots of a game are in the order of its plies, so that its rows are the first ones.
         has_row = np.arange(len(game)) - np.searchsorted(game, game) < item.counts[rows][game]
@@ -219,13 +201,13 @@ class RenderRows(SetJob[RenderShard, PieceItem, RenderedRows]):
         wanted = has_row & (number >= 0) & (number < sum(item.sizes))
         slots[slots >= 0] = np.where(wanted, number, -1)
         game, ply = game[wanted], ply[wanted]
-        encoder, n = self._resolver.encoder, len(game)
+        n = len(game)
         try:
             scratch, target_scratch = self._free_scratch.pop()
         except IndexError:
-            scratch, target_scratch = encoder.new_scratch(), TargetScratch()
-        planes, labels, symmetry = encoder.new_out(n), encoder.new_labels(n), np.zeros(len(rows), np.uint8)
-        _, played = encoder.draw(scratch, PositionRequest(games, rows, symmetry, slots), planes, labels, rules)
+            scratch, target_scratch = ENCODER.new_scratch(), TargetScratch()
+        planes, labels, symmetry = ENCODER.new_out(n), ENCODER.new_labels(n), np.zeros(len(rows), np.uint8)
+        _, played = ENCODER.draw(scratch, PositionRequest(games, rows, symmetry, slots), planes, labels, rules)
         span = self._span(item.batch, rows, first, end_plies(games, rows, first, played))
         targets = fill_targets(target_scratch, games, rows, rules, span, game, ply)
         self._free_scratch.append((scratch, target_scratch))

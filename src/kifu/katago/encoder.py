@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.errors import DropReason, GameError
-from kifu.katago.inputs import (
-    INPUTS,
-    KataWorkspace,
-    encode_games,
-    kernel_games,
-    new_workspace,
-)
+from kifu.katago.inputs import INPUTS, KataWorkspace, encode_games, kernel_games, new_workspace
 from kifu.katago.rules import RULES_COLUMNS, recorded_komi, resolve_rules_or_default
 from kifu.planes.encoder import FrameEncoder, GameContext, PositionRequest, check_kept, check_played, single_game
 from kifu.planes.packing import Labels, Planes, unpack
@@ -32,11 +26,8 @@ _MIN_PLIES = 512
 ILLEGAL_MOVES = (DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropReason.SUPERKO)
 
 
-@dataclass(frozen=True, slots=True)
-class KataScratch:
-    """Scratch memory of one thread, by (width, height, plies). Made by `KataEncoder.new_scratch`."""
-
-    workspaces: dict[tuple[int, int, int], KataWorkspace] = field(default_factory=dict)
+KataScratch: TypeAlias = dict[tuple[int, int, int], KataWorkspace]
+"""Scratch memory of one thread, by (width, height, plies)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +35,6 @@ class KataEncoder(FrameEncoder):
     """The encoder of `katago22@1` for boards of one size. KataGo's files have 19 x 19, with smaller boards embedded.
 
     It has no state and serves any number of threads. Raises GameError for a size that is not within 2 to 19.
-
-    Examples:
-        >>> from kifu.katago.encoder import KataEncoder
-        >>> from kifu.planes.registry import KATAGO22
-        >>> encoder = KataEncoder(KATAGO22, 19, 19, pad=True)
-        >>> encoder.planes, encoder.shape, encoder.bytes
-        (22, (22, 19, 19), 46)
     """
 
     MIN_SIDE: ClassVar[int] = MIN_SIZE
@@ -74,7 +58,7 @@ class KataEncoder(FrameEncoder):
 
     def new_scratch(self) -> KataScratch:
         """Return scratch memory for one thread."""
-        return KataScratch()
+        return {}
 
     def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
         """Return uninitialized arrays for `draw` to fill: "move" [slots] int16 and "globals" [slots, 19] float32."""
@@ -95,12 +79,9 @@ class KataEncoder(FrameEncoder):
         before a move that cannot be played.
 
         Args:
-            scratch: From `new_scratch`, one for each thread.
-            request: The positions to encode, and their symmetries.
             out: [slots, 22, bytes] uint8, receives the planes as bits.
             labels: "move", [slots] int16, receives the moves played; "globals", [slots, 19] float32, the scalar inputs
                 in the order of `PlaneSet.inputs`.
-            context: The rules of the games, [R] of `kifu.katago.rules.GAME_RULES`.
 
         Returns:
             drop [R] uint8 and ply [R] int32: why and at which move each game ends early. Reasons besides moves that the
@@ -108,8 +89,7 @@ class KataEncoder(FrameEncoder):
             territory scoring, of its normal phase; SETUP_TWICE and SETUP_DEAD, setup that KataGo rejects; WRONG_SIZE, a
             board that does not fit or has a side below 2.
 
-        Raises:
-            ValueError: If the arrays do not fit each other.
+        Raises ValueError if the arrays do not fit each other.
         """
         label, inputs = labels["move"], labels["globals"]
         task, parts = self._plan(request, out, label)
@@ -123,9 +103,9 @@ class KataEncoder(FrameEncoder):
         games = kernel_games(request.games, request.game_index, context)
         for embedding, subset in parts:
             key = embedding.width, embedding.height, plies
-            if key not in scratch.workspaces:
-                scratch.workspaces[key] = new_workspace(*key[:2], self.width, self.height, plies)
-            encode_games(scratch.workspaces[key], games, task, embedding, subset, inputs)
+            if key not in scratch:
+                scratch[key] = new_workspace(*key[:2], self.width, self.height, plies)
+            encode_games(scratch[key], games, task, embedding, subset, inputs)
         return task.drop, task.ply
 
     def encode_game(self, game: Game) -> tuple[Planes, Labels]:

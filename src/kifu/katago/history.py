@@ -73,13 +73,11 @@ class BoardHistory(NamedTuple):
     """A board and the history of its game, under one set of rules.
 
     Attributes:
-        rules: [8] int64, the game's row of `rule_codes`.
         seen: The positions or situations that superko compares with; with simple ko, the situations since the last
             pass.
         seen_twice: With simple ko, the situations that occurred twice.
         pass_situations: The situations in which a player has passed.
         ever_occupied: [W] uint64 bit set of the points where a stone was ever placed.
-        scalars: [N_SCALARS] int64.
     """
 
     s: State

@@ -7,7 +7,7 @@ counts as half a win, playouts are not doubled, no history is hidden. docs/plane
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.area import AreaWorkspace, find_areas, new_area_workspace
 from kifu.go.ladder import LadderSearch, ladder_moves, laddered_stones
-from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
+from kifu.go.replay import GameMoves, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
 from kifu.go.rules import contains, hash_after, situation_hash
 from kifu.go.state import (
     EMPTY,
@@ -57,6 +57,7 @@ from kifu.planes.context import HEIGHT, WIDTH, new_context
 from kifu.planes.encoder import BoardEmbedding, EncodeTask, map_game
 from kifu.planes.packing import pack_planes
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
+from kifu.records.games import GameArrays
 
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
@@ -76,20 +77,10 @@ _KO_INPUT, _WAVE_INPUT = 6, 18
 N_LAST_MOVES = 5
 
 
-class RootedGames(GamesLike, Protocol):
-    """Games with the number of setup entries in their root node, such as `kifu.records.games.GameArrays`."""
-
-    @property
-    def root_setup(self) -> npt.NDArray[np.uint16]:
-        """The number of setup entries in the root node, [G] uint16."""
-
-
 class KataGames(NamedTuple):
     """Games for kernels: arrays of many games, R of which are chosen.
 
     Attributes:
-        root_setup: See `kifu.records.games.GameArrays`.
-        game_index: [R] int64, the chosen games.
         rules: [R, 8] int64, a row of `rule_codes` for each of them.
     """
 
@@ -99,7 +90,7 @@ class KataGames(NamedTuple):
     rules: npt.NDArray[np.int64]
 
 
-def kernel_games(games: RootedGames, game_index: npt.NDArray[np.int64], rules: npt.NDArray[np.void]) -> KataGames:
+def kernel_games(games: GameArrays, game_index: npt.NDArray[np.int64], rules: npt.NDArray[np.void]) -> KataGames:
     """Return the chosen games, [R], under their rules, [R] of `GAME_RULES`, as kernels take them."""
     return KataGames(replay_arrays(games), writable_view(games.root_setup), game_index, rule_codes(rules))
 
@@ -109,12 +100,9 @@ class KataWorkspace(NamedTuple):
 
     Attributes:
         on_board: [W] uint64 bit set of the frame's points that are on the board.
-        geometry: See `kifu.planes.context.PositionContext.geometry`.
         laddered: [3, W], the stones caught in ladders before move t at laddered[t % 3].
         ladder_moves: [2, W] bit sets: moves that capture in a ladder, moves that escape.
-        area_workspace: Scratch of `find_areas`.
         area: [2, W], Black's and White's area.
-        planes: [PLANES, W] bit sets.
     """
 
     history: BoardHistory
@@ -374,10 +362,8 @@ def encode_games(
     Rules, setup and the end of a game are KataGo's, hence a loop other than `kifu.go.replay.replay_game`.
 
     Args:
-        w: Scratch memory, for boards of the games' size.
         task: Of the same R games, with the output arrays.
         subset: [K] int64, indices from 0 to R - 1.
-        inputs: [slots, INPUTS] float32, filled.
     """
     h = w.history
     s = h.s

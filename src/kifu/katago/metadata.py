@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -43,49 +43,31 @@ _PERIODS = np.multiply.accumulate([7.0, *[80_000 ** (1 / 31)] * 31])
 _TWO_PI = 6.283185307179586476925
 
 _UNKNOWN, _NONE, _ABSOLUTE, _SIMPLE, _BYO_YOMI, _CANADIAN, _FISCHER = range(7)
+"""Kinds of time control."""
+
 _KINDS = {"simple": _SIMPLE, "byo-yomi": _BYO_YOMI, "canadian": _CANADIAN, "fischer": _FISCHER}
 _DAY = 86_400
-_MAX_MAIN, _MAX_PERIOD, _MAX_COUNT = 3 * _DAY, _DAY, 50
+_LIMITS = np.array([3 * _DAY, _DAY, 50, 50])
+_TIME_INPUTS = np.array([[60.0, 6.5, 0.4], [1.0, 3.0, 0.3], [2.0, 1.5, 0.5], [2.0, 1.5, 0.25]])
+"""For main time, period, periods and moves: what is added before the logarithm, subtracted after it, and the factor."""
+
 _INVALID_COUNT, _INVALID_SECONDS = 1000, 10**8
 """KataGo takes more periods, and longer ones, for mistakes."""
 
 _TITLES = ("meijin", "kisei", "judan", "holder", "challenger", "oza", "tianyuan")
 """Titles that stand for ranks in collections of professional games."""
 
-_MISSING, _UNRANKED, _OTHER = -1, -2, -3
+_UNRANKED, _MISSING, _OTHER = -1, -2, -3
+_NO_RANK = 0
 _NO_DAY = np.iinfo(np.int64).min
 
 
-class _Ranks(NamedTuple):
-    """The ranks of one side in G games.
+Ranks: TypeAlias = npt.NDArray[np.int64]
+"""[G] ranks: 1 for 9 dan or a professional, 9 for 1 dan, 10 for 1 kyu; _NO_RANK if unknown, or _UNRANKED."""
 
-    Attributes:
-        inverse: [G] int64, 1 for 9 dan or a professional, 9 for 1 dan, 10 for 1 kyu; 0 if unknown.
-        unranked: [G] bool.
-        unknown: [G] bool.
-    """
-
-    inverse: npt.NDArray[np.int64]
-    unranked: npt.NDArray[np.bool_]
-    unknown: npt.NDArray[np.bool_]
-
-
-class _Clock(NamedTuple):
-    """The time controls of G games.
-
-    Attributes:
-        kind: [G] int64, _UNKNOWN .. _FISCHER.
-        main: [G] float64, seconds of main time.
-        period: [G] float64, seconds of a period; in Canadian overtime, seconds per move.
-        periods: [G] int64, number of byo-yomi periods.
-        moves: [G] int64, moves per period of Canadian overtime.
-    """
-
-    kind: npt.NDArray[np.int64]
-    main: npt.NDArray[np.float64]
-    period: npt.NDArray[np.float64]
-    periods: npt.NDArray[np.int64]
-    moves: npt.NDArray[np.int64]
+Clock: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
+"""Kinds of time control, [G]; and [G, 4]: seconds of main time, seconds of a period (in Canadian overtime, of a move),
+number of byo-yomi periods, moves per period of Canadian overtime."""
 
 
 def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float32]:
@@ -113,8 +95,6 @@ def profile_rows(
 
     Args:
         rating: [G, 2], ratings of Black and White (`kifu.Rank.rating`). NaN is the other player's, or unknown.
-        year: [G], NaN is unknown.
-        points: Number of points of the boards.
 
     Returns:
         [G, 2, 192] float32, as `metadata_rows`.
@@ -122,22 +102,21 @@ def profile_rows(
     games = len(rating)
     rating = np.where(np.isnan(rating), rating[:, ::-1], rating)
     unknown = np.isnan(rating)
-    inverse = np.where(unknown, 0, 41 - np.clip(np.nan_to_num(rating).round(), 41 - _RANKS, 40)).astype(np.int64)
-    ranks = [_Ranks(inverse[:, side], np.zeros(games, np.bool_), unknown[:, side]) for side in range(2)]
-    clock = _Clock(*(np.full(games, value) for value in (_BYO_YOMI, 1200.0, 30.0, 5, 0)))
+    ranks = np.where(unknown, _NO_RANK, 41 - np.clip(np.nan_to_num(rating).round(), 41 - _RANKS, 40)).astype(np.int64)
+    clock = np.full(games, _BYO_YOMI), np.tile([1200.0, 30.0, 5, 0], (games, 1))
     past = np.clip(np.nan_to_num(year, nan=_PROFILE_YEAR), 1970, _PROFILE_YEAR).astype(np.int64)
     months = (past - 1970) * 12 + np.where(past == _PROFILE_YEAR, 2, 8)
     days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    return _rows(ranks, [np.ones(games, np.bool_)] * 2, clock, np.full(games, points), days, "kgs")
+    return _rows(list(ranks.T), [np.ones(games, np.bool_)] * 2, clock, np.full(games, points), days, "kgs")
 
 
 _PROFILE_YEAR = 2020
 
 
 def _rows(
-    ranks: Sequence[_Ranks],
+    ranks: Sequence[Ranks],
     humans: Sequence[npt.NDArray[np.bool_]],
-    clock: _Clock,
+    clock: Clock,
     area: npt.NDArray[np.int64],
     all_days: npt.NDArray[np.int64],
     source: Source,
@@ -147,11 +126,14 @@ def _rows(
         for k, side in enumerate((mover, 1 - mover)):
             first = _RANK_INPUTS + k * _RANKS
             out[:, mover, k] = humans[side]
-            out[:, mover, 2 + k] = ranks[side].unranked
-            out[:, mover, 4 + k] = ranks[side].unknown
-            out[:, mover, first : first + _RANKS] = np.arange(_RANKS) < ranks[side].inverse[:, None]
+            out[:, mover, 2 + k] = ranks[side] == _UNRANKED
+            out[:, mover, 4 + k] = ranks[side] == _NO_RANK
+            out[:, mover, first : first + _RANKS] = np.arange(_RANKS) < ranks[side][:, None]
     out[:, :, _RATED_INPUT] = 0.0 if source in ("gogod", "go4go") else 0.5
-    _fill_clock(out, clock)
+    kind, times = clock
+    out[np.arange(len(out)), :, _CLOCK_INPUTS + kind] = 1.0
+    added, subtracted, factor = _TIME_INPUTS.T
+    out[:, :, 82:86] = (factor * (np.log(np.minimum(times, _LIMITS) + added) - subtracted))[:, None]
     out[:, :, 86] = (0.5 * np.log(area / 361.0))[:, None]
     days, day_index = np.unique(all_days, return_inverse=True)
     turns = days[:, None] / _PERIODS * _TWO_PI
@@ -161,18 +143,7 @@ def _rows(
     return out
 
 
-def _fill_clock(out: npt.NDArray[np.float32], clock: _Clock) -> None:
-    out[np.arange(len(out)), :, _CLOCK_INPUTS + clock.kind] = 1.0
-    values = (
-        0.4 * (np.log(np.minimum(clock.main, _MAX_MAIN) + 60.0) - 6.5),
-        0.3 * (np.log(np.minimum(clock.period, _MAX_PERIOD) + 1.0) - 3.0),
-        0.5 * (np.log(np.minimum(clock.periods, _MAX_COUNT) + 2.0) - 1.5),
-        0.25 * (np.log(np.minimum(clock.moves, _MAX_COUNT) + 2.0) - 1.5),
-    )
-    out[:, :, 82:86] = np.stack(values, 1)[:, None]
-
-
-def _ranks(batch: pa.RecordBatch, side: str, source: Source) -> _Ranks:
+def _ranks(batch: pa.RecordBatch, side: str, source: Source) -> Ranks:
     text = batch[f"{side}_rank"]
     rating = to_numpy(pc.fill_null(batch[f"{side}_rating"], float("nan")))
     rated = ~np.isnan(rating)
@@ -188,7 +159,7 @@ def _ranks(batch: pa.RecordBatch, side: str, source: Source) -> _Ranks:
     inverse = np.where(special > 0, special, inverse)
     unranked = (special == _UNRANKED) | ((special == _MISSING) & (source == "kgs"))
     unknown = ~unranked & ~rated & (special <= 0)
-    return _Ranks(np.where(unranked | unknown, 0, inverse), unranked, unknown)
+    return np.where(unranked, _UNRANKED, np.where(unknown, _NO_RANK, inverse))
 
 
 def _special_rank(text: str | None) -> int:
@@ -203,9 +174,9 @@ def _special_rank(text: str | None) -> int:
     return 10 - min(int(dan[1]), 9) if dan else _OTHER
 
 
-def _clock(batch: pa.RecordBatch, source: Source) -> _Clock:
+def _clock(batch: pa.RecordBatch, source: Source) -> Clock:
     if source in ("gogod", "go4go"):
-        return _limited(np.full(len(batch), _UNKNOWN), np.zeros(len(batch)), np.zeros((len(batch), 3)))
+        return np.full(len(batch), _UNKNOWN), np.zeros((len(batch), 4))
     main = np.round(60.0 * to_numpy(pc.fill_null(batch["main_minutes"], float("nan"))).astype(np.float64), 1)
     overtime_kind, overtime = _overtime(batch)
     no_time = to_numpy(batch["time_text"].is_null()) & np.isnan(main)
@@ -213,15 +184,8 @@ def _clock(batch: pa.RecordBatch, source: Source) -> _Clock:
     kind[(overtime_kind == _NONE) & (main > 0)] = _ABSOLUTE
     if source in ("ogs", "kgs"):  # always record the time control
         kind[(overtime_kind == _NONE) & no_time] = _NONE
-    return _limited(kind, main, overtime)
-
-
-def _limited(kind: npt.NDArray[np.int64], main: npt.NDArray[np.float64], overtime: npt.NDArray[np.float64]) -> _Clock:
-    """Return time controls with zeros for games without a limit. overtime: [G, 3] period seconds, periods, moves."""
-    limited = kind > _NONE
-    overtime = np.where(limited[:, None], overtime, 0.0)
-    counts = overtime[:, 1:].astype(np.int64)
-    return _Clock(kind, np.where(limited, main, 0.0), overtime[:, 0], counts[:, 0], counts[:, 1])
+    times = np.concatenate([main[:, None], overtime], 1)
+    return kind, np.where(kind[:, None] > _NONE, times, 0.0)
 
 
 def _overtime(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

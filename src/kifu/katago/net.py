@@ -19,14 +19,12 @@ from kifu.katago.net_file import (
     Activation,
     Attention,
     BatchNorm,
-    Bias,
     Block,
     Bottleneck,
     Conv,
     FeedForward,
     Floats,
     KataNetFile,
-    MatMul,
     MetadataEncoder,
     PointNorm,
     PolicyLayers,
@@ -34,6 +32,7 @@ from kifu.katago.net_file import (
     ResidualLayers,
     TipNorm,
     ValueLayers,
+    Weights,
 )
 
 _ACTIVATIONS = {
@@ -68,10 +67,10 @@ class KataNet(nn.Module):  # type: ignore[misc]
     def __init__(self, file: KataNetFile) -> None:
         super().__init__()
         self.name, self.is_human = file.name, file.is_human
-        self.scales = file.scales
+        self.score_mean, self.score_stdev, self.lead = file.score_mean, file.score_stdev, file.lead
         trunk = file.trunk
         self.conv, self.globals = _conv(trunk.conv), _linear(trunk.globals)
-        self.encoder = None if trunk.encoder is None else KataMetadataEncoder(trunk.encoder)
+        self.encoder = None if trunk.encoder is None else _metadata_encoder(trunk.encoder)
         self.blocks = _blocks(trunk.blocks)
         if trunk.rms_norm is not None:
             self.norm: nn.Module = KataTipNorm(trunk.rms_norm, trunk.act)
@@ -84,7 +83,6 @@ class KataNet(nn.Module):  # type: ignore[misc]
 
         Args:
             planes: [B, 22, H, W] float of `katago22@1`.
-            globals: [B, 19] float, the scalar inputs beside them.
             metadata: [B, 192] float, see `kifu.katago.metadata`; only human-style nets take it, and they require it.
         """
         mask = planes[:, :1]
@@ -108,9 +106,8 @@ class KataNet(nn.Module):  # type: ignore[misc]
         never = torch.tensor([False, False, True], device=globals.device)
         result = results.masked_fill(always_result[:, None] & never, -torch.inf).softmax(1)
         share = 1 - result[:, 2]
-        scales = self.scales
-        mean, lead = scores[:, 0] * scales.score_mean, scores[:, 2] * scales.lead
-        stdev = nn.functional.softplus(scores[:, 1]) * scales.score_stdev
+        mean, lead = scores[:, 0] * self.score_mean, scores[:, 2] * self.lead
+        stdev = nn.functional.softplus(scores[:, 1]) * self.score_stdev
         # The mean square, not the variance, is conditional on a result.
         square = share * (mean.square() + stdev.square())
         spread = (square - (share * mean).square()).clamp(min=0).sqrt()
@@ -131,11 +128,17 @@ def _conv(conv: Conv) -> nn.Conv2d:
     return module.to(memory_format=torch.channels_last)
 
 
-def _linear(matrix: MatMul, bias: Bias | None = None) -> nn.Linear:
-    module = nn.utils.skip_init(nn.Linear, matrix.inputs, matrix.outputs, bias=bias is not None)
-    module.weight = _tensor(matrix.weights.T)
+def _linear(matrix: Weights, bias: Weights | None = None) -> nn.Linear:
+    module = nn.utils.skip_init(nn.Linear, *matrix.array.shape, bias=bias is not None)
+    module.weight = _tensor(matrix.array.T)
     if bias is not None:
-        module.bias = _tensor(bias.weights)
+        module.bias = _tensor(bias.array)
+    return module
+
+
+def _point_norm(norm: PointNorm) -> nn.RMSNorm:
+    module = nn.utils.skip_init(nn.RMSNorm, norm.channels, eps=norm.epsilon)
+    module.weight = _tensor(norm.scale)
     return module
 
 
@@ -173,18 +176,6 @@ class KataBatchNorm(nn.Module):  # type: ignore[misc]
         return _masked(self.act(torch.addcmul(self.bias, features, self.scale)), mask)
 
 
-class KataPointNorm(nn.Module):  # type: ignore[misc]
-    """An RMS norm of the channels of each point, for features [B, H, W, C]."""
-
-    def __init__(self, norm: PointNorm) -> None:
-        super().__init__()
-        self.scale, self.epsilon = _tensor(norm.scale), norm.epsilon
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Map features to features of the same shape."""
-        return nn.functional.rms_norm(features, self.scale.shape, self.scale, self.epsilon)
-
-
 class KataTipNorm(nn.Module):  # type: ignore[misc]
     """The RMS norm after the last block, then an activation."""
 
@@ -220,23 +211,10 @@ def _pool(features: Tensor, mask: Tensor | None, area: Tensor, value: bool = Fal
     return torch.cat((mean, mean * (size * 0.1), third), 1)
 
 
-class KataResidual(nn.Module):  # type: ignore[misc]
-    """Norm, activation and convolution, twice."""
-
-    def __init__(self, block: ResidualLayers) -> None:
-        super().__init__()
-        self.norm1, self.conv1 = KataBatchNorm(block.norm1, block.act1), _conv(block.conv1)
-        self.norm2, self.conv2 = KataBatchNorm(block.norm2, block.act2), _conv(block.conv2)
-
-    def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> Tensor:
-        """Return what is added to the features."""
-        return self.conv2(self.norm2(self.conv1(self.norm1(features, mask)), mask))
-
-
 class KataPooledBias(nn.Module):  # type: ignore[misc]
     """A convolution whose pooled outputs are biases of other channels."""
 
-    def __init__(self, conv: Conv, norm: BatchNorm, activation: Activation, linear: MatMul) -> None:
+    def __init__(self, conv: Conv, norm: BatchNorm, activation: Activation, linear: Weights) -> None:
         super().__init__()
         self.conv, self.norm, self.linear = _conv(conv), KataBatchNorm(norm, activation), _linear(linear)
 
@@ -262,13 +240,13 @@ class KataPooling(nn.Module):  # type: ignore[misc]
         return self.conv2(self.norm2(self.conv1(features) + biases, mask))
 
 
-class KataBottleneck(nn.Module):  # type: ignore[misc]
-    """Blocks with fewer channels."""
+class KataResidual(nn.Module):  # type: ignore[misc]
+    """Norm, activation and convolution, twice; a bottleneck has blocks of fewer channels between them."""
 
-    def __init__(self, block: Bottleneck) -> None:
+    def __init__(self, block: ResidualLayers | Bottleneck) -> None:
         super().__init__()
         self.norm1, self.conv1 = KataBatchNorm(block.norm1, block.act1), _conv(block.conv1)
-        self.blocks = _blocks(block.blocks)
+        self.blocks = _blocks(block.blocks if isinstance(block, Bottleneck) else [])
         self.norm2, self.conv2 = KataBatchNorm(block.norm2, block.act2), _conv(block.conv2)
 
     def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> Tensor:
@@ -283,14 +261,14 @@ class KataAttention(nn.Module):  # type: ignore[misc]
     def __init__(self, block: Attention) -> None:
         super().__init__()
         self.heads, self.kv_heads = block.heads, block.kv_heads
-        self.norm = KataPointNorm(block.norm)
+        self.norm = _point_norm(block.norm)
         self.query, self.key = _linear(block.query), _linear(block.key)
         self.value, self.output = _linear(block.value), _linear(block.output)
         self.frequencies: nn.Parameter | None = None  # [key heads or 1, pairs, (x, y)]
         if block.frequencies is not None:
-            self.frequencies = _tensor(block.frequencies.weights)
+            self.frequencies = _tensor(block.frequencies.array)
         elif block.theta is not None:
-            self.frequencies = _tensor(_fixed_frequencies(block.theta.theta, block.query_size))
+            self.frequencies = _tensor(_fixed_frequencies(block.theta, block.query_size))
 
     def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> Tensor:
         """Return what is added to the features."""
@@ -344,11 +322,7 @@ class KataFeedForward(nn.Module):  # type: ignore[misc]
 
     def __init__(self, block: FeedForward) -> None:
         super().__init__()
-        self.norm, self.linear1, self.linear2 = (
-            KataPointNorm(block.norm),
-            _linear(block.linear1),
-            _linear(block.linear2),
-        )
+        self.norm, self.linear1, self.linear2 = _point_norm(block.norm), _linear(block.linear1), _linear(block.linear2)
         self.gate = None if block.gate is None else _linear(block.gate)
 
     def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> Tensor:
@@ -359,14 +333,12 @@ class KataFeedForward(nn.Module):  # type: ignore[misc]
         return _masked(self.linear2(inner).permute(0, 3, 1, 2), mask)
 
 
-class KataMetadataEncoder(nn.Sequential):  # type: ignore[misc]
-    """Maps metadata [B, 192] to biases of the first features [B, C]."""
-
-    def __init__(self, encoder: MetadataEncoder) -> None:
-        super().__init__(
-            _linear(encoder.linear1, encoder.bias1), _activation(encoder.act1),
-            _linear(encoder.linear2, encoder.bias2), _activation(encoder.act2), _linear(encoder.linear3),
-        )  # fmt: skip
+def _metadata_encoder(encoder: MetadataEncoder) -> nn.Sequential:
+    """Return the map from metadata [B, 192] to biases of the first features [B, C]."""
+    return nn.Sequential(
+        _linear(encoder.linear1, encoder.bias1), _activation(encoder.act1),
+        _linear(encoder.linear2, encoder.bias2), _activation(encoder.act2), _linear(encoder.linear3),
+    )  # fmt: skip
 
 
 class KataPolicyHead(nn.Module):  # type: ignore[misc]
@@ -409,6 +381,6 @@ class KataValueHead(nn.Module):  # type: ignore[misc]
 
 
 _BLOCKS = {
-    ResidualLayers: KataResidual, Pooling: KataPooling, Bottleneck: KataBottleneck, Attention: KataAttention,
+    ResidualLayers: KataResidual, Pooling: KataPooling, Bottleneck: KataResidual, Attention: KataAttention,
     FeedForward: KataFeedForward,
 }  # fmt: skip

@@ -62,13 +62,6 @@ Known: TypeAlias = dict[str, int]
 """Sizes and options of the part of a file that is being read, by name."""
 
 
-class Range(NamedTuple):
-    """The allowed values of a whole number."""
-
-    low: int
-    high: int
-
-
 class Dims:
     """The sizes of an array or a layer: names of sizes, numbers, or products such as "3*pooled".
 
@@ -86,8 +79,8 @@ class When(NamedTuple):
     otherwise: Callable[[Known], Any] = lambda _: None
 
 
-Size: TypeAlias = Annotated[int, Range(1, MAX_SIZE)]
-Side: TypeAlias = Annotated[int, Range(1, _MAX_KERNEL)]
+Size: TypeAlias = Annotated[int, range(1, MAX_SIZE + 1)]
+Side: TypeAlias = Annotated[int, range(1, _MAX_KERNEL + 1)]
 
 
 def since(version: int, otherwise: Callable[[Known], Any] = lambda _: 0) -> When:
@@ -111,24 +104,11 @@ class Conv:
 
 
 @dataclass
-class MatMul:
-    """A matrix."""
+class Weights:
+    """A matrix [inputs, outputs], a vector that is added, or another array; its sizes precede it in the file."""
 
-    SIZES: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
     name: str
-    inputs: Size
-    outputs: Size
-    weights: Annotated[Floats, Dims("inputs", "outputs")]
-
-
-@dataclass
-class Bias:
-    """A vector that is added."""
-
-    SIZES: ClassVar[tuple[str, ...]] = ("channels",)
-    name: str
-    channels: Size
-    weights: Annotated[Floats, Dims("channels")]
+    array: Floats
 
 
 @dataclass
@@ -156,7 +136,7 @@ class TipNorm:
     channels: Size
     epsilon: float
     spatial: bool
-    groups: Annotated[int, Range(0, 0)]
+    groups: Annotated[int, range(1)]
     scale: Annotated[Floats, Dims("channels")]
     bias: Annotated[Floats, Dims("channels")]
 
@@ -213,10 +193,18 @@ class Pooling:
     pooled_conv: Annotated[Conv, Dims("channels", "pooled")]
     pooled_norm: Annotated[BatchNorm, Dims("pooled")]
     pooled_act: Activation
-    pooled_bias: Annotated[MatMul, Dims("3*pooled", "inner")]
+    pooled_bias: Annotated[Weights, Dims("3*pooled", "inner")]
     norm2: Annotated[BatchNorm, Dims("inner")]
     act2: Activation
     conv2: Annotated[Conv, Dims("inner", "channels")]
+
+
+def _learned(known: Known) -> bool:
+    return bool(known["rotary"] and known["learned"])
+
+
+def _fixed(known: Known) -> bool:
+    return bool(known["rotary"] and not known["learned"])
 
 
 @dataclass
@@ -232,39 +220,23 @@ class Attention:
     rotary: bool
     learned: bool
     norm: Annotated[PointNorm, Dims("channels")]
-    query: Annotated[MatMul, Dims("channels", "heads*query_size")]
-    key: Annotated[MatMul, Dims("channels", "kv_heads*query_size")]
-    value: Annotated[MatMul, Dims("channels", "kv_heads*value_size")]
-    output: Annotated[MatMul, Dims("heads*value_size", "channels")]
-    frequencies: Annotated[Frequencies | None, When(lambda known: bool(known["rotary"] and known["learned"]))] = None
-    theta: Annotated[Theta | None, When(lambda known: bool(known["rotary"] and not known["learned"]))] = None
+    query: Annotated[Weights, Dims("channels", "heads*query_size")]
+    key: Annotated[Weights, Dims("channels", "kv_heads*query_size")]
+    value: Annotated[Weights, Dims("channels", "kv_heads*value_size")]
+    output: Annotated[Weights, Dims("heads*value_size", "channels")]
+    frequencies: Annotated[Weights | None, Dims("kv_heads", "pairs", "2"), When(_learned)] = None
+    """Learned rotary frequencies [key heads, pairs, (x, y)]."""
+    theta_name: Annotated[str | None, When(_fixed)] = None
+    theta: Annotated[float | None, When(_fixed)] = None
+    """The base of fixed rotary frequencies."""
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads or (self.rotary and self.query_size % 2):
             raise FormatError(
                 f"{self.heads} heads of size {self.query_size} with {self.kv_heads} key heads cannot be attention"
             )
-        if self.frequencies is not None and self.frequencies.weights.shape != (self.kv_heads, self.query_size // 2, 2):
-            raise FormatError(f"rotary frequencies have the wrong shape {list(self.frequencies.weights.shape)}")
-
-
-@dataclass
-class Frequencies:
-    """Learned rotary frequencies [key heads, pairs, (x, y)]."""
-
-    name: str
-    heads: Size
-    pairs: Size
-    axes: Annotated[int, Range(2, 2)]
-    weights: Annotated[Floats, Dims("heads", "pairs", "axes")]
-
-
-@dataclass
-class Theta:
-    """The base of fixed rotary frequencies."""
-
-    name: str
-    theta: float
+        if self.frequencies is not None and self.frequencies.array.shape != (self.kv_heads, self.query_size // 2, 2):
+            raise FormatError(f"rotary frequencies have the wrong shape {list(self.frequencies.array.shape)}")
 
 
 @dataclass
@@ -277,9 +249,9 @@ class FeedForward:
     inner: Size
     gated: bool
     norm: Annotated[PointNorm, Dims("channels")]
-    linear1: Annotated[MatMul, Dims("channels", "inner")]
-    gate: Annotated[MatMul | None, Dims("channels", "inner"), When(lambda known: known["gated"] == 1)]
-    linear2: Annotated[MatMul, Dims("inner", "channels")]
+    linear1: Annotated[Weights, Dims("channels", "inner")]
+    gate: Annotated[Weights | None, Dims("channels", "inner"), When(lambda known: known["gated"] == 1)]
+    linear2: Annotated[Weights, Dims("inner", "channels")]
 
 
 @dataclass
@@ -288,7 +260,7 @@ class Bottleneck:
 
     WORD: ClassVar[str] = "nested_bottleneck_block"
     name: str
-    count: Annotated[int, Range(1, _MAX_COUNT)]
+    count: Annotated[int, range(1, _MAX_COUNT + 1)]
     norm1: Annotated[BatchNorm, Dims("channels")]
     act1: Activation
     conv1: Annotated[Conv, Dims("channels", "inner")]
@@ -307,14 +279,14 @@ class MetadataEncoder:
     """Three matrices from the 192 numbers of `kifu.katago.metadata` to biases of the first features."""
 
     name: str
-    inputs: Annotated[int, Range(192, 192)]
-    linear1: Annotated[MatMul, Dims("inputs", "first")]
-    bias1: Annotated[Bias, Dims("first")]
+    inputs: Annotated[int, range(192, 193)]
+    linear1: Annotated[Weights, Dims("inputs", "first")]
+    bias1: Annotated[Weights, Dims("first")]
     act1: Activation
-    linear2: Annotated[MatMul, Dims("first", "second")]
-    bias2: Annotated[Bias, Dims("second")]
+    linear2: Annotated[Weights, Dims("first", "second")]
+    bias2: Annotated[Weights, Dims("second")]
     act2: Activation
-    linear3: Annotated[MatMul, Dims("second", "channels")]
+    linear3: Annotated[Weights, Dims("second", "channels")]
 
 
 @dataclass
@@ -322,16 +294,16 @@ class Trunk:
     """The trunk. The sizes after `channels` are informative: each layer has its own."""
 
     name: str
-    count: Annotated[int, Range(1, _MAX_COUNT)]
+    count: Annotated[int, range(1, _MAX_COUNT + 1)]
     channels: Size
     inner_channels: Size
     regular_channels: Size
-    dilated_channels: Annotated[int, Range(-MAX_SIZE, MAX_SIZE)]
+    dilated_channels: Annotated[int, range(-MAX_SIZE, MAX_SIZE + 1)]
     pooled_channels: Size
-    tip_kind: Annotated[int, Range(0, 1), since(15)]
+    tip_kind: Annotated[int, range(2), since(15)]
     unused: Annotated[list[int], Dims("5"), since(15, lambda _: [])]
     conv: Annotated[Conv, Dims("22", "channels")]
-    globals: Annotated[MatMul, Dims("19", "channels")]
+    globals: Annotated[Weights, Dims("19", "channels")]
     encoder: Annotated[MetadataEncoder | None, When(lambda known: known["encoder_version"] == 1)]
     blocks: Annotated[list[Block], Dims("channels")]
     batch_norm: Annotated[BatchNorm | None, Dims("channels"), When(lambda known: known["tip_kind"] == 0)]
@@ -349,24 +321,24 @@ class PolicyLayers:
     """The policies of points and pass: the first is that of the next move, the second an optimistic one."""
 
     name: str
-    policies: Annotated[int, Range(1, 4), since(17, _policies)]
+    policies: Annotated[int, range(1, 5), since(17, _policies)]
     unused: Annotated[list[int], Dims("3"), since(17, lambda _: [])]
     conv: Annotated[Conv, Dims("channels", "inner")]
     pooled_conv: Annotated[Conv, Dims("channels", "pooled")]
     pooled_norm: Annotated[BatchNorm, Dims("pooled")]
     pooled_act: Activation
-    pooled_bias: Annotated[MatMul, Dims("3*pooled", "inner")]
+    pooled_bias: Annotated[Weights, Dims("3*pooled", "inner")]
     norm: Annotated[BatchNorm, Dims("inner")]
     act: Activation
     points: Annotated[Conv, Dims("inner", "policies")]
-    pass_: Annotated[MatMul, Dims("3*pooled", "pass_inner")]
-    pass_bias: Annotated[Bias | None, Dims("pass_inner"), since(15, lambda _: None)]
+    pass_: Annotated[Weights, Dims("3*pooled", "pass_inner")]
+    pass_bias: Annotated[Weights | None, Dims("pass_inner"), since(15, lambda _: None)]
     pass_act: Annotated[Activation | None, since(15, lambda _: None)]
-    pass_linear2: Annotated[MatMul | None, Dims("pass_inner", "policies"), since(15, lambda _: None)]
+    pass_linear2: Annotated[Weights | None, Dims("pass_inner", "policies"), since(15, lambda _: None)]
 
     def __post_init__(self) -> None:
-        if self.pass_linear2 is None and self.pass_.outputs != self.policies:
-            raise FormatError(f"{self.name} has {self.policies} policies, but {self.pass_.outputs} of the pass")
+        if self.pass_linear2 is None and self.pass_.array.shape[1] != self.policies:
+            raise FormatError(f"{self.name} has {self.policies} policies, but {self.pass_.array.shape[1]} of the pass")
 
 
 @dataclass
@@ -378,31 +350,18 @@ class ValueLayers:
     conv: Annotated[Conv, Dims("channels", "pooled")]
     norm: Annotated[BatchNorm, Dims("pooled")]
     act: Activation
-    linear: Annotated[MatMul, Dims("3*pooled", "inner")]
-    bias: Annotated[Bias, Dims("inner")]
+    linear: Annotated[Weights, Dims("3*pooled", "inner")]
+    bias: Annotated[Weights, Dims("inner")]
     act2: Activation
-    results: Annotated[MatMul, Dims("inner", "3")]
-    result_bias: Annotated[Bias, Dims("3")]
-    scores: Annotated[MatMul, Dims("inner", "scores")]
-    score_bias: Annotated[Bias, Dims("scores")]
+    results: Annotated[Weights, Dims("inner", "3")]
+    result_bias: Annotated[Weights, Dims("3")]
+    scores: Annotated[Weights, Dims("inner", "scores")]
+    score_bias: Annotated[Weights, Dims("scores")]
     ownership: Annotated[Conv, Dims("pooled", "1")]
 
     def __post_init__(self) -> None:
-        if self.scores.outputs not in (4, 6):
-            raise FormatError(f"{self.name} must have 4 or 6 numbers about the score, got {self.scores.outputs}")
-
-
-@dataclass
-class Scales:
-    """The factors of the numbers about the score; the defaults are those of versions before 13."""
-
-    td_score: float = 20.0
-    score_mean: float = 20.0
-    score_stdev: float = 20.0
-    lead: float = 20.0
-    variance_time: float = 40.0
-    value_error: float = 0.25
-    score_error: float = 30.0
+        if self.score_bias.array.size not in (4, 6):
+            raise FormatError(f"{self.name} must have 4 or 6 numbers about the score, got {self.score_bias.array.size}")
 
 
 @dataclass
@@ -410,18 +369,25 @@ class KataNetFile:
     """The contents of a network file of KataGo.
 
     Attributes:
+        td_score: Like the next six, the factor of a number about the score or of its error.
         encoder_version: 1 for a human-style net, which takes metadata (`kifu.katago.metadata`), else 0.
         suicide_areas: 1 if it expects planes 18 and 19 as if suicide were legal under all rules.
         binary: True if arrays are stored as bytes, False as text.
     """
 
     name: str
-    version: Annotated[int, Range(MIN_VERSION, MAX_VERSION)]
-    planes: Annotated[int, Range(22, 22)]
-    inputs: Annotated[int, Range(19, 19)]
-    scales: Annotated[Scales, since(13, lambda _: Scales())]
-    encoder_version: Annotated[int, Range(0, 1), since(15)]
-    suicide_areas: Annotated[int, Range(0, 1), since(15)]
+    version: Annotated[int, range(MIN_VERSION, MAX_VERSION + 1)]
+    planes: Annotated[int, range(22, 23)]
+    inputs: Annotated[int, range(19, 20)]
+    td_score: Annotated[float, since(13, lambda _: 20.0)]
+    score_mean: Annotated[float, since(13, lambda _: 20.0)]
+    score_stdev: Annotated[float, since(13, lambda _: 20.0)]
+    lead: Annotated[float, since(13, lambda _: 20.0)]
+    variance_time: Annotated[float, since(13, lambda _: 40.0)]
+    value_error: Annotated[float, since(13, lambda _: 0.25)]
+    score_error: Annotated[float, since(13, lambda _: 30.0)]
+    encoder_version: Annotated[int, range(2), since(15)]
+    suicide_areas: Annotated[int, range(2), since(15)]
     unused: Annotated[list[int], Dims("6"), since(15, lambda _: [])]
     trunk: Trunk
     policy: PolicyLayers
@@ -450,10 +416,8 @@ def is_kata_net(path: str | os.PathLike[str]) -> bool:
 def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:
     """Read a network file of KataGo; gzip and the kind of its arrays are recognized.
 
-    The memory is that of the arrays, at most `MAX_PARAMETERS` floats.
-
-    Raises:
-        FormatError: The file is missing, damaged, too large, or not a network file of a supported version.
+    The memory is that of the arrays, at most `MAX_PARAMETERS` floats. Raises FormatError if the file is missing,
+    damaged, too large, or not a network file of a supported version.
     """
     name = os.fspath(path)
     try:
@@ -489,11 +453,11 @@ def kata_net_bytes(net: KataNetFile) -> bytes:
 
 
 class _Field(NamedTuple):
-    """A field of a record: its type, `Range`, `Dims` and `When`; the last three may be missing."""
+    """A field of a record: its type, range, `Dims` and `When`; the last three may be missing."""
 
     name: str
     type: Any
-    range: Range | None
+    range: range | None
     dims: Dims | None
     when: When | None
 
@@ -510,7 +474,7 @@ def _parse_hint(name: str, hint: Any) -> _Field:
     options = [option for option in get_args(base) if option is not type(None)]
     base = options[0] if get_origin(base) is UnionType else base
     found = {type(extra): extra for extra in extras}
-    return _Field(name, get_origin(base) or base, found.get(Range), found.get(Dims), found.get(When))
+    return _Field(name, get_origin(base) or base, found.get(range), found.get(Dims), found.get(When))
 
 
 _INHERITED = ("version", "encoder_version", "channels")
@@ -528,6 +492,9 @@ def _read_record(record: Any, reader: _WordReader, outer: Known, depth: int = 0)
         elif each.type is np.ndarray:
             assert each.dims is not None
             value = reader.array([_size(name, known) for name in each.dims.names])
+        elif each.type is Weights:
+            assert each.dims is not None
+            value = _read_weights(each.dims.names, reader, known)
         elif is_dataclass(each.type):
             value = _read_record(each.type, reader, known, depth)
             if each.dims is not None:
@@ -547,7 +514,7 @@ def _read_list(each: _Field, reader: _WordReader, known: Known, depth: int) -> l
     assert each.dims is not None
     if each.name == "unused":
         return [
-            _read_value(_Field("an unused word", int, Range(0, 0), None, None), reader)
+            _read_value(_Field("an unused word", int, range(1), None, None), reader)
             for _ in range(int(each.dims.names[0]))
         ]
     if depth > _MAX_DEPTH:
@@ -565,9 +532,18 @@ def _read_list(each: _Field, reader: _WordReader, known: Known, depth: int) -> l
     return blocks
 
 
+def _read_weights(dims: tuple[str, ...], reader: _WordReader, known: Known) -> Weights:
+    """Read a name, sizes that fit the layers around it, and an array."""
+    name, size = reader.word(), _Field("size", int, range(1, MAX_SIZE + 1), None, None)
+    shape = [_read_value(size, reader) for _ in dims]
+    for dim, count in zip(dims, shape):
+        _unify(dim, count, known, name)
+    return Weights(name, reader.array(shape))
+
+
 def _read_value(each: _Field, reader: _WordReader) -> Any:
     """Read a word: a text, a number in its range, or a positive float."""
-    word = reader.word()
+    word, allowed = reader.word(), each.range or range(2)
     if each.type is str:
         return word
     try:
@@ -575,14 +551,12 @@ def _read_value(each: _Field, reader: _WordReader) -> Any:
             value: float = float(word)
             if 0 < value < math.inf:
                 return value
-        elif re.fullmatch(r"-?\d{1,9}", word, re.ASCII):
-            low, high = each.range or (0, 1)
-            if low <= int(word) <= high:
-                return each.type(int(word))
+        elif re.fullmatch(r"-?\d{1,9}", word, re.ASCII) and int(word) in allowed:
+            return each.type(int(word))
     except ValueError:
         pass
-    allowed = "a positive number" if each.type is float else " to ".join(map(str, each.range or (0, 1)))
-    raise FormatError(f"{each.name} must be {allowed}, got {word!r}")
+    limits = "a positive number" if each.type is float else f"{allowed[0]} to {allowed[-1]}"
+    raise FormatError(f"{each.name} must be {limits}, got {word!r}")
 
 
 def _size(name: str, known: Known) -> int:
@@ -627,6 +601,9 @@ def _write_record(record: Any, binary: bool, out: list[bytes], outer: Known) -> 
                 else:
                     out.append(item.WORD.encode() + b"\n")
                     _write_record(item, binary, out, known)
+        elif isinstance(value, Weights):
+            sizes = "".join(f"{size}\n" for size in value.array.shape)
+            out += [f"{value.name}\n{sizes}".encode(), _array_bytes(value.array, binary)]
         elif is_dataclass(value):
             _write_record(value, binary, out, known)
         else:
@@ -656,7 +633,6 @@ class _WordReader:
 
     Attributes:
         binary: True if arrays are bytes, False if they are text; the first array decides.
-        blocks: The number of blocks so far.
     """
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -49,11 +48,7 @@ LAYOUT = Layout(
 
 @dataclass(frozen=True, slots=True)
 class KataArray:
-    """An array of a training file.
-
-    Attributes:
-        field: The field of `KataRows`.
-    """
+    """An array of a training file."""
 
     field: str
     name: str
@@ -129,7 +124,6 @@ class PieceBuffer:
     """Divides rows into pieces whose bounds depend on nothing but the row numbers, see `piece_end`."""
 
     def __init__(self, rows_per_file: int) -> None:
-        """Start with row 0."""
         self._rows_per_file = rows_per_file
         self._pending: list[KataRows] = []
         self._n_pending = 0
@@ -200,13 +194,12 @@ class KataWriter:
     ) -> None:
         """Create the directory under a temporary name.
 
+        Raises RecipeError if rows_per_file is out of range.
+
         Args:
             rows_per_file: 1 to 200,000.
             meta: Whether rows have metadataInputNC. KataGo's shuffle.py reads it with -include-meta only, and then
                 expects it in all files.
-
-        Raises:
-            RecipeError: If rows_per_file is out of range.
         """
         if not 1 <= rows_per_file <= MAX_ROWS_PER_FILE:
             raise RecipeError(f"rows_per_file must be from 1 to {MAX_ROWS_PER_FILE:,}, got {rows_per_file:,}")
@@ -223,7 +216,7 @@ class KataWriter:
         self._path = path
 
     def write(self, rows: KataRows) -> None:
-        """Append rows. Raises OutputError; ValueError as `compress_rows` does, or for other arrays than announced."""
+        """Append rows. Raises OutputError, and ValueError for other arrays than announced."""
         for piece in self._pieces.add(rows):
             self._append(compress_rows(piece, self._compression))
 
@@ -233,10 +226,7 @@ class KataWriter:
         self._append(piece)
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
-        """Finish the files and rename the directory into place. Raises OutputError.
-
-        about: a description for the directory's index, as JSON values.
-        """
+        """Finish the files and rename the directory into place; about: JSON values for its index."""
         for piece in self._pieces.flush():
             self._append(compress_rows(piece, self._compression))
         self._end_file()
@@ -282,11 +272,9 @@ class KataWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._close_members()
-        self._directory.__exit__(kind, error, trace)
+        self._directory.__exit__(*error)
 
 
 _MAX_OPEN_FILES = 4
@@ -319,8 +307,7 @@ class KataNpz(Dataset):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open the files and check headers and sizes; values are checked when they are read.
 
-        Raises:
-            FormatError: If a file is damaged or has other arrays.
+        Raises FormatError if a file is damaged or has other arrays.
         """
         self.path = Path(path)
         self.about: Mapping[str, Any] = {}

@@ -63,7 +63,6 @@ class KataRules:
         ko: "spight" is situational superko that a pass lifts.
         tax: "seki": no points for territory in seki; "all": also two points less for each living group.
         suicide: Whether suicide of two or more stones is allowed.
-        button: Whether the first pass earns half a point.
         handicap_bonus: White's points for n handicap stones.
 
     Examples:
@@ -82,12 +81,11 @@ class KataRules:
     def parse(cls, text: str) -> KataRules:
         """Parse a rules string as KataGo does.
 
+        Raises GameError if KataGo does not accept the text.
+
         Args:
             text: A key of `NAMED_RULES` in any case, the output of `str()` or a part of it, or a JSON object. The last
                 two may contain komi, which is checked and ignored.
-
-        Raises:
-            GameError: If KataGo does not accept the text.
         """
         if len(text) > _MAX_LENGTH or not text.isascii():
             _reject(text)
@@ -222,9 +220,6 @@ def resolve_rules(
     """Parse the rules of G games. Each distinct text is parsed once.
 
     Args:
-        rules: [G], the catalogue's column.
-        komi: [G], see `recorded_komi`.
-        handicap: [G], the catalogue's column.
         default: The rules of games whose record gives none; None drops these games. Unknown rules are never replaced.
         default_komi: The komi of games whose record gives none; None drops them.
 

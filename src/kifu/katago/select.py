@@ -21,7 +21,7 @@ from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distin
 from kifu.datasets.npz import Compression
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason
-from kifu.katago.encoder import MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
+from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
 from kifu.katago.metadata import Source
 from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
@@ -109,14 +109,7 @@ NEVER = np.iinfo(np.int32).max
 _GAMES = 256
 """Games in one item."""
 
-_CUT_REASONS = (
-    DropReason.OFF_BOARD,
-    DropReason.OCCUPIED,
-    DropReason.SUICIDE,
-    DropReason.KO,
-    DropReason.SUPERKO,
-    DropReason.SETUP_LATER,
-)
+_CUT_REASONS = (DropReason.OFF_BOARD, *ILLEGAL_MOVES, DropReason.SETUP_LATER)
 """Reasons that end a game early and leave the moves before usable; the others make the whole game unusable."""
 
 
@@ -134,16 +127,14 @@ class Opening(NamedTuple):
     early_pass: npt.NDArray[np.bool_]
 
 
-def scan_openings(games: GameArrays, early_passes: bool, begin: bool, alternating: bool) -> Opening:
-    """Scan games for early passes and moves out of turn, as far as KataGo does.
-
-    Args:
-        begin: Whether consecutive moves of Black at the beginning are a handicap.
-        alternating: Whether other consecutive moves of one player are forbidden.
-    """
+def scan_openings(recipe: KatagoRecipe, games: GameArrays) -> Opening:
+    """Scan games for early passes and moves out of turn, as far as KataGo does."""
     n = len(games)
     opening = Opening(np.zeros(n, np.int32), np.full(n, NEVER, np.int32), np.zeros(n, np.bool_))
-    _scan_openings(games.moves, games.move_offset, games.width, games.height, early_passes, begin, alternating, opening)
+    _scan_openings(
+        games.moves, games.move_offset, games.width, games.height, recipe.early_passes,
+        recipe.handicap_moves == "begin", recipe.alternating, opening,
+    )  # fmt: skip
     return opening
 
 
@@ -229,42 +220,14 @@ def _strip_passes(moves: Any, move_offset: Any, rows: Any, points: Any, first: A
         stop[r] = t
 
 
-class RuleResolver:
-    """Applies a recipe's options for rules, komi and openings to games. Serves any number of threads."""
-
-    def __init__(self, recipe: KatagoRecipe) -> None:
-        """Parse the recipe's default rules."""
-        self._recipe = recipe
-        self._default = None if recipe.default_rules is None else KataRules.parse(recipe.default_rules)
-        self.encoder = KataEncoder(KATAGO22, MAX_SIZE, MAX_SIZE, pad=True)
-
-    def rules(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
-        """Return the rules and drop reasons of games, see `resolve_rules`."""
-        komi = recorded_komi(batch)
-        return resolve_rules(batch["rules"], komi, batch["handicap"], self._default, self._recipe.default_komi)
-
-    def openings(self, games: GameArrays) -> Opening:
-        """Scan the openings of games, see `scan_openings`."""
-        recipe = self._recipe
-        return scan_openings(games, recipe.early_passes, recipe.handicap_moves == "begin", recipe.alternating)
+ENCODER = KataEncoder(KATAGO22, MAX_SIZE, MAX_SIZE, pad=True)
+"""The encoder of all games of KataGo's files."""
 
 
-class _SelectedGames(NamedTuple):
-    """The rows of a batch that belong to the set, as far as is known before their games are played.
-
-    Attributes:
-        rows: [R] int64, rows of the batch.
-        rules: [R] of `GAME_RULES`.
-        first: [R], see `Opening`.
-        repeat: [R], see `Opening`.
-    """
-
-    rows: npt.NDArray[np.int64]
-    rules: npt.NDArray[np.void]
-    first: npt.NDArray[np.int32]
-    repeat: npt.NDArray[np.int32]
-    drops: Counter[str]
-    elsewhere: int
+def rules_of(recipe: KatagoRecipe, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
+    """Return the rules and drop reasons of games, see `resolve_rules`."""
+    default = None if recipe.default_rules is None else KataRules.parse(recipe.default_rules)
+    return resolve_rules(batch["rules"], recorded_komi(batch), batch["handicap"], default, recipe.default_komi)
 
 
 class RowCounts(NamedTuple):
@@ -273,8 +236,6 @@ class RowCounts(NamedTuple):
     Attributes:
         member: [K] int32, the kept games, as rows of the catalogue.
         rows: [K] int32, the number of training rows of each.
-        plies: uint16, the plies of all these rows.
-        elsewhere: The number of games of other sets.
     """
 
     member: npt.NDArray[np.int32]
@@ -294,10 +255,6 @@ class CountRows(CatalogueRowsJob[RowCounts]):
     recipe: KatagoRecipe
 
     @cached_property
-    def _resolver(self) -> RuleResolver:
-        return RuleResolver(self.recipe)
-
-    @cached_property
     def _free_scratch(self) -> list[KataScratch]:
         return []
 
@@ -314,36 +271,38 @@ class CountRows(CatalogueRowsJob[RowCounts]):
     def process(self, item: RowSlice) -> RowCounts:
         """Select games, play them and count their rows."""
         games = game_arrays(item.batch)
-        selected = self._select(item.batch, games)
-        stop, drop = self._end(games, selected, *self._play(games, selected))
-        _, game, ply = select_plies(games, selected.rows, selected.first)
+        rules, unresolved = rules_of(self.recipe, item.batch)
+        opening = scan_openings(self.recipe, games)
+        rows, drops, elsewhere = self._select(item.batch, games, unresolved, opening)
+        first, repeat = opening.first[rows], opening.repeat[rows]
+        stop, drop = self._end(games, rows, first, repeat, *self._play(games, rows, rules[rows]))
+        _, game, ply = select_plies(games, rows, first)
         kept = drop == DropReason.KEPT
         has_row = kept[game] & (ply < stop[game])
         counts = np.bincount(game[has_row], minlength=len(kept))[kept]
         return RowCounts(
-            member=(item.first + selected.rows[kept]).astype(np.int32),
+            member=(item.first + rows[kept]).astype(np.int32),
             rows=counts.astype(np.int32),
             plies=ply[has_row].astype(np.uint16),
-            drops=selected.drops + Counter(DropReason(k).name for k in drop[~kept].tolist()),
-            elsewhere=selected.elsewhere,
+            drops=drops + Counter(DropReason(k).name for k in drop[~kept].tolist()),
+            elsewhere=elsewhere,
             read=len(item.batch),
         )
 
-    def _select(self, batch: pa.RecordBatch, games: GameArrays) -> _SelectedGames:
-        """Select the rows of the set, as far as is possible before the games are played."""
+    def _select(
+        self, batch: pa.RecordBatch, games: GameArrays, unresolved: npt.NDArray[np.uint8], opening: Opening
+    ) -> tuple[npt.NDArray[np.int64], Counter[str], int]:
+        """Return the rows of the set, as far as is known before the games are played, the drops, and the other rows."""
         ours = self.in_set(batch)
-        rules, unresolved = self._resolver.rules(batch)
         drop = drop_codes(batch)
         dropped_before = drop != DropReason.KEPT
         for reason, applies in self._faults(batch, games, unresolved):
             drop[(drop == DropReason.KEPT) & applies] = reason
-        openings = self._resolver.openings(games)
-        drop[(drop == DropReason.KEPT) & openings.early_pass] = DropReason.EARLY_PASS
+        drop[(drop == DropReason.KEPT) & opening.early_pass] = DropReason.EARLY_PASS
         counted = drop[(ours | dropped_before) & (drop != DropReason.KEPT)]
         rows = np.flatnonzero(ours & (drop == DropReason.KEPT))
         drops = Counter(DropReason(k).name for k in counted.tolist())
-        elsewhere = int(np.count_nonzero(~ours & ~dropped_before))
-        return _SelectedGames(rows, rules[rows], openings.first[rows], openings.repeat[rows], drops, elsewhere)
+        return rows, drops, int(np.count_nonzero(~ours & ~dropped_before))
 
     def _faults(
         self, batch: pa.RecordBatch, games: GameArrays, unresolved: npt.NDArray[np.uint8]
@@ -374,28 +333,34 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         yield DropReason.UNFINISHED, ~winner if recipe.results == "known" else unparsed
         yield DropReason.HUGE_SCORE, to_numpy(batch["margin"].fill_null(0)) >= points
 
-    def _play(self, games: GameArrays, selected: _SelectedGames) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    def _play(
+        self, games: GameArrays, rows: npt.NDArray[np.int64], rules: npt.NDArray[np.void]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Play the games and return drop and ply [R], see `KataEncoder.draw`."""
         try:
             scratch = self._free_scratch.pop()
         except IndexError:
-            scratch = self._resolver.encoder.new_scratch()
-        encoder, rows = self._resolver.encoder, selected.rows
+            scratch = ENCODER.new_scratch()
         slots = np.full(int(np.diff(games.move_offset)[rows].sum()), -1)
-        symmetry, planes, labels = np.zeros(len(rows), np.uint8), encoder.new_out(0), encoder.new_labels(0)
-        ends = encoder.draw(scratch, PositionRequest(games, rows, symmetry, slots), planes, labels, selected.rules)
+        request = PositionRequest(games, rows, np.zeros(len(rows), np.uint8), slots)
+        ends = ENCODER.draw(scratch, request, ENCODER.new_out(0), ENCODER.new_labels(0), rules)
         self._free_scratch.append(scratch)
         return ends
 
     def _end(
-        self, games: GameArrays, selected: _SelectedGames, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]
+        self,
+        games: GameArrays,
+        rows: npt.NDArray[np.int64],
+        first: npt.NDArray[np.int32],
+        repeat: npt.NDArray[np.int32],
+        drop: npt.NDArray[np.uint8],
+        ply: npt.NDArray[np.int32],
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """Return the number of moves of each game, [R], and the final drop reasons. drop, ply: from `_play`."""
-        rows, first = selected.rows, selected.first
         drop = np.where(drop == DropReason.AFTER_END, DropReason.KEPT, drop).astype(np.uint8)
         if self.recipe.illegal == "cut":
             drop[np.isin(drop, _CUT_REASONS)] = DropReason.KEPT
-        drop[selected.repeat < ply] = DropReason.NOT_ALTERNATING
+        drop[repeat < ply] = DropReason.NOT_ALTERNATING
         points = games.width[rows].astype(np.int64) * games.height[rows]
         stop = end_plies(games, rows, first, ply)
         min_moves = self.recipe.min_moves if isinstance(self.recipe.min_moves, int) else 15 + points // 8

@@ -41,12 +41,13 @@ from kifu.katago.history import (
     new_board_history,
     play_move,
 )
-from kifu.katago.inputs import KataGames, RootedGames, kernel_games, load_game, own_komi
+from kifu.katago.inputs import KataGames, kernel_games, load_game, own_komi
 from kifu.katago.npz import POINTS, SIDE, TARGETS
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.context import copy_stones, new_context
 from kifu.planes.encoder import embed_board
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
+from kifu.records.games import GameArrays
 
 MOVES = POINTS + 1
 """Entries of a policy target: one for each point, and the last one for a pass."""
@@ -88,7 +89,6 @@ class GameSpan(NamedTuple):
         stop: [R] int32, the number of moves played, without trailing passes.
         winner: [R] int8: BLACK, WHITE, 0 for a draw or UNKNOWN_WINNER.
         trust: [R] float32, the weight of the result, 0 to 1.
-        key: [R] uint64, identifies each game in its rows.
     """
 
     first: npt.NDArray[np.int32]
@@ -99,7 +99,12 @@ class GameSpan(NamedTuple):
 
 
 class TargetScratch:
-    """Scratch memory of one thread: histories by board size, and the boards and komi of one game by ply."""
+    """Scratch memory of one thread: histories by board size, and the boards and komi of one game by ply.
+
+    Attributes:
+        boards: [plies, 2, W] uint64, Black's and White's stones.
+        komi: [plies] float32, White's komi with all bonuses.
+    """
 
     def __init__(self) -> None:
         self._histories: dict[tuple[int, int], BoardHistory] = {}
@@ -118,16 +123,9 @@ class TargetScratch:
         return self._histories[width, height]
 
 
-class _Boards(NamedTuple):
-    """The boards of one game by ply: stones [plies, 2, W] uint64, and White's komi with all bonuses [plies] float32."""
-
-    stones: npt.NDArray[np.uint64]
-    komi: npt.NDArray[np.float32]
-
-
 def fill_targets(
     scratch: TargetScratch,
-    games: RootedGames,
+    games: GameArrays,
     rows: npt.NDArray[np.int64],
     rules: npt.NDArray[np.void],
     span: GameSpan,
@@ -136,16 +134,13 @@ def fill_targets(
 ) -> Targets:
     """Compute the targets of N positions of R games.
 
+    Raises ValueError if a move before `span.stop` cannot be played.
+
     Args:
         games: Many games. Setup after the root is ignored.
         rows: [R] int64, the chosen games, at most 19 x 19, legal up to `span.stop` as `KataEncoder.draw` reports it.
-        rules: [R] of `kifu.katago.rules.GAME_RULES`.
-        span: The moves and results of the chosen games.
         game: [N] int64 in ascending order, indices from 0 to R - 1.
         ply: [N] int32, within the game's span.
-
-    Raises:
-        ValueError: If a move before `span.stop` cannot be played.
     """
     n = len(game)
     out = Targets(
@@ -166,7 +161,7 @@ def fill_targets(
         history = scratch.history(width, height, max_stop)
         failed = _fill_games(
             history, chosen, np.flatnonzero(sizes == size), embed_board(width, height, False, SIDE, SIDE, 0).table[0],
-            buffers, span, first_slot, ply, _Boards(scratch.boards, scratch.komi), out,
+            buffers, span, first_slot, ply, scratch.boards, scratch.komi, out,
         )  # fmt: skip
         if failed >= 0:
             raise ValueError(f"game {rows[failed]} cannot be played for {span.stop[failed]} moves")
@@ -196,7 +191,7 @@ def _fill_constants(out: Targets, key: npt.NDArray[np.uint64], ply: npt.NDArray[
 @kernel
 def _fill_games(  # noqa: PLR0913 - kernel
     h: BoardHistory, games: KataGames, subset: Any, table: Any, buffers: Any, span: GameSpan, first_slot: Any, ply: Any,
-    boards: _Boards, out: Targets,
+    boards: Any, komi: Any, out: Targets,
 ) -> Any:  # fmt: skip
     """Play the games `subset`, all of the history's size, and fill their rows, first_slot[r] to first_slot[r + 1] - 1.
 
@@ -209,20 +204,20 @@ def _fill_games(  # noqa: PLR0913 - kernel
             continue
         if load_game(h, games, r, table, buffers) != 0:
             return r
-        if not _play(h, moves, span.stop[r], boards):
+        if not _play(h, moves, span.stop[r], boards, komi):
             return r
         for k in range(first_slot[r], first_slot[r + 1]):
-            _fill_row(h, moves, ply[k], span.first[r], span.stop[r], boards, k, out)
+            _fill_row(h, moves, ply[k], span.first[r], span.stop[r], boards, komi, k, out)
             _fill_result(moves[ply[k]], span.winner[r], span.trust[r], k, out)
     return -1
 
 
 @inline_kernel
-def _play(h: BoardHistory, moves: Any, stop: Any, boards: _Boards) -> Any:
+def _play(h: BoardHistory, moves: Any, stop: Any, boards: Any, komi: Any) -> Any:
     """Play the moves before `stop`, recording all boards. Returns whether the moves are legal."""
     for t in range(stop + 1):
-        copy_stones(h.s, False, boards.stones[t])
-        boards.komi[t] = own_komi(h, WHITE)
+        copy_stones(h.s, False, boards[t])
+        komi[t] = own_komi(h, WHITE)
         if t < stop:
             p = np.int64(moves[t] & POINT_MASK)
             if play_move(h, p, colour_of(moves[t])) != 0:
@@ -240,8 +235,8 @@ def _count_stones(board: Any) -> Any:
 
 
 @inline_kernel
-def _fill_row(
-    h: BoardHistory, moves: Any, t: Any, first: Any, stop: Any, boards: _Boards, k: Any, out: Targets
+def _fill_row(  # noqa: PLR0913 - kernel
+    h: BoardHistory, moves: Any, t: Any, first: Any, stop: Any, boards: Any, komi: Any, k: Any, out: Targets
 ) -> None:
     """Fill row k, for the position before move t, except for the result. h: at the end of the game."""
     to = out.targets[k]
@@ -256,9 +251,9 @@ def _fill_row(
         for p in range(MOVES):
             out.policy[k, 1, p] = 1
     for later in range(2):
-        _fill_board(boards.stones[min(t + _LATER_PLIES[later], stop)], white, out.values[k, 2 + later])
-    black_stones, white_stones = _count_stones(boards.stones[0, 0]), _count_stones(boards.stones[0, 1])
-    to[47] = sign * boards.komi[t]
+        _fill_board(boards[min(t + _LATER_PLIES[later], stop)], white, out.values[k, 2 + later])
+    black_stones, white_stones = _count_stones(boards[0, 0]), _count_stones(boards[0, 1])
+    to[47] = sign * komi[t]
     to[48] = 1 - h.rules[TERRITORY]
     to[51] = t - first
     to[53] = first
@@ -266,7 +261,7 @@ def _fill_row(
     to[56] = black_stones + white_stones
     to[57] = sign * np.float32(0)
     to[58] = sign * np.float32(0)
-    to[61] = boards.komi[stop] - boards.komi[t] if white else boards.komi[t] - boards.komi[stop]
+    to[61] = komi[stop] - komi[t] if white else komi[t] - komi[stop]
     to[62] = h.scalars[FINISHED]
 
 

@@ -3,10 +3,8 @@
 import dataclasses
 import gzip
 import hashlib
-import os
 import re
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -434,17 +432,3 @@ def test_inspect_compares_the_manifest(saved):
 def test_inspect_rejects_what_open_rejects(saved):
     with pytest.raises(FormatError, match="begins with"):
         inspect_dat(saved(b"no data set"))
-
-
-# The cards
-
-
-@pytest.mark.parametrize("name", DAT_LAYOUTS)
-def test_the_card_shows_how_to_read_it_without_kifu(name, saved):
-    card = (Path(__file__).parents[2] / f"docs/formats/{name.partition('@')[0]}.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    planes, labels = random_examples(name, 5)
-    names = {"np": np, "os": os, "DAT1": DAT1, "DAT2": DAT2, "path": saved(write_naive(name, planes, labels))}
-    exec(code, names)
-    assert_array_equal(names["planes"], planes)
-    assert_array_equal(names["labels"], labels)

@@ -223,7 +223,7 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
         raise RuntimeError(EVIL)
 
     with (
-        mock.patch("kifu.report.describe.find_game", warn),
+        mock.patch("kifu.report.games.find_game", warn),
         mock.patch.object(logging.root, "handlers", []),
         warnings.catch_warnings(action="always"),
     ):

@@ -19,7 +19,8 @@ from kifu.corpus.query import query
 from kifu.corpus.schema import EVALUATION, EVALUATIONS, SCHEMA, SECONDS
 from kifu.corpus.stats import stats
 from kifu.errors import FormatError, KifuError
-from kifu.report.describe import describe_catalogue, describe_position, find_game
+from kifu.report.describe import describe_catalogue
+from kifu.report.games import describe_position, find_game
 from marks import slow
 
 GAMES = rows(

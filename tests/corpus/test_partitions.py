@@ -31,7 +31,8 @@ from kifu.go.rules import Rules
 from kifu.leaks.audit import open_set
 from kifu.play.match import catalogue_openings
 from kifu.records.containers import blocks
-from kifu.report.describe import describe_catalogue, find_game
+from kifu.report.describe import describe_catalogue
+from kifu.report.games import find_game
 from partition_sources import bag, dated, make_sources, rules, table, tree
 from serializing import SerializingExecutor
 

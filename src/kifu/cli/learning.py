@@ -194,7 +194,7 @@ def predict(  # noqa: PLR0913 - command-line options
     """Predict the next move of a position; draw a heat map."""
     from kifu.learn.predictors import open_predictor
     from kifu.records.paths import as_path
-    from kifu.report.describe import find_game
+    from kifu.report.games import find_game
     from kifu.report.predictions import describe, draw, predict_move
 
     predictor = open_predictor(net, symmetries=symmetries)

@@ -64,7 +64,7 @@ def fetch(
 def show(game: Container, number: GameNumber = 1, move: Move = None, output: Picture = None) -> Outcome:
     """Show a position of a game as text or as a picture."""
     from kifu.records.paths import as_path
-    from kifu.report.describe import describe_position, draw_position, find_game, position_to_dict
+    from kifu.report.games import describe_position, draw_position, find_game, position_to_dict
 
     selected = find_game(as_path(game), number)
     data = position_to_dict(selected, move)

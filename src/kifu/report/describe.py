@@ -15,24 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import INDEX, Catalogue, is_catalogue, open_catalogue
-from kifu.corpus.rows import rows_to_games
-from kifu.corpus.schema import SCHEMA, VERSION, drop_code, game_arrays, to_numpy
-from kifu.corpus.sources import read
+from kifu.corpus.schema import SCHEMA, VERSION, game_arrays, to_numpy
 from kifu.datasets.examples import Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import find_origin, manifest_path, read_manifest
 from kifu.datasets.tokens import is_tokens
-from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
+from kifu.errors import DropReason, FormatError, join_lines
 from kifu.go.board import Board
 from kifu.katago.net_file import is_kata_net
 from kifu.katago.npz import KataNpz
 from kifu.planes.registry import KATAGO22
-from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
-from kifu.records.game import Game
+from kifu.point import BLACK, WHITE, to_gtp
 from kifu.records.games import describe_left_out
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
+from kifu.report.games import stones_by_colour
 from kifu.report.inspect import describe_data_set, describe_kata_net, describe_kata_row, inspect_tokens
 from kifu.text import counted, format_counts, format_games, json_text, shorten
 from kifu.viz.boards import draw_board, save
@@ -309,18 +307,10 @@ def row_to_dict(path: Path, row: int) -> dict[str, Any]:
     return {
         "file": str(path),
         "row": row,
-        **_stones(example.colours.reshape(-1), width, height),
+        **stones_by_colour(example.colours.reshape(-1), width, height),
         "move": None if example.label is None else to_gtp(example.label, width, height),
         "ko": [to_gtp(point, width, height) for point in example.ko],
         "labels": example.others,
-    }
-
-
-def _stones(colours: npt.NDArray[np.uint8], width: int, height: int) -> dict[str, list[str]]:
-    """Return the points with stones, as GTP names them; colours: [H * W]."""
-    return {
-        name: [to_gtp(point, width, height) for point in np.flatnonzero(colours == colour).tolist()]
-        for name, colour in (("black", BLACK), ("white", WHITE))
     }
 
 
@@ -335,123 +325,3 @@ def draw_row(path: Path, row: int, out: Path) -> None:
         title += f": {mover} {to_gtp(example.label, width, height)}"
     ring = example.label if example.label is not None and example.label < width * height else None
     save(draw_board(example.colours, title=title, ring=ring, marks=dict.fromkeys(example.ko, "+")), out)
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedGame:
-    """A game selected from a container or catalogue.
-
-    Attributes:
-        plies: Default number of moves to show.
-        remarks: Lines about its origin and drop reason.
-    """
-
-    game: Game
-    plies: int
-    remarks: tuple[str, ...]
-
-
-def find_game(path: AnyPath, number: int) -> SelectedGame:
-    """Return game `number`, from 1, of a container or catalogue.
-
-    Raises:
-        GameError: There are fewer games, or the game of a container was dropped.
-    """
-    if isinstance(path, Path) and is_catalogue(path):
-        return _find_row(path, number)
-    seen = 0
-    for game in read(path):
-        seen += 1
-        if seen == number:
-            if game.drop:
-                raise GameError(f"game {number} of {path} was dropped: {DropReason(game.drop).reason}")
-            return SelectedGame(game, len(game), ())
-    raise GameError(f"{path}: game must be within 1 to {seen:,}, got {number}")
-
-
-def _find_row(path: Path, number: int) -> SelectedGame:
-    catalogue = open_catalogue(path)
-    before = number - 1
-    for batch in catalogue.batches():
-        if before < len(batch):
-            row = batch.slice(before, 1).to_pylist()[0]
-            remarks = [
-                f"from {row['archive']}, {row['member']}" + (f", game {row['index'] + 1}" if row["index"] else "")
-            ]
-            if row["drop"]:
-                detail = f" ({row['drop_detail']})" if row["drop_detail"] else ""
-                remarks.append(f"dropped: {DropReason(drop_code(row['drop'])).reason}{detail}")
-            (game,) = rows_to_games(batch.slice(before, 1))
-            return SelectedGame(game, row["n_legal"], tuple(remarks))
-        before -= len(batch)
-    raise GameError(f"{path}: game must be within 1 to {catalogue.rows:,}, got {number}")
-
-
-@dataclass(frozen=True, slots=True)
-class _ShownPosition:
-    """The board after `plies` moves of a game, with the points of the last and the next move, if any."""
-
-    board: Board
-    plies: int
-    last: int | None
-    next: int | None
-
-
-def _position(game: Game, plies: int) -> _ShownPosition:
-    """Return the position after `plies` moves; raise GameError if there are fewer."""
-    if not 0 <= plies <= len(game):
-        raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
-    board = game.board(plies)
-
-    def point(ply: int) -> int | None:
-        at = int(game.moves[ply] & POINT_MASK) if 0 <= ply < len(game) else NO_POINT
-        return at if at < game.width * game.height else None
-
-    return _ShownPosition(board, plies, point(plies - 1), point(plies))
-
-
-def describe_position(selected: SelectedGame, move: int | None) -> str:
-    """Return a position as text below the game's headline; a dropped game has a headline only.
-
-    Args:
-        move: Number of moves played; None for all legal ones.
-
-    Raises:
-        GameError: The game has fewer moves.
-    """
-    game = selected.game
-    head = [str(game), *selected.remarks, ""]
-    if game.drop:
-        return join_lines(head[:-1])
-    at = _position(game, selected.plies if move is None else move)
-    lines = [*head, *str(at.board).splitlines()]
-    if at.plies < len(game):
-        word = int(game.moves[at.plies])
-        side = "White" if word & WHITE_BIT else "Black"
-        vertex = (
-            to_gtp(word & POINT_MASK, game.width, game.height) if word & POINT_MASK != NO_POINT else "off the board"
-        )
-        lines.append(f"after {at.plies} of {len(game)} moves; next: {side} {vertex}")
-    else:
-        lines.append(f"after all {len(game)} moves")
-    return join_lines(lines)
-
-
-def position_to_dict(selected: SelectedGame, move: int | None) -> dict[str, Any]:
-    """Return a position as JSON values; of a dropped game, only the game."""
-    game = selected.game
-    values: dict[str, Any] = {"game": str(game), "remarks": selected.remarks, "moves": len(game)}
-    if game.drop:
-        return values
-    at = _position(game, selected.plies if move is None else move)
-    points = {"last": at.last, "next": at.next}
-    names = {name: None if p is None else to_gtp(p, game.width, game.height) for name, p in points.items()}
-    stones = _stones(np.asarray(at.board.stones).reshape(-1), game.width, game.height)
-    return values | {"move": at.plies, "board": f"{game.width}x{game.height}"} | names | stones
-
-
-def draw_position(game: Game, move: int, out: Path) -> None:
-    """Draw the position after `move` moves, with marks on the last and the next move."""
-    at = _position(game, move)
-    title = f"{' - '.join(printable(name or '?') for name in game.players)}, after {at.plies} of {len(game)} moves"
-    save(draw_board(at.board.stones, title=title, last=at.last, ring=at.next), out)

@@ -17,7 +17,7 @@ from kifu.learn.predict import MovePredictor, Predictions
 from kifu.learn.predictors import check_ranks
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
-from kifu.report.describe import SelectedGame
+from kifu.report.games import SelectedGame
 from kifu.viz.boards import draw_board, notebook_svg, save
 
 if TYPE_CHECKING:

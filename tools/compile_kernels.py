@@ -52,7 +52,7 @@ WORK = (
         "build katago sample -o kata",
         "load own+opp+liberties4+ko",
         "predict sample --game 3 --move 57",
-        "predict human sample --game 3 --move 57",
+        "predict sample --net small --game 3 --move 57",
         "ingest sample -o games.parquet",
         "annotate games.parquet -o moves.parquet --net small",
     ),

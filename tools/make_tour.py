@@ -81,7 +81,7 @@ def served(folder: Path) -> Iterator[str]:
     kifu.ingest(kifu.sample_path(), catalogue)
     kifu.build_index(catalogue)
     nets, report = ["--net", "small", "--net", "human"], "evaluation.json"
-    evaluate = ["evaluate", "small", catalogue.name, "--with", "human", "--per-game", "4", "--json", report, "--quiet"]
+    evaluate = ["evaluate", catalogue.name, *nets, "--per-game", "4", "--json", report, "--quiet"]
     subprocess.run([*KIFU, *evaluate], check=True, cwd=folder, stdout=subprocess.DEVNULL)
     serve = [*KIFU, "serve", catalogue.name, *nets, "--report", report, "--port", "0"]
     with subprocess.Popen(serve, cwd=folder, stdout=subprocess.PIPE, text=True) as server:

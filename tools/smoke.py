@@ -33,7 +33,7 @@ COMMANDS = (
 NEEDING_EXTRAS = {
     "duckdb": ("query", 'query "select 1" games.parquet'),
     "matplotlib": ("charts", "show sample --game 3 --move 57 -o board.svg"),
-    "torch": ("learn", "predict sample --game 3 --move 57"),
+    "torch": ("learn", "train quick-cpu sample -o run"),
     "h5py": ("hdf5", "build alphago48 sample -o data.h5"),
     "ray": ("cluster", "ingest sample -o other.parquet --engine ray"),
 }

@@ -461,7 +461,7 @@ def test_verbose_prints_resources_and_tracebacks(kgs: Path, tmp_path: Path) -> N
 
 
 def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kifu.recipes.schema.recipe_names", lambda: 1 / 0)
+    monkeypatch.setattr("kifu.config.config_names", lambda folder: 1 / 0)
     done = run("recipes")
     assert (done.code, done.out) == (2, "")
     assert done.err == ["kifu: unexpected ZeroDivisionError: division by zero; --verbose shows the traceback"]

@@ -13,12 +13,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kifu.corpus.stats import BANDS, Counts, Stats, known_endings
 from kifu.errors import DropReason, printable
 from kifu.text import counted, format_games, format_share, short_count
 
-if TYPE_CHECKING:  # it imports duckdb, an extra
+if TYPE_CHECKING:  # lists need none of them
     from kifu.corpus.query import QueryHead
+    from kifu.corpus.stats import Counts, Stats
     from kifu.datasets.draws import Draws
 
 
@@ -132,6 +132,8 @@ def _values(name: str, counts: Counts, stats: Stats) -> Table:
 
 def _ranks(stats: Stats, width: int) -> tuple[str, Table]:
     """Return title and table of games by rank, without empty bands, abbreviated to fit the width."""
+    from kifu.corpus.stats import BANDS
+
     down = [k for k in range(len(BANDS)) if any(stats.ranks[k])]
     across = [k for k in range(len(BANDS)) if any(row[k] for row in stats.ranks)]
     weakest = [f"{band.partition('-')[0]}k+" if "-" in band else band for band in BANDS[:-1]] + ["?"]
@@ -153,6 +155,8 @@ def _ranks(stats: Stats, width: int) -> tuple[str, Table]:
 
 
 def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
+    from kifu.corpus.stats import known_endings
+
     endings = known_endings(rows)
     table = make_table((name, "left"), *((ending, "right") for ending in (*endings, "all", "")))
     for value, counts in rows.items():

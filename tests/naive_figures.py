@@ -123,10 +123,12 @@ class Clock:
         return before - left if phase == "overtime" and moves == 1 and left <= before else math.nan
 
 
-def seconds(nodes: list[Node]) -> list[float]:
-    text = {name: (first(nodes[0], name) or b"").decode("utf-8", "replace") for name in (b"TM", b"OT", b"TC", b"TT")}
-    limit = text[b"OT"].strip() or (f"{text[b'TC']}x{text[b'TT']}" if text[b"TC"].strip("0 ") else "")
-    overtime, minutes = parse_overtime(limit), parse_minutes(text[b"TM"])
+def seconds(nodes: list[Node], fields: dict[str, bytes]) -> list[float]:
+    """Return the seconds used for each move, given the main line and the game's text fields."""
+    names = ("time", "overtime", "periods", "period_seconds")
+    time, limit, periods, period = (fields.get(name, b"").decode("utf-8", "replace") for name in names)
+    limit = limit.strip() or (f"{periods}x{period}" if periods.strip("0 ") else "")
+    overtime, minutes = parse_overtime(limit), parse_minutes(time)
     known = not limit if overtime is None else overtime.kind in ("byo-yomi", "canadian")
     main = math.nan if minutes is None or (minutes == 0 and not limit) else 60 * minutes
     clocks = {"B": Clock(main), "W": Clock(main)}

@@ -94,7 +94,7 @@ def compare_figures(parsed: ParsedBlock, g: int, record: bytes) -> None:
     moves = slice(parsed.games.move_offset[g], parsed.games.move_offset[g + 1])
     nodes, count = nodes_of(record), moves.stop - moves.start
     wants_clocks = b"BL[" in record or b"WL[" in record
-    expected = naive_figures.seconds(nodes)[:count] if wants_clocks else [math.nan] * count
+    expected = naive_figures.seconds(nodes, text_fields(record))[:count] if wants_clocks else [math.nan] * count
     if parsed.seconds is not None:
         np.testing.assert_array_equal(parsed.seconds[moves], np.array(expected, np.float32))
     else:

@@ -30,7 +30,13 @@ def first(node: Node, name: bytes) -> bytes | None:
 
 
 def colour_of(node: Node) -> str | None:
-    return "B" if first(node, b"B") is not None else "W" if first(node, b"W") is not None else None
+    """Return the colour of a node's move; several values of B or W beside setup are setup, too."""
+    has_setup = any(name in (b"AB", b"AW", b"AE") and values for name, values in node)
+    for colour in "BW":
+        given = [values for name, values in node if name == colour.encode() and values]
+        if given and not (has_setup and any(len(values) > 1 for values in given)):
+            return colour
+    return None
 
 
 def game_type(root: Node) -> bytes | None:

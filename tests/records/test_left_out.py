@@ -44,6 +44,7 @@ RECORDS = [
     b"Subject: our game\n\n" + SGF,
     SGF + b"\n" + SGF + b"\n",
     b"( ; B [aa])",
+    b"(GM[1]SZ[9];B[aa])",
     b"(;;B[aa])",
     OLF_LINE,
     TYGEM_LINE,

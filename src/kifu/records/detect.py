@@ -26,6 +26,7 @@ from kifu.records._nodes import (
     end_of_line,
     is_digit,
     is_letter,
+    is_root,
     is_text,
     read_id,
     skip_bom,
@@ -395,6 +396,8 @@ def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
         if data[i] == OPEN:
             after = skip_space(data, i + 1, stop)
             if after < stop and data[after] == SEMICOLON and _begins_node(data, after + 1, stop, True):
+                return True
+            if is_root(data, after, stop, False):
                 return True
         i += 1
     return False

@@ -32,6 +32,9 @@ from kifu.records._nodes import (
     LETTER_B,
     LETTER_W,
     LINE_FEED,
+    NAME_AB,
+    NAME_AE,
+    NAME_AW,
     NAME_B,
     NAME_W,
     OPEN,
@@ -686,14 +689,22 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, games: FigureInput, 
     node, clock = games.node, games.clock
     node[0], node[1], node[2] = -1, 0, 0
     clock[:] = _UNSEEN
-    has_territory = False
+    has_territory = has_setup = black_moves = white_moves = black_is_setup = white_is_setup = False
+    before = -1  # where the name of the value before begins
     i, key, name, name_stop = next_short_value(data, i, stop, charset, -1, 0, 0)
     while key >= 0:
         end = end_of_value(data, i, stop, charset)
         if end == stop:
-            return stop
-        if key == NAME_B or (key == NAME_W and node[0] < 0):
-            node[0] = 0 if key == NAME_B else 1
+            i = stop
+            break
+        if key == NAME_B:
+            black_moves = True
+            black_is_setup |= name == before
+        elif key == NAME_W:
+            white_moves = True
+            white_is_setup |= name == before
+        elif key in (NAME_AB, NAME_AW, NAME_AE):
+            has_setup = True
         elif key == NAME_C and node[1] == 0:
             node[1], node[2] = i, end
         elif key in (_BL, _OB, _WL, _OW):
@@ -705,7 +716,12 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, games: FigureInput, 
                 games.owners[:] = 0
             has_territory = True
             mark_territory(data, i, end, 1 if key == _TB else 2, games, g)
+        before = name
         i, key, name, name_stop = next_short_value(data, end + 1, stop, charset, key, name, name_stop)
+    if black_moves and not (has_setup and black_is_setup):
+        node[0] = 0
+    elif white_moves and not (has_setup and white_is_setup):
+        node[0] = 1
     return i
 
 
@@ -1133,8 +1149,8 @@ def final_setup(setup: npt.NDArray[np.uint16]) -> dict[int, int]:
 def _find_nodes(data: Bytes, charset: Int, starts: npt.NDArray[np.int64]) -> Int:
     """Fill the positions where the main line's nodes begin, and its end. Return the number of nodes."""
     stop = len(data)
-    _at, i, _junk = find_game(data, 0, stop)
-    count, found = 0, i < stop
+    at, i, _junk = find_game(data, 0, stop)
+    count, found = 0, at < stop
     if found and data[i - 1] == SEMICOLON:
         i -= 1
     while found:

@@ -1093,7 +1093,7 @@ _DERIVED = frozenset(("FF", "GM", "CA", "SZ", "PL", "B", "W", "AB", "AW", "AE"))
 
 def is_simple_text(name: str) -> bool:
     """Return whether FF[4] makes the values of a property one line of text, in which all white space is spaces."""
-    return name in n.GAME_INFO and name != "GC"
+    return name in NAMES or (name in n.GAME_INFO and name != "GC")
 
 
 def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:

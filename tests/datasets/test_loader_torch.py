@@ -122,6 +122,24 @@ def test_the_order_does_not_depend_on_workers(games, order, method):
 
 
 @pytest.mark.subprocess
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_pass_with_new_workers_is_a_new_epoch(games, workers):
+    """Also if torch is seeded before each pass, in a new DataLoader, and after a pass that ended early."""
+    loader = load(games, "own", batch_size=20, jobs=1)
+    wanted = epochs(loader, 5)
+    assert wanted[0] != wanted[1] != wanted[2]
+    data = torch_data.dataset(loader.epoch(0))
+    batches = data_loader(data, workers)
+    for epoch in range(3):
+        torch.manual_seed(7)
+        assert steps(batches if epoch < 2 else data_loader(data, workers)) == wanted[epoch]
+    next(iter(batches))
+    assert steps(batches) == wanted[4]
+    data.set_epoch(1)
+    assert [steps(batches) for _ in range(2)] == wanted[1:3]
+
+
+@pytest.mark.subprocess
 def test_persistent_workers_continue_with_the_next_epoch(games):
     loader = load(games, "own", batch_size=20, jobs=1)
     data = torch_data.dataset(loader)

@@ -19,12 +19,14 @@ from torch.utils.data import IterableDataset, get_worker_info
 from kifu.datasets.examples import Batch
 from kifu.datasets.loader import Item, Loader
 
+_MAX_WORKERS = 1024
+
 
 class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
     """The batches of a loader, epoch after epoch; `dataset` returns one.
 
     The workers of a `DataLoader` take turns: each yields every `num_workers`-th batch, so neither the batches nor their
-    order depend on the number of workers.
+    order depend on the number of workers. Each loop is a new epoch, also with workers that do not persist.
 
     Attributes:
         loader: The loader. With workers, which have copies, `follow` keeps its state exact.
@@ -34,6 +36,9 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         self.loader = loader
         # How many starts were announced, and the epoch and batch of the last one; shared with the workers.
         self._announced = torch.zeros(3, dtype=torch.int64).share_memory_()
+        # For each worker the seed of its last loop since then and the loop's number, in one word, which a worker writes
+        # at once. By them a new worker finds its epoch.
+        self._loops = torch.zeros(_MAX_WORKERS, dtype=torch.int64).share_memory_()
         self._seen = 0
         self._state: dict[str, Any] | None = None
 
@@ -62,6 +67,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         """
         if get_worker_info() is None:
             self.loader.load_state_dict(state)
+            self._loops.zero_()
             return
         self._part.load_state_dict(state)
 
@@ -69,6 +75,10 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         if get_worker_info() is None:
             return map(tensors, self.loader)
         announced, epoch, batch = self._announced.tolist()
+        resumed = self._state is None and "_part" in vars(self)  # by torchdata
+        loop = 1 if resumed else self._count_loop()
+        if loop > 1 and self._state is None:
+            self._part = self._take_turns(self.loader.epoch(self.loader.epoch_number + loop - 1))
         if self._state is not None and announced != self._seen:  # the first loop starts where this copy does
             self._seen, self._part = announced, self._take_turns(self.loader.epoch(epoch, batch))
         batches = iter(self._part)
@@ -80,6 +90,19 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
             # After the last batch the state stays in this epoch, because other workers may not have finished it.
             self._state = self._part.state_dict()
             yield tensors(batch)
+
+    def _count_loop(self) -> int:
+        """Return the number of this loop since the last announcement, the same for all its workers.
+
+        They share a random seed, and no worker starts twice in a loop.
+        """
+        worker = get_worker_info()
+        seed, index = (worker.seed - worker.id) % (1 << 40), worker.id % _MAX_WORKERS
+        words: list[int] = self._loops.tolist()
+        same = [word & 0xFFFF for word in words if word >> 16 == seed and word & 0xFFFF > words[index] & 0xFFFF]
+        loop = max(same) if same else max(word & 0xFFFF for word in words) + 1
+        self._loops[index] = seed << 16 | loop
+        return loop
 
     @cached_property
     def _part(self) -> Loader:
@@ -94,6 +117,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
     def _announce(self) -> None:
         """Make persistent workers start their next loop where `loader` does."""
         self._seen += 1
+        self._loops.zero_()
         self._announced[:] = torch.tensor([self._seen, *self.loader.position[:2]])
 
 

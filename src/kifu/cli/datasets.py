@@ -109,7 +109,7 @@ def inspect(
     "kifu publish sets -o published-2 --previous published",
     kernels=True,
 )
-def publish(
+def publish(  # noqa: PLR0913 - options
     sets: Annotated[
         list[str],
         typer.Argument(metavar="DATASET", help="Catalogues, data sets in Parquet, or folders of them; one per split."),
@@ -120,7 +120,21 @@ def publish(
     ] = None,
     licence: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Licence, as the Hub names it: cc-by-4.0.", show_default="to be filled in"),
+        typer.Option(
+            "--licence",
+            "--license",
+            metavar="ID",
+            help="Licence, as the Hub names it: cc-by-4.0.",
+            show_default="to be filled in",
+        ),
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Author to cite.", show_default="to be filled in")
+    ] = None,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="Address of the data set.")] = None,
+    doi: Annotated[str | None, typer.Option(metavar="DOI", help="DOI of the data set: 10.5281/zenodo.1234.")] = None,
+    date: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Day of publication: 2026-01-31.", show_default="today")
     ] = None,
     version: Annotated[
         str | None,
@@ -137,6 +151,7 @@ def publish(
     """
     from kifu.publication.publish import publish as publish_sets
 
-    options = {"title": title, "licence": licence, "version": version}
+    options = {"title": title, "licence": licence, "author": author, "url": url, "doi": doi, "date": date}
+    options["version"] = version
     report = publish_sets(sets, output, **options, previous=previous, jobs=jobs, progress=progress)
     return Outcome.of_output(output, report)

@@ -71,6 +71,7 @@ class SourceInfo(BaseModel):
     bytes: Count | None = None
     blake3: Hash | None = None
     left_out: dict[str, Count] | None = None  # files or members that were not read, by kind
+    about: dict[str, Any] | None = None  # the metadata of a catalogue
 
 
 class Index(BaseModel):

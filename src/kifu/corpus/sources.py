@@ -61,8 +61,8 @@ class Source:
 
     `left_out` counts, for the first container of a folder, the files of the folder that are left out, by kind. `info`
     holds name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them, once
-    `hash_sources` has computed them. A folder of loose records has no size and hash; a partitioned catalogue has no
-    size.
+    `hash_sources` has computed them; of a catalogue also its metadata, as `about`. A folder of loose records has no
+    size and hash; a partitioned catalogue has no size.
     """
 
     path: AnyPath
@@ -270,7 +270,10 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[Source]:
         return found
     infos = list(executor.run(_HashJob(executor.staging), [source.path for source in found]))
     use_staged_copies((source.path for source in found), executor.staging)
-    return [replace(source, info={"name": source.name} | info) for source, info in zip(found, infos)]
+    abouts = ({"about": dict(each.catalogue.metadata)} if each.catalogue is not None else {} for each in found)
+    return [
+        replace(source, info={"name": source.name} | info | about) for source, info, about in zip(found, infos, abouts)
+    ]
 
 
 def add_left_out(sources: Iterable[Source], left_out: LeftOut) -> list[dict[str, Any]]:

@@ -44,6 +44,9 @@ _SERVERS = 12
 _LISTED = 10
 """Number of shared games that are listed for each pair of splits."""
 
+_MAX_DEPTH = 16
+"""Maximum number of catalogues, each made of the next, through which sources are followed."""
+
 TO_FILL = "TO BE FILLED IN"
 
 _STRONG = BANDS.index("7d")
@@ -136,38 +139,55 @@ def _most_common(counter: Counter[str]) -> dict[str, int]:
     return dict(ordered[:_SERVERS]) | ({OTHERS: rest} if rest else {})
 
 
-def find_origin(sets: Sequence[InputSet]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return how the sets were made, and their sources, as far as their metadata list them."""
+def find_origin(sets: Sequence[InputSet], archives: Mapping[str, int]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return how the sets were made, and their sources, as far as their metadata list them.
+
+    Args:
+        archives: Number of kept games by archive. Those of data sets are unknown; the games that were read count.
+    """
     origin: dict[str, Any] = {}
     sources: dict[str, dict[str, Any]] = {}
     for each in sets:
         if each.manifest is not None:
             origin |= {"recipe": each.manifest.recipe}
-            found = each.manifest.sources
+            about: Mapping[str, Any] = {"sources": each.manifest.sources}
         else:
-            origin |= {name: each.about[name] for name in ("recipe", "split", "query") if name in each.about}
-            parents = each.about.get("of", [each.about])
-            abouts = [about for parent in _dicts(parents) for about in _dicts([parent.get("about", parent)])]
-            found = [source for about in abouts for source in _dicts(about.get("sources", [])) or [about]]
-            if len(abouts) == 1:
-                origin |= {name: abouts[0][name] for name in ("clean", "read", "kept", "drops") if name in abouts[0]}
-        for source in _dicts(found):
+            about = each.about
+            origin |= {name: about[name] for name in ("recipe", "split", "query") if name in about}
+            parents = [_about(parent) for parent in _dicts(about.get("of"))] or [about]
+            if len(parents) == 1:
+                origin |= {name: parents[0][name] for name in ("clean", "read", "kept", "drops") if name in parents[0]}
+        for source in _sources_of(about):
             if "name" in source:
                 sources.setdefault(json.dumps(source, sort_keys=True), source)
     if len(sets) > 1 and "split" not in origin:  # the counts of a catalogue, not of several
         origin = {name: value for name, value in origin.items() if name not in ("read", "kept", "drops")}
+    for source in sources.values():
+        if source["name"] in archives:
+            source["games"] = archives[source["name"]]
     return origin, list(sources.values())
+
+
+def _about(parent: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metadata of a catalogue that others list."""
+    about = parent.get("about", parent)
+    return about if isinstance(about, dict) else {}
+
+
+def _sources_of(about: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
+    """Return the sources of a catalogue, in place of catalogues among them theirs."""
+    found, archives = [], about.get("archives")
+    for parent in _dicts(about.get("of")) or _dicts(about.get("sources")):
+        nested = _sources_of(_about(parent), depth + 1) if depth < _MAX_DEPTH else []
+        source = {name: value for name, value in parent.items() if name != "about"}
+        games = archives.get(parent.get("name")) if isinstance(archives, dict) else None
+        found += nested or [source | ({"games": games} if isinstance(games, int) else {})]
+    return found
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:
     """Return the objects in a list of JSON values; metadata may be of any writer."""
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
-
-
-def count_by_source(sources: Sequence[Mapping[str, Any]], archives: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the sources with the number of kept games, where their names are those of archives."""
-    games = {name: {"games": count} for name, count in archives.items()}
-    return [dict(source) | games.get(str(source["name"]), {}) for source in sources]
 
 
 def find_duplicates(sets: Sequence[InputSet], jobs: int | None) -> list[Duplicates]:
@@ -248,7 +268,22 @@ def _header(data: Publication) -> str:
     lines += ["configs:", "- config_name: default", "  data_files:"]
     for split in data.splits:
         lines += [f"  - split: {split.name}", f"    path: {_pattern(split)}"]
+    if any(kind == "date32" for kind, _ in data.columns.values()):
+        lines += ["dataset_info:", "- config_name: default", "  features:"]
+        for name, (kind, _) in data.columns.items():
+            lines += _feature(name, kind, "  ")
     return "\n".join([*lines, "---"])
+
+
+def _feature(name: str, kind: str, indent: str) -> list[str]:
+    """Return a column for `datasets`, which reads dates as text: torch has no dates."""
+    lines, found = [f"{indent}- name: {name}"], _LIST.fullmatch(kind)
+    inner = found[1] if found else kind
+    if inner.startswith("struct<"):
+        parts = _STRUCT_FIELD.findall(inner.removeprefix("struct<"))
+        lines.append(f"{indent}  {'list' if found else 'struct'}:")
+        return lines + [line for part, part_kind in parts for line in _feature(part, part_kind, f"{indent}  ")]
+    return [*lines, f"{indent}  {'list' if found else 'dtype'}: {'string' if inner == 'date32' else inner}"]
 
 
 def _size_category(rows: int) -> str:
@@ -315,6 +350,9 @@ def _origin(data: Publication) -> str:
     return "\n\n".join(lines)
 
 
+_PACKED = re.compile(r"^the (\d+) x (\d+) x (\d+) planes .* as bits")
+
+
 def _loading(data: Publication) -> str:
     first = data.splits[0]
     path, file = f"FOLDER/{_pattern(first)}", f"FOLDER/{first.files[0].path}"
@@ -322,6 +360,15 @@ def _loading(data: Publication) -> str:
         usage = f'games = kifu.open_catalogue("{file}")\nbatches = kifu.load("{file}", "seven")'
     else:
         usage = f'data = kifu.open("{file}")\nbatches = kifu.load("{file}")'
+    packed = _PACKED.search(data.columns.get("planes", ("", ""))[1])
+    if packed is not None:
+        planes, height, width = packed.groups()
+        usage += (
+            "\n\nimport numpy as np\n"
+            f'rows = np.frombuffer(b"".join(frame["planes"]), np.uint8).reshape(len(frame), {planes}, -1)\n'
+            f"planes = np.unpackbits(rows, axis=2, count={height} * {width})\n"
+            f"planes = planes.reshape(-1, {planes}, {height}, {width})  # 0 and 1, without kifu"
+        )
     code = (
         f'import datasets\ndata = datasets.load_dataset("FOLDER", split="{first.name}")\n\n'
         f'import polars\nframe = polars.read_parquet("{path}")\n\nimport kifu\n{usage}'
@@ -488,8 +535,10 @@ def citation(data: Publication) -> str:
     """Return a BibTeX entry."""
     fields = {
         "title": re.sub(r"[{}\\%]", "", printable(data.title)),
-        "author": TO_FILL,
+        "author": re.sub(r"[{}\\%]", "", printable(data.author or TO_FILL)),
+        "year": data.date[:4],
         "version": data.version,
+        **{name: re.sub(r"[{}\\]", "", value) for name, value in (("url", data.url), ("doi", data.doi)) if value},
         "note": f"made with kifu {data.kifu}",
     }
     return "@misc{dataset,\n" + ",\n".join(f"  {name} = {{{text}}}" for name, text in fields.items()) + "\n}"
@@ -539,6 +588,10 @@ def render_croissant(data: Publication) -> str:
         "name": data.title,
         "description": f"Games of Go in Parquet, {data.kind} of kifu {data.kifu}. README.md has counts and biases.",
         "version": data.version,
+        "datePublished": data.date,
+        **({"creator": {"@type": "sc:Person", "name": data.author}} if data.author else {}),
+        **({"url": data.url} if data.url else {}),
+        **({"identifier": f"https://doi.org/{data.doi}"} if data.doi else {}),
         "citeAs": citation(data),
         "keywords": ["go", "baduk", "weiqi", "game records"],
         **({"license": data.licence} if data.licence else {}),

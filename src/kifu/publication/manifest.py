@@ -131,6 +131,8 @@ class Publication(Report):
 
     Attributes:
         licence: Its licence as an identifier of the Hub; None if it must be filled in.
+        date: The day of publication, such as 2026-01-31.
+        author, url, doi: As given; None if unknown.
         kind: Format of the Parquet files: catalogue@2 or parquet@1.
         origin: How the sets were made: read, kept and drops, cleaning rules, split, query or recipe, where known.
         sources: The sources with name, size, BLAKE3, and number of games, where known.
@@ -142,6 +144,10 @@ class Publication(Report):
     title: str
     version: Annotated[str, Field(pattern=f"^{_VERSION.pattern}$")]
     licence: str | None
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
+    author: str | None
+    url: str | None
+    doi: str | None
     kind: str
     kifu: str
     columns: dict[str, tuple[str, str]]

@@ -9,7 +9,10 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from datetime import date as day_type
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +23,6 @@ from kifu.progress import Progress, ProgressFactory, silent
 from kifu.publication.card import (
     SetCounts,
     audit_splits,
-    count_by_source,
     find_duplicates,
     find_origin,
     render_card,
@@ -46,6 +48,8 @@ from kifu.records.paths import Paths, Remote, as_list, as_path
 CHECKSUMS = "SHA256SUMS"
 
 _FIRST_VERSION = "1.0.0"
+_URL = re.compile(r"https?://[^\s\"<>{}]+")
+_DOI = re.compile(r"10\.\d{4,9}/[^\s\"<>{}]+")
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}", re.ASCII)
 _COPY_BYTES = 1 << 20
 _Splits = Mapping[str, Sequence[Path]]
@@ -93,12 +97,16 @@ INSERT INTO changes SELECT 'added', id, NULL, split, NULL FROM new;
 _LISTED = "SELECT * FROM changes WHERE change <> 'same' ORDER BY ALL"
 
 
-def publish(
+def publish(  # noqa: PLR0913 - options
     sets: Paths,
     output: str | os.PathLike[str],
     *,
     title: str | None = None,
     licence: str | None = None,
+    author: str | None = None,
+    url: str | None = None,
+    doi: str | None = None,
+    date: str | None = None,
     version: str | None = None,
     previous: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
@@ -107,13 +115,17 @@ def publish(
     """Write a folder that can be published: the sets as splits, README.md, croissant.json, SHA256SUMS and kifu.json.
 
     The folder appears once it is complete, and replaces one that an earlier run wrote. The same sets and arguments give
-    the same bytes.
+    the same bytes, on one day or with a date.
 
     Args:
         sets: Catalogues, data sets in Parquet, or folders of them. Their names become those of the splits.
         title: Title of the data set; by default the folder's name.
         licence: Licence as an identifier of the Hugging Face Hub, such as "cc-by-4.0". Without it, the card has a
             field to fill in.
+        author: The author in the citation. Without it, the citation has a field to fill in.
+        url: An address of the data set, of http or https.
+        doi: Its DOI, such as "10.5281/zenodo.1234".
+        date: The day of publication, such as "2026-01-31"; by default today, in UTC.
         version: Such as "1.0.0". By default it follows from the changes since `previous`, or is 1.0.0.
         previous: A folder of an earlier version, which the card lists the changes from.
         jobs: See `kifu.execution.executor.make_executor`.
@@ -131,13 +143,22 @@ def publish(
     output = Path(output)
     if licence is not None and not _LICENCE.fullmatch(licence):
         raise RecipeError(f"a licence is an identifier of the Hub, such as cc-by-4.0, got {licence!r}")
+    if url is not None and not _URL.fullmatch(url):
+        raise RecipeError(f"url must begin with http:// or https:// and have no spaces, got {url!r}")
+    if doi is not None and not _DOI.fullmatch(doi):
+        raise RecipeError(f"doi must be like 10.5281/zenodo.1234, got {doi!r}")
+    try:
+        day = datetime.now(UTC).date() if date is None else day_type.fromisoformat(date)
+    except ValueError:
+        raise RecipeError(f"date must be like 2026-01-31, got {date!r}") from None
     earlier = None if previous is None else read_publication(Path(previous))
     _check_version(version, earlier)
     inputs = open_sets(_local(sets))
     if earlier is not None and earlier.kind != inputs[0].kind:
         raise RecipeError(f"{previous} is {earlier.kind}, but {inputs[0].path} is {inputs[0].kind}")
     with AtomicDirectory(output, MANIFEST) as folder:
-        publication = _describe(inputs, title or utf8_name(output.resolve().name), licence, jobs, progress)
+        given = {"title": title or utf8_name(output.resolve().name), "licence": licence, "date": day.isoformat()}
+        publication = _describe(inputs, given | {"author": author, "url": url, "doi": doi}, jobs, progress)
         with progress("copying", sum(path.stat().st_size for each in inputs for path in each.files), "bytes") as bar:
             splits = [replace(split, files=_copy(folder, each, bar)) for each, split in zip(inputs, publication.splits)]
         changes, sums = None, {}
@@ -167,16 +188,15 @@ def _check_version(version: str | None, earlier: Publication | None) -> None:
 
 
 def _describe(
-    inputs: Sequence[InputSet], title: str, licence: str | None, jobs: int | None, progress: ProgressFactory
+    inputs: Sequence[InputSet], given: Mapping[str, Any], jobs: int | None, progress: ProgressFactory
 ) -> Publication:
     """Return all that the card reports except files, version and changes."""
     counts = SetCounts(inputs, jobs, progress)
-    origin, sources = find_origin(inputs)
+    origin, sources = find_origin(inputs, counts.archives)
     audited, note = audit_splits(inputs, jobs, progress)
     return Publication(
-        title=title,
+        **given,
         version=_FIRST_VERSION,
-        licence=licence,
         kind=inputs[0].kind,
         kifu=importlib.metadata.version("kifu"),
         columns=describe_columns(inputs[0]),
@@ -185,7 +205,7 @@ def _describe(
             for each, counted in zip(inputs, counts.splits)
         ],
         origin=origin,
-        sources=count_by_source(sources, counts.archives),
+        sources=sources,
         counts=counts.counts,
         duplicates=find_duplicates(inputs, jobs),
         audit=audited,

@@ -59,7 +59,6 @@ class IngestReport(Report):
         drops: Number of dropped games by the name of the `DropReason`.
         unparsed: By text column, the texts that could not be parsed, with their counts.
         left_out: Number of files and of members of archives that are not read, by kind.
-        archives: Number of kept games by archive.
     """
 
     read: int = 0
@@ -69,7 +68,6 @@ class IngestReport(Report):
     unparsed: UnparsedTexts = field(default_factory=dict)
     bytes: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    archives: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         games = format_games(self.read, self.kept, dict(self.drops.most_common()))
@@ -91,8 +89,6 @@ class IngestReport(Report):
         self.kept += int(kept.sum())
         self.moves += int(to_numpy(batch.column("n_legal"))[kept].sum())
         self.drops.update(count_drops(drop))
-        for each in batch.column("archive").filter(pa.array(kept)).value_counts().to_pylist():
-            self.archives[each["values"]] += each["counts"]
 
     def counts(self) -> dict[str, Any]:
         """Return the numbers that the metadata of a catalogue list."""
@@ -206,8 +202,7 @@ def ingest(
                 bar.advance(len(batch))
             require_unchanged(all_sources)
             infos = add_left_out(all_sources, left_out)
-            about = {"clean": rules.model_dump(mode="json"), "sources": infos, "archives": dict(report.archives)}
-            writer.commit(about | report.counts())
+            writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | report.counts())
     report.bytes, report.left_out = writer.size, left_out.total()
     left_out.log()
     return report

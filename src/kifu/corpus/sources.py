@@ -270,10 +270,19 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[Source]:
         return found
     infos = list(executor.run(_HashJob(executor.staging), [source.path for source in found]))
     use_staged_copies((source.path for source in found), executor.staging)
-    abouts = ({"about": dict(each.catalogue.metadata)} if each.catalogue is not None else {} for each in found)
+    abouts = ({"about": _about(each.catalogue)} if each.catalogue is not None else {} for each in found)
     return [
         replace(source, info={"name": source.name} | info | about) for source, info, about in zip(found, infos, abouts)
     ]
+
+
+def _about(catalogue: Catalogue) -> dict[str, Any]:
+    """Return the metadata of a catalogue, and as `archives` the number of kept games of each."""
+    archives: Counter[str] = Counter()
+    for batch in catalogue.batches(("archive", "drop")):
+        for each in batch.filter(batch["drop"].is_null())["archive"].value_counts().to_pylist():
+            archives[each["values"]] += each["counts"]
+    return dict(catalogue.metadata) | {"archives": dict(archives)}
 
 
 def add_left_out(sources: Iterable[Source], left_out: LeftOut) -> list[dict[str, Any]]:

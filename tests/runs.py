@@ -58,6 +58,16 @@ def assert_same_weights(one: Path, other: Path) -> None:
         assert torch.equal(value, others[name]), name
 
 
+def assert_resumes_exactly(recipe: TrainingRecipe, games: Path, folder: Path, at: int) -> None:
+    """Check that a run interrupted in step `at` gives the net and figures of a run in one piece."""
+    learn.train.train(recipe, [games], folder / "whole")
+    with interrupted(at):
+        learn.train.train(recipe, [games], folder / "parts")
+    learn.train.train(recipe, [games], folder / "parts", resume=True)
+    assert_same_weights(folder / "whole" / "final.safetensors", folder / "parts" / "final.safetensors")
+    assert figures_of(folder / "whole") == figures_of(folder / "parts")
+
+
 def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list[learn.run_dir.Row]:
     """Return the rows of a run without columns that depend on the time."""
     return [

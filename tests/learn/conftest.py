@@ -1,12 +1,23 @@
-"""Runs of these tests end without an ONNX file, whose export takes seconds; tests of the export call it."""
+"""Games for small runs, which end without an ONNX file and curves, because each takes seconds."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from loader_games import make
+
 
 @pytest.fixture(scope="session", autouse=True)
-def without_export() -> Iterator[None]:
+def quick() -> Iterator[None]:
+    """Tests of the export and of the curves call them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kifu.learn.train.export_run", lambda directory: None)
+        patch.setattr("kifu.learn.run_dir.draw_training_curves", lambda rows, title: b"curves")
         yield
+
+
+@pytest.fixture(scope="session")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 games of random moves, about 1,100 positions."""
+    return make(tmp_path_factory.mktemp("games"))

@@ -20,17 +20,11 @@ from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import Loader
 from kifu.errors import RecipeError
 from lazy import lazy_import
-from loader_games import make, row_ids
+from loader_games import row_ids
 from runs import checkpoint, interrupted, tiny
 
 learn = lazy_import("kifu.learn")
 torch = lazy_import("torch")
-
-
-@pytest.fixture(scope="module")
-def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """30 games of random moves, about 1,100 positions."""
-    return make(tmp_path_factory.mktemp("games"))
 
 
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:

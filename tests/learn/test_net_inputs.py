@@ -18,7 +18,7 @@ from kifu.point import BLACK, WHITE, symmetries
 from lazy import lazy_import
 from loader_games import make
 from nets import tiny_net
-from runs import assert_same_weights, figures_of, interrupted, tiny
+from runs import assert_resumes_exactly, tiny
 
 learn = lazy_import("kifu.learn")
 play = lazy_import("kifu.play")
@@ -119,12 +119,7 @@ def test_ranks_between_those_seen_are_interpolated(ranked: Path) -> None:
 def test_a_run_with_random_inputs_resumes_exactly(tmp_path: Path) -> None:
     games = make(tmp_path)
     recipe = tiny(inputs=ALL, input_dropout=0.4, random_komi=9, heads={"value": 1.0}, steps=8, validate_steps=4)
-    learn.train.train(recipe, [games], tmp_path / "whole")
-    with interrupted(3):
-        learn.train.train(recipe, [games], tmp_path / "parts")
-    learn.train.train(recipe, [games], tmp_path / "parts", resume=True)
-    assert_same_weights(tmp_path / "whole" / "final.safetensors", tmp_path / "parts" / "final.safetensors")
-    assert figures_of(tmp_path / "whole") == figures_of(tmp_path / "parts")
+    assert_resumes_exactly(recipe, games, tmp_path, 3)
     assert learn.net.open_net(tmp_path / "whole").about.inputs == ALL
 
 

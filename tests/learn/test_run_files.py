@@ -17,7 +17,6 @@ from fuzzing import damage
 from kifu.errors import FormatError, KifuError, SourceError
 from kifu.play.results import resume_results
 from lazy import lazy_import
-from loader_games import make
 from nets import tiny_net
 from runs import checkpoint, interrupted, tiny
 
@@ -31,11 +30,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "best.safetensors": lambda path: learn.net.open_net(path.parent),
     "match.json": lambda path: resume_results(path.parent, None),  # type: ignore[arg-type]
 }
-
-
-@pytest.fixture(scope="module")
-def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("games"))
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,9 @@ from kifu.learn.positions import PredictPositions
 from kifu.process import ProcessError
 from kifu.recipes.schema import load_training
 from lazy import lazy_import
-from loader_games import kept_games, make
+from loader_games import kept_games
 from nets import tiny_net
-from runs import assert_same_weights, figures_of, interrupted, tiny
+from runs import assert_resumes_exactly, assert_same_weights, tiny
 
 learn = lazy_import("kifu.learn")
 teacher = lazy_import("kifu.learn.loss")
@@ -30,19 +30,6 @@ torch = lazy_import("torch")
 
 INPUTS = ["colour", "komi", "ranks"]
 ENGINE = engine(human="model")
-
-
-@pytest.fixture(scope="module")
-def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """30 games of random moves, about 1,100 positions."""
-    return make(tmp_path_factory.mktemp("games"))
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    """Skip drawing curves, which takes a second."""
-    with mock.patch("kifu.learn.run_dir.draw_training_curves", return_value=b"curves"):
-        yield
 
 
 def a_net(path: Path, seed: int = 0, planes: str = "own+opp+last3", **changes: Any) -> Path:
@@ -180,12 +167,7 @@ def test_a_run_resumes_exactly_with_the_same_teacher_only(planes: str, games: Pa
     net = a_net(tmp_path / "a.safetensors", planes=planes, heads=("value",), inputs=INPUTS)
     table = taught(net, weight=0.5, temperature=2.0)
     recipe = tiny(steps=9, heads={"value": 0.5}, inputs=["ranks"], teacher=table, average=0.9, validate_steps=4)
-    learn.train.train(recipe, [games], tmp_path / "whole")
-    with interrupted(5):
-        learn.train.train(recipe, [games], tmp_path / "parts")
-    learn.train.train(recipe, [games], tmp_path / "parts", resume=True)
-    assert_same_weights(tmp_path / "whole" / "final.safetensors", tmp_path / "parts" / "final.safetensors")
-    assert figures_of(tmp_path / "whole") == figures_of(tmp_path / "parts")
+    assert_resumes_exactly(recipe, games, tmp_path, 5)
     a_net(tmp_path / "a.safetensors", seed=1)
     with pytest.raises(RecipeError, match=r"cannot be resumed: inputs\.nets was"):
         learn.train.train(recipe, [games], tmp_path / "parts", resume=True)
@@ -262,11 +244,7 @@ def test_a_run_with_an_engine_resumes_exactly(
     games: Path, tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
     recipe = tiny(steps=4, teacher={"nets": [ENGINE]}, augment=False, batch_size=16)
-    learn.train.train(recipe, [games], tmp_path / "whole")
-    with interrupted(2):
-        learn.train.train(recipe, [games], tmp_path / "parts")
-    learn.train.train(recipe, [games], tmp_path / "parts", resume=True)
-    assert_same_weights(tmp_path / "whole" / "final.safetensors", tmp_path / "parts" / "final.safetensors")
+    assert_resumes_exactly(recipe, games, tmp_path, 2)
     assert [program.poll() is None for program in started] == [False] * 3
     assert "nets" not in learn.run_dir.read_run(tmp_path / "whole").inputs
 

@@ -48,7 +48,7 @@ def main() -> None:
         write_file(path, data)
 
     learn.data.TrainingData._make_batch, learn.loop.TrainingLoop._after_step = recording_batch, recording_step
-    learn.run_dir.write_file = learn.net.write_file = recording_write
+    learn.run_dir.write_file = learn.torch_net.write_file = recording_write
     learn.run_dir.draw_training_curves = lambda rows, title: b"curves"
     options = learn.train.TrainOptions(devices=int(devices), nodes=int(nodes), accelerator="cpu", jobs=1)
     learn.train.train(tiny(**RECIPE), [games], run, resume=Path(run, "run.json").exists(), options=options)

@@ -166,12 +166,7 @@ def test_other_nets_or_options_do_not_resume(
     games: Path, nets: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = []
-    for names, options in (
-        (nets, {}),
-        (nets[:1], {}),
-        (nets, {"symmetries": True}),
-        (nets, {"board": "11x11"}),
-    ):
+    for names, options in ((nets, {}), (nets[:1], {}), (nets, {"symmetries": True}), (nets, {"board": "11x11"})):
         job, found = learn.annotate.prepare(names, games, learn.annotate.AnnotateOptions(**options))
         hashed = [dataclasses.replace(source, info={"blake3": "x"}) for source in found]
         keys += [key for _, key in job.keys(learn.annotate.make_shards(hashed))]

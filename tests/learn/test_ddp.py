@@ -58,10 +58,10 @@ def test_processes_share_the_batches_of_one_process_also_after_a_resumption(worl
     steps: list[set[tuple[int, int]]] = [set() for _ in alone]
     seen: Counter[tuple[int, int]] = Counter()
     states = []
-    for rank in range(world):
+    for process_index in range(world):
         done = 0
         for count in (7, None):
-            data = learn.data.TrainingData(recipe, found, rank, world)
+            data = learn.data.TrainingData(recipe, found, process_index, world)
             assert data.epoch_batches == len(alone)
             if done:
                 data.load_state_dict(states[-1])
@@ -90,12 +90,12 @@ def test_processes_share_the_validation_positions(world: int, games: Path) -> No
     recipe = tiny(validation_positions=150, validation=0.5, batch_size=16)
     found = learn.data.read_training_games(recipe, [games], [], 1)
 
-    def held(rank: int, world: int) -> list[bytes]:
-        data = learn.data.TrainingData(recipe, found, rank, world)
+    def held(process_index: int, world: int) -> list[bytes]:
+        data = learn.data.TrainingData(recipe, found, process_index, world)
         return [row.numpy().tobytes() for each in data.validation_batches() for row in each.planes]
 
     alone = held(0, 1)
-    shares = [held(rank, world) for rank in range(world)]
+    shares = [held(process_index, world) for process_index in range(world)]
     assert len(alone) == 150
     assert Counter(row for share in shares for row in share) == Counter(alone)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
@@ -152,7 +152,7 @@ def test_a_run_of_two_processes_uses_each_position_once(games: Path, tmp_path: P
     assert_validated_by_all(recipe, games, into)
 
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    end(*(begin(games, into, log, 1, 2, 55, NODE_RANK=str(rank), **where) for rank in range(2)))
+    end(*(begin(games, into, log, 1, 2, 55, NODE_RANK=str(node), **where) for node in range(2)))
     result = learn.run_dir.read_run(into)
     assert result is not None
     assert (result.steps, result.machine["processes"]) == (60, 2)

@@ -100,8 +100,10 @@ def test_passes_are_optional(games: Path, tmp_path: Path) -> None:
     (score,) = (reported.by["region"]["pass"] for reported in with_passes.nets)
     at = [(g, t) for g in all_games for t, word in enumerate(g.moves.tolist()) if word & POINT_MASK == 81]
     assert score.positions == len(at) == with_passes.positions - without.positions
-    policy = learn.predict.Predictor(net).probabilities(
-        PredictPositions.from_games([g for g, _ in at], [t for _, t in at]), legal=False
+    policy = (
+        learn.predict.Predictor(net)
+        .predict(PredictPositions.from_games([g for g, _ in at], [t for _, t in at]), legal=False)
+        .policy
     )
     assert score.nll.value == pytest.approx(-np.log(policy[:, 81].astype(np.float64)).mean(), rel=1e-5)
 

@@ -217,11 +217,6 @@ def test_invalid_dtypes(tmp_path, good, dtype):
     assert f"points.weight must be torch.float32, got torch.{dtype}" in refused(tmp_path, data)
 
 
-def test_large_files_are_refused(tmp_path, good, monkeypatch):
-    monkeypatch.setattr("kifu.learn.net_format._MAX_BYTES", len(good) - 1)
-    assert "too large for a net" in refused(tmp_path, good)
-
-
 HEADERS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda h: h.pop("net.points.weight"), "is not a net of kifu"),
     (lambda h: h["net.points.weight"].update(shape=[1, 16, 1, 2]), "got [1, 16, 1, 2]"),

@@ -351,10 +351,7 @@ def test_flops_are_those_counted_by_hand():
         36 * 25 * 128 + 11 * 9 * 128 * 128 + 2 * 9 * 128
     )
     # A layer whose weights are tied multiplies as often as one whose are not.
-    clark, book = (
-        learn.registry.count_net("clark-storkey", "seven"),
-        learn.registry.count_net("book-large", "seven"),
-    )
+    clark, book = (learn.registry.count_net("clark-storkey", "seven"), learn.registry.count_net("book-large", "seven"))
     assert clark.flops - 2 * 32 * 361**2 == book.flops - 2 * (1024 * 32 * 361 + 1024 * 361)
 
 
@@ -560,10 +557,7 @@ def test_global_inputs_of_a_value_head_begin_without_effect_and_reach_the_output
 def test_the_command_lists_nets():
     done = run("nets")
     assert (done.code, done.err) == (0, [])
-    assert [line.split()[0] for line in done.out.splitlines()] == [
-        *learn.registry.NETS,
-        learn.registry.RESIDUAL,
-    ]
+    assert [line.split()[0] for line in done.out.splitlines()] == [*learn.registry.NETS, learn.registry.RESIDUAL]
     assert "4.4 M parameters, 65.2 M FLOPs" in done.out
     small = run("nets", "--board", "9x9", "--planes", "seven").out
     assert all(line.split()[0] in (*learn.registry.NETS, learn.registry.RESIDUAL) for line in small.splitlines())

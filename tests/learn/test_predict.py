@@ -130,7 +130,6 @@ def test_a_batch_equals_single_positions(net: learn.net.Net, monkeypatch: pytest
         same(part(whole, [k]), predictor.predict(PredictPositions.from_games([g], [ply])))
     monkeypatch.setattr(learn.predict, "_BATCH_SIZE", 4)
     same(whole, predictor.predict(positions))
-    assert (predictor.probabilities(positions) == predictor.predict(positions).policy).all()
 
 
 def test_whole_arrays_of_games(net: learn.net.Net) -> None:
@@ -250,10 +249,11 @@ def test_positions_without_legal_moves(tmp_path: Path) -> None:
     for passes in (False, True):
         predictor = learn.predict.Predictor(opened(tmp_path, "b1c8", size=2, passes=passes))
         asked = PredictPositions.from_moves([[]], 1)
-        assert predictor.probabilities(asked).tolist() == [[0, 1] if passes else [0]]
-        moves, chances = predictor.top(asked, 2)
+        predictions = predictor.predict(asked)
+        assert predictions.policy.tolist() == [[0, 1] if passes else [0]]
+        moves, chances = predictions.top(2)
         assert (moves.tolist(), chances.tolist()) == (([[1, -1]], [[1, 0]]) if passes else ([[-1]], [[0]]))
-        assert predictor.sample(asked, np.random.default_rng(0)).tolist() == [1 if passes else -1]
+        assert predictions.sample(np.random.default_rng(0)).tolist() == [1 if passes else -1]
 
 
 @pytest.mark.parametrize(("width", "height", "turns"), [(9, 9, range(8)), (9, 6, range(4))])

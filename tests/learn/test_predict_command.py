@@ -46,11 +46,11 @@ def lines_of(done: Done) -> list[str]:
 
 def predicted(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:
     """Return all probabilities, and names and probabilities of the five best moves, after `ply` moves."""
-    predictor = learn.predict.Predictor(learn.net.open_net(path))
     positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [ply])
-    moves, probabilities = predictor.top(positions, 5)
+    predictions = learn.predict.Predictor(learn.net.open_net(path)).predict(positions)
+    moves, probabilities = predictions.top(5)
     names = [kifu_name(move) for move in moves[0].tolist()]
-    return predictor.probabilities(positions)[0], names, probabilities[0].tolist()
+    return predictions.policy[0], names, probabilities[0].tolist()
 
 
 def kifu_name(move: int) -> str:
@@ -132,7 +132,7 @@ def test_symmetries(folder: Path) -> None:
     net, arguments = folder / "all.safetensors", (folder / "game.sgf", "--move", 3, "--json", "-", "--symmetries")
     policy = np.array(json.loads(run("predict", "--net", net, *arguments).out)["policy"])
     positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [3])
-    wanted = learn.predict.Predictor(learn.net.open_net(net), symmetries=True).probabilities(positions)[0, :81]
+    wanted = learn.predict.Predictor(learn.net.open_net(net), symmetries=True).predict(positions).policy[0, :81]
     np.testing.assert_allclose(policy.ravel(), wanted, atol=1e-6)
 
 

@@ -294,10 +294,7 @@ def test_calibration_files(calibration: learn.rank.RankCalibration, corpus: Path
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        (["--precision", "float16"], "unknown precision 'float16'"),
-        (["--net", "small"], "there is no calibration"),
-    ],
+    [(["--precision", "float16"], "unknown precision 'float16'"), (["--net", "small"], "there is no calibration")],
 )
 def test_bad_options_are_reported_in_one_line(
     options: list[str], words: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -211,7 +211,7 @@ def fixed_positions(rows: pa.RecordBatch) -> EvalPositions:
     eligible = ((games.moves & POINT_MASK) < BOARD[0] * BOARD[1]) & (ply < to_numpy(rows["n_legal"])[game])
     key = mix_words(to_numpy(rows["canonical"])[game] ^ mix_words(ply.astype(np.uint64)))
     order = np.lexsort((key, ~eligible, game))
-    # The order keeps each game's moves together, so that ply is also the rank among them.
+    # The order keeps each game's moves together, so that ply is also the place among them.
     move_index = np.sort(order[(ply < PER_GAME) & eligible[order]])
     return EvalPositions(rows, games, *BOARD, move_index, game[move_index], Conditions.from_rows(rows))
 

@@ -308,9 +308,8 @@ def _summarize(
     game = np.unique(positions.game, return_inverse=True)[1]
     by = score_breakdowns(positions, scores, game, seed)
     ply, board = positions.ply.astype(np.int32), (positions.width, positions.height)
-    at = LabelPositions(positions.rows, positions.games, positions.game, ply, *board)
-    spec = find_label("result", *board)
-    result, white = label_values([spec], at)["result"], at.white_to_play
+    labelled = LabelPositions(positions.rows, positions.games, positions.game, ply, *board)
+    result, white = label_values([find_label("result", *board)], labelled)["result"], labelled.white_to_play
     known_result = bool((result != UNKNOWN).any())
     return tuple(
         NetResult(

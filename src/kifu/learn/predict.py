@@ -1,7 +1,7 @@
 """Evaluation of positions by a network: probabilities of moves, the best moves, random moves, value and ownership.
 
     predictor = Predictor(open_net("run"))
-    moves, probabilities = predictor.top(PredictPositions.from_games([game], [120]), 5)
+    moves, probabilities = predictor.predict(PredictPositions.from_games([game], [120])).top(5)
 
 A `Predictor` evaluates any positions, in batches or one at a time: a batch of one takes little longer than the network
 itself, with `b6c64` about 6 ms on one core. `Predictor.stream` evaluates many positions of catalogue games.
@@ -215,20 +215,6 @@ class Predictor:
             None if first.value is None else np.concatenate([part.value for part in parts]),
             None if first.ownership is None else np.concatenate([part.ownership for part in parts]),
         )
-
-    def probabilities(self, positions: PredictPositions, legal: bool = True) -> npt.NDArray[np.float32]:
-        """Return `Predictions.policy`, [B, moves] float32."""
-        return self.predict(positions, legal).policy
-
-    def top(self, positions: PredictPositions, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
-        """Return the n most likely legal moves [B, n] and their probabilities [B, n], see `Predictions.top`."""
-        return self.predict(positions).top(n)
-
-    def sample(
-        self, positions: PredictPositions, rng: np.random.Generator, temperature: float = 1.0, epsilon: float = 0.0
-    ) -> npt.NDArray[np.int16]:
-        """Draw a legal move for each position: [B] int16, see `Predictions.sample`."""
-        return self.predict(positions).sample(rng, temperature, epsilon)
 
     def _predict_batch(self, positions: PredictPositions, legal: bool) -> Predictions:
         (width, height), games = self.board, positions.games

@@ -443,7 +443,8 @@ def _estimate(
     posterior = calibration.posterior(curve[None])
     (median, low, high, mean), probability = summarize(posterior, calibration.ratings), posterior[0].tolist()
     relative = (curve - curve.max()).tolist()
-    medians = {key: float(np.nanmedian(each[which])) for key, each in games.properties().items() if _known(each[which])}
+    values = {name: of_games[which] for name, of_games in games.properties().items()}
+    medians = {name: float(np.nanmedian(some)) for name, some in values.items() if not np.isnan(some).all()}
     medians["moves"] = float(games.moves[which].sum())
     warnings = [*_edge_warnings(probability, ranks), *_range_warnings(medians, calibration)]
     if low[0] == 0 and high[0] == len(ranks) - 1:
@@ -461,10 +462,6 @@ def _estimate(
         tuple(map(RankProbability, ranks, calibration.ratings, relative, probability)),
         tuple(warnings),
     )
-
-
-def _known(values: Floats) -> bool:
-    return not np.isnan(values).all()
 
 
 def _edge_warnings(probability: Sequence[float], ranks: Sequence[str]) -> list[str]:

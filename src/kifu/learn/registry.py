@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -350,8 +350,7 @@ def _fans(layer: nn.Module) -> tuple[int, int]:
     return layer.weight.shape[1] * field, layer.weight.shape[0] * field
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCount:
+class LayerCount(NamedTuple):
     """The size of one layer with weights.
 
     Attributes:
@@ -372,13 +371,11 @@ class NetworkCount:
     Attributes:
         flops: Floating-point operations of all convolutions and matrix products in the forward pass for one position.
             A multiply-add counts as two.
-        takes_inputs: True if a recipe may give it global inputs.
     """
 
     parameters: int
     flops: int
     layers: tuple[LayerCount, ...]
-    takes_inputs: bool
 
 
 def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> NetworkCount:
@@ -405,7 +402,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     for handle in handles:
         handle.remove()
     parameters = sum(weight.numel() for weight in net.parameters())
-    return NetworkCount(parameters, counter.get_total_flops(), tuple(layers), net.takes_inputs)
+    return NetworkCount(parameters, counter.get_total_flops(), tuple(layers))
 
 
 def net_line(name: str, planes: str | None = None, width: int = 19, height: int = 19) -> str:
@@ -420,13 +417,13 @@ def net_card(name: str, planes: str | None = None, width: int = 19, height: int 
     net = import_net(name)
     count = count_net(name, planes or net.planes, width, height)
     rows = [
-        f"| {each.name} | {each.kind} | {' x '.join(map(str, each.shape))} | {each.parameters:,} | {each.flops:,} |"
-        for each in count.layers
+        f"| {layer} | {kind} | {' x '.join(map(str, shape))} | {parameters:,} | {flops:,} |"
+        for layer, kind, shape, parameters, flops in count.layers
     ]
     inputs = [f"- `{key}`: {each.title}" for key, each in INPUTS.items()]
     return "\n".join([
         f"# {name}", "", f"{net.title}. Source: {net.source}.", "", inspect.cleandoc(net.description), "",
-        *(["Global inputs that a recipe may list:", "", *inputs, ""] if count.takes_inputs else []),
+        *(["Global inputs that a recipe may list:", "", *inputs, ""] if net.cls.takes_inputs else []),
         f"On planes {planes or net.planes} of {width} x {height}, for one position:", "",
         "| layer | kind | output | parameters | FLOPs |", "|---|---|---|---:|---:|", *rows,
         f"| total | | | {count.parameters:,} | {count.flops:,} |", "",

@@ -263,9 +263,9 @@ class BenchmarkResults(_Model):
     def pooled(self) -> dict[str, dict[str, Drift]]:
         """Return the means over the complete sets by label of a net and measure, see `pool_sets`."""
         scores: dict[str, list[Score]] = {}
-        for each in self.sets:
-            for net in each.nets:
-                if net.score is not None and each.used == each.games:
+        for results in self.sets:
+            for net in results.nets:
+                if net.score is not None and results.used == results.games:
                     scores.setdefault(net.label, []).append(net.score)
         return {label: pooled for label, of_net in scores.items() if (pooled := pool_sets(of_net))}
 

@@ -236,11 +236,7 @@ def calibrate(moves: MoveScores, game: Indices, seed: int) -> Calibration:
     means, draws = _means(total), _means(resampled)
     bins = tuple(
         CalibrationBin(
-            k / BINS,
-            (k + 1) / BINS,
-            int(total[k, 0]),
-            float(means[k, 0]),
-            _interval(means[k, 1], draws[:, k, 1]),
+            k / BINS, (k + 1) / BINS, int(total[k, 0]), float(means[k, 0]), _interval(means[k, 1], draws[:, k, 1])
         )
         for k in np.flatnonzero(total[:, 0]).tolist()
     )

@@ -206,10 +206,7 @@ def _make_fabric(options: TrainOptions) -> Fabric:
     """Raise RecipeError if the devices do not exist, or another number of processes was started."""
     try:
         return Fabric(
-            accelerator=options.accelerator,
-            strategy=options.strategy,
-            devices=options.devices,
-            num_nodes=options.nodes,
+            accelerator=options.accelerator, strategy=options.strategy, devices=options.devices, num_nodes=options.nodes
         )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         raise RecipeError(first_line(error)) from None

@@ -33,7 +33,7 @@ class InMemory:
     def __init__(self, games):
         canonical, opening = hash_games(games)
         self.all_games = games
-        self.all_keys = duplicates._Keys(np.arange(len(opening)), opening, canonical, np.diff(games.move_offset))
+        self.all_keys = duplicates._GameKeys(np.arange(len(opening)), opening, canonical, np.diff(games.move_offset))
 
     def keys(self, within):
         yield self.all_keys.select(within.contains(self.all_keys.opening))

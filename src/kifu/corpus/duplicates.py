@@ -113,7 +113,7 @@ class _HashRange(NamedTuple):
         return mask
 
 
-class _Keys(NamedTuple):
+class _GameKeys(NamedTuple):
     """Rows (counted in the whole corpus), opening and canonical hashes, and numbers of moves of G games: [G] each."""
 
     row: RowNumbers
@@ -121,8 +121,8 @@ class _Keys(NamedTuple):
     canonical: Hashes
     n_moves: npt.NDArray[np.integer]
 
-    def select(self, mask: npt.NDArray[np.bool_]) -> _Keys:
-        return _Keys(self.row[mask], self.opening[mask], self.canonical[mask], self.n_moves[mask])
+    def select(self, mask: npt.NDArray[np.bool_]) -> _GameKeys:
+        return _GameKeys(self.row[mask], self.opening[mask], self.canonical[mask], self.n_moves[mask])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +131,13 @@ class _Catalogues:
 
     paths: tuple[str, ...]
 
-    def keys(self, within: _HashRange) -> Iterator[_Keys]:
+    def keys(self, within: _HashRange) -> Iterator[_GameKeys]:
         """Yield the keys of all kept games whose opening is in the range, in order."""
         start = 0
         for path in self.paths:
             for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
                 row = np.arange(start, start + len(batch))
-                keys = _Keys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
+                keys = _GameKeys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
                 kept = drop_codes(batch) == DropReason.KEPT
                 yield keys.select(kept & within.contains(keys.opening))
                 start += len(batch)
@@ -217,20 +217,20 @@ def _find(corpus: _Catalogues, within: _HashRange) -> _RangeClusters:
     return _RangeClusters(row, row[first][cluster], relation, representative)
 
 
-def _candidates(corpus: _Catalogues, within: _HashRange) -> _Keys:
+def _candidates(corpus: _Catalogues, within: _HashRange) -> _GameKeys:
     """Return the games of the range that share their opening with another."""
     none = np.empty(0, np.uint64)
     opening = np.concatenate([none, *(keys.opening for keys in corpus.keys(within))])
     opening.sort()
     shared = opening[1:][opening[1:] == opening[:-1]]
     del opening
-    parts = [_Keys(np.empty(0, np.int64), none, none, np.empty(0, np.int32))]
+    parts = [_GameKeys(np.empty(0, np.int64), none, none, np.empty(0, np.int32))]
     if len(shared):
         for keys in corpus.keys(within):
             at = np.minimum(np.searchsorted(shared, keys.opening), len(shared) - 1)
             parts.append(keys.select(shared[at] == keys.opening))
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts)]
-    return _Keys(*columns)
+    return _GameKeys(*columns)
 
 
 def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNumbers, RowNumbers, RowNumbers]:

@@ -76,7 +76,7 @@ _OPENING = np.uint64(0x6F70656E696E67)
 _TABLE_ROWS = 1 << 13
 
 
-class _Keys(NamedTuple):
+class _LinkKeys(NamedTuple):
     """Keys of some games.
 
     Attributes:
@@ -98,12 +98,12 @@ class _Context(NamedTuple):
     """The context of a replay; row: of the game in the corpus."""
 
     workspace: Workspace
-    keys: _Keys
+    keys: _LinkKeys
     row: int
 
 
 @inline_kernel
-def _add(keys: _Keys, key: Any, row: Any, kind: Any) -> None:
+def _add(keys: _LinkKeys, key: Any, row: Any, kind: Any) -> None:
     at = keys.used[0]
     keys.key[at] = key
     keys.game[at] = row << 2 | kind
@@ -131,7 +131,7 @@ def _track_stone(context: _Context, s: State, game: GameMoves, t: Any, p: Any, c
 @kernel
 def _add_positions(
     s: State, history: History, ws: Workspace, games: ReplayArrays, game_index: Any, rules: Any, first_row: Any,
-    keys: _Keys,
+    keys: _LinkKeys,
 ) -> None:  # fmt: skip
     """Add the positions of games of the size of s."""
     for i in range(game_index.shape[0]):
@@ -162,7 +162,7 @@ def _salted(h: Any, salt: Any) -> Any:
 
 
 @kernel
-def _add_similar(s: HashState, game_index: Any, first_row: Any, scratch: Any, keys: _Keys) -> None:
+def _add_similar(s: HashState, game_index: Any, first_row: Any, scratch: Any, keys: _LinkKeys) -> None:
     """Add the classes of stones; scratch: [17, 8] uint64."""
     window, whole, board = scratch[:8], scratch[8:16], scratch[16]
     for i in range(game_index.shape[0]):
@@ -212,7 +212,7 @@ class _Table(NamedTuple):
 
     Attributes:
         key: [S] uint64, S a power of 2; 0 is a free slot.
-        game: [S] uint32, the first game with the key, as in `_Keys`.
+        game: [S] uint32, the first game with the key, as in `_LinkKeys`.
         hits: [S] int64, the number of games that were listed for a short game.
         sets: [S] uint64, the sets of these games as a bit set.
     """
@@ -396,11 +396,11 @@ def _all_keys(paths: Sequence[str | os.PathLike[str]], split: bool) -> Iterator[
 
 
 def game_keys(games: GamesLike, kept: Numbers, first: int, split: bool) -> tuple[Hashes, npt.NDArray[np.uint32]]:
-    """Return the keys of some games, see `_Keys`; kept: their indices. first: the row of the first of all games."""
+    """Return the keys of some games, see `_LinkKeys`; kept: their indices. first: the row of the first of all games."""
     limits = (LATE_STONES, 1) if split else (1 << 30, MIN_STONES)
     moves = np.diff(games.move_offset)[kept]
     bound = int((moves + 2 + _CLASSES * (1 + moves // _WINDOW)).sum())
-    keys = _Keys(np.empty(bound, np.uint64), np.empty(bound, np.uint32), np.zeros(1, np.int64), *limits)
+    keys = _LinkKeys(np.empty(bound, np.uint64), np.empty(bound, np.uint32), np.zeros(1, np.int64), *limits)
     size = games.width.astype(np.int64)[kept] * 256 + games.height[kept]
     with np.errstate(over="ignore"):
         for each in np.unique(size):

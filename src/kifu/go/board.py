@@ -138,7 +138,9 @@ class Board:
         The player of the next move is to play; in the final position, the opponent of the last mover.
 
         Args:
-            moves, setup, setup_ply: [T], [S] and [S] uint16, see `kifu.records.games.GameArrays`.
+            moves: [T] uint16, see `kifu.records.games.GameArrays`; likewise the setup.
+            setup: [S] uint16.
+            setup_ply: [S] uint16.
             ply: 0 to T; T is the final position.
 
         Raises:
@@ -239,7 +241,8 @@ class Board:
         """Edit the position: place stones and empty points. Nothing is captured, and ko and superko start anew.
 
         Args:
-            black, white: Points to place stones on.
+            black: Points to place black stones on.
+            white: Points to place white stones on.
             empty: Points to empty.
 
         Raises:

@@ -135,7 +135,7 @@ def build_index(
 
     Args:
         plies: The maximum number of positions of each game, from its first move on, 1 to 1,000.
-        jobs, engine: See `kifu.execution.executor.make_executor`.
+        jobs: See `kifu.execution.executor.make_executor`, also for `engine`.
 
     Raises:
         RecipeError: If `plies` is out of range.

@@ -38,7 +38,7 @@ $(READY)-kernels: | $(BIN)/python
 
 install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and the development tools
 
-demo: $(READY)-web $(READY)-kernels ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
+demo: $(READY)-web $(READY)-learn $(READY)-kernels ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
 test: $(READY)-test $(READY)-kernels ## Run the tests (7 minutes), in TEST_JOBS processes (2)

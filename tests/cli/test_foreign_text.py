@@ -399,6 +399,12 @@ def build(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
+def ranks(world: Path, out: Path) -> Iterator[Arguments]:
+    yield [EVIL]
+    yield ["3d", "--from", EVIL]
+
+
+@case
 def inspect(world: Path, out: Path) -> Iterator[Arguments]:
     names = [f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet", f"net{EVIL}{SUFFIX}", f"net{PATH}{SUFFIX}"]
     names += [f"keys{SUFFIX}", f"odd{SUFFIX}"]

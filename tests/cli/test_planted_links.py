@@ -48,7 +48,7 @@ MORE_COMMANDS = [
     "build olf-archive games.parquet -o new",
     "build kgsgo-v2 sample -o new --sets test --set until=2025",
     "train tiny.toml games.parquet -o new",
-    "predict small kgs -o new.png",
+    "predict kgs -o new.png",
 ]
 
 LONG_COMMANDS = [

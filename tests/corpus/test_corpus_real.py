@@ -30,6 +30,15 @@ pytestmark = pytest.mark.slow
 MAIN_LINE = re.compile(rb"([A-Za-z]*)\s*\[((?:\\.|[^\\\]])*)\]|([;)])", re.DOTALL)
 SETUP = (b"AB", b"AW", b"AE")
 
+AFTER_ROOT = {
+    ("AI/AlphaGo/FH vs AG G2.sgf", "KM"): "7.5",
+    ("AI/AlphaGo/FH vs AG G2.sgf", "DT"): "2015-10-05",
+    ("AI/AlphaGo/FH vs AG G5.sgf", "KM"): "7.5",
+    ("AI/AlphaGo/FH vs AG G5.sgf", "DT"): "2015-10-09",
+    ("AI/AlphaGo 2.0/KJ vs AG - G3 - English.sgf", "DT"): "2017-05-27",
+}
+"""Information about games that these records give in later nodes."""
+
 
 class Told(NamedTuple):
     """One record: moves as colour and point ("tt" for a pass), territory as TB or TW and points."""
@@ -45,8 +54,9 @@ class Told(NamedTuple):
 
     def text(self, name: str) -> str | None:
         """A value of the root, in UTF-8; None if there is nothing in it."""
-        value = self.root.get(name.encode(), b"").decode("utf-8", "replace")
+        value = self.root.get(name.encode(), b"").decode("utf-8", "replace") or AFTER_ROOT.get((self.member, name), "")
         value = re.sub(r"\\(\r\n|\n\r|.)", lambda match: match[1].strip("\r\n"), value, flags=re.DOTALL)
+        value = re.sub("[\\r\\n]+", " ", value)
         return value if value.strip("".join(map(chr, range(33)))) else None
 
 
@@ -277,7 +287,7 @@ def test_wild_parsed_fields(wild: Catalogued) -> None:
     assert wild.ingested.unparsed == {"black_rank": Counter({SPOILT: 1})}
 
 
-SPOILT = "9娈礭\nWR[9娈礭\nKM[0"
+SPOILT = "9娈礭 WR[9娈礭 KM[0"
 """The one rank that is not understood: half of a character took the bracket that ended it."""
 
 
@@ -333,7 +343,7 @@ def test_games_that_schraudolphs_rules_drop_from_kgs(kgs: Catalogued, shared: Pa
         score = float(result[2:]) if re.fullmatch(r"[BW]\+[\d.]+", result) else None
         if not moves:
             return "no_moves"
-        if len([move for move in moves if move[1:] != b"tt"]) < 6:
+        if len([move for move in moves if move[1:] != b"tt"]) + record.stones < 6:
             return "few_stones"
         if record.text("PB") == record.text("PW") and len(moves) < 3.5 * 19:
             return "self_play"
@@ -397,7 +407,7 @@ def test_games_that_the_training_rules_keep_of_kgs(kgs: Catalogued, tmp_path: Pa
             other = kgs.recorded[by_id[int(row["drop_detail"].removeprefix("of game "), 16)]]
             assert begins(other.moves, record.moves)
             assert (row["drop"] == "cut_off") == (len(other.moves) > len(record.moves))
-    assert copies == {"cut_off": 4, "duplicate": 2, "same_game": 2}
+    assert copies == {"cut_off": 2, "duplicate": 1, "same_game": 2}
     assert recorded.read == recorded.kept + sum(recorded.drops.values()) == 64_842
 
 
@@ -420,13 +430,16 @@ MAY_DIFFER = {"archive", "member", "entry", "repairs", "move_seconds"}
 
 @pytest.mark.parametrize("name", ["kgs", "wild"])
 def test_round_trip_from_catalogue_to_sgf(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Even the games' ids are the same."""
+    """Even the games' ids are the same, but for HA[0], which is not written."""
     games: Catalogued = request.getfixturevalue(name)
     archive, path = tmp_path / "games.zip", tmp_path / "games.parquet"
     assert convert(games.path, archive).written == len(games.recorded)
     ingest(archive, path)
     again = pq.read_table(path)
-    assert [column for column in SCHEMA.names if again[column] != games.table[column]] == [
+    stated = pc.fill_null(pc.not_equal(games.table["handicap"], 0), True)
+    first, second = games.table.filter(stated), again.filter(stated)
+    assert 500 < first.num_rows <= len(again)
+    assert [column for column in SCHEMA.names if first[column] != second[column]] == [
         column
         for column in SCHEMA.names
         if column in MAY_DIFFER - ({"repairs", "move_seconds"} if name == "kgs" else set())

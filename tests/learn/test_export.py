@@ -252,7 +252,7 @@ def test_damaged_onnx_files(exported: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["predict NET GAME", "evaluate NET GAME", "annotate GAMES -o moves.parquet --net NET"]
+    "command", ["predict GAME --net NET", "evaluate GAME --net NET", "annotate GAMES -o moves.parquet --net NET"]
 )
 def test_commands_load_no_torch(exported: Path, tmp_path: Path, command: str) -> None:
     game, games = tmp_path / "game.sgf", tmp_path / "games.parquet"

@@ -311,7 +311,7 @@ def test_the_transformer_is_exported_for_all_boards(transformer: learn.nets.Netw
         net=TRANSFORMER, planes="clark8@1", width=9, height=9, passes=True, heads=("value", "ownership"),
         inputs=("colour", "komi"),
     )  # fmt: skip
-    net = learn.net.Net(transformer, about, np.empty(0, np.uint64), "transformer")
+    net = learn.torch_net.net_of(transformer, about, np.empty(0, np.uint64), "transformer")
     report = learn.export.export_onnx(net, tmp_path / "net.onnx")
     assert (report.board, report.outputs) == ("boards of any size", ("policy", "value", "ownership"))
     assert report.difference < 1e-4

@@ -80,18 +80,18 @@ STEPS = (
     ),
     Step(
         "Your net beside the packaged one, which learned from people for longer, on games that neither has seen.",
-        "evaluate {}/run {}/sets/test.parquet --with small --positions 500",
+        "evaluate {}/sets/test.parquet --net {}/run --net small --positions 500",
     ),
     Step(
         "What the packaged net expects in one of these games.",
-        "predict small {}/sets/test.parquet --game 5 --move 60 -o {}/predicted.png",
+        "predict {}/sets/test.parquet --game 5 --move 60 -o {}/predicted.png",
         picture="predicted.png",
     ),
 )
 _SHOWN = 20
 """Lines of the output of a command that are printed; the page has all."""
 
-_NEEDING_TORCH = ("train", "evaluate", "predict")
+_NEEDING_TORCH = ("train", "evaluate")
 
 
 @command("Reference", "kifu demo", "kifu demo -o demo --time 20s", kernels=True)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> Run:
     return run
 
 
-def _run_loop(fabric: Fabric, *arguments: Any) -> None:
+def _run_loop(fabric: Fabric, arguments: tuple[Any, ...]) -> None:
     TrainingLoop(fabric, *arguments).run()
 
 
@@ -193,7 +194,7 @@ def _launch(options: TrainOptions, *arguments: Any) -> None:
     fabric = _make_fabric(options)
     with torch.random.fork_rng(devices=[]), _cudnn_benchmark(), _safe_path(fabric):
         try:
-            fabric.launch(_run_loop, *arguments)
+            fabric.launch(partial(_run_loop, arguments=arguments))  # Lightning searches other arguments for modules
         except ProcessRaisedException as error:
             raise _original_error(error) from None
         except BaseException:

@@ -619,7 +619,8 @@ def _parse_result(text: str) -> tuple[Result, bool]:
             return Result(winner, how), True
     margin = _margin(text)
     if margin is None or margin < 0.25:
-        return Result(winner), margin is not None or _WINNER_ONLY.fullmatch(rest.strip()) is not None
+        rest = rest.strip()
+        return Result(winner), margin is not None or bool(_WINNER_ONLY.fullmatch(rest) or _LOST.fullmatch(rest))
     return Result(winner, "score", margin), True
 
 

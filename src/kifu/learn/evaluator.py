@@ -19,6 +19,7 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.learn import Precision
 from kifu.learn.net_format import Net, OnnxSession
 from kifu.learn.positions import EvalPositions, assign_slots, legal_masks
+from kifu.planes import packing
 from kifu.point import symmetries as symmetry_maps
 
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd")
@@ -94,8 +95,10 @@ class _OnnxBackend:
 
     numpy = array
 
-    def unpack(self, packed: Array, height: int, width: int) -> Array:
-        raise NotImplementedError
+    def unpack(self, packed: npt.NDArray[Any], height: int, width: int) -> npt.NDArray[Any]:
+        planes = np.empty((*packed.shape[:2], height, width), np.float32)
+        packing.unpack(packed, planes)
+        return planes
 
     def inference(self) -> AbstractContextManager[Any]:
         return nullcontext()

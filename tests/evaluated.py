@@ -1,5 +1,7 @@
 """Small, crowded games to evaluate nets on, and a naive evaluation of single positions."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Small nets with random weights."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 

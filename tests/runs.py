@@ -1,5 +1,7 @@
 """Small training runs: a recipe of a tiny net, and games for it."""
 
+from __future__ import annotations
+
 import signal
 from collections.abc import Sequence
 from pathlib import Path

@@ -14,7 +14,7 @@ from loader_games import make
 
 keras = lazy_import("keras")
 torch = lazy_import("torch")
-nets = lazy_import("kifu.learn.nets")
+registry = lazy_import("kifu.learn.registry")
 
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def test_script_trains_from_a_catalogue(tmp_path, script, capsys):
 @pytest.mark.parametrize(("planes", "width", "height"), [(1, 9, 9), (7, 5, 8)])
 def test_network_equals_book_small(script, planes, width, height):
     torch.manual_seed(0)
-    ours = nets.make_net("book-small", planes, width, height).eval()
+    ours = registry.make_net("book-small", planes, width, height).eval()
     theirs = script.book_small(planes, width, height)
     weights = []
     for key, value in ours.state_dict().items():

@@ -23,7 +23,7 @@ def _run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(sys.platform != "linux", reason="libgomp reports its settings")
 def test_openmp_waits_briefly() -> None:
     """All modules that import torch first are in this package."""
-    done = _run("import kifu; kifu.Predictor", OMP_DISPLAY_ENV="verbose")
+    done = _run("import kifu.learn.train", OMP_DISPLAY_ENV="verbose")
     assert "GOMP_SPINCOUNT = '100000'" in done.stderr
 
 

@@ -157,7 +157,7 @@ def test_loaders_that_disagree_are_an_error(games: Path, tmp_path: Path) -> None
     recipe = tiny(teacher=taught(net))
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
     data._others["seven@1"].set_epoch(1)
-    object.__setattr__(data._others["seven@1"]._config, "seed", 1)
+    object.__setattr__(data._others["seven@1"].config, "seed", 1)
     with pytest.raises(AssertionError, match="the loader of seven@1 yields other positions"):
         next(iter(data.batches()))
 

@@ -72,7 +72,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     for module, name, value in (
         (catalogue, "_SHARD_ROWS", 10), (examples, "CHUNK_BYTES", 50_000), (examples, "_GAMES", 4),
-        (examples, "WINDOW_BYTES", 60_000), (manifest, "_GROUP_ROWS", 100), (katago_select, "_GAMES", 4),
+        (examples, "WINDOW_BYTES", 60_000), (manifest, "GROUP_ROWS", 100), (katago_select, "_GAMES", 4),
         (katago_build, "_GAMES", 3), (katago_npz, "_PIECE_ROWS", 64), (kgsgo, "_CHUNK_BYTES", 30_000),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

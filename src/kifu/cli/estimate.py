@@ -128,39 +128,38 @@ def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | Non
 
 def _sample(sources: Sequence[Source]) -> tuple[Iterator[IngestItem], float]:
     """Return the games of some shards at even distances in the sources, and their share of all games."""
-    shards = [sized for source in sources for sized in _sized_shards(source)]
+    shards = [shard for source in sources for shard in _heads(source)]
     ends = np.cumsum([0.0, *(size for *_, size in shards)])
     if len(shards) > _SHARDS:
         middles = (np.arange(_SHARDS) + 0.5) / _SHARDS * ends[-1]
         shards = [shards[k] for k in np.unique(np.searchsorted(ends, middles) - 1)]
-    heads = [(name, *_head(shard), size) for name, shard, size in shards]
-    share = sum(part * size for *_, part, size in heads) / ends[-1] if shards else 1.0
+    share = sum(part * size for *_, part, size in shards) / ends[-1] if shards else 1.0
     reader = ShardReader()
-    return ((name, content) for name, head, *_ in heads for content in reader.read(head)), share
+    return ((name, content) for name, head, *_ in shards for content in reader.read(head)), share
 
 
-def _sized_shards(source: Source) -> Iterator[tuple[str, Shard, float]]:
-    """Yield name, shard and size of each shard but the rest of a divided archive, whose size is unknown."""
+def _heads(source: Source) -> Iterator[tuple[str, Shard, float, float]]:
+    """Yield of each shard its name, its beginning, the share that this is of it, and its size in bytes.
+
+    The rest of a divided archive, whose size is unknown, is left out.
+    """
     parts = list(source_shards([source]))
     for name, shard in ((part.name, part.shard) for part in parts):
+        head: Shard = shard
         if isinstance(shard, RowShard):
-            yield name, shard, shard.rows * _ROW_BYTES
+            head, share = replace(shard, rows=min(shard.rows, _RECORDS)), _RECORDS / max(shard.rows, 1)
+            size: float = shard.rows * _ROW_BYTES
         elif isinstance(shard, LooseRecords):
-            yield name, shard, len(shard) * _RECORD_BYTES
+            head, share = shard.part(0, min(len(shard), _RECORDS)), _RECORDS / max(len(shard), 1)
+            size = len(shard) * _RECORD_BYTES
         elif shard.blocks is not None or len(parts) == 1:
-            size = sum(volume.stat().st_size for volume in volume_paths(shard.path))
-            yield name, shard, size / max(len(parts) - 1, 1)
-
-
-def _head(shard: Shard) -> tuple[Shard, float]:
-    """Return the beginning of a shard, and its share of it."""
-    if isinstance(shard, RowShard):
-        return replace(shard, rows=min(shard.rows, _RECORDS)), min(_RECORDS / max(shard.rows, 1), 1.0)
-    if isinstance(shard, LooseRecords):
-        return shard.part(0, min(len(shard), _RECORDS)), min(_RECORDS / max(len(shard), 1), 1.0)
-    if shard.blocks is None:
-        return shard, 1.0
-    return replace(shard, blocks=min(shard.blocks, _BLOCKS)), min(_BLOCKS / shard.blocks, 1.0)
+            size = sum(volume.stat().st_size for volume in volume_paths(shard.path)) / max(len(parts) - 1, 1)
+            share = 1.0
+            if shard.blocks is not None:
+                head, share = replace(shard, blocks=min(shard.blocks, _BLOCKS)), _BLOCKS / shard.blocks
+        else:
+            continue
+        yield name, head, min(share, 1.0), size
 
 
 def _thin_out(catalogue: Path, path: Path) -> int:

@@ -22,7 +22,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.errors import printable
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.progress import ProgressFactory, silent
-from kifu.records.parse import RECORD_FORMATS
+from kifu.records.detect import RECORD_FORMATS
 from kifu.records.paths import Paths, as_list
 from kifu.text import counted, json_text, short_count
 from kifu.viz.boards import (

@@ -1,4 +1,4 @@
-"""Detect the format of members: by their first bytes, and by name only where the bytes cannot tell."""
+"""The record formats, and the detection of a member's: by its first bytes, by name only where they cannot tell."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from kifu.records._nodes import (
     skip_bom,
     skip_space,
 )
-from kifu.records.games import Bytes, RecordBlock
+from kifu.records.games import Bytes, RecordBlock, RecordFormat
+from kifu.registry import Registry
 
 _B, _C, _W, _DASH = ord("B"), ord("C"), ord("W"), ord("-")
 _P, _M = ord("P"), ord("M")
@@ -46,6 +47,12 @@ _LONGEST_SECTION, _NGF_HEADER = 64, 4096
 """Bytes in which the name of a section of UGF ends, and in which the first move of NGF begins."""
 
 SGF, OLF, TYGEM, TYGEM_INDEX, GIB, NGF, UGF, OGS, OGS_LINES = range(9)
+
+RECORD_FORMATS: Registry[RecordFormat] = Registry(
+    "record format",
+    {name: f"kifu.records.{name}:FORMAT" for name in ("sgf", "olf", "ogs", "tygem", "gib", "ngf", "ugf")},
+)
+"""Record formats by name, which is `ParsedBlock.format` and the column `format` of a catalogue."""
 
 LINE_FORMATS = (OLF, TYGEM, OGS_LINES)
 """The formats with one game per line, whose files may be divided between lines."""

@@ -16,9 +16,10 @@ from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printab
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, check_size, to_sgf
 from kifu.records.containers import read_blocks
+from kifu.records.detect import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, LeftOut, MoveArrays, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank, Result, parse_komi
-from kifu.records.parse import RECORD_FORMATS, parse_block
+from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
 from kifu.records.sgf import (
     as_block,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
 from typing import NamedTuple
@@ -260,7 +260,7 @@ class ParsedBlock:
     before each move.
     """
 
-    format: str  # one of `kifu.records.parse.RECORD_FORMATS`
+    format: str  # one of `kifu.records.detect.RECORD_FORMATS`
     block: RecordBlock
     games: GameArrays
     text_fields: TextFields  # not decoded yet, see `kifu.records.sgf`
@@ -270,6 +270,31 @@ class ParsedBlock:
     codecs: Sequence[str] | None = None  # by which the reader decoded; None if text is still as found
     seconds: npt.NDArray[np.float32] | None = None  # [M], used for each move; NaN if unknown
     evaluations: npt.NDArray[np.float32] | None = None  # [M, 4]; NaN if unknown
+
+
+PROPERTIES = {
+    "PB": "black", "BR": "black_rank", "PW": "white", "WR": "white_rank", "RE": "result", "KM": "komi", "DT": "date",
+    "TM": "time", "OT": "overtime", "RU": "rules", "EV": "event", "RO": "round", "PC": "place", "GN": "title",
+}  # fmt: skip
+"""The root's text properties in the order in which they are written, and their `FIELDS`."""
+
+
+def name_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
+    """Return text fields that are in SGF's spelling as root properties."""
+    return {name: texts[field] or None for name, field in PROPERTIES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """A format of game records.
+
+    `to_sgf_properties` converts the decoded text fields of a game, by name, to root properties in SGF's spelling, which
+    most readers use.
+    """
+
+    kinds: tuple[int, ...]  # its constants in `kifu.records.detect`
+    read: Callable[[RecordBlock], ParsedBlock]
+    to_sgf_properties: Callable[[Mapping[str, str]], Mapping[str, str | None]] = name_properties
 
 
 def concat(parts: Sequence[GameArrays]) -> GameArrays:

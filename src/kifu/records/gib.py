@@ -38,6 +38,7 @@ from kifu.records._nodes import (
     skip_bom,
     skip_space,
 )
+from kifu.records.detect import GIB
 from kifu.records.games import (
     FIELD_LIMIT,
     NO_HANDICAP,
@@ -45,6 +46,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
     RecordBlock,
+    RecordFormat,
     SingleGame,
     assemble,
 )
@@ -503,3 +505,6 @@ def _time(values: Mapping[str, str]) -> tuple[str, str]:
             has_overtime = parts["length"] > 0 and parts["periods"] > 0
             return str(main), f"{parts['periods']}x{parts['length']} byo-yomi" if has_overtime else ""
     return _first(values, "GAMETIME", "GTIME"), ""
+
+
+FORMAT = RecordFormat((GIB,), read_gib)

@@ -30,6 +30,7 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap, max_handicap
 from kifu.records._nodes import LETTER_B, LETTER_W, MAX_MOVES, Int, byte, end_of_any_line, skip_space
+from kifu.records.detect import NGF
 from kifu.records.games import (
     FIELD_LIMIT,
     NO_HANDICAP,
@@ -37,6 +38,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
     RecordBlock,
+    RecordFormat,
     SingleGame,
     assemble,
 )
@@ -247,3 +249,6 @@ def _date(text: str) -> str:
 
 def _seconds(minutes: str) -> str:
     return str(60 * int(minutes)) if re.fullmatch("[0-9]{1,6}", minutes) else minutes
+
+
+FORMAT = RecordFormat((NGF,), read_ngf)

@@ -43,7 +43,7 @@ from kifu.records._nodes import (
     skip_bom,
     skip_space,
 )
-from kifu.records.detect import OGS_LINES, detect
+from kifu.records.detect import OGS, OGS_LINES, detect
 from kifu.records.games import (
     FIELD_LIMIT,
     FIELDS,
@@ -54,6 +54,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
     RecordBlock,
+    RecordFormat,
     concat,
     text_fields,
 )
@@ -1108,3 +1109,6 @@ def _ragged(offset: _Offsets, order: npt.NDArray[np.int64]) -> tuple[_Offsets, n
     lengths = np.diff(offset)[order]
     ends = np.cumsum(np.append(0, lengths))
     return ends, np.arange(ends[-1]) + np.repeat(offset[order] - ends[:-1], lengths)
+
+
+FORMAT = RecordFormat((OGS, OGS_LINES), read_ogs)

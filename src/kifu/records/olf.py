@@ -17,6 +17,7 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
 from kifu.records._nodes import BYTES_PER_GAME, COLON, LINE_LIMIT, MAX_MOVES, SPACE, Int, byte, read_number
+from kifu.records.detect import OLF
 from kifu.records.games import (
     FIELDS,
     NO_HANDICAP,
@@ -25,6 +26,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
     RecordBlock,
+    RecordFormat,
     TextFields,
 )
 from kifu.records.meta import Rank, Result, komi_text
@@ -531,3 +533,6 @@ def _rank_text(text: str) -> str | None:
     rating, confirmed = parse_rating(text)
     rank = None if rating is None else Rank.from_rating(rating, confirmed)
     return None if rank is None else str(rank)
+
+
+FORMAT = RecordFormat((OLF,), read_olf, to_sgf_properties)

@@ -1,12 +1,9 @@
-"""The registry of record formats, and the parsing of blocks in any of them.
-
-`kifu.records.detect` recognizes the formats; each has a parser in a module of its own.
-"""
+"""The parsing of blocks in any record format. `kifu.records.detect` lists and recognizes the formats."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,54 +13,11 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.records import gib, ngf, ogs, olf, sgf, tygem, ugf
 from kifu.records.containers import find_containers, read_blocks
-from kifu.records.detect import GIB, NGF, OGS, OGS_LINES, OLF, SGF, TYGEM, TYGEM_INDEX, UGF, detect
+from kifu.records.detect import RECORD_FORMATS, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import GameArrays, LeftOut, ParsedBlock, ParseWarning, RecordBlock
 from kifu.records.paths import Paths, as_list, as_path
-from kifu.records.tygem import TygemIndex, load_index
-from kifu.registry import Registry
-
-PROPERTIES = {
-    "PB": "black", "BR": "black_rank", "PW": "white", "WR": "white_rank", "RE": "result", "KM": "komi", "DT": "date",
-    "TM": "time", "OT": "overtime", "RU": "rules", "EV": "event", "RO": "round", "PC": "place", "GN": "title",
-}  # fmt: skip
-"""The root's text properties in the order in which they are written, and their `kifu.records.games.FIELDS`."""
-
-
-def name_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return text fields that are in SGF's spelling as root properties."""
-    return {name: texts[field] or None for name, field in PROPERTIES.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFormat:
-    """A format of game records.
-
-    `read` returns the games of a block, given the TYGEM index of the sources, which only TYGEM needs.
-    `to_sgf_properties` converts the decoded text fields of a game, by name, to root properties in SGF's spelling, which
-    most readers use.
-    """
-
-    kinds: tuple[int, ...]  # its constants in `kifu.records.detect`
-    read: Callable[[RecordBlock, tygem.TygemIndex | None], ParsedBlock]
-    to_sgf_properties: Callable[[Mapping[str, str]], Mapping[str, str | None]] = name_properties
-
-
-RECORD_FORMATS: Registry[RecordFormat] = Registry(
-    "record format",
-    {
-        "sgf": RecordFormat((SGF,), lambda block, index: sgf.read_block(block)),
-        "olf": RecordFormat((OLF,), lambda block, index: olf.read_olf(block), olf.to_sgf_properties),
-        "ogs": RecordFormat((OGS, OGS_LINES), lambda block, index: ogs.read_ogs(block)),
-        "tygem": RecordFormat((TYGEM,), tygem.read_tygem, tygem.to_sgf_properties),
-        "gib": RecordFormat((GIB,), lambda block, index: gib.read_gib(block)),
-        "ngf": RecordFormat((NGF,), lambda block, index: ngf.read_ngf(block)),
-        "ugf": RecordFormat((UGF,), lambda block, index: ugf.read_ugf(block)),
-    },
-)
-"""Record formats by name, which is `ParsedBlock.format` and the column `format` of a catalogue."""
-
+from kifu.records.tygem import TygemIndex, load_index, read_tygem
 
 _MAX_LISTED = 20
 
@@ -76,14 +30,14 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
     """
     if not len(block):
         return
-    formats = {kind: each for each in RECORD_FORMATS.values() for kind in each.kinds}
+    formats = {kind: record_format for record_format in RECORD_FORMATS.values() for kind in record_format.kinds}
     kinds = detect(block)
     cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
     for first, last in pairwise(cuts):
         if kinds[first] == TYGEM_INDEX:
             continue
         part = block if last - first == len(block) else block.part(first, last)
-        yield formats[int(kinds[first])].read(part, index)
+        yield read_tygem(part, index) if kinds[first] == TYGEM else formats[int(kinds[first])].read(part)
 
 
 @dataclass(slots=True)

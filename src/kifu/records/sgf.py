@@ -58,6 +58,7 @@ from kifu.records._nodes import (
     scan_members,
     skip_space,
 )
+from kifu.records.detect import SGF
 from kifu.records.games import (
     FIELD_LIMIT,
     FIELDS,
@@ -67,6 +68,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
     RecordBlock,
+    RecordFormat,
     TextFields,
     make_block,
 )
@@ -1306,3 +1308,6 @@ def _encoding(codecs: Mapping[int, str], count: int) -> pa.StringArray:
     code = np.full(count, names.index(_UTF8), np.int32)
     code[list(codecs)] = [names.index(codec) for codec in codecs.values()]
     return pa.DictionaryArray.from_arrays(code, names).cast(pa.string())
+
+
+FORMAT = RecordFormat((SGF,), read_block)

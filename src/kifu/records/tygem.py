@@ -45,7 +45,7 @@ from kifu.records._nodes import (
     skip_space,
 )
 from kifu.records.containers import index_files
-from kifu.records.detect import is_dotted_date
+from kifu.records.detect import TYGEM, is_dotted_date
 from kifu.records.games import (
     FIELDS,
     MEMBER_LIMIT,
@@ -54,6 +54,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
     RecordBlock,
+    RecordFormat,
     TextFields,
 )
 from kifu.records.meta import Result
@@ -164,7 +165,7 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
     return read_index(np.concatenate(parts)) if parts else None
 
 
-def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
+def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlock:
     """Read every line of a block. Never fails: unreadable lines give rows with their `DropReason`.
 
     Each line is a row, except for empty ones and comments (#); a member without any gives one row. Moves are on 19 x
@@ -488,3 +489,6 @@ def _index_spans(
                 start[_OVERTIME_SPAN, g], stop[_OVERTIME_SPAN, g] = begin, middle
                 start[_TIME_SPAN, g], stop[_TIME_SPAN, g] = min(middle + 1, i), i
             i += 1
+
+
+FORMAT = RecordFormat((TYGEM,), read_tygem, to_sgf_properties)

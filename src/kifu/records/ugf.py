@@ -44,6 +44,7 @@ from kifu.records._nodes import (
     skip_bom,
     skip_space,
 )
+from kifu.records.detect import UGF
 from kifu.records.games import (
     FIELD_LIMIT,
     NO_HANDICAP,
@@ -51,6 +52,7 @@ from kifu.records.games import (
     ParsedBlock,
     ParseWarning,
     RecordBlock,
+    RecordFormat,
     SingleGame,
     assemble,
 )
@@ -351,3 +353,6 @@ def _main_time(ptime: str) -> str:
     parts = ptime.partition(",")[0].split(";")
     minutes = _number(parts[1]) if len(parts) > 1 else None
     return str(60 * minutes) if minutes and minutes > 0 else ""
+
+
+FORMAT = RecordFormat((UGF,), read_ugf)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -329,9 +330,6 @@ def _resolve(host: str, port: int) -> Any:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
 
 
-PAGES = ("", "game", "explore", "search", "play", "planes", "corpus", "reports")
-"""First parts of the paths of pages. The client shows all of them from one document."""
-
 _TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -364,7 +362,7 @@ def create_app(site: Site, access: Access, failed: Callable[[str, Exception], ob
 
     async def page(request: Request) -> Response:
         first = request.path_params.get("path", "").partition("/")[0]
-        if first not in PAGES:
+        if first == "api" or not re.fullmatch("[a-z]*", first):  # the client shows all pages from one document
             return error_response(404, f"there is no page {request.url.path[:80]!r}")
         return _asset(assets, "index.html", request)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kata_nets import BLOCKS, Maker, small_net
+from kifu.katago.net_file import kata_net_bytes
 from lazy import lazy_import
 
 kata = lazy_import("kifu.katago.net")
@@ -74,6 +75,24 @@ def _angle(block, head: int, pair: int, x: int, y: int) -> float:
     if block.frequencies is not None:
         return x * block.frequencies.array[head, pair, 0] + y * block.frequencies.array[head, pair, 1]
     return 0.0 if block.theta is None else float(y if pair == 0 else x)
+
+
+def test_net_file_of():
+    """A module gives its file to the byte, keeps the file's arrays, and stores what training changes."""
+    for file in (small_net(), small_net(rms=True), small_net(["residual"], 8), small_net(["pooling"], human=True)):
+        before = kata_net_bytes(file)
+        net = kata.KataNet(file)
+        assert kata_net_bytes(kata.net_file_of(net)) == before == kata_net_bytes(file)
+        planes, globals, metadata = _inputs(5, 4)
+        with torch.no_grad():
+            for index, parameter in enumerate(net.parameters()):
+                parameter.mul_(1 + index % 7 / 8)
+            args = (planes, globals, metadata if file.is_human else None)
+            again = kata.KataNet(kata.net_file_of(net))
+            for ours, theirs in zip(net(*args), again(*args), strict=True):
+                assert torch.equal(ours, theirs)
+        assert all(map(torch.equal, net.state_dict().values(), again.state_dict().values()))
+        assert kata_net_bytes(kata.net_file_of(again)) == kata_net_bytes(kata.net_file_of(net)) != before
 
 
 def test_no_result():

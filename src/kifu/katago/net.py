@@ -8,8 +8,9 @@ Sources: KataGo v1.17.2, cpp/neuralnet/eigenbackend.cpp for the layers, nneval.c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ from kifu.katago.net_file import (
     TipNorm,
     ValueLayers,
     Weights,
+    trained_arrays,
 )
 
 _ACTIVATIONS = {
@@ -66,7 +68,9 @@ class KataNet(nn.Module):  # type: ignore[misc]
 
     def __init__(self, file: KataNetFile) -> None:
         super().__init__()
-        self.name, self.is_human = file.name, file.is_human
+        # The layers keep their records, without the arrays that they hold as parameters.
+        file = copy.deepcopy(file, {id(array): array for array in trained_arrays(file)})
+        self.file, self.name, self.is_human = file, file.name, file.is_human
         self.score_mean, self.score_stdev, self.lead = file.score_mean, file.score_stdev, file.lead
         trunk = file.trunk
         self.conv, self.globals = _conv(trunk.conv), _linear(trunk.globals)
@@ -77,6 +81,9 @@ class KataNet(nn.Module):  # type: ignore[misc]
         elif trunk.batch_norm is not None:
             self.norm = KataBatchNorm(trunk.batch_norm, trunk.act)
         self.policy, self.value = KataPolicyHead(file.policy), KataValueHead(file.value)
+        for layer in self.modules():
+            for record, field, _ in _stored(layer):
+                setattr(record, field, _IN_MODULE)
 
     def forward(self, planes: Tensor, globals: Tensor, metadata: Tensor | None = None) -> KataOutput:
         """Evaluate positions.
@@ -114,6 +121,48 @@ class KataNet(nn.Module):  # type: ignore[misc]
         return KataOutput(policy, result, share * mean, spread, share * lead, torch.tanh(ownership))
 
 
+def net_file_of(net: KataNet) -> KataNetFile:
+    """Return a network, trained or not, as the contents of a file: the inverse of `KataNet(file)`.
+
+    A batch norm keeps its statistics unless its scale or bias have changed; then it is stored with mean 0, variance 1.
+    """
+    net = copy.deepcopy(net).cpu()
+    for layer in net.modules():
+        for record, field, values in _stored(layer):
+            setattr(record, field, _array(values))
+        if isinstance(layer, KataBatchNorm):
+            layer.store()
+    file: KataNetFile = net.file
+    return file
+
+
+def _stored(layer: nn.Module) -> Iterator[tuple[Any, str, Tensor]]:
+    """Yield the records of a layer with the fields that its parameters are stored in, and these as stored."""
+    match layer:
+        case nn.Conv2d():
+            yield layer.record, "weights", layer.weight.permute(2, 3, 1, 0)
+        case nn.Linear():
+            yield layer.record, "array", layer.weight.T
+            if layer.bias is not None:
+                yield layer.bias_record, "array", layer.bias
+        case nn.RMSNorm():
+            yield layer.record, "scale", layer.weight
+        case KataTipNorm():
+            yield layer.record, "scale", layer.scale.flatten()
+            yield layer.record, "bias", layer.bias.flatten()
+        case KataAttention() if layer.record.frequencies is not None:
+            yield layer.record.frequencies, "array", layer.frequencies
+
+
+_IN_MODULE: Floats = np.empty(0, np.float32)
+"""Stands for an array that is a parameter of a module."""
+
+
+def _array(values: Tensor) -> Floats:
+    array: Floats = np.ascontiguousarray(values.detach().float().numpy())
+    return array
+
+
 def _tensor(array: Floats) -> nn.Parameter:
     return nn.Parameter(torch.from_numpy(np.array(array, order="C")))
 
@@ -125,12 +174,14 @@ def _conv(conv: Conv) -> nn.Conv2d:
         nn.Conv2d, conv.inputs, conv.outputs, size, padding=padding, dilation=dilation, bias=False
     )
     module.weight = _tensor(conv.weights.transpose(3, 2, 0, 1))
+    module.record = conv
     return module.to(memory_format=torch.channels_last)
 
 
 def _linear(matrix: Weights, bias: Weights | None = None) -> nn.Linear:
     module = nn.utils.skip_init(nn.Linear, *matrix.array.shape, bias=bias is not None)
     module.weight = _tensor(matrix.array.T)
+    module.record, module.bias_record = matrix, bias
     if bias is not None:
         module.bias = _tensor(bias.array)
     return module
@@ -138,7 +189,7 @@ def _linear(matrix: Weights, bias: Weights | None = None) -> nn.Linear:
 
 def _point_norm(norm: PointNorm) -> nn.RMSNorm:
     module = nn.utils.skip_init(nn.RMSNorm, norm.channels, eps=norm.epsilon)
-    module.weight = _tensor(norm.scale)
+    module.weight, module.record = _tensor(norm.scale), norm
     return module
 
 
@@ -165,11 +216,24 @@ class KataBatchNorm(nn.Module):  # type: ignore[misc]
 
     def __init__(self, norm: BatchNorm, activation: Activation) -> None:
         super().__init__()
+        self.record, self.act = norm, _activation(activation)
+        self.scale, self.bias = (_tensor(values[:, None, None]) for values in self._stored())
+
+    def _stored(self) -> tuple[Floats, Floats]:
+        """Return scale and bias by the record."""
+        norm = self.record
         scale = np.ones(norm.channels, np.float32) if norm.scale is None else norm.scale
         bias = np.zeros(norm.channels, np.float32) if norm.bias is None else norm.bias
         scale = scale / np.sqrt(norm.variance + np.float32(norm.epsilon))
-        self.scale, self.bias = _tensor(scale[:, None, None]), _tensor((bias - scale * norm.mean)[:, None, None])
-        self.act = _activation(activation)
+        return scale, bias - scale * norm.mean
+
+    def store(self) -> None:
+        """Store scale and bias in the record unless it has them."""
+        scale, bias = _array(self.scale.flatten()), _array(self.bias.flatten())
+        if not all(np.array_equal(*pair) for pair in zip((scale, bias), self._stored())):
+            norm = self.record
+            norm.epsilon, norm.mean, norm.variance = 1e-20, np.zeros_like(bias), np.ones_like(bias)
+            norm.has_scale, norm.scale, norm.has_bias, norm.bias = True, scale, True, bias
 
     def forward(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Map features to features of the same shape."""
@@ -181,6 +245,7 @@ class KataTipNorm(nn.Module):  # type: ignore[misc]
 
     def __init__(self, norm: TipNorm, activation: Activation) -> None:
         super().__init__()
+        self.record = norm
         self.scale, self.bias = _tensor(norm.scale[:, None, None]), _tensor(norm.bias[:, None, None])
         self.epsilon, self.spatial = norm.epsilon, norm.spatial
         self.act = _activation(activation)
@@ -264,11 +329,12 @@ class KataAttention(nn.Module):  # type: ignore[misc]
         self.norm = _point_norm(block.norm)
         self.query, self.key = _linear(block.query), _linear(block.key)
         self.value, self.output = _linear(block.value), _linear(block.output)
-        self.frequencies: nn.Parameter | None = None  # [key heads or 1, pairs, (x, y)]
-        if block.frequencies is not None:
+        self.record = block
+        fixed = None if block.theta is None else torch.from_numpy(_fixed_frequencies(block.theta, block.query_size))
+        if block.frequencies is None:
+            self.register_buffer("frequencies", fixed, persistent=False)  # [key heads or 1, pairs, (x, y)] or None
+        else:
             self.frequencies = _tensor(block.frequencies.array)
-        elif block.theta is not None:
-            self.frequencies = _tensor(_fixed_frequencies(block.theta, block.query_size))
 
     def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> Tensor:
         """Return what is added to the features."""

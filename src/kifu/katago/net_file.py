@@ -400,7 +400,7 @@ class KataNetFile:
     @property
     def parameters(self) -> int:
         """The number of trained parameters: all floats but the statistics of batch norms."""
-        return sum(array.size for array in _arrays(self))
+        return sum(array.size for array in trained_arrays(self))
 
     @property
     def is_human(self) -> bool:
@@ -617,7 +617,7 @@ def _array_bytes(array: Floats, binary: bool) -> bytes:
     return " ".join(map(str, array.ravel())).encode() + b"\n"
 
 
-def _arrays(record: Any) -> Iterator[Floats]:
+def trained_arrays(record: Any) -> Iterator[Floats]:
     """Yield the arrays of a record but the statistics of batch norms."""
     for each in _fields_of(record.__class__):
         value = getattr(record, each.name)
@@ -625,7 +625,7 @@ def _arrays(record: Any) -> Iterator[Floats]:
             yield value
         for item in value if isinstance(value, list) else [value]:
             if is_dataclass(item):
-                yield from _arrays(item)
+                yield from trained_arrays(item)
 
 
 class _WordReader:

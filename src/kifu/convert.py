@@ -114,8 +114,8 @@ def convert(
         jobs: Number of threads; the bytes do not depend on it.
 
     Raises:
-        RecipeError: If the path has another suffix.
-        OutputError: If the file cannot be written. In all cases no new file is left.
+        RecipeError: The path has another suffix.
+        OutputError: The file cannot be written. In all cases no new file is left.
     """
     path = Path(path)
     text_format, open_file = _target(path)

@@ -151,7 +151,8 @@ def publish(  # noqa: PLR0913 - options
     """
     from kifu.publication.publish import publish as publish_sets
 
-    options = {"title": title, "licence": licence, "author": author, "url": url, "doi": doi, "date": date}
-    options["version"] = version
-    report = publish_sets(sets, output, **options, previous=previous, jobs=jobs, progress=progress)
+    report = publish_sets(
+        sets, output, title=title, licence=licence, author=author, url=url, doi=doi, date=date, version=version,
+        previous=previous, jobs=jobs, progress=progress,
+    )  # fmt: skip
     return Outcome.of_output(output, report)

@@ -100,7 +100,7 @@ def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] =
         overrides: See `kifu.config.load_config`.
 
     Raises:
-        RecipeError: If the rules do not exist or are invalid.
+        RecipeError: The rules do not exist or are invalid.
     """
     return check_cleaning_rules(load_config(_FOLDER, _KIND, name, overrides), name)
 
@@ -112,7 +112,7 @@ def check_cleaning_rules(table: Mapping[str, object], name: str | os.PathLike[st
         table: The values by field of `CleaningRules`.
 
     Raises:
-        RecipeError: If a value is invalid; the message names the first one.
+        RecipeError: A value is invalid; the message names the first one.
     """
     return check_config(CleaningRules, table, _KIND, name)
 

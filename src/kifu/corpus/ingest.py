@@ -182,9 +182,9 @@ def ingest(
         clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
 
     Raises:
-        RecipeError: If there are no such cleaning rules.
-        SourceError: If a source cannot be read, or changes meanwhile.
-        ClusterError: If the cluster fails. In all cases no new file is left.
+        RecipeError: There are no such cleaning rules.
+        SourceError: A source cannot be read, or changes meanwhile.
+        ClusterError: The cluster fails. In all cases no new file is left.
     """
     path = Path(output)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)

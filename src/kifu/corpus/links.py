@@ -359,7 +359,7 @@ def find_links(paths: Sequence[str | os.PathLike[str]], *, split: bool = False, 
         rows: See ROWS; the result does not depend on it.
 
     Raises:
-        OutputError: If the temporary directory is full.
+        OutputError: The temporary directory is full.
     """
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     parent = np.arange(bounds[-1])

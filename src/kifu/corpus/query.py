@@ -553,8 +553,8 @@ def query(
             holds for all threads. None: only DuckDB's own limit of 1 GB, which long texts and lists can exceed.
 
     Raises:
-        FormatError: If a file is neither a catalogue nor an annotation.
-        RecipeError: If the statement is invalid, or not a SELECT, or the memory does not suffice.
+        FormatError: A file is neither a catalogue nor an annotation.
+        RecipeError: The statement is invalid, or not a SELECT, or the memory does not suffice.
     """
     paths = as_list(catalogues)
     with open_database(paths, jobs, max_memory) as database:
@@ -621,7 +621,7 @@ def weigh_games(catalogue: Catalogue, weight: str, where: str | None) -> npt.NDA
         where: A condition that selects games; None for all.
 
     Raises:
-        RecipeError: If an expression is invalid, or a weight is not within 0 to 1.
+        RecipeError: An expression is invalid, or a weight is not within 0 to 1.
     """
     weights = np.zeros(catalogue.rows)
     kept = '"drop" IS NULL' + ("" if where is None else f" AND (\n{where}\n)")

@@ -71,7 +71,7 @@ def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Code
         [G] int64, the index of each key's set in `shares`.
 
     Raises:
-        RecipeError: If there are no shares, or one is not positive.
+        RecipeError: There are no shares, or one is not positive.
     """
     if not shares or not all(0 < share < float("inf") for share in shares.values()):
         raise RecipeError(f"shares must be numbers above 0, got {dict(shares)}")
@@ -377,7 +377,7 @@ def load_split(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> S
         overrides: See `kifu.config.load_config`.
 
     Raises:
-        RecipeError: If the split does not exist or is invalid.
+        RecipeError: The split does not exist or is invalid.
     """
     return check_config(SplitConfig, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
 
@@ -450,7 +450,7 @@ def split(
         by: The name of a split, a TOML file, or a split such as `HashSplit(kind="hash", sets={"a": 9, "b": 1})`.
 
     Raises:
-        RecipeError: If the split does not exist, a set's name is not a valid file name, or a game is on two lists.
+        RecipeError: The split does not exist, a set's name is not a valid file name, or a game is on two lists.
     """
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)

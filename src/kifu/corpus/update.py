@@ -461,9 +461,9 @@ def append(
     The arguments are those of `kifu.corpus.ingest.ingest`.
 
     Raises:
-        RecipeError: If there are no such rules, or the folder has other rules or is itself a source.
-        SourceError: If a source cannot be read, or changes meanwhile.
-        ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
+        RecipeError: There are no such rules, or the folder has other rules or is itself a source.
+        SourceError: A source cannot be read, or changes meanwhile.
+        ClusterError: The cluster fails. In all cases the catalogue is unchanged.
     """
     path = Path(output)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)

@@ -18,6 +18,7 @@ from kifu.datasets.examples import Layout
 from kifu.errors import FormatError
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, MAX_SIZE, WHITE
+from kifu.records._nodes import is_text
 from kifu.records.games import Bytes
 
 PLANES = 17
@@ -204,16 +205,12 @@ def _find(data: Any, at: Any, stop: Any, wanted: Any, other: Any) -> Any:
 @inline_kernel
 def _feature_index(data: Any, first: Any, last: Any) -> Any:
     """Return 0 for the name x, 1 for pi, 2 for outcome, -1 for others."""
-    if last - first == 1 and data[first] == 120:
+    length = last - first
+    if length == 1 and is_text(data, first, last, b"x"):
         return 0
-    if last - first == 2 and data[first] == 112 and data[first + 1] == 105:
+    if length == 2 and is_text(data, first, last, b"pi"):
         return 1
-    if last - first != 7:
-        return -1
-    for k in range(7):
-        if data[first + k] != (111, 117, 116, 99, 111, 109, 101)[k]:
-            return -1
-    return 2
+    return 2 if length == 7 and is_text(data, first, last, b"outcome") else -1
 
 
 @inline_kernel

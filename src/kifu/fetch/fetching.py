@@ -426,10 +426,10 @@ def fetch(
         dry_run: Only read the index and list the files.
 
     Raises:
-        FetchError: If some files could not be fetched.
-        SourceError: If the index cannot be had, no file is chosen, or `into` is not writable.
-        RecipeError: If the collection is unknown.
-        OutputError: If a temporary file is a symbolic link, or was removed or replaced.
+        FetchError: Some files could not be fetched.
+        SourceError: The index cannot be had, no file is chosen, or `into` is not writable.
+        RecipeError: The collection is unknown.
+        OutputError: A temporary file is a symbolic link, or was removed or replaced.
     """
     published, client = _collection(collection), Client(policy or RetryPolicy())
     files, base = _read_index(client, published, index, progress)

@@ -77,7 +77,7 @@ class Board:
             height: Number of rows, 1..25; as many as columns by default.
 
         Raises:
-            GameError: If width or height is out of range.
+            GameError: Width or height is out of range.
         """
         self.width, self.height = width, width if height is None else height
         self.rules = rules
@@ -96,7 +96,7 @@ class Board:
                 in `str(board)` are allowed on the left, above and below.
 
         Raises:
-            GameError: If the text is not a diagram, or a chain has no liberties.
+            GameError: The text is not a diagram, or a chain has no liberties.
 
         Examples:
             >>> Board.parse(". X O\nX O .\n. . .").liberties.tolist()
@@ -144,9 +144,9 @@ class Board:
             ply: 0 to T; T is the final position.
 
         Raises:
-            IllegalMove: If an earlier move or setup stone is not possible.
-            GameError: If the size is not in 1..25, or setup and setup_ply differ in length.
-            IndexError: If ply is out of range.
+            IllegalMove: An earlier move or setup stone is not possible.
+            GameError: The size is not in 1..25, or setup and setup_ply differ in length.
+            IndexError: Ply is out of range.
         """
         board = cls(width, height, rules=rules)
         board._history = new_history(min(max(ply, 0), len(moves)))
@@ -206,7 +206,7 @@ class Board:
         """Return whether a move, as in `play`, is legal for a colour, by default the player to move.
 
         Raises:
-            GameError: If it is neither a point of the board nor a pass.
+            GameError: It is neither a point of the board nor a pass.
         """
         return bool(self.legal(colour)[self._point(move)])
 
@@ -218,8 +218,8 @@ class Board:
             colour: BLACK or WHITE; None for the player to move.
 
         Raises:
-            IllegalMove: If the move is illegal; the board is unchanged.
-            GameError: If the move is not a GTP name or the colour not BLACK or WHITE.
+            IllegalMove: The move is illegal; the board is unchanged.
+            GameError: The move is not a GTP name or the colour not BLACK or WHITE.
         """
         c = self._colour(colour)
         point = self._point(move) if isinstance(move, str) else int(move)
@@ -246,7 +246,7 @@ class Board:
             empty: Points to empty.
 
         Raises:
-            GameError: If a point is not on the board, or a chain would have no liberties; the board is unchanged.
+            GameError: A point is not on the board, or a chain would have no liberties; the board is unchanged.
         """
         before = self._state.colour.copy()
         after = before.copy()

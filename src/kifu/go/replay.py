@@ -267,9 +267,9 @@ def replay_to(
     stones captured by Black and by White.
 
     Raises:
-        IllegalMove: If a move or a setup stone before that position is not possible; the board then stands before it.
-        GameError: If setup and setup_ply differ in length.
-        IndexError: If plies is out of range.
+        IllegalMove: A move or a setup stone before that position is not possible; the board then stands before it.
+        GameError: Setup and setup_ply differ in length.
+        IndexError: Plies is out of range.
     """
     moves = game.moves
     if not 0 <= plies <= len(moves):

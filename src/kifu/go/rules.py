@@ -70,7 +70,7 @@ class Rules:
         """Return the rule set of a name, in upper or lower case.
 
         Raises:
-            RecipeError: If no rule set has the name; the message lists all names.
+            RecipeError: No rule set has the name; the message lists all names.
         """
         try:
             return NAMED[name.lower()]

@@ -139,11 +139,9 @@ class AnalysisEngine(PipedProcess):
         """
         words = split_command(command, "a command such as 'katago analysis -config analysis.cfg -model net.bin.gz'")
         self._program, self._timeout = Path(words[0]).name, timeout
-        self._sent, self._open_queries, self._abandoned = (
-            0,
-            dict[str, tuple[int, AnalysisQuery, set[int]]](),
-            set[str](),
-        )
+        self._sent = 0
+        self._open_queries: dict[str, tuple[int, AnalysisQuery, set[int]]] = {}
+        self._abandoned: set[str] = set()
         try:
             super().__init__(words)
         except ProcessError as error:

@@ -570,7 +570,7 @@ def audit(
 
     Raises:
         RecipeError: For fewer than two files.
-        FormatError: If a file is damaged or of an unknown format.
+        FormatError: A file is damaged or of an unknown format.
     """
     paths = [Path(file) for file in files]
     if len(paths) < 2:
@@ -709,7 +709,7 @@ def find_overlaps(
         The number of positions of each set, and the overlap of each pair of sets, by their indices.
 
     Raises:
-        OutputError: If the temporary directory is full.
+        OutputError: The temporary directory is full.
     """
     totals = [0] * len(sets)
     overlaps = {pair: Overlap() for pair in combinations(range(len(sets)), 2)}

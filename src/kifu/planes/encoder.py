@@ -514,7 +514,7 @@ class Encoder(FrameEncoder):
             not filled, or hold the position before a move that cannot be played.
 
         Raises:
-            ValueError: If the arrays do not match.
+            ValueError: The arrays do not match.
         """
         task, parts = self._plan(request, out, label)
         if rating is None:
@@ -565,7 +565,7 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
             outside the game's board, and a plane `board` shows where it is.
 
     Raises:
-        RecipeError: If there is no such plane set; for the kgsgo sets, which omit positions and have kernels of their
+        RecipeError: There is no such plane set; for the kgsgo sets, which omit positions and have kernels of their
             own; and for KataGo's, which is more than planes (`kifu.katago.encoder`).
     """
     plane_set = find_plane_set(name)
@@ -633,8 +633,8 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
         row 0 of both is the top or the bottom of the board.
 
     Raises:
-        RecipeError: If there is no such plane set.
-        GameError: If the game has a drop reason, the board is too large for the plane set, or, for the kgsgo sets, the
+        RecipeError: There is no such plane set.
+        GameError: The game has a drop reason, the board is too large for the plane set, or, for the kgsgo sets, the
             program of 2015 could not use the game.
         IllegalMove: At the first move that cannot be played.
 

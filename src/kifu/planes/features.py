@@ -83,7 +83,7 @@ def feature(
     """Return a decorator that registers a function as the `fill` of a feature; see `Feature` for the other arguments.
 
     Raises:
-        RecipeError: If the name is taken, or not possible in a composition.
+        RecipeError: The name is taken, or not possible in a composition.
     """
 
     def register(fill: Fill) -> Fill:
@@ -120,7 +120,7 @@ def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
     """Return the feature of a name. others: more names to suggest if there is no such feature.
 
     Raises:
-        RecipeError: If no feature has the name; the message has the most similar one, or the numbers of its family.
+        RecipeError: No feature has the name; the message has the most similar one, or the numbers of its family.
     """
     if name in FEATURES:
         return FEATURES[name]

@@ -224,7 +224,7 @@ def find_plane_set(name: str) -> PlaneSet:
             by +.
 
     Raises:
-        RecipeError: If nothing has the name; the message suggests the most similar name.
+        RecipeError: Nothing has the name; the message suggests the most similar name.
     """
     if plane_set := _registered(name):
         return plane_set

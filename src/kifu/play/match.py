@@ -178,9 +178,6 @@ class MatchOptions:
     jobs: int = 1
 
 
-DEFAULT_OPTIONS = MatchOptions()
-
-
 def play_match(
     a: str,
     b: str,

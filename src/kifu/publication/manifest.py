@@ -259,8 +259,8 @@ def open_sets(paths: Sequence[Path]) -> list[InputSet]:
         The sets: train, validation and test, then others as given. A single one that has another name becomes train.
 
     Raises:
-        FormatError: If an input is damaged, or of another format.
-        RecipeError: If there is no input, kinds or columns differ, or a name is invalid or occurs twice.
+        FormatError: An input is damaged, or of another format.
+        RecipeError: There is no input, kinds or columns differ, or a name is invalid or occurs twice.
     """
     sets = [_open(path) for given in paths for path in _expand(given)]
     if not sets:

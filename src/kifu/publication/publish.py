@@ -135,10 +135,10 @@ def publish(  # noqa: PLR0913 - options
         What the card is made from.
 
     Raises:
-        FormatError: If a set is damaged or of another format, or `previous` is not a published folder.
-        RecipeError: If the sets differ in kind or columns, their names are no valid splits, the licence or the version
+        FormatError: A set is damaged or of another format, or `previous` is not a published folder.
+        RecipeError: The sets differ in kind or columns, their names are no valid splits, the licence or the version
             is invalid, or the version is not larger than the previous one.
-        OutputError: If the folder cannot be written, or contains other files.
+        OutputError: The folder cannot be written, or contains other files.
     """
     output = Path(output)
     if licence is not None and not _LICENCE.fullmatch(licence):
@@ -255,7 +255,7 @@ def write_changes(previous: str, old: _Splits, new: _Splits, kind: str, output: 
         old: The files of each split of the previous version.
 
     Raises:
-        MissingExtra: If DuckDB is not installed.
+        MissingExtra: DuckDB is not installed.
     """
     import duckdb
 

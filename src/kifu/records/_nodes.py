@@ -199,7 +199,7 @@ LINE_LIMIT = 1 << 20
 
 MOST_ID_DIGITS = 18  # the most that an int64 holds
 
-TAB, LINE_FEED, CARRIAGE_RETURN, HASH, DASH = 9, 10, 13, ord("#"), ord("-")
+TAB, LINE_FEED, CARRIAGE_RETURN, HASH = 9, 10, 13, ord("#")
 _BOM = tuple(b"\xef\xbb\xbf")
 _ZERO = 48
 

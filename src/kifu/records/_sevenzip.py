@@ -733,9 +733,9 @@ def sevenzip_blocks(source: str, file: SevenZipFile, block_bytes: int, *, first:
         first: Number of blocks to skip. Their folders are not unpacked, unless they go on in later blocks.
 
     Raises:
-        MissingExtra: If py7zr is not installed.
-        SourceError: If the archive is encrypted, packed by an unsupported method, or needs too much memory; and, after
-            all complete records, if it is damaged or truncated.
+        MissingExtra: Py7zr is not installed.
+        SourceError: The archive is encrypted, packed by an unsupported method, or needs too much memory; or,
+            after all complete records, it is damaged or truncated.
     """
     try:
         records = _find_records(file, block_bytes)

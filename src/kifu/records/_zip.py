@@ -400,9 +400,9 @@ def zip_blocks(
         first: Number of blocks to skip; none of their bytes are read or inflated.
 
     Raises:
-        OSError: If the file cannot be read, or is shorter than it was.
-        SourceError: If the archive has no end record; and, after all records before, if its directory is damaged or if
-            members overlap, as in a decompression bomb.
+        OSError: The file cannot be read, or is shorter than it was.
+        SourceError: The archive has no end record; or, after all records before, its directory is damaged or members
+            overlap, as in a decompression bomb.
     """
     for listed, table in islice(_listed_blocks(source, file, block_bytes, indexes), first, None):
         data, stored, drop = _read_stored(file, listed, table)

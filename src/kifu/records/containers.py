@@ -193,7 +193,7 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
             for folders of a .7z that end in them.
 
     Raises:
-        SourceError: If the container does not exist, is of an unknown kind, is an empty file or a directory without
+        SourceError: The container does not exist, is of an unknown kind, is an empty file or a directory without
             records; and, after all complete records, if it is damaged or truncated or cannot be read on.
     """
     path = as_path(source)

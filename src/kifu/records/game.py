@@ -100,7 +100,7 @@ class Game:
         """Return the game as arrays of one game, for bulk functions.
 
         Raises:
-            GameError: If the board's size is not within 1 to 25, or the setup is not in the order of the moves.
+            GameError: The board's size is not within 1 to 25, or the setup is not in the order of the moves.
         """
         check_size(self.width, self.height)
         move_offset, setup_offset = np.array([[0, len(self.moves)], [0, len(self.setup)]], np.int64)
@@ -117,7 +117,7 @@ class Game:
         """The side of a square board. Rectangular boards only have width and height.
 
         Raises:
-            GameError: If the board is rectangular.
+            GameError: The board is rectangular.
         """
         if self.width != self.height:
             raise GameError(f"a board of {self.width} x {self.height} has no single size; use width and height")
@@ -204,8 +204,8 @@ class Game:
             ply: Number of moves to play, from 0 to the number of moves; None: all.
 
         Raises:
-            IllegalMove: If the moves cannot all be played.
-            GameError: If the game is dropped.
+            IllegalMove: The moves cannot all be played.
+            GameError: The game is dropped.
         """
         if self.drop:
             raise GameError(f"a dropped game has no position: {self.drop.reason}")
@@ -322,7 +322,7 @@ def read_games(data: bytes) -> list[Game]:
     """Return all games in the text of a record or a collection, in any format that `kifu.read` knows.
 
     Raises:
-        RecordError: If the text contains no game.
+        RecordError: The text contains no game.
     """
     return _require_games(data, [game for parsed in parse_block(as_block([data]), None) for game in _games_of(parsed)])
 
@@ -340,7 +340,7 @@ def read_sgf(data: bytes, *, strict: bool = False) -> Game:
         strict: Raise the first of the game's errors instead of returning it with its `errors`.
 
     Raises:
-        RecordError: If there is no game.
+        RecordError: There is no game.
     """
     game = _require_games(data, list(_games_of(read_block(as_block([data])))))[0]
     if strict and game.errors:
@@ -356,7 +356,7 @@ def write_sgf(game: Game) -> bytes:
     point of the board becomes "zz", which is outside every board.
 
     Raises:
-        GameError: If the parser dropped the game, which then has no board, or the board's size is not within 1 to 25.
+        GameError: The parser dropped the game, which then has no board, or the board's size is not within 1 to 25.
     """
     if game.drop:
         raise GameError(f"a dropped game cannot be written: {game.drop.reason}")

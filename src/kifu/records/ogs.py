@@ -809,7 +809,6 @@ _STARS = {2: "26", 3: "268", 4: "2680", 5: "26804", 6: "268035", 7: "2680354", 8
 _OLD_STARS = {2: "08", 3: "028"}
 """Star points of games that OGS took over from the server of that name before 2013 ("ogs_import")."""
 
-_FREE_RULES = ("chinese", "ing", "nz")
 _FIXED_RULES = ("japanese", "korean", "aga")
 _CHARSET = re.compile(r"(?<![A-Za-z])CA\s*\[[^\]\\]{0,64}\]")
 

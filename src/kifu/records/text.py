@@ -377,7 +377,7 @@ class Programs:
         patterns: Each with the reason why such a name is a program's after a #, if it is not obvious.
 
     Raises:
-        RecipeError: If a pattern has fewer than two letters or digits, as it would match nearly every name.
+        RecipeError: A pattern has fewer than two letters or digits, as it would match nearly every name.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -438,7 +438,7 @@ def known_programs(*more: str, file: Path | None = None) -> Programs:
         file: A UTF-8 file with one pattern per line and # comments.
 
     Raises:
-        SourceError: If the file cannot be read, is not UTF-8, or is larger than 1 MiB.
+        SourceError: The file cannot be read, is not UTF-8, or is larger than 1 MiB.
         RecipeError: As `Programs` does.
     """
     patterns = _patterns(asset("programs.txt").read_text("utf-8"))

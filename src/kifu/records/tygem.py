@@ -152,7 +152,7 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
     archives. Tar archives are not searched, as that would require reading them whole.
 
     Raises:
-        SourceError: If one of the files cannot be read or is damaged, or if all together are larger than 256 MiB.
+        SourceError: One of the files cannot be read or is damaged, or all together are larger than 256 MiB.
     """
     parts: list[Bytes] = []
     size = 0

@@ -138,8 +138,8 @@ def build_index(
         jobs: See `kifu.execution.executor.make_executor`, also for `engine`.
 
     Raises:
-        RecipeError: If `plies` is out of range.
-        ClusterError: If the cluster fails. In all cases each file has its earlier index, or a complete new one.
+        RecipeError: `plies` is out of range.
+        ClusterError: The cluster fails. In all cases each file has its earlier index, or a complete new one.
     """
     if not 1 <= plies <= MAX_PLIES:
         raise RecipeError(f"plies must be within 1 to {MAX_PLIES:,}, got {plies}")

@@ -297,7 +297,7 @@ class Hits(FoundGames):
         Its metadata holds the pattern and the BLAKE3 of this catalogue. Memory does not grow with the games.
 
         Raises:
-            FormatError: If this catalogue is damaged.
+            FormatError: This catalogue is damaged.
         """
         catalogue = open_catalogue(self.path)
         with CatalogueWriter(path) as writer:

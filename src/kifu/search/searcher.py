@@ -115,7 +115,7 @@ class Searcher:
             use_index: Use the indices. The results are the same without them, but searches take longer.
 
         Raises:
-            FormatError: If it is not a catalogue, or an index is damaged, of another version or of another file.
+            FormatError: It is not a catalogue, or an index is damaged, of another version or of another file.
         """
         self.catalogue = open_catalogue(path)
         files = list(self.catalogue.partitions)
@@ -135,7 +135,7 @@ class Searcher:
             [rows] bool; None if nothing was asked for, which means all games.
 
         Raises:
-            RecipeError: If the condition is invalid, or a colour is given without a player.
+            RecipeError: The condition is invalid, or a colour is given without a player.
         """
         if colour is not None and (player is None or colour not in _PLAYER_COLUMNS):
             raise RecipeError(f"colour must be black or white and requires a player, got {colour!r}")
@@ -181,8 +181,8 @@ class Searcher:
             games: [rows] bool, the games to search, as from `select`; all by default.
 
         Raises:
-            RecipeError: If `games` has another length, or `jobs` is below 1.
-            OutputError: If there are more than 64 MB of hits, and the temporary directory is full.
+            RecipeError: `games` has another length, or `jobs` is below 1.
+            OutputError: There are more than 64 MB of hits, and the temporary directory is full.
         """
         rows = self._checked(games)
         position, indexed = pattern_position(pattern), []
@@ -227,7 +227,7 @@ class Searcher:
             games: [rows] bool, the games to search, as from `select`; all by default.
 
         Raises:
-            RecipeError: If there is no such game, `games` has another length, or `jobs` is below 1.
+            RecipeError: There is no such game, `games` has another length, or `jobs` is below 1.
         """
         if isinstance(position, GamePly):
             position = self.position(*position)
@@ -253,7 +253,7 @@ class Searcher:
         """Return the position after `ply` moves of the game in a row of the catalogue, from 0.
 
         Raises:
-            RecipeError: If there is no such game or position.
+            RecipeError: There is no such game or position.
         """
         return self.positions([GamePly(row, ply)])[0]
 
@@ -277,7 +277,7 @@ class Searcher:
         """Return the moves of the game in a row of the catalogue, from 0, as arrays of one game.
 
         Raises:
-            RecipeError: If there is no such game.
+            RecipeError: There is no such game.
         """
         if (cached := self._store.cached(row)) is not None:
             return take_game(*cached)
@@ -293,7 +293,7 @@ class Searcher:
         """Describe the games in some rows of the catalogue, in any order, at most 1,000.
 
         Raises:
-            RecipeError: If there are more, or there is no such row.
+            RecipeError: There are more, or there is no such row.
         """
         if len(rows) > _MAX_SUMMARIES:
             raise RecipeError(f"at most {_MAX_SUMMARIES:,} games can be described, got {len(rows):,}")

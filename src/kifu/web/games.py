@@ -174,7 +174,7 @@ def read_upload(data: bytes) -> dict[str, Any]:
         {"line": `Line.to_json`, "info": `game_info`, "games": number of games}.
 
     Raises:
-        RecordError: If no game is readable.
+        RecordError: No game is readable.
     """
     parsed = read_block(as_block([data]))
     first = next((g for g in range(len(parsed.games)) if not parsed.games.drop[g]), None)
@@ -204,8 +204,8 @@ def download_game(site: Site, params: GameParams) -> Download:
     """Return a game of a catalogue as an SGF record.
 
     Raises:
-        NotFoundError: If there is no such game.
-        KifuError: If it cannot be written as SGF.
+        NotFoundError: There is no such game.
+        KifuError: It cannot be written as SGF.
     """
     searcher = site.corpus(params.corpus).searcher
     if params.row >= len(searcher.catalogue):

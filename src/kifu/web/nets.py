@@ -246,7 +246,7 @@ def list_boards(site: Site, params: BoardsParams) -> list[dict[str, int]]:
     """Return the boards for play against a net: [{"size": side, "handicap": largest}], the smallest first.
 
     Raises:
-        RecipeError: If the net supports no square board.
+        RecipeError: The net supports no square board.
     """
     predictor = site.net(params.net).predictor
     sizes = [size for size in sorted({*_SIZES, *predictor.board}) if _is_supported(predictor, size)]
@@ -267,7 +267,7 @@ def start(site: Site, params: StartParams) -> dict[str, Any]:
     """Return the `Line.to_json` of a new game.
 
     Raises:
-        RecipeError: If the net does not support the board, or the board not the handicap.
+        RecipeError: The net does not support the board, or the board not the handicap.
     """
     size, stones = params.size, params.handicap
     site.net(params.net).predictor.check_board(size, size)
@@ -369,8 +369,8 @@ def encode_position(params: PlanesParams) -> dict[str, Any]:
         the numbers beside.
 
     Raises:
-        NotFoundError: If there is no such plane set.
-        GameError: If the position has no legal move, or the plane set does not support it.
+        NotFoundError: There is no such plane set.
+        GameError: The position has no legal move, or the plane set does not support it.
     """
     plane_set = PLANE_SETS.get(params.planes)
     if plane_set is None:

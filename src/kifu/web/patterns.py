@@ -126,7 +126,7 @@ class SearchResults:
         """Search for a pattern, or return the result of an equal search.
 
         Raises:
-            RecipeError: If the pattern occurs too often.
+            RecipeError: The pattern occurs too often.
         """
         key = number, chosen, format_pattern(pattern)
         with self._lock:

@@ -77,7 +77,7 @@ class Line(Params):
         """Return the board after `ply` moves, by default after all.
 
         Raises:
-            GameError: If there are fewer moves, or a move or setup stone is impossible.
+            GameError: There are fewer moves, or a move or setup stone is impossible.
         """
         if ply is not None and ply > len(self.moves):
             raise GameError(f"ply must be 0 to {len(self.moves)}, got {ply}")
@@ -101,7 +101,7 @@ class Line(Params):
             properties: Root properties of the record, such as KM; None for unknown ones.
 
         Raises:
-            GameError: If setup does not match.
+            GameError: Setup does not match.
         """
         moves, setup, setup_ply = self.arrays()
         placed = setup_ply <= len(moves)

@@ -308,7 +308,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address. port: 0 takes a free one.
 
     Raises:
-        RecipeError: If that is impossible, for example because another program listens there.
+        RecipeError: That is impossible, for example because another program listens there.
     """
     try:
         family, _, _, _, address = _resolve(host, port)

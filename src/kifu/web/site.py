@@ -153,7 +153,7 @@ class GameTable:
             found: Another table, which the statement may read as `found`.
 
         Raises:
-            RecipeError: If it is invalid.
+            RecipeError: It is invalid.
         """
         with self._database.cursor() as cursor, deadline.interrupting(cursor.interrupt):
             if found is not None:
@@ -164,8 +164,8 @@ class GameTable:
         """Return the SQL condition of a filter.
 
         Raises:
-            RecipeError: If its `sql` is not a condition, or not one that is bounded, see `Database.require_bounded`.
-            TimeLimitError: If that takes too long to find out.
+            RecipeError: Its `sql` is not a condition, or not one that is bounded, see `Database.require_bounded`.
+            TimeLimitError: That takes too long to find out.
         """
         found = chosen.conditions()
         if chosen.sql.strip():
@@ -306,8 +306,8 @@ class Site:
             records: The archives and folders that the catalogues were made from.
 
         Raises:
-            FormatError: If a file is not a catalogue, not a net or not a report.
-            RecipeError: If no catalogue is given.
+            FormatError: A file is not a catalogue, not a net or not a report.
+            RecipeError: No catalogue is given.
         """
         if not catalogues:
             raise RecipeError("at least one catalogue is required")
@@ -333,7 +333,7 @@ class Site:
         """The nets and engines, as soon as all are open.
 
         Raises:
-            RecipeError: If the program of an engine was not found.
+            RecipeError: The program of an engine was not found.
         """
         return self.opening.result()
 
@@ -365,7 +365,7 @@ class Site:
         """Return catalogues and nets as JSON values; "nets" is None until all are open.
 
         Raises:
-            KifuError: If a net could not be opened.
+            KifuError: A net could not be opened.
         """
         return {
             "corpora": [

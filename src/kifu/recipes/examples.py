@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
@@ -279,10 +278,9 @@ class _LoadedRange:
 
 
 @dataclass(frozen=True)
-class _EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], Any]):
-    """Sorts ranges of examples, and prepares them for the writer.
+class _EncodeSorted(SetJob[KeyRange, tuple[_LoadedRange, int], Any]):
+    """Sorts ranges of examples, and prepares them for the writer. An item is a loaded range and the first row in it.
 
-    A shard is the number of examples before the range, and the range; an item is a loaded range and two bounds in it.
     folder: the directory of the range files.
     """
 
@@ -297,24 +295,18 @@ class _EncodeSorted(SetJob[tuple[int, KeyRange], tuple[_LoadedRange, int, int], 
     def writer(self) -> type[Writer]:
         return find_writer(self.recipe.format)
 
-    def shard_fingerprint(self, shard: tuple[int, KeyRange]) -> Any:
-        """Return the number of examples before the range, and the files, whose names are unique."""
-        start, key_range = shard
-        return [start, *key_range]
+    def shard_fingerprint(self, shard: KeyRange) -> Any:
+        """Return the range with its files, whose names are unique."""
+        return list(shard)
 
-    def read(self, shard: tuple[int, KeyRange]) -> Iterator[tuple[_LoadedRange, int, int]]:
-        start, key_range = shard
-        return self.groups(_LoadedRange(partial(load_range, self.folder, key_range)), start, key_range.rows)
+    def read(self, shard: KeyRange) -> Iterator[tuple[_LoadedRange, int]]:
+        loaded = _LoadedRange(partial(load_range, self.folder, shard))
+        return ((loaded, first) for first in range(0, shard.rows, GROUP_ROWS))
 
-    def groups(self, loaded: _LoadedRange, start: int, rows: int) -> Iterator[tuple[_LoadedRange, int, int]]:
-        """Yield the bounds of each group of rows of the data set, as far as it lies within a range of `rows` rows."""
-        for first, stop in pairwise([0, *range(-start % GROUP_ROWS or GROUP_ROWS, rows, GROUP_ROWS), rows]):
-            yield loaded, first, stop
-
-    def process(self, item: tuple[_LoadedRange, int, int]) -> Any:
-        loaded, first, stop = item
+    def process(self, item: tuple[_LoadedRange, int]) -> Any:
+        loaded, first = item
         batch, order = loaded.load()
-        return self.writer.prepare(batch.take(order[first:stop]), self.layout)
+        return self.writer.prepare(batch.take(order[first : first + GROUP_ROWS]), self.layout)
 
 
 def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
@@ -421,9 +413,9 @@ def _sort_in_memory(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCount
             columns.append(chunk.columns())
             bar.advance(len(chunk.keys))
             rows += len(chunk.keys)
-    encode = _EncodeSorted(recipe, plan.set, Path())
-    groups = encode.groups(_LoadedRange(partial(concat_columns, columns)), 0, rows) if rows else ()
-    return plan.executor.map(encode.process, groups)
+    loaded = _LoadedRange(partial(concat_columns, columns))
+    groups = ((loaded, first) for first in range(0, rows, GROUP_ROWS))
+    return plan.executor.map(_EncodeSorted(recipe, plan.set, Path()).process, groups)
 
 
 def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Iterator[Any]:
@@ -437,8 +429,7 @@ def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts,
                 files.append(file)
                 bar.advance(int(file.rows.sum()))
     ranges = split_ranges(plan.executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
-    starts = accumulate((key_range.rows for key_range in ranges), initial=0)
-    return plan.executor.run(_EncodeSorted(recipe, plan.set, folder), list(zip(starts, ranges)))
+    return plan.executor.run(_EncodeSorted(recipe, plan.set, folder), ranges)
 
 
 def _progress(doing: str, plan: SetPlan, expected: int) -> AbstractContextManager[Progress]:

@@ -11,8 +11,15 @@ from collection_sites import FOX, TREE_H, YENW, seven_zip
 from fuzzing import Fuzzer, damage, mutant
 from http_server import tar_gz, zipped
 from kifu.errors import SourceError
-from kifu.fetch import COLLECTIONS, FileChoice, parse_dates
-from kifu.fetch.collections import ListedFile, add_checksums, choose_files, parse_listing
+from kifu.fetch.collections import (
+    COLLECTIONS,
+    FileChoice,
+    ListedFile,
+    add_checksums,
+    choose_files,
+    parse_dates,
+    parse_listing,
+)
 from kifu.fetch.fetching import differs, find_damage, kind_of
 
 BASE = "https://example.org/data/index.html"

@@ -29,7 +29,8 @@ from fuzz_chunks import chunk_fuzzer
 from fuzz_sgf import trap_records
 from fuzzing import TOKENS, Fuzzer, damage, mutant
 from kata_rows import as_arrays, random_rows
-from kifu.config import config_names, config_text
+from kifu.assets import config_names
+from kifu.config import config_text
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest

@@ -22,6 +22,8 @@ from email.parser import BytesParser
 from email.policy import compat32
 from pathlib import Path
 
+import kifu
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 KERNELS = "kifu/assets/kernels/"
@@ -49,7 +51,7 @@ def check_wheel(wheel: Path) -> None:
         if "__pycache__" not in path.parts
     }
     with zipfile.ZipFile(wheel) as archive:
-        info = f"kifu-{PROJECT['version']}.dist-info/"
+        info = f"kifu-{kifu.__version__}.dist-info/"
         packed = {name for name in archive.namelist() if not name.startswith((info, KERNELS))}
         check(packed == set(files), f"the wheel and src/kifu differ by {sorted(packed ^ set(files))}")
         for name, path in files.items():

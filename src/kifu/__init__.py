@@ -21,14 +21,12 @@ import lazy_loader
 
 from kifu.errors import missing_extras
 
+__version__ = "0.17.0"
+
 _import, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__.remove("open")  # so that `from kifu import *` keeps the builtin
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("kifu")
     with missing_extras():
         return _import(name)

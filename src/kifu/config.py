@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from kifu.assets import asset
+from kifu.assets import asset, config_names
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.io import read_small
 from kifu.registry import suggestion, unknown
@@ -60,11 +60,6 @@ def parse_board(text: str) -> tuple[int, int]:
     if not (x and all(side.isascii() and side.isdigit() and len(side) <= 2 for side in (width, height))):
         raise RecipeError(f"board must be like 19x19, got {text!r}")
     return int(width), int(height)
-
-
-def config_names(folder: str) -> list[str]:
-    """Return the names of the TOML files in a folder of `kifu.assets`, sorted."""
-    return sorted(p.name.removesuffix(".toml") for p in asset(folder).iterdir() if p.name.endswith(".toml"))
 
 
 def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:

@@ -14,7 +14,7 @@ import http_server as web
 from collection_sites import FOX, PLAIN, TREE_H, publish_page, publish_tree
 from commands import finish, run, start
 from http_server import Site, tar_gz
-from kifu.fetch import COLLECTIONS
+from kifu.fetch.collections import COLLECTIONS
 
 TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))
 

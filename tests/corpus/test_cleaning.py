@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from archives import zipped
-from kifu.config import config_names
+from kifu.assets import config_names
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest

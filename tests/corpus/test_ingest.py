@@ -14,7 +14,7 @@ import kifu
 from archives import put, tarred, zipped
 from commands import run
 from kgs_archives import archive, record, records
-from kifu.config import config_names
+from kifu.assets import config_names
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest

@@ -25,7 +25,7 @@ from archives import put, tar_of, zipped
 from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import BROKEN, records
-from kifu.config import config_names
+from kifu.assets import config_names
 from kifu.corpus import ingest as ingesting
 from kifu.corpus import sources as corpus_sources
 from kifu.corpus.cleaning import load_cleaning_rules

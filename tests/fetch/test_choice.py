@@ -7,8 +7,7 @@ import re
 import pytest
 
 from kifu.errors import RecipeError, SourceError
-from kifu.fetch import FileChoice, ListedFile, parse_dates
-from kifu.fetch.collections import choose_files
+from kifu.fetch.collections import FileChoice, ListedFile, choose_files, parse_dates
 
 FOX = [
     ListedFile(name, folder, "")

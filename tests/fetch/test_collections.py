@@ -33,8 +33,10 @@ from collection_sites import (
 from fuzzing import Fuzzer, try_all
 from http_server import Site, tar_gz, zipped
 from kifu.errors import RecipeError, SourceError
-from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, fetch, fetching, list_files
-from kifu.fetch.collections import FILE_LIMIT, LISTING_LIMIT, parse_listing
+from kifu.fetch import fetching
+from kifu.fetch.collections import COLLECTIONS, FILE_LIMIT, LISTING_LIMIT, FileChoice, parse_listing
+from kifu.fetch.fetching import FetchError, fetch, list_files
+from kifu.retry import RetryPolicy
 
 QUICK = RetryPolicy(2.0, 1.5, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
 TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))

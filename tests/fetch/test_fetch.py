@@ -21,9 +21,11 @@ import http_server as web
 import kifu
 from http_server import Site, tar_gz
 from kifu.errors import OutputError, SourceError
-from kifu.fetch import COLLECTIONS, FetchError, FileChoice, RetryPolicy, _http, fetching, parse_dates
-from kifu.fetch.collections import LISTING_LIMIT
+from kifu.fetch import _http, fetching
+from kifu.fetch.collections import COLLECTIONS, LISTING_LIMIT, FileChoice, parse_dates
+from kifu.fetch.fetching import FetchError
 from kifu.progress import progress
+from kifu.retry import RetryPolicy
 from marks import slow
 
 QUICK = RetryPolicy(2.0, 1.5, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
@@ -592,7 +594,7 @@ def test_another_process_fetches_the_same(site: Site, tmp_path: Path) -> None:
 def test_an_interrupt_leaves_only_part_files_and_ends_at_once(site: Site, tmp_path: Path, how: signal.Signals) -> None:
     site.misbehave(PATH, web.half_then(web.hang_up), web.half_then(web.stall))
     program = (
-        "from kifu.fetch import FileChoice, fetch;"
+        "from kifu.fetch.collections import FileChoice; from kifu.fetch.fetching import fetch;"
         f"fetch('kgs', {str(tmp_path)!r}, FileChoice(), index='{site.url}/index')"
     )
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:

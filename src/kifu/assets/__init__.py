@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import resources
-from importlib.resources.abc import Traversable
+import json
 from pathlib import Path
+from typing import Literal
 
 OTHER_FORMATS = {
     "catalogue@2": "games of a corpus, one row each, in Parquet",
@@ -23,19 +23,30 @@ OTHER_FORMATS = {
 """Formats besides those of data sets, with a one-line description of each."""
 
 
-def asset(*parts: str) -> Traversable:
+def asset(*parts: str) -> Path:
     """Return the data file or folder at that path below `kifu/assets`.
 
     Examples:
         >>> asset("recipes", "agz17.toml").name
         'agz17.toml'
     """
-    return resources.files("kifu.assets").joinpath(*parts)
+    return Path(__file__).parent.joinpath(*parts)
+
+
+def config_names(folder: str) -> list[str]:
+    """Return the names of the TOML files in a folder, sorted."""
+    return sorted(path.stem for path in asset(folder).glob("*.toml"))
 
 
 def sample_path() -> Path:
     """Return the path of the bundled archive: games that GNU Go played against itself."""
-    return next(Path(str(asset("sample"))).glob("KGS-*.tar.gz"))
+    return next(asset("sample").glob("KGS-*.tar.gz"))
+
+
+def read_titles(kind: Literal["nets", "planes"]) -> dict[str, str]:
+    """Return the names of all networks or plane sets, each with a line of text, without loading their packages."""
+    titles: dict[str, str] = json.loads(asset("titles.json").read_text("utf-8"))[kind]
+    return titles
 
 
 def read_card(kind: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import io
@@ -9,6 +10,7 @@ import logging
 import os
 import re
 import resource
+import shutil
 import signal
 import sys
 import threading
@@ -20,11 +22,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
+from typer._coercion import build_runtime_param
 from typer.core import TyperCommand, TyperGroup
 
+from kifu import __version__
 from kifu.cli.options import OutputFile
 from kifu.errors import KifuError, RecipeError, first_line, join_lines, missing_extras, printable
 
@@ -35,6 +39,25 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 
+class _Value:
+    """Converts the value of a parameter without pydantic, which takes as long to load as all else, where it can."""
+
+    def __init__(self, param: Any) -> None:
+        self._type, self._parser = param.type_descriptor, param.type_descriptor.parameter_info.parser
+        self._many = param.multiple or param.nargs == -1
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value; raise BadParameter if it is not of the parameter's type."""
+        if value is None:
+            return () if self._many else None
+        if self._parser is not None and not self._many:
+            return self._parser(value)
+        kind = get_args(self._type.annotation)[0] if self._many else self._type.annotation
+        if all(type(each) is kind or kind is Path for each in (value if self._many else [value])):
+            return [kind(each) for each in value] if self._many else kind(value)
+        return build_runtime_param(self._type).coerce(value, param, ctx)
+
+
 class _PlainHelp:
     """Leaves the types of flags and arguments out of the help."""
 
@@ -42,10 +65,11 @@ class _PlainHelp:
         """Return the parameters, flags and arguments without a type."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
+            param._runtime_param = _Value(param)
             if getattr(param, "is_flag", False):
                 param.metavar = ""
             elif param.param_type_name == "argument":
-                param.display_type_rich = lambda ctx: None
+                param.display_type = lambda ctx: ""
         return params
 
 
@@ -62,6 +86,17 @@ class _Group(_PlainHelp, TyperGroup):
             raise RecipeError(f"unknown command {cmd_name!r}{hint} see kifu --help")
         return command
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands, panel by panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for each in app.registered_commands:
+            name, text = getattr(each.callback, "__name__", ""), (each.callback.__doc__ or "").partition("\n")[0]
+            panels.setdefault(str(each.rich_help_panel), []).append((name, text))
+        indent = max(len(name) for rows in panels.values() for name, _ in rows)
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl([(name.ljust(indent), text) for name, text in rows])
+
 
 class Command(_PlainHelp, TyperCommand):
     """A command whose help ends with examples.
@@ -77,10 +112,9 @@ class Command(_PlainHelp, TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help and the examples."""
         super().format_help(ctx, formatter)
-        typer.secho(" Examples:", bold=True)
-        for line in self.examples:
-            typer.echo(f"  {line}")
-        typer.echo()
+        with formatter.section("Examples"):
+            for line in self.examples:
+                formatter.write(f"  {line}\n")
 
 
 app = typer.Typer(
@@ -91,7 +125,11 @@ app = typer.Typer(
     invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # rich's help takes longer to load than all else
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "terminal_width": min(shutil.get_terminal_size().columns, 80),
+    },
 )
 
 
@@ -150,7 +188,24 @@ def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Func
     """
 
     def register(function: Function) -> Function:
-        signature = inspect.signature(function, eval_str=True)
+        run = _Run(function, kernels)
+        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(run)
+        return function
+
+    return register
+
+
+class _Run:
+    """Runs a command and delivers its outcome. The annotations of its parameters are evaluated if Typer needs them."""
+
+    def __init__(self, function: Callable[..., Outcome | None], kernels: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._kernels = function, kernels
+        self.__annotations__ = {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = inspect.signature(self._function, eval_str=True)
         defaults: dict[str, Any] = {"json": None, "quiet": False, "verbose": False}
         if signature.return_annotation is None:
             del defaults["json"]
@@ -158,27 +213,20 @@ def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Func
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_COMMON[name])
             for name, default in defaults.items()
         ]
+        return signature.replace(parameters=[*signature.parameters.values(), *options])
 
-        @functools.wraps(function)
-        def run(*, json: Path | None = None, quiet: bool, verbose: bool, **arguments: Any) -> int:
-            _set_verbosity(quiet, verbose)
-            if kernels and not quiet:
-                from kifu.kernel import announce_compilation
+    def __call__(self, *, json: Path | None = None, quiet: bool, verbose: bool, **arguments: Any) -> int:
+        _set_verbosity(quiet, verbose)
+        if self._kernels and not quiet:
+            from kifu.kernel import announce_compilation
 
-                announce_compilation()
-            outcome = function(**arguments)
-            if outcome is not None:
-                _deliver(outcome, json)
-            if verbose:
-                _print_resources()
-            return 0 if outcome is None else outcome.code
-
-        run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *options])  # type: ignore[attr-defined]
-        run.__annotations__ = {}
-        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(run)
-        return function
-
-    return register
+            announce_compilation()
+        outcome = self._function(**arguments)
+        if outcome is not None:
+            _deliver(outcome, json)
+        if verbose:
+            _print_resources()
+        return 0 if outcome is None else outcome.code
 
 
 def progress(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
@@ -281,9 +329,7 @@ _START = time.time()
 
 def _show_version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
-
-        typer.echo(f"kifu {version('kifu')}")
+        typer.echo(f"kifu {__version__}")
         raise typer.Exit
 
 
@@ -295,7 +341,7 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        context.get_help()
+        typer.echo(context.get_help())
 
 
 def main() -> None:
@@ -309,7 +355,7 @@ def main() -> None:
     try:
         _refuse_empty(sys.argv[1:])
         with missing_extras(), _termination_interrupts() as received:
-            code = app(prog_name="kifu", standalone_mode=False)
+            code = typer.main.get_command(_needed(sys.argv[1:2]))(prog_name="kifu", standalone_mode=False)
     except typer.TyperException as error:
         _fail(_usage_error(error))
     except KifuError as error:
@@ -323,6 +369,15 @@ def main() -> None:
     if code == INTERRUPTED:
         print_interrupted()
     sys.exit(128 + received[0] if received else code)
+
+
+def _needed(names: list[str]) -> typer.Typer:
+    """Return the application with those commands that the first argument, if any, needs, since Typer builds each."""
+    application = copy.copy(app)
+    named = [each for each in app.registered_commands if each.callback and [each.callback.__name__] == names]
+    none = not names or names[0] in ("--help", "-h", "--version")
+    application.registered_commands = named if named or none else app.registered_commands
+    return application
 
 
 @contextmanager

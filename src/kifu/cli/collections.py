@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from kifu.cli.app import Outcome, note_for_interrupt, progress
 from kifu.cli.dry_run import Plan
 from kifu.errors import printable
-from kifu.fetch import COLLECTIONS, FileChoice, ListedFile, fetch_sample, list_files
-from kifu.fetch import fetch as fetch_files
+from kifu.fetch.collections import COLLECTIONS, FileChoice, ListedFile
 from kifu.text import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -46,25 +45,25 @@ class TransferSize:
 
 def list_all() -> Outcome:
     """Return the outcome of `kifu fetch`: the table of collections."""
-    from kifu.report.tables import cell, make_table
-
-    def show() -> None:
-        table = make_table(*((name, "left") for name in ("name", "contents", "size", "format", "publisher")))
-        for each in COLLECTIONS.values():
-            table.add_row(*map(cell, (each.name, each.title, each.size, each.format, each.publisher)))
-        table.add_row("sample", "the bundled archive", "320 games", "SGF in tar.gz", "kifu")
-        _print(
-            table,
-            "",
-            "kifu fetch NAME --list lists the files of a collection.",
-            "docs/collections.md gives their addresses, terms of use, and what to cite.",
-        )
-
-    return Outcome(show, list(COLLECTIONS.values()))
+    rows = [
+        ("name", "contents", "size", "format", "publisher"),
+        *((each.name, each.title, each.size, each.format, each.publisher) for each in COLLECTIONS.values()),
+        ("sample", "the bundled archive", "320 games", "SGF in tar.gz", "kifu"),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = [
+        *("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows),
+        "",
+        "kifu fetch NAME --list lists the files of a collection.",
+        "docs/collections.md gives their addresses, terms of use, and what to cite.",
+    ]
+    return Outcome("\n".join(lines), list(COLLECTIONS.values()))
 
 
 def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
     """Return the outcome of --list: the chosen files of a collection."""
+    from kifu.fetch.fetching import list_files
+
     files = list_files(collection, choice, index=index, progress=progress)
 
     def show() -> None:
@@ -90,11 +89,13 @@ def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
 
 def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, *, dry_run: bool) -> Outcome:
     """Return the outcome of a download, or of its dry run."""
+    from kifu.fetch import fetching
+
     if collection == "sample":
-        report = fetch_sample(output, dry_run=dry_run)
+        report = fetching.fetch_sample(output, dry_run=dry_run)
     else:
         note_for_interrupt("the same command resumes")
-        report = fetch_files(collection, output, choice, index=index, dry_run=dry_run, progress=progress)
+        report = fetching.fetch(collection, output, choice, index=index, dry_run=dry_run, progress=progress)
     if dry_run:
         size = TransferSize(report.size, report.unknown, len(report.present))
         reads = [] if collection == "sample" else [index or COLLECTIONS[collection].index]

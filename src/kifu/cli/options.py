@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from kifu.assets import config_names
 from kifu.errors import OutputError, RecipeError
 from kifu.learn import PACKAGED
 
@@ -53,9 +54,7 @@ def complete_nets(incomplete: str) -> list[str]:
 
 def complete_recipes(incomplete: str) -> list[str]:
     """Return the recipes whose names begin with a text."""
-    from kifu.recipes.schema import recipe_names
-
-    return [name for name in recipe_names() if name.startswith(incomplete)]
+    return [name for name in config_names("recipes") if name.startswith(incomplete)]
 
 
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")

@@ -46,7 +46,7 @@ def fetch(
     Downloads are verified and can be resumed. Without a collection, all collections are listed.
     """
     from kifu.cli import collections
-    from kifu.fetch import COLLECTIONS, FileChoice, parse_dates
+    from kifu.fetch.collections import COLLECTIONS, FileChoice, parse_dates
 
     choice = FileChoice(names or (), () if dates is None else parse_dates(dates))
     if collection is None:

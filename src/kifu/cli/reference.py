@@ -5,17 +5,19 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kifu.assets import OTHER_FORMATS, asset, config_names, read_card, read_titles
 from kifu.cli.app import Outcome, command, echo
 from kifu.cli.options import Board
 from kifu.errors import printable
 
-_PANEL = "Reference"
+_PANEL, _BOARD = "Reference", "19x19"
 
 
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")
@@ -26,9 +28,8 @@ def recipes(name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="S
 
         loaded, text = load_recipe(name), recipe_text(name)
         return Outcome(text.expandtabs().rstrip("\n"), loaded.model_dump(mode="json"))
-    from kifu.config import config_names, load_config
-
-    tables = {each: load_config("recipes", "recipe", each) for each in config_names("recipes")}
+    paths = [asset("recipes", f"{each}.toml") for each in config_names("recipes")]
+    tables = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in paths}
     sets = {each: "" if "kind" in table else f" (sets {', '.join(table['sets'])})" for each, table in tables.items()}
     return _listed({each: table["title"] + sets[each] for each, table in tables.items()})
 
@@ -38,12 +39,10 @@ def planes(
     name: Annotated[str | None, typer.Argument(metavar="PLANES", help="Show the card of this plane set.")] = None,
 ) -> Outcome:
     """List the plane sets, or show the card of one."""
+    if name is None:
+        return _listed(read_titles("planes"))
     from kifu.planes.registry import PLANE_SETS, find_plane_set
 
-    if name is None:
-        return _listed(
-            {each.name: f"{each.planes} plane{'s' * (each.planes != 1)}; {each.title}" for each in PLANE_SETS.values()}
-        )
     found = find_plane_set(name)
     data = {"name": found.name, "planes": list(found.plane_names)}
     if found.name in PLANE_SETS:
@@ -56,7 +55,6 @@ def formats(
     name: Annotated[str | None, typer.Argument(metavar="FORMAT", help="Show the card of this format.")] = None,
 ) -> Outcome:
     """List the file formats, or show the card of one."""
-    from kifu.assets import OTHER_FORMATS
     from kifu.datasets.formats import FORMATS
     from kifu.registry import find_name
 
@@ -80,9 +78,11 @@ def nets(
     planes: Annotated[
         str | None, typer.Option(metavar="PLANES", help="Plane set.", show_default="the network's own")
     ] = None,
-    board: Annotated[str, Board()] = "19x19",
+    board: Annotated[str, Board()] = _BOARD,
 ) -> Outcome:
     """List the networks with their sizes, or show the layers of one."""
+    if (name, planes, board) == (None, None, _BOARD):
+        return _listed(read_titles("nets"))
     from kifu.config import parse_board
     from kifu.katago.net_file import is_kata_net
     from kifu.learn.registry import NETS, RESIDUAL, net_card, net_line
@@ -106,8 +106,6 @@ def _listed(entries: Mapping[str, str]) -> Outcome:
 
 def _card(kind: str, name: str, data: Mapping[str, object]) -> Outcome:
     """Return the card of a plane set or format."""
-    from kifu.assets import read_card
-
     text = read_card(kind, name)
     return Outcome(lambda: _print_markdown(text), {**data, "card": text})
 

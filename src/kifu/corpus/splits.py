@@ -31,7 +31,8 @@ import pyarrow.compute as pc
 from blake3 import blake3
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
-from kifu.config import STRICT, Line, NamedConfig, check_config, config_names, load_config
+from kifu.assets import config_names
+from kifu.config import STRICT, Line, NamedConfig, check_config, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, mix_words, text_hashes
 from kifu.corpus.links import find_links

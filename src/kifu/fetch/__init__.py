@@ -4,21 +4,3 @@ Each file is received into NAME.part, checked to its end, and only then renamed.
 fetched again, and a .part file is resumed, within a run and in later ones. What servers send is not trusted: sizes are
 bounded, and only plain names of the collection's form become part of a path.
 """
-
-from kifu.fetch.collections import COLLECTIONS, Collection, FileChoice, ListedFile, parse_dates
-from kifu.fetch.fetching import FetchError, FetchReport, fetch, fetch_sample, list_files
-from kifu.retry import RetryPolicy
-
-__all__ = [
-    "COLLECTIONS",
-    "Collection",
-    "FetchError",
-    "FetchReport",
-    "FileChoice",
-    "ListedFile",
-    "RetryPolicy",
-    "fetch",
-    "fetch_sample",
-    "list_files",
-    "parse_dates",
-]

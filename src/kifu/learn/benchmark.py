@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from blake3 import blake3
 from pydantic import Field, model_validator
 
-from kifu.config import Line, NamedConfig, check_config, config_names, load_config
+from kifu.assets import config_names
+from kifu.config import Line, NamedConfig, check_config, load_config
 from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
+from kifu.assets import config_names
 from kifu.config import (
     STRICT,
     BoardSize,
     Line,
     NamedConfig,
     check_config,
-    config_names,
     config_text,
     default_table,
     load_config,

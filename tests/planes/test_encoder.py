@@ -242,7 +242,8 @@ def test_cards_list_every_plane(name):
     features = "+".join(each.name for each in PLANE_SETS[name].features)
     versions = [each for each in PLANE_SETS if each.partition("@")[0] == stem]
     assert card.startswith(f"# {versions[-1]}\n")
-    assert [f"{stem}@{k}" for k in re.findall(r"^\| (\d+) \|", history, re.MULTILINE)] == versions[::-1]
+    listed = [f"{stem}@{k}" for k in re.findall(r"^\| (\d+) \|", history, re.MULTILINE)]
+    assert listed == versions[::-1] or (not listed and len(versions) == 1)
     if name != "alphago49@1":  # it refers to alphago48
         assert features in (card + history).replace("`\n`", "")
 

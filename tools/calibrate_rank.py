@@ -25,6 +25,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import RecipeError, SourceError
 from kifu.io import write_output
+from kifu.learn.net import net_hash
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor
 from kifu.learn.rank import (
@@ -37,7 +38,6 @@ from kifu.learn.rank import (
     RankErrors,
     check_rank_dependence,
     log_posterior,
-    net_hash,
     rank_curves,
     rank_name,
     summarize,

@@ -114,7 +114,7 @@ def test_ranks(folder):
     assert human.takes_ranks
     np.testing.assert_array_equal(human.predict(positions.with_ranks(27.0, 34.0)).policy, recorded)  # 5k to play
     assert np.abs(human.predict(positions.with_ranks(34.0, 27.0)).policy - recorded).max() > 1e-5
-    with pytest.raises(RecipeError, match="does not take ranks; its inputs are planes, 19 numbers of KataGo"):
+    with pytest.raises(RecipeError, match="does not take ranks: it is KataGo's net"):
         learn.predictors.check_ranks(open_net(folder / "net.bin.gz"), 30.0)
     learn.rank.check_rank_dependence(human, [20, 30], (9, 9))
     with pytest.raises(RecipeError, match="does not depend on ranks"):

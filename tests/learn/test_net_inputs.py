@@ -225,11 +225,11 @@ def test_ranks_that_do_not_exist(plain: Path, tmp_path: Path, text: str) -> None
 def test_a_net_that_takes_no_ranks(plain: Path, tmp_path: Path) -> None:
     (tmp_path / "game.sgf").write_text("(;SZ[5];B[ea])")
     komi = tiny_net(tmp_path / "komi.safetensors", size=5, inputs=("colour", "komi"))
-    for net, inputs in ((plain, "planes"), (komi, "planes, colour, komi")):
+    for net, inputs in ((plain, ""), (komi, " with colour, komi")):
         for command in (("predict", "--net", net, tmp_path / "game.sgf"), ("gtp", "--net", net)):
             done = run(*command, "--rank", "3d")
             assert (done.code, done.out) == (2, "")
-            message = f"net {net.stem} does not take ranks; its inputs are {inputs}. The net human takes them"
+            message = f"net {net.stem} does not take ranks: it is b1c8 on seven@1{inputs}. The net human takes them"
             assert done.err == [f"kifu: {message}"]
 
 

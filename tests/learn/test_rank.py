@@ -278,7 +278,7 @@ def test_calibration_files(calibration: learn.rank.RankCalibration, corpus: Path
     path.write_text(calibration.model_dump_json())
     with pytest.raises(FormatError, match="is the calibration of another net, simulator"):
         learn.rank.open_calibration(None, net)
-    values = json.loads(calibration.model_dump_json()) | {"net_hash": learn.rank.net_hash(net)}
+    values = json.loads(calibration.model_dump_json()) | {"net_hash": learn.net.net_hash(net)}
     path.write_text(json.dumps(values))
     assert learn.rank.open_calibration(None, net).centres == calibration.centres
     done = run("rank", corpus, "--net", net, "--player", "0 1d", "--json", "-")

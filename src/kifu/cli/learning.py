@@ -1,4 +1,4 @@
-"""Commands for networks: train, evaluate, annotate, predict, export, rank, benchmark."""
+"""Commands for networks: train, evaluate, annotate, mix, predict, export, rank, benchmark."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from kifu.cli.options import (
     Move,
     Mover,
     Net,
+    NetOption,
     Nets,
     Opponent,
     Output,
@@ -42,6 +43,12 @@ Validate = Annotated[
     typer.Option(
         metavar="SOURCE", help="Games to validate on. Repeatable.", show_default="a share of the training games"
     ),
+]
+
+
+Overlap = Annotated[
+    str,
+    typer.Option(metavar="refuse|drop|keep", help="Treatment of games that a net was trained on or validated with."),
 ]
 
 
@@ -114,12 +121,7 @@ def evaluate(  # noqa: PLR0913 - command-line options
     positions: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of positions.")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions and the bootstrap.")] = 0,
     precision: Precision = "float32",
-    overlap: Annotated[
-        str,
-        typer.Option(
-            metavar="refuse|drop|keep", help="Treatment of games that a net was trained on or validated with."
-        ),
-    ] = "refuse",
+    overlap: Overlap = "refuse",
     html: Annotated[Path | None, OutputFile(help="Write a page with plots and boards.")] = None,
     jobs: Jobs = None,
 ) -> Outcome:
@@ -172,6 +174,34 @@ def annotate(  # noqa: PLR0913 - command-line options
     note_for_interrupt("the same command resumes")
     report = annotate_games(names, catalogues, output, options, jobs=jobs, engine=engine, progress=progress)
     return Outcome.of_output(output, report)
+
+
+@command(
+    _PANEL,
+    "kifu mix sets/validation.parquet --net human --net small -o people.mix --positions 300",
+    "kifu predict sample --net people.mix",
+    kernels=True,
+)
+def mix(
+    sources: Sources,
+    output: Annotated[Path, Output(help="The .mix file to write, in the folder of the nets.")],
+    nets: Annotated[list[str] | None, NetOption(help="A net of the mixture. Twice or more.")] = None,
+    positions: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of positions.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions.")] = 0,
+    overlap: Overlap = "refuse",
+    jobs: Jobs = None,
+) -> Outcome:
+    """Fit a mixture of nets to the moves and results of games.
+
+    The games must be others than those on which the mixture is evaluated.
+    """
+    from kifu.learn.evaluate import fit_mix
+    from kifu.learn.net import describe_net
+    from kifu.learn.results import EvalOptions
+
+    options = EvalOptions(legal=True, positions=positions, seed=seed, overlap=overlap)  # type: ignore[arg-type]
+    fitted = fit_mix(nets or (), sources, output, options, jobs=jobs, progress=progress)
+    return Outcome(describe_net(output), fitted.model_dump(mode="json"), summary=True)
 
 
 @command(

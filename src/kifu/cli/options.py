@@ -95,13 +95,16 @@ Checkpoint = Annotated[
 ]
 """Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
 
-_NET = partial(typer.Option, "--net", metavar="NET", autocompletion=complete_nets)
-_NET_HELP = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz), or an engine's command."
+NetOption = partial(typer.Option, "--net", metavar="NET", autocompletion=complete_nets)
+_NET_HELP = (
+    "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), several of them joined by +,"
+    " or an engine's command."
+)
 
-Net = Annotated[str, _NET(help=_NET_HELP)]
+Net = Annotated[str, NetOption(help=_NET_HELP)]
 """The name of a predictor, see `kifu.learn.predictors.open_predictor`."""
 
-Nets = Annotated[list[str] | None, _NET(help=f"{_NET_HELP} Repeatable.", show_default=PACKAGED[0])]
+Nets = Annotated[list[str] | None, NetOption(help=f"{_NET_HELP} Repeatable.", show_default=PACKAGED[0])]
 
 Board = partial(typer.Option, metavar="WIDTHxHEIGHT", help="Size of the board.")
 Rules = Annotated[

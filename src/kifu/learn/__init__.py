@@ -29,6 +29,9 @@ Heads = Literal["value", "ownership"]
 SUFFIX, ONNX_SUFFIX = ".safetensors", ".onnx"
 """Suffixes of a net's files, for torch and for onnxruntime."""
 
+MIX_SUFFIX = ".mix"
+"""Suffix of a fitted mixture of nets."""
+
 PACKAGED = ("human", "small")
 """Names of the nets that are packaged with kifu, the default first."""
 
@@ -39,6 +42,12 @@ def split_class(text: str) -> tuple[str, str | None]:
     """Return the path and the class of "PATH@module:Class", a net of a class of one's own; the class may be missing."""
     match = None if os.path.exists(text) else _WITH_CLASS.fullmatch(text)  # noqa: PTH110 - false for impossible names
     return (text, None) if match is None else (match[1], match[2])
+
+
+def split_mix(name: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the nets of a mixture, such as human+net.bin.gz; an existing path is one net."""
+    text = os.fspath(name)
+    return [text] if os.path.exists(text) else text.split("+")  # noqa: PTH110 - false for impossible names
 
 
 def is_command(name: str) -> bool:

@@ -30,9 +30,9 @@ from kifu.datasets.mmap_games import COLUMNS, PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.io import hash_file, staging_dir
+from kifu.io import staging_dir
 from kifu.learn import Precision
-from kifu.learn.net import net_file
+from kifu.learn.net import net_hash
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor, Predictor
 from kifu.learn.predictors import (
@@ -42,6 +42,7 @@ from kifu.learn.predictors import (
     open_predictor,
     replay_planes,
     score_moves,
+    single_predictors,
     unique_names,
 )
 from kifu.learn.scores import MoveScores
@@ -155,9 +156,7 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     def hashes(self) -> list[str | None]:
         """Hashes of the nets' files; None for engines."""
         pairs = zip(self.nets, self.predictors)
-        return [
-            None if isinstance(predictor, EnginePredictor) else hash_file(net_file(net)) for net, predictor in pairs
-        ]
+        return [None if isinstance(predictor, EnginePredictor) else net_hash(net) for net, predictor in pairs]
 
     @cached_property
     def names(self) -> list[str]:
@@ -303,6 +302,7 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     common_board(job.predictors, options.board)
     for predictor in job.predictors:
         check_ranks(predictor, options.rank, options.opponent)
+    for predictor in single_predictors(job.predictors):
         replaces_ranks = (options.rank, options.opponent) != (None, None)
         if replaces_ranks and isinstance(predictor, Predictor) and predictor.net.encoder.plane_set.needs_ranks:
             raise RecipeError(f"net {predictor.name} has planes of ranks, which are those recorded and not replaced")

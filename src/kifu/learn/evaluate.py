@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -23,8 +25,12 @@ from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
-from kifu.io import utf8_name
-from kifu.learn.net_format import Net
+from kifu.io import utf8_name, write_output
+from kifu.learn import MIX_SUFFIX
+from kifu.learn.evaluator import BatchOutput
+from kifu.learn.mix import design, fit_pools, reblock
+from kifu.learn.net import mix_members
+from kifu.learn.net_format import MixFile, Net
 from kifu.learn.positions import EvalPositions, Indices
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, score_moves, unique_names
@@ -41,10 +47,10 @@ from kifu.learn.results import (
     unknown_games,
 )
 from kifu.learn.scores import MoveScores, Score, calibrate, differences, mean_entropy, score, score_groups, value_error
-from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
-from kifu.progress import ProgressFactory, silent
+from kifu.point import POINT_MASK, WHITE, WHITE_BIT, to_gtp
+from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
-from kifu.text import counted
+from kifu.text import counted, json_text
 
 RANK_COLUMNS = ("black_rating", "white_rating", "black_pro", "white_pro")
 """Catalogue columns that the breakdowns need besides the games."""
@@ -251,6 +257,33 @@ def evaluate(
     predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in opened]
     board = common_board(predictors, options.board)
     _check_passes(predictors, options)
+    source, positions, trained_on = _select_positions(predictors, sources, board, options, jobs)
+    with progress("evaluating", len(positions) * len(predictors), "positions") as bar:
+        scores = [
+            score_moves(predictor, positions, legal=options.legal, jobs=count_jobs(jobs), bar=bar)
+            for predictor in predictors
+        ]
+    learned = int(np.any(trained_on, axis=0).sum())
+    results = _summarize(predictors, trained_on, positions, scores, options.seed)
+    return Evaluation(
+        kifu=version("kifu"),
+        board="{}x{}".format(*board),
+        sources=tuple(utf8_name(as_path(path).name) for path in as_list(sources)),
+        games_hash=str(source.fingerprint()["source"]),
+        games=len(np.unique(positions.game)),
+        positions=len(positions),
+        learned=learned,
+        options=options,
+        remarks=(*_overlap_remarks(learned, options.overlap), *unknown_games(results)),
+        nets=results,
+        examples=select_examples(predictors, positions, scores[0], legal=options.legal, seed=options.seed),
+    )
+
+
+def _select_positions(
+    predictors: Sequence[MovePredictor], sources: Paths, board: tuple[int, int], options: EvalOptions, jobs: int | None
+) -> tuple[CatalogueSource, EvalPositions, list[npt.NDArray[np.bool_]]]:
+    """Return the positions to evaluate, their source, and [G] bool for each net: the games that it was trained on."""
     paths = as_list(sources)
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; an evaluation requires games: catalogues, archives, records")
@@ -262,26 +295,79 @@ def evaluate(
         rows, ExampleSpec(replay_planes(predictors), board, labels=("move",), filter=position_filter)
     )
     positions = _sample_positions(EvalPositions.from_source(source, rows, options.seed), options)
-    with progress("evaluating", len(positions) * len(predictors), "positions") as bar:
-        scores = [
-            score_moves(predictor, positions, legal=options.legal, jobs=count_jobs(jobs), bar=bar)
-            for predictor in predictors
-        ]
-    learned = int(np.any(trained_on, axis=0).sum())
-    results = _summarize(predictors, trained_on, positions, scores, options.seed)
-    return Evaluation(
-        kifu=version("kifu"),
-        board="{}x{}".format(*board),
-        sources=tuple(utf8_name(as_path(path).name) for path in paths),
-        games_hash=str(source.fingerprint()["source"]),
-        games=len(np.unique(positions.game)),
-        positions=len(positions),
-        learned=learned,
-        options=options,
-        remarks=(*_overlap_remarks(learned, options.overlap), *unknown_games(results)),
-        nets=results,
-        examples=select_examples(predictors, positions, scores[0], legal=options.legal, seed=options.seed),
+    return source, positions, trained_on
+
+
+def fit_mix(
+    nets: Sequence[str | os.PathLike[str]],
+    sources: Paths,
+    output: Path,
+    options: EvalOptions = EvalOptions(legal=True, positions=20_000),
+    *,
+    jobs: int | None = None,
+    progress: ProgressFactory = silent,
+) -> MixFile:
+    """Fit the weights of a mixture of nets by the likelihood of moves and results, and write it.
+
+    Memory grows with the number of positions: 1.4 kB for each net and position on 19 x 19.
+
+    Args:
+        nets: Two or more names as for `kifu.learn.predictors.open_predictor`, but no engines and mixtures.
+        sources: As for `evaluate`.
+        output: The file, in the folder of all nets that are not packaged.
+
+    Raises:
+        RecipeError: A net is not in the folder of the output, or as for `evaluate`.
+        SourceError: There are no such games.
+        FormatError: A catalogue or net is damaged, or a net returns NaN.
+    """
+    members = mix_members(nets, output)
+    if output.suffix != MIX_SUFFIX:
+        raise RecipeError(f"the file of a mixture must end in {MIX_SUFFIX}, got {output}")
+    predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in nets]
+    board = common_board(predictors, options.board)
+    _, positions, _ = _select_positions(predictors, sources, board, options, jobs)
+    with progress("evaluating", len(positions) * len(nets), "positions") as bar:
+        outputs = [_evaluate_all(predictor, positions, options, count_jobs(jobs), bar) for predictor in predictors]
+    policy, value, figures = fit_pools(
+        outputs, unique_names(predictors), positions.move, _results(positions)[0], design(positions)
     )
+    games = np.unique(to_numpy(positions.rows["canonical"])[positions.game])
+    movers = np.array(
+        [pc.fill_null(positions.rows[side], "").to_numpy(zero_copy_only=False) for side in ("black", "white")]
+    )
+    mix = MixFile(
+        members=members,
+        policy=policy,
+        value=value,
+        positions=len(positions),
+        accounts=len(np.unique(movers[(positions.to_play == WHITE).astype(np.int64), positions.game])),
+        figures=figures,
+        games=base64.b64encode(games.astype("<u8").tobytes()).decode(),
+    )
+    write_output(output, json_text(mix.model_dump(mode="json")).encode())
+    return mix
+
+
+def _evaluate_all(
+    predictor: MovePredictor, positions: EvalPositions, options: EvalOptions, jobs: int, bar: Progress
+) -> BatchOutput:
+    """Return the policies and values of all positions."""
+
+    def reported(outputs: Iterator[BatchOutput]) -> Iterator[BatchOutput]:
+        for output in outputs:
+            yield BatchOutput(output.log_probs, output.value, None)
+            bar.advance(len(output.log_probs))
+
+    with predictor.stream(positions, legal=options.legal, jobs=jobs) as outputs:
+        return next(reblock(reported(outputs), len(positions)))
+
+
+def _results(positions: EvalPositions) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+    """Return [N] results from the view of the side to move, and where White is to move."""
+    ply, board = positions.ply.astype(np.int32), (positions.width, positions.height)
+    labelled = LabelPositions(positions.rows, positions.games, positions.game, ply, *board)
+    return label_values([find_label("result", *board)], labelled)["result"], labelled.white_to_play
 
 
 def _overlap_remarks(learned: int, overlap: OnOverlap) -> list[str]:
@@ -307,9 +393,7 @@ def _summarize(
     """Return the result of each net, given the scores of its moves."""
     game = np.unique(positions.game, return_inverse=True)[1]
     by = score_breakdowns(positions, scores, game, seed)
-    ply, board = positions.ply.astype(np.int32), (positions.width, positions.height)
-    labelled = LabelPositions(positions.rows, positions.games, positions.game, ply, *board)
-    result, white = label_values([find_label("result", *board)], labelled)["result"], labelled.white_to_play
+    result, white = _results(positions)
     known_result = bool((result != UNKNOWN).any())
     return tuple(
         NetResult(

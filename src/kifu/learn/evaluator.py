@@ -82,6 +82,17 @@ class Backend(Protocol):
         ...
 
 
+def log_softmax(policy: npt.NDArray[Any], legal: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """Return log-probabilities [B, moves] of logits, -inf where `legal` is False."""
+    if legal is not None:
+        policy = np.where(legal, policy, np.float32(-np.inf))
+    largest = policy.max(1, keepdims=True)
+    shifted = policy - np.where(np.isneginf(largest), 0, largest)  # where no move is legal
+    total = np.exp(shifted).sum(1, keepdims=True)
+    log_probs: npt.NDArray[Any] = shifted - np.log(np.where(total, total, 1))
+    return log_probs
+
+
 class _OnnxBackend:
     """A network in onnxruntime, on the CPU."""
 
@@ -103,14 +114,7 @@ class _OnnxBackend:
     def inference(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def log_softmax(self, policy: npt.NDArray[Any], legal: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-        if legal is not None:
-            policy = np.where(legal, policy, np.float32(-np.inf))
-        largest = policy.max(1, keepdims=True)
-        shifted = policy - np.where(np.isneginf(largest), 0, largest)  # where no move is legal
-        total = np.exp(shifted).sum(1, keepdims=True)
-        log_probs: npt.NDArray[Any] = shifted - np.log(np.where(total, total, 1))
-        return log_probs
+    log_softmax = staticmethod(log_softmax)
 
     def log_mean(self, log_probs: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         with np.errstate(divide="ignore"):

@@ -5,18 +5,30 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from blake3 import blake3
 
 from kifu.assets import asset
-from kifu.errors import FormatError, first_line, join_lines, missing_extras
+from kifu.config import read_model
+from kifu.errors import FormatError, RecipeError, first_line, join_lines, missing_extras
 from kifu.io import hash_file
 from kifu.katago.net_file import is_kata_net, read_kata_net
-from kifu.learn import BEST, ONNX_SUFFIX, PACKAGED, SUFFIX, is_command, split_class
-from kifu.learn.net_format import Net, OnnxSession, open_net_file, parse_metadata, read_onnx
+from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX, is_command, split_class, split_mix
+from kifu.learn.net_format import (
+    PHASES,
+    RANK_BANDS,
+    MixFile,
+    MixMember,
+    Net,
+    OnnxSession,
+    open_net_file,
+    parse_metadata,
+    read_onnx,
+)
 from kifu.text import format_seconds
 
 if TYPE_CHECKING:
@@ -108,6 +120,80 @@ def as_net(net: AnyNet | None, threads: int | None = None) -> Net:
     return net if isinstance(net, Net) else open_net(net, threads=threads)
 
 
+def net_hash(net: str | os.PathLike[str] | None) -> str:
+    """Return the BLAKE3 hash of a net's file, of the hashes of a mixture, or of an engine's command line."""
+    names = [] if net is None or is_command(os.fspath(net)) else split_mix(net)
+    if len(names) > 1:
+        return blake3("".join(map(net_hash, names)).encode()).hexdigest()
+    path = net_file(net)
+    try:
+        return hash_file(path) if path.exists() else blake3(os.fsencode(str(net))).hexdigest()
+    except OSError as error:
+        raise FormatError(f"cannot read the net {path}: {error.strerror}") from None
+
+
+def read_mix(path: str | os.PathLike[str]) -> tuple[MixFile, list[Path]]:
+    """Read a fitted mixture, and find its nets: packaged ones, and files and run directories beside it.
+
+    Raises FormatError if the file is damaged, or a net is missing or was changed.
+    """
+    mix = read_model(MixFile, path, "a mixture of nets")
+    files = [_member_path(Path(path), member.name) for member in mix.members]
+    for file, member in zip(files, mix.members):
+        if not net_file(file).is_file():
+            raise FormatError(f"{path} is a mixture with {member.name}, which is not beside it")
+        if net_hash(file) != member.blake3:
+            raise FormatError(f"{path} is a mixture with another {member.name}: the BLAKE3 of {file} differs")
+    return mix, files
+
+
+def _member_path(mix: Path, name: str) -> Path:
+    return packaged_net(name) if name in PACKAGED else mix.parent / name
+
+
+def mix_members(nets: Sequence[str | os.PathLike[str]], mix: Path) -> tuple[MixMember, ...]:
+    """Return the nets of a mixture that will be written.
+
+    Raises RecipeError for a net that `read_mix` would not find.
+    """
+    if len(nets) < 2:
+        raise RecipeError(f"a mixture requires two or more nets, got {len(nets)}")
+    members = []
+    for net in nets:
+        name = Path(net).name
+        file = net_file(net)
+        if is_command(os.fspath(net)) or name.endswith(MIX_SUFFIX) or not file.is_file():
+            raise RecipeError(f"a mixture is fitted from packaged nets, files and run directories, got {net}")
+        beside = net_file(_member_path(mix, name))
+        if not (beside.is_file() and beside.samefile(file)):
+            raise RecipeError(f"a mixture must be in the folder of its nets: {mix} is not beside {net}")
+        members.append(MixMember(name=name, blake3=net_hash(net)))
+    return tuple(members)
+
+
+def _describe_mix(path: Path) -> str:
+    """Return nets, weights and figures of a fitted mixture as lines of text."""
+    mix, _ = read_mix(path)
+    games = len(mix.known_games())
+    lines = [
+        f"{path}: {mix.format}, {len(mix.members)} nets, by kifu {mix.kifu}",
+        f"  fitted on   {mix.positions:,} positions of {games:,} games, {mix.accounts:,} players",
+    ]
+    lines += [f"  net         {member.name}, blake3 {member.blake3}" for member in mix.members]
+    for label, weights in (("policy", mix.policy), ("value", mix.value)):
+        if weights is not None:
+            common = np.array(weights.common)
+            rows = {"": common} | {
+                f" {name}": common + np.array(row)
+                for name, row in zip((*PHASES, *RANK_BANDS), (*weights.phases, *weights.ranks))
+            }
+            lines += [f"  {label:12}{', '.join(f'{weight:.3f}' for weight in row)}{name}" for name, row in rows.items()]
+    for each in mix.figures:
+        value = "" if each.value is None else f", squared error of the value {each.value:.3f}"
+        lines.append(f"  figures     {each.name}: top-1 {each.top1:.2%}, {each.nll:.4f} nats{value}")
+    return join_lines(lines)
+
+
 def check_net(name: str) -> None:
     """Check the header of a net, or a network file of KataGo; packaged nets and engines are not checked.
 
@@ -119,8 +205,15 @@ def check_net(name: str) -> None:
     """
     if is_command(name) or (name in PACKAGED and not Path(name).exists()):
         return
+    names = split_mix(name)
+    if len(names) > 1:
+        for each in names:
+            check_net(each)
+        return
     file = net_file(name)
-    if is_kata_net(name):
+    if file.suffix == MIX_SUFFIX:
+        read_mix(file)
+    elif is_kata_net(name):
         read_kata_net(name)
     elif file.suffix == ONNX_SUFFIX:
         read_onnx(file)
@@ -130,10 +223,12 @@ def check_net(name: str) -> None:
 
 
 def describe_net(path: Path) -> str:
-    """Return the metadata of a net's file, or of a run directory's best net, as lines of text.
+    """Return the metadata of a net's file, of a run directory's best net, or of a fitted mixture, as lines of text.
 
     Nothing is imported: without the class of the network, its weights are counted, but not checked.
     """
+    if path.suffix == MIX_SUFFIX:
+        return _describe_mix(path)
     net, file = _open_net(path, imported=False), net_file(path)
     about, size, boards = net.about, f"{net.parameters:,}", "any board"
     if net.unchecked:

@@ -8,6 +8,8 @@ There are two formats (docs/formats/kifu-net.md), and neither is executed, unpic
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -21,13 +23,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from kifu.config import STRICT, Line, first_invalid
 from kifu.errors import FormatError, RecipeError, first_line, missing_extras, printable
 from kifu.execution.executor import count_cores
 from kifu.io import open_regular
-from kifu.learn import Heads
+from kifu.learn import MIX_SUFFIX, Heads
 from kifu.planes.encoder import Encoder, find_encoder
 
 if TYPE_CHECKING:
@@ -72,6 +74,106 @@ class NetMetadata(BaseModel):
 
     def __repr__(self) -> str:
         return f"<NetMetadata: {self.net} on {self.planes}, {self.width} x {self.height}, by kifu {self.kifu}>"
+
+
+PHASES = ("opening", "middle", "endgame")
+RANK_BANDS = ("kyu", "1-3 dan", "4-6 dan", "7 dan and stronger")
+"""Phases of the game and ranks of the mover, which have weights of their own in a fitted mixture (kifu.learn.mix)."""
+
+_Weights = Annotated[
+    tuple[Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)], ...], Field(min_length=2, max_length=16)
+]
+
+
+class PoolWeights(BaseModel):
+    """The weights of n nets in a log-linear pool."""
+
+    model_config = STRICT
+
+    common: _Weights
+    """Weights of all positions."""
+    phases: Annotated[tuple[_Weights, ...], Field(min_length=len(PHASES), max_length=len(PHASES))]
+    """What each of `PHASES` adds."""
+    ranks: Annotated[tuple[_Weights, ...], Field(min_length=len(RANK_BANDS), max_length=len(RANK_BANDS))]
+    """What each of `RANK_BANDS` adds; unknown ranks add nothing."""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> PoolWeights:
+        if any(len(row) != len(self.common) for row in (*self.phases, *self.ranks)):
+            raise ValueError("all rows must have the same number of weights")
+        return self
+
+    @classmethod
+    def rows(cls) -> int:
+        """Return the number of rows of a table."""
+        return 1 + len(PHASES) + len(RANK_BANDS)
+
+    @classmethod
+    def of_table(cls, table: npt.NDArray[np.float64]) -> PoolWeights:
+        """Return the weights of a table."""
+        common, *others = (tuple(row) for row in table.tolist())
+        return cls(common=common, phases=tuple(others[: len(PHASES)]), ranks=tuple(others[len(PHASES) :]))
+
+    def table(self) -> npt.NDArray[np.float64]:
+        """Return the weights [1 + phases + ranks, n]."""
+        return np.array([self.common, *self.phases, *self.ranks])
+
+
+class MixMember(BaseModel):
+    """A net of a fitted mixture: packaged, or a file or run directory beside the mixture."""
+
+    model_config = STRICT
+
+    name: Annotated[str, Field(pattern=r"^[^/\\:@\x00-\x1f\x7f.][^/\\:@\x00-\x1f\x7f]*$", max_length=200)]
+    blake3: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class MixFigures(BaseModel):
+    """Figures on the positions of the fit: shares of moves found first, nats, and squared errors of values."""
+
+    model_config = STRICT
+
+    name: Line
+    top1: float
+    nll: float
+    value: float | None
+
+
+class MixFile(BaseModel):
+    """A fitted mixture of nets."""
+
+    model_config = STRICT
+
+    format: Literal["kifu-mix@1"] = "kifu-mix@1"
+    kifu: Line = Field(default_factory=lambda: version("kifu"))
+    """Version of kifu that wrote the file."""
+    members: Annotated[tuple[MixMember, ...], Field(min_length=2, max_length=16)]
+    policy: PoolWeights
+    value: PoolWeights | None
+    positions: Annotated[int, Field(ge=1)]
+    accounts: Annotated[int, Field(ge=0)]
+    """Number of players whose moves it was fitted on."""
+    figures: tuple[MixFigures, ...]
+    """Of each net, of the mixture with equal weights and of the fitted one."""
+    games: str
+    """Base64 of the canonical hashes of the games that it was fitted on, little-endian."""
+
+    @model_validator(mode="after")
+    def _check_members(self) -> MixFile:
+        for weights in (self.policy, self.value):
+            if weights is not None and len(weights.common) != len(self.members):
+                raise ValueError(f"{len(weights.common)} weights for {len(self.members)} nets")
+        if any(member.name.endswith(MIX_SUFFIX) for member in self.members):
+            raise ValueError("a member must not be a mixture")
+        self.known_games()
+        return self
+
+    def known_games(self) -> npt.NDArray[np.uint64]:
+        """Return [K] uint64, the canonical hashes of the games that it was fitted on. Raises ValueError."""
+        try:
+            return np.frombuffer(base64.b64decode(self.games, validate=True), "<u8").astype(np.uint64)
+        except binascii.Error as error:
+            raise ValueError(f"games: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Nets of kifu and KataGo, and KataGo's analysis engine (docs/katago-engine.md), as predictors; scores of moves."""
+"""Nets of kifu and KataGo, mixtures of them, and KataGo's analysis engine as predictors; scores of moves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -23,9 +25,10 @@ from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.metadata import profile_rows
 from kifu.katago.net_file import is_kata_net, read_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
-from kifu.learn import PACKAGED, Precision, is_command
+from kifu.learn import MIX_SUFFIX, PACKAGED, Precision, is_command, split_mix
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput
-from kifu.learn.net import AnyNet
+from kifu.learn.mix import MixedPredictor
+from kifu.learn.net import AnyNet, read_mix
 from kifu.learn.net_format import Net, NetMetadata
 from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_slots, legal_masks
 from kifu.learn.predict import MovePredictor, Predictions, Predictor
@@ -370,8 +373,8 @@ def open_predictor(
 
     Args:
         name: A net's file, a run directory or the name of a packaged net, as for `open_net`; a network file of KataGo
-            (.bin.gz, .txt.gz); or the command line of its analysis engine, such as "katago analysis -config
-            analysis.cfg -model net.bin.gz".
+            (.bin.gz, .txt.gz); a mixture, which is a file of `kifu mix` or such names joined by "+"; or the command
+            line of KataGo's analysis engine, such as "katago analysis -config analysis.cfg -model net.bin.gz".
         precision: Precision of `MovePredictor.stream`; engines have their own.
 
     Raises:
@@ -379,6 +382,19 @@ def open_predictor(
     """
     if isinstance(name, str) and is_command(name):
         return EnginePredictor(name, rules=rules, symmetries=symmetries)
+
+    def open_members(names: Sequence[str | os.PathLike[str]]) -> list[MovePredictor]:
+        return [
+            open_predictor(each, rules=rules, symmetries=symmetries, precision=precision, threads=threads)
+            for each in names
+        ]
+
+    names = [] if name is None else split_mix(name)
+    if len(names) > 1:
+        return MixedPredictor(open_members(names))
+    if name is not None and os.fspath(name).endswith(MIX_SUFFIX):
+        mix, files = read_mix(name)
+        return MixedPredictor(open_members(files), mix, Path(name).stem)
     if name is not None and is_kata_net(name):
         return KataPredictor(name, rules=rules, symmetries=symmetries, precision=precision)
     return Predictor(name, rules=rules, symmetries=symmetries, precision=precision, threads=threads)
@@ -408,16 +424,20 @@ def check_ranks(predictor: MovePredictor, *ranks: float | None) -> None:
             f"{predictor.description} does not take ranks; that needs a net that imitates players (-human-model FILE)"
             " and no humanSLProfile in the command"
         )
-    inputs = predictor.net.about.inputs if isinstance(predictor, Predictor) else ["19 numbers of KataGo"]
     raise RecipeError(
-        f"net {predictor.name} does not take ranks; its inputs are {', '.join(('planes', *inputs))}."
-        f" The net {PACKAGED[0]} takes them"
+        f"net {predictor.name} does not take ranks: it is {predictor.description}. The net {PACKAGED[0]} takes them"
     )
+
+
+def single_predictors(predictors: Sequence[MovePredictor]) -> list[MovePredictor]:
+    """Return predictors, and those that mixtures consist of instead of them."""
+    parts = (single_predictors(each.members) if isinstance(each, MixedPredictor) else [each] for each in predictors)
+    return list(chain.from_iterable(parts))
 
 
 def replay_planes(predictors: Sequence[MovePredictor]) -> str:
     """Return the plane set that determines how far games can be replayed: that of the first net."""
-    nets = [predictor.net for predictor in predictors if isinstance(predictor, Predictor)]
+    nets = [predictor.net for predictor in single_predictors(predictors) if isinstance(predictor, Predictor)]
     return nets[0].about.planes if nets else "black+white"
 
 

@@ -22,7 +22,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from blake3 import blake3
 from pydantic import BaseModel, Field, model_validator
 from torch import Tensor
 
@@ -33,9 +32,8 @@ from kifu.datasets.mmap_games import COLUMNS as LOADER_COLUMNS
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import FormatError, RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
-from kifu.io import hash_file
 from kifu.learn import SUFFIX
-from kifu.learn.net import net_file
+from kifu.learn.net import net_file, net_hash
 from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import score_moves
@@ -191,15 +189,6 @@ def log_posterior(
 def rank_name(rating: int) -> str:
     """Return a rank such as 3d for its rating."""
     return str(Rank.from_rating(rating))
-
-
-def net_hash(net: str | os.PathLike[str] | None) -> str:
-    """Return the BLAKE3 hash of a net's file, or of an engine's command line."""
-    path = net_file(net)
-    try:
-        return hash_file(path) if path.exists() else blake3(os.fsencode(str(net))).hexdigest()
-    except OSError as error:
-        raise FormatError(f"cannot read the net {path}: {error.strerror}") from None
 
 
 def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike[str] | None) -> RankCalibration:

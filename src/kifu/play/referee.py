@@ -19,7 +19,7 @@ from kifu.errors import DropReason, GameError, IllegalMove, KifuError
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.katago.net_file import is_kata_net
-from kifu.learn import ONNX_SUFFIX, PACKAGED, SUFFIX, split_class
+from kifu.learn import MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX, split_class, split_mix
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp, to_gtp
 from kifu.process import POLL_S, PipedProcess, ProcessError, excerpt, split_command
 from kifu.records.meta import Result
@@ -29,6 +29,8 @@ RESPONSE_LIMIT = 1 << 16
 
 _MAX_UNMARKED = 1000
 """Bytes without a line feed after which output that does not start with "=" or "?" is nonsense."""
+
+_SUFFIXES = (SUFFIX, ONNX_SUFFIX, MIX_SUFFIX)
 
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 """Control characters except tab and line feed, which GTP discards."""
@@ -51,18 +53,20 @@ def parse_command(text: str, rules: str = "chinese") -> list[str]:
     if text.isprintable() and _is_net(text):
         return net
     # `kifu gtp` reports the missing file
-    if (text.endswith((SUFFIX, ONNX_SUFFIX)) or is_kata_net(text)) and text.isprintable() and len(text.split()) == 1:
+    if (text.endswith(_SUFFIXES) or is_kata_net(text)) and text.isprintable() and len(text.split()) == 1:
         return net
     return split_command(text, 'a program such as "gnugo --mode gtp", or a net')
 
 
 def _is_net(text: str) -> bool:
+    if len(names := split_mix(text)) > 1:
+        return all(map(_is_net, names))
     path = Path(split_class(text)[0])
     try:
         if not path.exists():
             return text in PACKAGED
         return bool(text.strip()) and (
-            path.is_dir() or ((path.suffix in (SUFFIX, ONNX_SUFFIX) or is_kata_net(path)) and path.is_file())
+            path.is_dir() or ((path.suffix in _SUFFIXES or is_kata_net(path)) and path.is_file())
         )
     except OSError:  # for example, the name is too long
         return False

@@ -1,0 +1,312 @@
+"""Mixtures of nets: log-linear pools of their policies and values, and the fit of the weights; see docs/mixtures.md.
+
+The probability of a move is proportional to the product of the nets' probabilities, each to the power of its weight.
+The same holds for winning and losing, so that the log-odds of a value are the weighted sum of those of the nets. A
+sum of weights below 1 makes the probabilities more even, above 1 less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.datasets.labels import UNKNOWN
+from kifu.errors import FormatError
+from kifu.learn.evaluator import BatchOutput, log_softmax
+from kifu.learn.net_format import RANK_BANDS, MixFigures, MixFile, PoolWeights
+from kifu.learn.positions import EvalPositions, Indices, PredictPositions
+from kifu.learn.predict import MovePredictor, Predictions
+
+Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
+
+_BATCH_SIZE = 256
+
+_PHASE_STARTS = (1 / 6, 1 / 2)
+"""Moves as shares of the board's points from which on it is the middle game, and the endgame: 60 and 180 on 19 x 19."""
+
+_BAND_STARTS = (32, 35, 38)
+"""Ratings (`kifu.Rank.rating`) of 1, 4 and 7 dan, the first ones of the later `RANK_BANDS`."""
+
+_CERTAIN = np.float32(1 - 1e-6)
+"""Largest value whose logarithm is taken."""
+
+_STIFFNESS = 1e-3, 100.0
+"""Precisions of the normal prior of the common weights, around 1 / n, and of what phases and ranks add, around 0."""
+
+_MAX_STEPS = 100
+_TOLERANCE = 1e-8
+_FIT_CHUNK = 512
+
+
+def design(positions: PredictPositions | EvalPositions) -> Floats:
+    """Return [B, R] the rows of `PoolWeights.table` whose sum is the weights of each position."""
+    games, inputs = positions.games, positions.input_positions
+    points = games.width[positions.game].astype(np.int64) * games.height[positions.game]
+    phase = np.searchsorted(_PHASE_STARTS, positions.ply / points, "right")
+    rating = inputs.conditions.rating[inputs.game, inputs.white.astype(np.int64)]
+    band = np.where(np.isnan(rating), -1, np.searchsorted(_BAND_STARTS, rating, "right"))
+    ones = np.ones((len(phase), 1), np.bool_)
+    phases, bands = np.arange(len(_PHASE_STARTS) + 1), np.arange(len(RANK_BANDS))
+    return np.hstack([ones, phase[:, None] == phases, band[:, None] == bands]).astype(np.float64)
+
+
+def pool(log_probs: Sequence[Floats32], weights: Floats) -> Floats32:
+    """Return the pooled log-probabilities [B, M], given those of n nets and weights [B, n].
+
+    A move to which one of the nets gives probability 0 has probability 0.
+    """
+    allowed = np.all([np.isfinite(each) for each in log_probs], 0)
+    logits = np.sum([np.where(allowed, each, 0) * weights[:, [k]] for k, each in enumerate(log_probs)], 0)
+    pooled: Floats32 = log_softmax(logits, allowed).astype(np.float32)
+    return pooled
+
+
+def complete_passes(log_probs: Sequence[Floats32]) -> list[Floats32]:
+    """Return policies of the same moves: nets that predict no passes are given the mean of the others' log p."""
+    moves = max(each.shape[1] for each in log_probs)
+    full = [each for each in log_probs if each.shape[1] == moves]
+    passes = np.minimum(np.mean([each[:, -1:] for each in full], 0), -1e-6)
+    points = np.log1p(-np.exp(passes))
+    return [each if each.shape[1] == moves else np.hstack([each + points, passes]) for each in log_probs]
+
+
+def value_log_probs(values: Sequence[Floats32 | None], count: int) -> list[Floats32]:
+    """Return [B, 2] logarithms of the probabilities of winning and losing for each net, 0 for nets without values."""
+    return [
+        np.zeros((count, 2), np.float32)
+        if value is None
+        else np.log1p(np.clip(np.stack([value, -value], 1), -_CERTAIN, _CERTAIN)) - np.float32(np.log(2))
+        for value in values
+    ]
+
+
+def _value(log_probs: Sequence[Floats32], weights: Floats) -> Floats32:
+    """Return the pooled values [B]; arguments as for `pool`, with the probabilities of winning and losing."""
+    win, loss = np.exp(pool(log_probs, weights)).T
+    value: Floats32 = win - loss
+    return value
+
+
+def _mean(parts: Iterable[Any]) -> Any:
+    """Return the mean of the arrays that are not None, or None."""
+    known = [part for part in parts if part is not None]
+    return sum(known) / len(known) if known else None
+
+
+class MixedPredictor:
+    """Predicts moves with several nets. The attributes are those of `MovePredictor`, and `members`."""
+
+    def __init__(self, members: Sequence[MovePredictor], fitted: MixFile | None = None, name: str = "") -> None:
+        """Mix predictors, by default with equal weights."""
+        self.members = members
+        self.name = name or "+".join(each.name for each in members)
+        self.description = (
+            ("fitted mixture" if fitted else "mixture") + " of " + " and ".join(each.description for each in members)
+        )
+        self.board = members[0].board
+        self.passes, self.has_value, self.has_ownership, self.takes_ranks = (
+            any(getattr(each, key) for each in members)
+            for key in ("passes", "has_value", "has_ownership", "takes_ranks")
+        )
+        self.takes_ranks |= fitted is not None
+        known = [each.games for each in members] + ([fitted.known_games()] if fitted else [])
+        self.games = np.unique(np.concatenate(known))
+        self._policy = fitted.policy.table() if fitted else equal_weights([True] * len(members))
+        has_value = [each.has_value for each in members]
+        self._value = fitted.value.table() if fitted and fitted.value else equal_weights(has_value)
+
+    def __repr__(self) -> str:
+        return f"<MixedPredictor {self.name}>"
+
+    def check_board(self, width: int, height: int) -> None:
+        """Raise RecipeError or GameError for a board size that one of the nets does not support."""
+        for member in self.members:
+            member.check_board(width, height)
+
+    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
+        """Evaluate positions, see `Predictor.predict`."""
+        parts = [member.predict(positions, legal) for member in self.members]
+        widest = max((part.legal for part in parts), key=lambda mask: mask.shape[1])
+        if not len(positions):
+            return parts[0]
+        with np.errstate(divide="ignore"):
+            outputs = [BatchOutput(np.log(part.policy), part.value, part.ownership, part.score) for part in parts]
+        log_probs, *others = self._mix(outputs, positions)
+        return Predictions(np.exp(log_probs), widest, *others)
+
+    @contextmanager
+    def stream(self, positions: EvalPositions, *, legal: bool, jobs: int) -> Generator[Iterator[BatchOutput]]:
+        """Evaluate many positions of catalogue games, see `Predictor.stream`."""
+        with ExitStack() as stack:
+            streams = [
+                reblock(stack.enter_context(member.stream(positions, legal=legal, jobs=jobs)), _BATCH_SIZE)
+                for member in self.members
+            ]
+            starts = range(0, len(positions), _BATCH_SIZE)
+            yield (
+                self._mix(outputs, positions.slice(start, start + _BATCH_SIZE))
+                for start, *outputs in zip(starts, *streams, strict=True)
+            )
+
+    def _mix(self, outputs: Sequence[BatchOutput], positions: PredictPositions | EvalPositions) -> BatchOutput:
+        rows = design(positions)
+        log_probs = pool(complete_passes([output.log_probs for output in outputs]), rows @ self._policy)
+        value = None
+        if self.has_value:
+            sides = value_log_probs([output.value for output in outputs], len(rows))
+            value = _value(sides, rows @ self._value)
+        ownership, score = (_mean(getattr(output, key) for output in outputs) for key in ("ownership", "score"))
+        return BatchOutput(log_probs, value, ownership, score)
+
+
+def reblock(outputs: Iterable[BatchOutput], size: int) -> Iterator[BatchOutput]:
+    """Yield the same outputs, `size` positions at a time."""
+    waiting: list[BatchOutput] = []
+    count = 0
+    for output in outputs:
+        waiting.append(output)
+        count += len(output.log_probs)
+        if count >= size:
+            joined = _join(waiting)
+            whole = count - count % size
+            yield from (_slice(joined, start, start + size) for start in range(0, whole, size))
+            waiting, count = [_slice(joined, whole, count)], count - whole
+    if count:
+        yield _join(waiting)
+
+
+def _join(outputs: Sequence[BatchOutput]) -> BatchOutput:
+    return BatchOutput(*(None if parts[0] is None else np.concatenate(parts) for parts in zip(*outputs)))
+
+
+def _slice(output: BatchOutput, start: int, stop: int) -> BatchOutput:
+    return BatchOutput(*(None if part is None else part[start:stop] for part in output))
+
+
+def equal_weights(used: Sequence[bool]) -> Floats:
+    """Return the table [R, n] of equal weights, which sum to 1, of those nets that are used."""
+    table = np.zeros((PoolWeights.rows(), len(used)))
+    table[0] = np.array(used) / max(sum(used), 1)
+    return table
+
+
+def fit_weights(features: Floats32, observed: Floats, rows: Floats) -> Floats:
+    """Return the table [R, n] of weights under which outcomes that occurred are the most likely.
+
+    The likelihood of a log-linear pool has one maximum, which Newton's method finds.
+
+    Args:
+        features: [N, M, n], log-probabilities of M outcomes by n nets; -inf for impossible ones.
+        observed: [N, n], log-probabilities of the outcomes that occurred.
+        rows: [N, R], see `design`.
+
+    Raises:
+        FormatError: A net gives an outcome that occurred a probability of 0 or NaN.
+    """
+    if not np.isfinite(observed).all():
+        raise FormatError("a net gives a move that was played a probability of 0 or NaN")
+    count, nets = rows.shape[1], observed.shape[1]
+    start = np.zeros((count, nets))
+    start[0] = 1 / nets
+    stiffness = np.full((count, nets), _STIFFNESS[1])
+    stiffness[0] = _STIFFNESS[0]
+
+    def objective(table: Floats) -> tuple[float, Floats, Floats]:
+        """Return the loss in nats, its gradient and its Hessian."""
+        loss, slope, curvature = _likelihood(features, observed, rows, table)
+        apart = table - start
+        return (
+            loss + float((stiffness * apart**2).sum()) / 2,
+            (slope + stiffness * apart).ravel(),
+            curvature + np.diag(stiffness.ravel()),
+        )
+
+    table, (loss, slope, curvature) = start, objective(start)
+    for _ in range(_MAX_STEPS):
+        step = np.linalg.solve(curvature, slope).reshape(count, nets)
+        found = objective(table - step)
+        while found[0] > loss * (1 + 1e-12) and np.abs(step).max() > _TOLERANCE:
+            step /= 2
+            found = objective(table - step)
+        table, (loss, slope, curvature) = table - step, found
+        if np.abs(step).max() <= _TOLERANCE:
+            break
+    return table
+
+
+def _likelihood(features: Floats32, observed: Floats, rows: Floats, table: Floats) -> tuple[float, Floats, Floats]:
+    """Return the negative log-likelihood, its gradient [R, n] and its Hessian [R n, R n]."""
+    loss, slope = 0.0, np.zeros_like(table)
+    curvature = np.zeros((*table.shape, *table.shape))
+    for start in range(0, len(rows), _FIT_CHUNK):
+        part = slice(start, start + _FIT_CHUNK)
+        chosen, weights = rows[part], rows[part] @ table
+        values = features[part].astype(np.float64)
+        allowed = np.isfinite(values).all(2)
+        values[~allowed] = 0
+        logits = np.where(allowed, np.einsum("bmn,bn->bm", values, weights), -np.inf)
+        largest = logits.max(1, keepdims=True)
+        probabilities = np.exp(logits - largest)
+        total = probabilities.sum(1, keepdims=True)
+        probabilities /= total
+        loss += float((largest + np.log(total)).sum() - (weights * observed[part]).sum())
+        mean = np.einsum("bm,bmn->bn", probabilities, values)
+        slope += chosen.T @ (mean - observed[part])
+        covariance = np.matmul((values * probabilities[..., None]).transpose(0, 2, 1), values)
+        covariance -= mean[:, :, None] * mean[:, None]
+        curvature += np.einsum("bk,bl,bij->kilj", chosen, chosen, covariance, optimize=True)
+    return loss, slope, curvature.reshape(table.size, table.size)
+
+
+def fit_pools(
+    outputs: Sequence[BatchOutput],
+    names: Sequence[str],
+    move: Indices,
+    result: npt.NDArray[np.int8],
+    rows: Floats,
+) -> tuple[PoolWeights, PoolWeights | None, tuple[MixFigures, ...]]:
+    """Fit the weights of policies and values.
+
+    Args:
+        outputs: Evaluations of N positions by each net.
+        move: [N], the moves that were played.
+        result: [N], from the view of the side to move, as for `kifu.learn.scores.value_error`.
+        rows: [N, R], see `design`.
+
+    Returns:
+        Weights of the policies, those of the values if a net has values and a result is known, and the figures of each
+        net, of equal weights and of the fitted ones.
+    """
+    everywhere, known = np.arange(len(move)), result != UNKNOWN
+    log_probs = complete_passes([output.log_probs for output in outputs])
+    features = np.stack(log_probs, 2)
+    policy = fit_weights(features, features[everywhere, move].astype(np.float64), rows)
+    equal = rows @ equal_weights([True] * len(names))
+    policies = [*log_probs, pool(log_probs, equal), pool(log_probs, rows @ policy)]
+    values = [output.value for output in outputs]
+    value = None
+    if known.any() and any(each is not None for each in values):
+        sides = value_log_probs(values, len(move))
+        wins = (1 + result[known, None].astype(np.float64)) / 2
+        features = np.stack(sides, 2)[known]
+        value = fit_weights(features, wins * features[:, 0] + (1 - wins) * features[:, 1], rows[known])
+        value[:, [each is None for each in values]] = 0
+        equal = rows @ equal_weights([each is not None for each in values])
+        values += [_value(sides, equal), _value(sides, rows @ value)]
+    else:
+        values = [None] * len(policies)
+    figures = tuple(
+        MixFigures(
+            name=name,
+            top1=float((each.argmax(1) == move).mean()),
+            nll=-float(each[everywhere, move].mean(dtype=np.float64)),
+            value=None if worth is None else float(((worth - result)[known] ** 2).mean()),
+        )
+        for name, each, worth in zip([*names, "equal weights", "fitted"], policies, values)
+    )
+    return PoolWeights.of_table(policy), None if value is None else PoolWeights.of_table(value), figures

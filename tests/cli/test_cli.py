@@ -352,7 +352,7 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        ("nix", "kifu: unknown command 'nix'; see kifu --help"),
+        ("xyz", "kifu: unknown command 'xyz'; see kifu --help"),
         ("ingets", "kifu: unknown command 'ingets'; did you mean 'ingest'? see kifu --help"),
         ("build --ouput x", "kifu: unknown option --ouput; did you mean --output? see kifu build --help"),
         ("build", "kifu: missing argument 'RECIPE'; see kifu build --help"),

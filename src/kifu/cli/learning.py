@@ -178,8 +178,8 @@ def annotate(  # noqa: PLR0913 - command-line options
 
 @command(
     _PANEL,
-    "kifu mix sets/validation.parquet --net human --net small -o people.mix --positions 300",
-    "kifu predict sample --net people.mix",
+    "kifu mix sets/validation.parquet --net human --net small -o people.mix",
+    "kifu mix sets/test.parquet --net human --net small -o few.mix --positions 99",
     kernels=True,
 )
 def mix(

@@ -93,9 +93,9 @@ class PoolWeights(BaseModel):
     common: _Weights
     """Weights of all positions."""
     phases: Annotated[tuple[_Weights, ...], Field(min_length=len(PHASES), max_length=len(PHASES))]
-    """What each of `PHASES` adds."""
+    """Weights that each of `PHASES` adds."""
     ranks: Annotated[tuple[_Weights, ...], Field(min_length=len(RANK_BANDS), max_length=len(RANK_BANDS))]
-    """What each of `RANK_BANDS` adds; unknown ranks add nothing."""
+    """Weights that each of `RANK_BANDS` adds; unknown ranks add none."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> PoolWeights:

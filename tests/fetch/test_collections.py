@@ -63,6 +63,7 @@ OGS = {
 DAYS = {f"2025-07-{day:02d}sgfs.tar.bz2": TAR_BZ2 for day in range(1, 6)}
 RATINGS = {f"2025-07-{day:02d}rating.tar.bz2": TAR_BZ2 for day in range(1, 3)}
 RUN = {"b6c96-s175395328-d26788732.zip": zipped(), "README.txt": b"x"}
+NETS = {"b6c96.bin.gz": JSON_GZ, "b6c96.txt.gz": JSON_GZ, "b6c96.zip": zipped()}
 LEELA = {"all.sgf.xz": SGF_XZ, "all_match.sgf.xz": SGF_XZ, "train.bin": b"x"}
 
 
@@ -76,6 +77,7 @@ LEELA = {"all.sgf.xz": SGF_XZ, "all_match.sgf.xz": SGF_XZ, "train.bin": b"x"}
         ("katago-g170", RUN, TREE_H, list(RUN)[:1]),
         ("katago-g104", RUN, APACHE, list(RUN)[:1]),
         ("katago-g65", RUN, PLAIN, list(RUN)[:1]),
+        ("katago-nets", NETS, PLAIN, list(NETS)[:2]),
         ("leela-zero", LEELA, NGINX, list(LEELA)[:2]),
         ("fox", FOX, "", ["9d.7z", "Pro.7z", "1d.7z.001", "1d.7z.002", "1d.7z.003"]),
         ("professional", YENW, "", ["pro1940-1999.zip", "pro2000+.zip"]),
@@ -169,6 +171,33 @@ def test_a_pointer_instead_of_the_file(site: Site, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match=re.escape(message)):
         fetch("fox", tmp_path, FileChoice(["9d"]), index=index, policy=QUICK)
     assert not list(tmp_path.iterdir())
+
+
+def test_nets(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nets are listed without an index; one that differs from its SHA-256 is refused."""
+    published = COLLECTIONS["katago-nets"]
+    assert all(
+        re.fullmatch(published.pattern, net.name) and net.link.endswith(f"/{net.name}") for net in published.files
+    )
+    digests = [net.checksum for net in published.files if net.checksum]
+    assert len(set(digests)) == len(digests) == len(published.files) - 1
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", digest) for digest in digests)
+    names = ("good.bin.gz", "bad.bin.gz", "unknown.bin.gz")
+    site.files = {f"/nets/{name}": gzip.compress(name.encode(), mtime=0) for name in names}
+    good = hashlib.sha256(site.files["/nets/good.bin.gz"]).hexdigest()
+    files = tuple(
+        replace(
+            published.files[0], name=name, link=f"{site.url}/nets/{name}", size=None, exact=False, checksum=checksum
+        )
+        for name, checksum in zip(names, (f"sha256:{good}", f"sha256:{good}", ""))
+    )
+    monkeypatch.setitem(COLLECTIONS, "katago-nets", replace(published, files=files))
+    assert [file.name for file in list_files("katago-nets")] == list(names)
+    assert not site.requests
+    assert fetch("katago-nets", tmp_path, FileChoice(["good", "unknown"]), policy=QUICK).fetched == [names[0], names[2]]
+    with pytest.raises(FetchError, match=r"bad.bin.gz: it differs from the checksum"):
+        fetch("katago-nets", tmp_path, FileChoice(["bad"]), policy=QUICK)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good.bin.gz", "unknown.bin.gz"]
 
 
 @pytest.mark.parametrize("name", ["SHA256SUMS", "sha256sum.txt"])

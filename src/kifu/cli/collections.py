@@ -65,23 +65,26 @@ def list_one(collection: str, choice: FileChoice, index: str | None) -> Outcome:
     from kifu.fetch.fetching import list_files
 
     files = list_files(collection, choice, index=index, progress=progress)
+    published = COLLECTIONS[collection]
 
     def show() -> None:
         from kifu.report.tables import cell, make_table
 
         dated = any(file.date for file in files)
         foldered = len({file.folder for file in files}) > 1
+        checked = any(file.checksum for file in published.files)
         columns = [
             ("name", "left"),
             ("size", "right"),
+            *([("checksum", "left")] * checked),
             *([("date", "left")] * dated),
             *([("folder", "left")] * foldered),
         ]
         table = make_table(*columns)
         for file in files:
             size = "" if file.size is None else format_bytes(file.size)
-            table.add_row(*map(cell, [file.name, size, *([file.date] * dated), *([file.folder] * foldered)]))
-        published = COLLECTIONS[collection]
+            known = [file.checksum.partition(":")[0] or "none"] * checked
+            table.add_row(*map(cell, [file.name, size, *known, *([file.date] * dated), *([file.folder] * foldered)]))
         _print(table, "", _total(files), f"publisher: {published.publisher}; terms of use: {published.terms}")
 
     return Outcome(show, files)
@@ -96,12 +99,14 @@ def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, 
     else:
         note_for_interrupt("the same command resumes")
         report = fetching.fetch(collection, output, choice, index=index, dry_run=dry_run, progress=progress)
+    nets = collection in COLLECTIONS and COLLECTIONS[collection].files
     if dry_run:
         size = TransferSize(report.size, report.unknown, len(report.present))
-        reads = [] if collection == "sample" else [index or COLLECTIONS[collection].index]
+        reads = [index] if index else [] if nets or collection == "sample" else [COLLECTIONS[collection].index]
         return Plan.of(reads, [output / name for name in report.fetched], size).outcome()
-    text = f"{report}\nnext: kifu ingest {printable(shlex.quote(str(output)))} -o games.parquet"
-    return Outcome.of_output(output, text, report)
+    folder = printable(shlex.quote(str(output)))
+    follow = f"kifu predict GAME --net {folder}/NAME" if nets else f"kifu ingest {folder} -o games.parquet"
+    return Outcome.of_output(output, f"{report}\nnext: {follow}", report)
 
 
 def _total(files: list[ListedFile]) -> str:

@@ -28,8 +28,28 @@ _DAY = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
 
 
 @dataclass(frozen=True, slots=True)
+class ListedFile(Report):
+    """A file of a collection.
+
+    Attributes:
+        name: Its name, which is also the name of the downloaded file.
+        size: Bytes, or None if the index does not list them.
+        checksum: "sha256:..." or "git:..." if the publisher gives one.
+        date: "2006", "2006-03" or "2006-03-25", or "" if its name has none.
+    """
+
+    name: str
+    folder: str
+    link: str
+    size: int | None = None
+    exact: bool = False
+    checksum: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Collection(Report):
-    """A published set of game records.
+    """A published set of game records, or of nets.
 
     Attributes:
         size: The number of games or bytes as far as it is known.
@@ -39,6 +59,7 @@ class Collection(Report):
         folder: Folder of the files below the index, "" for all.
         hosts: Beginnings of further addresses that links of the index may lead to.
         limit: Largest size of a file in bytes.
+        files: The files of a collection whose index is not read by default.
     """
 
     name: str
@@ -52,6 +73,7 @@ class Collection(Report):
     folder: str = ""
     hosts: tuple[str, ...] = ()
     limit: int = 4 * _GIB
+    files: tuple[ListedFile, ...] = ()
 
 
 def _kgs(name: str, title: str, prefix: str) -> Collection:
@@ -71,6 +93,56 @@ def _katago_run(run: str, title: str, terms: str) -> Collection:
 
 
 _KATA1 = "DISCLAIMER.txt at katagoarchive.org/kata1"
+
+_RELEASE = "https://github.com/lightvector/KataGo/releases/download"
+_MEDIA = "https://media.katagotraining.org/uploaded/networks/models/kata1"
+
+
+def _net(folder: str, name: str, sha256: str = "", size: int | None = None) -> ListedFile:
+    checksum = sha256 and f"sha256:{sha256}"
+    return ListedFile(name, "", f"{folder}/{name}", size, exact=size is not None, checksum=checksum)
+
+
+_NETS = (
+    _net(
+        f"{_RELEASE}/v1.15.0", "b18c384nbt-humanv0.bin.gz",
+        "637746e44f0efe00ad1245a50aa9bbf0716efe364c43965ead97bd6835d84ab5", 99_066_230,
+    ),
+    _net(
+        f"{_RELEASE}/v1.17.1", "b10c384h6nbttflrs.bin.gz",
+        "0ba27eced5180b3e3d0b898b280c541112989765e789d1eb6cd0d31b2b2c1229", 38_245_488,
+    ),
+    _net(f"{_RELEASE}/v1.17.1", "b10c512h8nbt3tflrs-fson-silu-rsnh.bin.gz"),
+    _net(
+        _MEDIA, "kata1-b6c96-s175395328-d26788732.txt.gz",
+        "48d6754de3c4754f95bf6a5ca40957a49e5e915aaaeede133a17b9ccf8fa5fcb", 4_967_720,
+    ),
+    _net(
+        _MEDIA, "kata1-b10c128-s1141046784-d204142634.txt.gz",
+        "3d8a24697ba25fe4da39af4c2b6bd405907b0ad8295322f5a550fa2d8fe4a2f4", 14_466_254,
+    ),
+    _net(
+        _MEDIA, "kata1-b18c384nbt-s9996604416-d4316597426.bin.gz",
+        "9d7a6afed8ff5b74894727e156f04f0cd36060a24824892008fbb6e0cba51f1d",
+    ),
+    _net(
+        _MEDIA, "kata1-b28c512nbt-adam-s11165M-d5387M.bin.gz",
+        "798da8fe3e9819f09535240b1bc29cb3047a4fa981433c56c491e57007a3d3f0",
+    ),
+    _net(
+        f"{_RELEASE}/v1.4.5", "g170e-b20c256x2-s5303129600-d1228401921.bin.gz",
+        "7c8a84ed9ee737e9c7e741a08bf242d63db37b648e7f64942f3a8b1b5101e7c2",
+    ),
+    _net(
+        f"{_RELEASE}/v1.4.5", "g170-b30c320x2-s4824661760-d1229536699.bin.gz",
+        "1e601446c870228932d44c8ad25fd527cb7dbf0cf13c3536f5c37cff1993fee6",
+    ),
+    _net(
+        f"{_RELEASE}/v1.4.5", "g170-b40c256x2-s5095420928-d1229425124.bin.gz",
+        "2b3a78981d2b6b5fae1cf8972e01bf3e48d2b291bc5e52ef41c9b65c53d59a71",
+    ),
+)  # fmt: skip
+"""Nets of KataGo, with the checksums that package managers and others publish, "" where none was found."""
 
 COLLECTIONS = {
     each.name: each
@@ -113,6 +185,11 @@ COLLECTIONS = {
         _katago_run("g170", "self-play, to 2020", "not stated"),
         _katago_run("g104", "self-play, June 2019", "public domain (README.txt)"),
         _katago_run("g65", "self-play, Feb. 2019", "not stated"),
+        Collection(
+            "katago-nets", "networks", "KataGo", "bin.gz, txt.gz", "10 nets",
+            "katagotraining.org/network_license; g170: CC0", "https://katagotraining.org/networks/",
+            r"[\w.-]+\.(?:bin|txt)\.gz", hosts=("https://media.katagotraining.org/",), files=_NETS,
+        ),
     )
 }  # fmt: skip
 """All collections by name."""
@@ -139,26 +216,6 @@ _NEAR = 300
 
 _API = re.compile(r"https://api\.github\.com/repos/([\w.-]+/[\w.-]+)/git/trees/([\w.-]+)(?:\?.*)?")
 _GIT_SHA = re.compile(r"[0-9a-f]{40}")
-
-
-@dataclass(frozen=True, slots=True)
-class ListedFile(Report):
-    """A file of a collection.
-
-    Attributes:
-        name: Its name, which is also the name of the downloaded file.
-        size: Bytes, or None if the index does not list them.
-        checksum: "sha256:..." or "git:..." if the publisher gives one.
-        date: "2006", "2006-03" or "2006-03-25", or "" if its name has none.
-    """
-
-    name: str
-    folder: str
-    link: str
-    size: int | None = None
-    exact: bool = False
-    checksum: str = ""
-    date: str = ""
 
 
 def parse_listing(

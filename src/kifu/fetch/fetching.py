@@ -480,7 +480,9 @@ def _collection(name: str) -> Collection:
 def _read_index(
     client: Client, collection: Collection, index: str | os.PathLike[str] | None, progress: ProgressFactory
 ) -> tuple[list[ListedFile], str]:
-    """Return the files that the index lists, and the address that leads to them, "" for an index that is a file."""
+    """Return the files that the index lists, and the address that leads to them, "" if no address was read."""
+    if index is None and collection.files:
+        return list(collection.files), ""
     address = os.fspath(index) if index is not None else collection.index
     is_local = "://" not in address
     try:

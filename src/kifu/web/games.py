@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -219,10 +220,8 @@ def download_game(site: Site, params: GameParams) -> Download:
 def games_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
     return [
-        endpoint("/api/games", ListParams, lambda params, deadline: list_games(site, params, deadline), site.quick),
-        endpoint(
-            "/api/facets", PlayedParams, lambda params, deadline: count_facets(site, params, deadline), site.search
-        ),
+        endpoint("/api/games", ListParams, partial(list_games, site), site.quick),
+        endpoint("/api/facets", PlayedParams, partial(count_facets, site), site.search),
         endpoint(
             "/api/games/{corpus}/{row}/sgf", GameParams, lambda params, _: download_game(site, params), site.quick
         ),

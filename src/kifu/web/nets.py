@@ -351,10 +351,6 @@ class PlanesParams(Params):
     komi: Komi = None
 
 
-class NoParams(Params):
-    """No parameters."""
-
-
 def plane_sets() -> list[dict[str, Any]]:
     """Return the published plane sets: [{"name", "title", "planes": their number}]."""
     return [{"name": each.name, "title": each.title, "planes": each.planes} for each in PLANE_SETS.values()]
@@ -443,6 +439,6 @@ def nets_routes(site: Site) -> list[Route]:
         endpoint("/api/play", PlayParams, lambda params, _: reply(site, params), site.predict, method="POST"),
         endpoint("/api/score", ScoreParams, lambda params, _: score(params), site.quick, method="POST"),
         endpoint("/api/record", RecordParams, lambda params, _: save_record(params), site.quick, method="POST"),
-        endpoint("/api/plane-sets", NoParams, lambda params, _: plane_sets(), site.quick),
+        endpoint("/api/plane-sets", Params, lambda params, _: plane_sets(), site.quick),
         endpoint("/api/planes", PlanesParams, lambda params, _: encode_position(params), site.search, method="POST"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -243,15 +244,9 @@ def _corner(point: int | None, width: int, height: int) -> Rectangle:
 
 def patterns_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
-    results = SearchResults()
     return [
-        endpoint("/api/explore", PositionParams, lambda params, end: explore(site, params, end), site.explore),
-        endpoint(
-            "/api/explore/games", GamesParams, lambda params, end: position_games(site, params, end), site.explore
-        ),
-        endpoint(
-            "/api/search", SearchParams, lambda params, end: search(site, results, params, end), site.search,
-            method="POST",
-        ),
-        endpoint("/api/pattern", PatternParams, lambda params, end: describe_pattern(site, params, end), site.quick),
-    ]  # fmt: skip
+        endpoint("/api/explore", PositionParams, partial(explore, site), site.explore),
+        endpoint("/api/explore/games", GamesParams, partial(position_games, site), site.explore),
+        endpoint("/api/search", SearchParams, partial(search, site, SearchResults()), site.search, method="POST"),
+        endpoint("/api/pattern", PatternParams, partial(describe_pattern, site), site.quick),
+    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,7 +76,7 @@ class ClusterParams(StatsParams):
 class _Computed:
     """Values that are computed once for each catalogue: a catalogue does not change while it is served."""
 
-    def __init__(self, compute: Any) -> None:
+    def __init__(self, compute: Callable[[int, Deadline], Any]) -> None:
         self._compute = compute
         self._values: dict[int, Any] = {}
         self._lock = threading.Lock()
@@ -295,24 +297,12 @@ def _find_games(
 
 def statistics_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
-    counted = _Computed(lambda corpus, deadline: count_games(site, corpus, deadline))
-    divided = _Computed(lambda corpus, deadline: count_splits(site, corpus, deadline))
     return [
-        endpoint("/api/stats", StatsParams, counted, site.search),
-        endpoint("/api/splits", StatsParams, divided, site.search),
-        endpoint("/api/dropped", DroppedParams, lambda params, end: list_dropped(site, params, end), site.quick),
-        endpoint("/api/clusters", ClusterParams, lambda params, end: list_clusters(site, params, end), site.search),
-        endpoint(
-            "/api/games/{corpus}/{row}/record",
-            GameParams,
-            lambda params, end: show_record(site, params, end),
-            site.search,
-        ),
+        endpoint("/api/stats", StatsParams, _Computed(partial(count_games, site)), site.search),
+        endpoint("/api/splits", StatsParams, _Computed(partial(count_splits, site)), site.search),
+        endpoint("/api/dropped", DroppedParams, partial(list_dropped, site), site.quick),
+        endpoint("/api/clusters", ClusterParams, partial(list_clusters, site), site.search),
+        endpoint("/api/games/{corpus}/{row}/record", GameParams, partial(show_record, site), site.search),
         endpoint("/api/reports", Params, lambda *_: list_reports(site), site.quick),
-        endpoint(
-            "/api/reports/{report}",
-            ReportParams,
-            lambda params, deadline: show_report(site, params, deadline),
-            site.search,
-        ),
+        endpoint("/api/reports/{report}", ReportParams, partial(show_report, site), site.search),
     ]

@@ -412,8 +412,13 @@ class Programs:
         return self._reason(name)
 
     def _find_reason(self, name: str) -> str | None:
-        reasons = self._reasons.items() if self._is(name) else ()
-        return next((reason for pattern, reason in reasons if Programs([pattern]).is_program(name)), None)
+        return (
+            next((each for program, each in self._single if program.is_program(name)), None) if self._is(name) else None
+        )
+
+    @functools.cached_property
+    def _single(self) -> list[tuple[Programs, str]]:
+        return [(Programs([pattern]), reason) for pattern, reason in self._reasons.items()]
 
     def __reduce__(self) -> tuple[type[Programs], tuple[tuple[str, ...]]]:
         return Programs, (self.patterns,)

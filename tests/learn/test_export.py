@@ -13,9 +13,13 @@ from blake3 import blake3
 
 import kifu
 from commands import run
+from kata_nets import BLOCKS, small_net
 from kifu.datasets.global_inputs import INPUTS
 from kifu.errors import FormatError, OutputError
 from kifu.io import hash_file
+from kifu.katago import net_onnx
+from kifu.katago.net_file import KataNetFile, write_kata_net
+from kifu.learn.positions import PredictPositions
 from kifu.planes.registry import find_plane_set
 from lazy import lazy_import
 from nets import NET_NAMES, global_values, tiny_net
@@ -151,7 +155,7 @@ def test_a_net_that_torch_cannot_export(tmp_path: Path, monkeypatch: pytest.Monk
         raise torch.onnx.OnnxExporterError("no operator\nfor this net")
 
     monkeypatch.setattr("torch.onnx.export", fail)
-    with pytest.raises(OutputError, match=r"^torch cannot export net net \(b1c8\) as ONNX: no operator$"):
+    with pytest.raises(OutputError, match=r"^torch cannot export net net as ONNX: no operator$"):
         learn.export.export_onnx(
             learn.net.open_net(tiny_net(tmp_path / "net.safetensors", size=5)), tmp_path / "net.onnx"
         )
@@ -265,3 +269,130 @@ def test_commands_load_no_torch(exported: Path, tmp_path: Path, command: str) ->
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
     assert (done.returncode, "Error" in done.stderr) == (0, False)
+
+
+KATA = [
+    (["residual", "pooling"], {"version": 8}),
+    *[pytest.param([kind], {}, marks=pytest.mark.slow) for kind in BLOCKS],
+    pytest.param(["residual"], {"rms": True}, marks=pytest.mark.slow),
+    pytest.param(["pooling"], {"version": 16, "human": True}, marks=pytest.mark.slow),
+    pytest.param(BLOCKS, {"rms": True, "human": True}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("kinds", "options"), KATA)
+def test_kata_net_equals_torch(tmp_path: Path, kinds: list[str], options: dict) -> None:
+    """A network of KataGo as ONNX follows KataGo's contract, and predicts as in torch on boards of any size."""
+    path, out, file = tmp_path / "net.bin.gz", tmp_path / "net.onnx", small_net(kinds, **options)
+    file.name = "kata1.small+b1"
+    write_kata_net(path, file)
+    exported = learn.export.export_net(path, out)
+    assert exported.outputs == net_onnx.OUTPUTS
+    onnx.checker.check_model(out)
+    _check_contract(session(out), file)
+    torch_net, onnx_net = (learn.predictors.open_predictor(each, threads=1) for each in (path, out))
+    assert (onnx_net.takes_ranks, onnx_net.name) == (file.is_human, "kata1_small_b1")
+    for width, height in ((19, 19), (13, 13), (9, 9), (5, 7), (2, 2)):
+        moves = [[], [0], [0, width * height - 1]]
+        for count in (1, 3):
+            positions = PredictPositions.from_moves(
+                [np.array(each, np.uint16) for each in moves[:count]], width, height
+            )
+            if file.is_human:
+                positions = positions.with_ranks(30.0, 33.0)
+            ours, theirs = (net.predict(positions) for net in (onnx_net, torch_net))
+            for name in ("policy", "legal", "value", "ownership"):
+                np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-5)
+            np.testing.assert_allclose(ours.score, theirs.score, atol=2e-4)  # of some 20 points
+
+
+def _check_contract(asked: onnxruntime.InferenceSession, file: KataNetFile) -> None:
+    """Check names, shapes and metadata, which KataGo 1.17.3 requires (docs/ONNX_Model_Files.md)."""
+    human, policies, scores = file.is_human, file.policy.policies, file.value.score_bias.array.size
+    shapes = {
+        "InputSpatial": ["batch", 22, 19, 19], "InputGlobal": ["batch", 19, 1, 1], "InputMeta": ["batch", 192, 1, 1],
+        "InputMask": ["batch", 1, 19, 19], "OutputPolicyPass": ["batch", policies, 1, 1],
+        "OutputPolicy": ["batch", policies, 19, 19], "OutputValue": ["batch", 3, 1, 1],
+        "OutputScoreValue": ["batch", scores, 1, 1], "OutputOwnership": ["batch", 1, 19, 19],
+    }  # fmt: skip
+    if not human:
+        del shapes["InputMeta"]
+    assert {each.name: each.shape for each in (*asked.get_inputs(), *asked.get_outputs())} == shapes
+    assert {each.type for each in (*asked.get_inputs(), *asked.get_outputs())} == {"tensor(float)"}
+    metadata = asked.get_modelmeta().custom_metadata_map
+    required = {
+        "katago.metadataVersion": "1", "katago.name": "kata1_small_b1", "katago.modelVersion": str(file.version),
+        "katago.numInputChannels": "22", "katago.numInputGlobalChannels": "19",
+        "katago.numInputMetaChannels": "192" if human else "0", "katago.numPolicyChannels": str(policies),
+        "katago.numValueChannels": "3", "katago.numScoreValueChannels": str(scores),
+        "katago.numOwnershipChannels": "1", "katago.metaEncoderVersion": str(int(human)),
+        "katago.preferPassAliveUnderSuicideRules": "false", "katago.preferExcludeTerritoryAdjacentToAtari": "false",
+        "katago.postProcess.tdScoreMultiplier": "20.0", "katago.postProcess.scoreMeanMultiplier": "20.0",
+        "katago.postProcess.scoreStdevMultiplier": "20.0", "katago.postProcess.leadMultiplier": str(file.lead),
+        "katago.postProcess.varianceTimeMultiplier": "40.0",
+        "katago.postProcess.shorttermValueErrorMultiplier": "0.25",
+        "katago.postProcess.shorttermScoreErrorMultiplier": str(file.score_error),
+        "katago.build.nnXLen": "19", "katago.build.nnYLen": "19", "katago.build.requireExactNNLen": "false",
+    }  # fmt: skip
+    found = {key: value for key, value in metadata.items() if key.startswith("katago.")}
+    info = {key: found.pop(key) for key in list(found) if key.startswith("katago.info.arch.")}
+    assert found == required
+    assert info["katago.info.arch.numParameters"] == str(file.parameters)
+    assert "kifu-blake3" in metadata
+
+
+@pytest.fixture(scope="module")
+def kata_onnx(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("kata")
+    write_kata_net(folder / "net.txt.gz", small_net(["residual"], 8))
+    assert run("export", folder / "net.txt.gz", "-o", folder / "net.onnx").code == 0
+    return (folder / "net.onnx").read_bytes()
+
+
+def test_kata_net_without_torch(tmp_path: Path, kata_onnx: bytes) -> None:
+    """Commands predict by the ONNX file without torch, and describe it."""
+    path, game = tmp_path / "net.onnx", tmp_path / "game.sgf"
+    path.write_bytes(kata_onnx)
+    game.write_bytes(b"(;SZ[9]RU[Japanese]KM[6.5];B[ee];W[cc])")
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from kifu.cli import main; sys.argv[1:1] = ['predict', '--net']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path, game], capture_output=True, text=True, check=False)
+    assert "Black's lead: " in done.stdout, done.stderr
+    described = run("inspect", path).out
+    assert described == run("nets", path).out
+    assert "small, network of KataGo in ONNX, format version 8, no human-style net" in described
+    done = run("export", path, "-o", tmp_path / "again.bin.gz")
+    assert (done.code, done.err) == (2, [f"kifu: {path} is an ONNX file; this requires KataGo's own file"])
+    with pytest.raises(FormatError, match="is a network of KataGo, not a net of kifu"):
+        learn.net.open_net(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b"", b"damage", "is not an ONNX file"),
+        (b"katago.metadataVersion\x12\x011", b"katago.metadataVersion\x12\x012", "katago.metadataVersion: "),
+        (b"katago.metaEncoderVersion", b"katago.metaEncoderVersiox", "katago.metaEncoderVersiox: Extra inputs"),
+        (b"katago.modelVersion\x12\x018", b"katago.modelVersion\x12\x017", "katago.modelVersion: "),
+        (b"katago.build.nnXLen", b"katago.info.nnXLenx", "katago.build.nnXLen: Field required"),
+        (b"OutputOwnership", b"OutputOwnershiq", "cannot be evaluated: 'OutputOwnership'"),
+        (b"katago.numPolicyChannels\x12\x011", b"katago.numPolicyChannels\x12\x01x", "katago.numPolicyChannels: "),
+    ],
+)
+def test_damaged_kata_net(tmp_path: Path, kata_onnx: bytes, old: bytes, new: bytes, reason: str) -> None:
+    path = tmp_path / "net.onnx"
+    assert old in kata_onnx
+    path.write_bytes(kata_onnx[:-81].replace(old, new) if old else kata_onnx[:-81] + new)
+    with pytest.raises(FormatError) as caught:
+        learn.predictors.open_predictor(path).predict(PredictPositions.from_moves([[]], 9, 9))
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+    path.write_bytes(kata_onnx[:2000] + b"x" + kata_onnx[2001:])
+    with pytest.raises(FormatError, match="checksum"):
+        learn.predictors.open_predictor(path)
+    for end in range(0, len(kata_onnx), len(kata_onnx) // 9):
+        path.write_bytes(kata_onnx[:end])
+        with pytest.raises(FormatError):
+            learn.predictors.open_predictor(path)

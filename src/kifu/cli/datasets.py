@@ -75,6 +75,7 @@ def inspect(
 ) -> Outcome:
     """Show the contents and checks of a file; one example as a board."""
     from kifu.errors import FormatError, RecipeError
+    from kifu.katago.net_file import is_kata_net
     from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX
     from kifu.records.paths import as_path
     from kifu.report.describe import Description, describe, describe_row, draw_row, is_data_set, row_to_dict
@@ -87,7 +88,8 @@ def inspect(
             from kifu.learn.net import net_file
 
             path = net_file(file)
-        if isinstance(path, Path) and (path.suffix in (SUFFIX, ONNX_SUFFIX, MIX_SUFFIX) or (path / BEST).exists()):
+        own = isinstance(path, Path) and (path.suffix in (SUFFIX, ONNX_SUFFIX, MIX_SUFFIX) or (path / BEST).exists())
+        if isinstance(path, Path) and own and not is_kata_net(path):
             from kifu.learn.net import describe_net
 
             description = Description(describe_net(path))

@@ -238,18 +238,19 @@ def predict(  # noqa: PLR0913 - command-line options
 @command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
 def export(
     checkpoint: Checkpoint,
-    output: Annotated[Path, Output(help="The file to write, such as net.onnx.")],
+    output: Annotated[Path, Output(help="The file to write, such as net.onnx, or net.bin.gz for KataGo.")],
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Export a net to ONNX and verify it."""
+    """Export a net to ONNX and verify it, or a network of KataGo to its own format."""
     from kifu.cli.dry_run import Plan
-    from kifu.learn.export import export_onnx
-    from kifu.learn.net import net_file, open_net
+    from kifu.learn.net import check_net
 
-    net = open_net(checkpoint)
     if dry_run:
+        check_net(str(checkpoint))
         return Plan((str(checkpoint),), (str(output),)).outcome()
-    report = export_onnx(net, output, net_file(checkpoint))
+    from kifu.learn.export import export_net
+
+    report = export_net(checkpoint, output)
     return Outcome(str(report), report, summary=True)
 
 

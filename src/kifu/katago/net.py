@@ -63,6 +63,24 @@ class KataOutput(NamedTuple):
     ownership: Tensor
 
 
+class RawOutput(NamedTuple):
+    """What the heads compute for B positions: logits, and numbers that `KataNet.forward` scales.
+
+    Attributes:
+        pass_: [B, P] logits of the pass.
+        policy: [B, P, H, W] logits of the points, without meaning outside the board.
+        result: [B, 3] logits.
+        scores: [B, 4 or 6] numbers about the score.
+        ownership: [B, 1, H, W] before tanh, without meaning outside the board.
+    """
+
+    pass_: Tensor
+    policy: Tensor
+    result: Tensor
+    scores: Tensor
+    ownership: Tensor
+
+
 class KataNet(nn.Module):  # type: ignore[misc]
     """A network of KataGo."""
 
@@ -93,17 +111,24 @@ class KataNet(nn.Module):  # type: ignore[misc]
             metadata: [B, 192] float, see `kifu.katago.metadata`; only human-style nets take it, and they require it.
         """
         mask = planes[:, :1]
-        area = mask.sum((1, 2, 3))  # [B]
+        raw = self.raw(planes, globals, metadata, None if bool(mask.all()) else mask)
+        points = raw.policy.masked_fill(mask == 0, -torch.inf)
+        policy = torch.cat((points.flatten(2), raw.pass_[:, :, None]), 2)
+        return self._scaled(policy, raw.result, raw.scores, raw.ownership.flatten(1), globals)
+
+    def raw(self, planes: Tensor, globals: Tensor, metadata: Tensor | None, mask: Tensor | None) -> RawOutput:
+        """Return what the heads compute; arguments as for `forward`.
+
+        Args:
+            mask: [B, 1, H, W], 1 on the board; None if all boards fill the planes.
+        """
+        area = planes[:, :1].sum((1, 2, 3)) if mask is None else mask.sum((1, 2, 3))  # [B]
         features = self.conv(planes.contiguous(memory_format=torch.channels_last))
         biases = self.globals(globals)
         if self.encoder is not None:
             biases = biases + self.encoder(metadata)
-        features = features + biases[:, :, None, None]
-        board = None if bool(mask.all()) else mask
-        features = self.norm(_run(self.blocks, features, board, area), board)
-        policy = self.policy(features, board, area)
-        results, scores, ownership = self.value(features, board, area)
-        return self._scaled(policy, results, scores, ownership, globals)
+        features = self.norm(_run(self.blocks, features + biases[:, :, None, None], mask, area), mask)
+        return RawOutput(*self.policy(features, mask, area), *self.value(features, mask, area))
 
     def _scaled(
         self, policy: Tensor, results: Tensor, scores: Tensor, ownership: Tensor, globals: Tensor
@@ -420,13 +445,10 @@ class KataPolicyHead(nn.Module):  # type: ignore[misc]
             layers += [_activation(head.pass_act), _linear(head.pass_linear2)]
         self.pass_ = nn.Sequential(*layers)
 
-    def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> Tensor:
-        """Map features to logits [B, P, N + 1]; those outside the board are -inf."""
+    def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> tuple[Tensor, Tensor]:
+        """Map features to logits of the pass [B, P] and of points [B, P, H, W]."""
         pooled, biases = self.pooled(features, mask, area)
-        points = self.points(self.norm(self.conv(features) + biases, mask))
-        if mask is not None:
-            points = points.masked_fill(mask == 0, -torch.inf)
-        return torch.cat((points.flatten(2), self.pass_(pooled)[:, :, None]), 2)
+        return self.pass_(pooled), self.points(self.norm(self.conv(features) + biases, mask))
 
 
 class KataValueHead(nn.Module):  # type: ignore[misc]
@@ -440,10 +462,10 @@ class KataValueHead(nn.Module):  # type: ignore[misc]
         self.ownership = _conv(head.ownership)
 
     def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Map features to logits of the result [B, 3], numbers about the score [B, 4 or 6], and ownership [B, N]."""
+        """Map features to logits of the result [B, 3], numbers about the score, and ownership [B, 1, H, W]."""
         features = self.norm(self.conv(features), mask)
         inner = self.act(self.linear(_pool(features, mask, area, value=True)))
-        return self.results(inner), self.scores(inner), self.ownership(features).flatten(1)
+        return self.results(inner), self.scores(inner), self.ownership(features)
 
 
 _BLOCKS = {

@@ -28,9 +28,13 @@ from isal import igzip, isal_zlib
 
 from kifu.errors import FormatError, first_line
 from kifu.io import open_regular, write_file
+from kifu.katago.net_onnx import read_kata_entries
 
-SUFFIXES = (".bin.gz", ".txt.gz")
-"""Suffixes of KataGo's network files. Uncompressed ones are read, too, but their names are too common to tell."""
+SUFFIXES, CHECKPOINT = (".bin.gz", ".txt.gz"), ".ckpt"
+"""Suffixes of KataGo's network files, and of the checkpoints of its training (`kifu.katago.checkpoint`).
+
+Uncompressed network files are read, too, but their names are too common to tell.
+"""
 
 MIN_VERSION, MAX_VERSION = 8, 17
 """Versions of the format that take KataGo's inputs of version 7."""
@@ -409,8 +413,9 @@ class KataNetFile:
 
 
 def is_kata_net(path: str | os.PathLike[str]) -> bool:
-    """Return True if the name is that of a network file of KataGo."""
-    return os.fspath(path).lower().endswith(SUFFIXES)
+    """Return True if the name is that of a network file of KataGo, or for an ONNX file, if its metadata are."""
+    name = os.fspath(path).lower()
+    return name.endswith((*SUFFIXES, CHECKPOINT)) or (name.endswith(".onnx") and bool(read_kata_entries(path)))
 
 
 def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:

@@ -6,9 +6,11 @@ import base64
 import importlib
 import json
 import logging
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from kifu.errors import KifuError, OutputError, first_line, missing_extras, printable
+from kifu.errors import KifuError, OutputError, RecipeError, first_line, missing_extras, printable
 from kifu.io import hash_file, write_file
+from kifu.katago.checkpoint import read_network
+from kifu.katago.net import KataNet
+from kifu.katago.net_file import (
+    SUFFIXES,
+    Attention,
+    Bottleneck,
+    FeedForward,
+    KataNetFile,
+    is_kata_net,
+    write_kata_net,
+)
+from kifu.katago.net_onnx import INFO_PREFIX, INPUTS, OUTPUTS, KataOnnx
 from kifu.learn import ONNX_SUFFIX
-from kifu.learn.net import net_file
+from kifu.learn.net import net_file, open_net
 from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry
 from kifu.learn.nets import Network, NetworkOutput
 from kifu.learn.torch_net import read_net
@@ -57,6 +71,24 @@ class ExportReport(Report):
         )
 
 
+@dataclass(frozen=True)
+class _Graph:
+    """A network to be exported, which maps inputs to a tuple of outputs.
+
+    Attributes:
+        inputs: Returns random inputs by name for a batch size and a number of additional rows.
+        metadata: Entries of the file.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: Callable[[int, int], dict[str, Tensor]]
+    outputs: tuple[str, ...]
+    board: str
+    any_size: bool
+    metadata: dict[str, str]
+
+
 class _ExportModule(nn.Module):  # type: ignore[misc]  # torch may not be installed where types are checked
     """A network whose output is a tuple without the missing heads."""
 
@@ -66,6 +98,47 @@ class _ExportModule(nn.Module):  # type: ignore[misc]  # torch may not be instal
 
     def forward(self, planes: Tensor, globals: Tensor | None = None) -> tuple[Tensor, ...]:
         return tuple(each for each in self.network(planes, globals) if each is not None)
+
+
+class _KataExportModule(nn.Module):  # type: ignore[misc]
+    """A network of KataGo with the inputs and outputs of `kifu.katago.net_onnx`."""
+
+    def __init__(self, net: KataNet) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(
+        self, planes: Tensor, globals: Tensor, metadata: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Evaluate positions; without metadata the mask takes their place."""
+        numbers, mask = (None, metadata) if mask is None else (metadata.flatten(1), mask)
+        raw = self.net.raw(planes, globals.flatten(1), numbers, mask)
+        return tuple(each if each.ndim == 4 else each[:, :, None, None] for each in raw)
+
+
+def export_net(source: Path, path: Path) -> ExportReport:
+    """Write a net in the format that the suffix of the path names.
+
+    Args:
+        source: A net of kifu, as for `kifu.open_net`, or of KataGo.
+        path: The file: ONNX, or for a network of KataGo its own format (.bin.gz, .txt.gz).
+
+    Raises:
+        RecipeError: The net cannot be written in that format, or onnx is not installed.
+    """
+    if path.name.endswith(SUFFIXES):
+        return _export_kata_file(read_network(source), path)
+    if path.suffix != ONNX_SUFFIX:
+        raise RecipeError(f"{path} must end with {ONNX_SUFFIX}, or {' or '.join(SUFFIXES)} for KataGo")
+    if not is_kata_net(source):
+        return export_onnx(open_net(source), path, net_file(source))
+    return _export_graph(_kata_graph(read_network(source)), path)
+
+
+def _export_kata_file(file: KataNetFile, path: Path) -> ExportReport:
+    file.binary = path.name.endswith(".bin.gz")
+    write_kata_net(path, file)
+    return ExportReport(path, path.stat().st_size, ("policy", "result", "score", "ownership"), "any size", 0)
 
 
 def export_run(directory: Path) -> ExportReport | None:
@@ -93,34 +166,86 @@ def export_onnx(net: Net, path: Path, weights: Path | None = None) -> ExportRepo
     Raises:
         RecipeError: Onnx is not installed.
     """
+    metadata = _metadata(net) | ({} if weights is None else {"weights": hash_file(weights)})
+    with torch.inference_mode():
+        output: NetworkOutput = net.module(*_random_inputs(net, 2, 0).values())
+    outputs = tuple(name for name, each in zip(NetworkOutput._fields, output) if each is not None)
+    board = "boards of any size" if net.any_size else _board(net)
+    inputs = partial(_random_inputs, net)
+    return _export_graph(
+        _Graph(net.name, _ExportModule(net.module).eval(), inputs, outputs, board, net.any_size, metadata), path
+    )
+
+
+_KATA_BOARD = 19
+"""Size of the planes of KataGo's networks as ONNX, the largest board of its usual builds; smaller ones are masked."""
+
+
+def _kata_graph(file: KataNetFile) -> _Graph:
+    size, scores = _KATA_BOARD, file.value.score_bias.array.size
+    # KataGo uses the name in names of files.
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", file.name)[:96]
+    about = KataOnnx(
+        metadata_version=1, name=name, version=file.version, planes=22, inputs=19, metadata=192 * file.is_human,
+        policies=file.policy.policies, results=3, scores=scores, ownerships=1, encoder_version=file.encoder_version,
+        suicide_areas=bool(file.suicide_areas), atari_territory=False, td_score=file.td_score,
+        score_mean=file.score_mean, score_stdev=file.score_stdev, lead=file.lead, variance_time=file.variance_time,
+        value_error=file.value_error, score_error=file.score_error, width=size, height=size, exact=False,
+    )  # fmt: skip
+    blocks = [*file.trunk.blocks]
+    for block in blocks:
+        blocks += block.blocks if isinstance(block, Bottleneck) else []
+    convs = [
+        file.trunk.conv,
+        *(c for b in blocks if not isinstance(b, Attention | FeedForward) for c in (b.conv1, b.conv2)),
+    ]
+    info = {
+        "trunkSpatialConvDepth": str(sum((conv.height + conv.width - 2) / 4 for conv in convs)),
+        "numParameters": str(file.parameters),
+        "hasAnyTransformerBlocks": str(any(isinstance(b, Attention | FeedForward) for b in blocks)).lower(),
+        "hasAnyNestedBottleneckBlocks": str(any(isinstance(b, Bottleneck) for b in blocks)).lower(),
+    }
+    metadata = about.entries() | {f"{INFO_PREFIX}arch.{key}": value for key, value in info.items()}
+
+    def inputs(batch: int, extra: int) -> dict[str, Tensor]:
+        random = torch.Generator().manual_seed(batch)
+        planes = (torch.rand(batch, 22, size, size, generator=random) < 0.3).float()
+        planes[:, 0] = 0
+        for k, plane in enumerate(planes[:, 0]):  # boards of several sizes
+            plane[: size - 3 * k, : size - 5 * k] = 1
+        numbers = [torch.randn(batch, count, 1, 1, generator=random) for count in (19, about.metadata) if count]
+        names = [name for name in INPUTS if name != "InputMeta" or file.is_human]
+        return dict(zip(names, (planes * planes[:, :1], *numbers, planes[:, :1].clone()), strict=True))
+
+    module = _KataExportModule(KataNet(file)).eval()
+    return _Graph(name, module, inputs, OUTPUTS, f"{size}x{size}, smaller ones masked", False, metadata)
+
+
+def _export_graph(graph: _Graph, path: Path) -> ExportReport:
+    """Convert, verify and write a network."""
     with missing_extras():
         for name in _PACKAGES:
             importlib.import_module(name)
-    outputs, model = _convert(net)
-    for key, value in (_metadata(net) | ({} if weights is None else {"weights": hash_file(weights)})).items():
+    model = _convert(graph)
+    for key, value in graph.metadata.items():
         model.metadata_props.add(key=key, value=value)
     data: bytes = model.SerializeToString()
     data += checksum_entry(data)
-    difference = _check_outputs(net, data, outputs)
+    difference = _check_outputs(graph, data)
     write_file(path, data)
-    board = "boards of any size" if net.any_size else _board(net)
-    return ExportReport(path, len(data), outputs, board, difference)
+    return ExportReport(path, len(data), graph.outputs, graph.board, difference)
 
 
 def _board(net: Net) -> str:
     return f"{net.about.width}x{net.about.height}"
 
 
-def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
-    """Return the names of the outputs, and the ONNX model."""
-    module = _ExportModule(net.module).eval()
-    inputs = _random_inputs(net, 2, 0)
-    with torch.inference_mode():
-        output: NetworkOutput = net.module(*inputs.values())
-    outputs = tuple(name for name, each in zip(NetworkOutput._fields, output) if each is not None)
-    dynamic = ("batch", None, "height", "width") if net.any_size else ("batch",)
+def _convert(graph: _Graph) -> Any:
+    """Return the ONNX model."""
+    inputs = graph.inputs(2, 0)
+    dynamic = ("batch", None, "height", "width") if graph.any_size else ("batch",)
     shape = {k: torch.export.Dim(name) for k, name in enumerate(dynamic) if name}
-    shapes = {name: {k: shape[k] for k in shape if k < each.ndim} for name, each in inputs.items()}
+    shapes = tuple({k: shape[k] for k in shape if k < each.ndim} for each in inputs.values())
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)  # it warns that torchvision is missing
@@ -129,18 +254,16 @@ def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # torch 2.13 uses what it deprecates
             warnings.filterwarnings("ignore", ".*axis name: batch will not be used", UserWarning)  # both inputs have it
             program = torch.onnx.export(
-                module, tuple(inputs.values()), dynamo=True, verbose=False, input_names=list(inputs),
-                output_names=list(outputs), dynamic_shapes=shapes,
+                graph.module, tuple(inputs.values()), dynamo=True, verbose=False, input_names=list(inputs),
+                output_names=list(graph.outputs), dynamic_shapes=shapes,
             )  # fmt: skip
     except torch.onnx.OnnxExporterError as error:
-        raise OutputError(
-            f"torch cannot export net {net.name} ({net.about.net}) as ONNX: {first_line(error)}"
-        ) from None
+        raise OutputError(f"torch cannot export net {graph.name} as ONNX: {first_line(error)}") from None
     finally:
         log.setLevel(level)
     model = program.model_proto
     _strip(model)
-    return outputs, model
+    return model
 
 
 def _strip(model: Any) -> None:
@@ -185,7 +308,7 @@ def _random_inputs(net: Net, batch: int, extra: int) -> dict[str, Tensor]:
     return inputs
 
 
-def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:
+def _check_outputs(graph: _Graph, data: bytes) -> float:
     """Return the largest difference from the original's outputs. Raise OutputError if it exceeds the tolerance."""
     import onnxruntime
 
@@ -193,19 +316,20 @@ def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     largest = 0.0
-    for batch, extra in ((1, 0), (3, 0), (2, 1)) if net.any_size else ((1, 0), (3, 0)):
-        inputs = _random_inputs(net, batch, extra)
+    for batch, extra in ((1, 0), (3, 0), (2, 1)) if graph.any_size else ((1, 0), (3, 0)):
+        inputs = graph.inputs(batch, extra)
         with torch.inference_mode():
-            expected = [each.numpy() for each in net.module(*inputs.values()) if each is not None]
+            expected = [each.numpy() for each in graph.module(*inputs.values())]
         try:
             exported: list[npt.NDArray[np.float32]] = session.run(None, {key: x.numpy() for key, x in inputs.items()})
         except Exception as error:  # of many kinds: a network may fix the size of the batch
+            shape = list(next(iter(inputs.values())).shape)
             raise OutputError(
-                f"the exported net {net.name} does not accept planes {list(inputs['planes'].shape)}; nothing written:"
+                f"the exported net {graph.name} does not accept planes {shape}; nothing written:"
                 f" {' '.join(str(error).split())}"
             ) from error
-        for name, original, other in zip(outputs, expected, exported, strict=True):
+        for name, original, other in zip(graph.outputs, expected, exported, strict=True):
             if original.shape != other.shape or not np.allclose(other, original, rtol=TOLERANCE, atol=TOLERANCE):
-                raise OutputError(f"{name} of the exported net {net.name} differs from the original; nothing written")
+                raise OutputError(f"{name} of the exported net {graph.name} differs from the original; nothing written")
             largest = max(largest, float(np.abs(original - other).max(initial=0)))
     return largest

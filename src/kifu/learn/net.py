@@ -16,7 +16,8 @@ from kifu.assets import asset
 from kifu.config import read_model
 from kifu.errors import FormatError, RecipeError, first_line, join_lines, missing_extras
 from kifu.io import hash_file
-from kifu.katago.net_file import is_kata_net, read_kata_net
+from kifu.katago.checkpoint import read_network
+from kifu.katago.net_file import is_kata_net
 from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX, is_command, split_class, split_mix
 from kifu.learn.net_format import (
     PHASES,
@@ -94,6 +95,8 @@ def _open_session(file: Path, threads: int | None) -> OnnxSession | None:
 
 def _from_onnx(session: OnnxSession, name: str, file: Path) -> Net:
     """Return the net of a session; `file` holds its weights. Raise FormatError for invalid metadata."""
+    if session.kata is not None:
+        raise FormatError(f"{session.path} is a network of KataGo, not a net of kifu")
     about = parse_metadata(session.path, session.metadata)
 
     def load() -> Network:
@@ -213,10 +216,10 @@ def check_net(name: str) -> None:
     file = net_file(name)
     if file.suffix == MIX_SUFFIX:
         read_mix(file)
-    elif is_kata_net(name):
-        read_kata_net(name)
     elif file.suffix == ONNX_SUFFIX:
         read_onnx(file)
+    elif is_kata_net(name):
+        read_network(name)
     else:
         with open_net_file(file, "numpy"):
             pass

@@ -29,6 +29,7 @@ from kifu.config import STRICT, Line, first_invalid
 from kifu.errors import FormatError, RecipeError, first_line, missing_extras, printable
 from kifu.execution.executor import count_cores
 from kifu.io import open_regular
+from kifu.katago.net_onnx import parse_kata_onnx
 from kifu.learn import MIX_SUFFIX, Heads
 from kifu.planes.encoder import Encoder, find_encoder
 
@@ -234,7 +235,11 @@ class Net:
 
 
 class OnnxSession:
-    """An ONNX net in onnxruntime, on the CPU. Several threads may call it."""
+    """An ONNX net in onnxruntime, on the CPU. Several threads may call it.
+
+    Attributes:
+        kata: The metadata of a network of KataGo; None for a net of kifu.
+    """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """Read a file and check its checksum; files that other programs changed have none.
@@ -244,7 +249,7 @@ class OnnxSession:
                 does, or one per core.
 
         Raises:
-            FormatError: The file is damaged, or not a net of kifu.
+            FormatError: The file is damaged, or not a net of kifu or KataGo.
         """
         import onnxruntime
 
@@ -260,7 +265,11 @@ class OnnxSession:
                 raise
             raise FormatError(f"{path} is not an ONNX file: {first_line(error)}") from None
         self._outputs = [output.name for output in self._session.get_outputs()]
-        if METADATA_KEY not in self.metadata or "policy" not in self._outputs:
+        try:
+            self.kata = parse_kata_onnx(self.metadata)
+        except FormatError as error:
+            raise FormatError(f"{path}: {error}") from None
+        if self.kata is None and (METADATA_KEY not in self.metadata or "policy" not in self._outputs):
             raise FormatError(f"{path} is not a net of kifu: its metadata has no {METADATA_KEY!r}")
 
     def run(self, planes: npt.NDArray[np.float32], globals: npt.NDArray[np.float32] | None) -> dict[str, Any]:
@@ -273,8 +282,12 @@ class OnnxSession:
         Raises:
             FormatError: The net does not compute the outputs that its metadata promise.
         """
-        inputs = {"planes": planes} if globals is None else {"planes": planes, "globals": globals}
         try:
+            if self.kata is not None:
+                assert globals is not None
+                raw = dict(zip(self._outputs, self._session.run(None, self.kata.feed(planes, globals))))
+                return self.kata.decode(raw, globals, *planes.shape[2:])
+            inputs = {"planes": planes} if globals is None else {"planes": planes, "globals": globals}
             outputs = dict(zip(self._outputs, self._session.run(None, inputs)))
         except Exception as error:  # of many kinds, without a common base
             raise FormatError(f"{self.path} cannot be evaluated: {first_line(error)}") from None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,16 @@ from kifu.go.board import EMPTY, Board
 from kifu.go.replay import GameMoves, GamesLike, check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.analysis_engine import AnalysisEngine, AnalysisQuery
+from kifu.katago.checkpoint import read_network
 from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.metadata import profile_rows
-from kifu.katago.net_file import is_kata_net, read_kata_net
+from kifu.katago.net_file import is_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
-from kifu.learn import MIX_SUFFIX, PACKAGED, Precision, is_command, split_mix
-from kifu.learn.evaluator import BatchEvaluator, BatchOutput
+from kifu.learn import MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, Precision, is_command, split_mix
+from kifu.learn.evaluator import BatchEvaluator, BatchOutput, make_backend
 from kifu.learn.mix import MixedPredictor
 from kifu.learn.net import AnyNet, read_mix
-from kifu.learn.net_format import Net, NetMetadata
+from kifu.learn.net_format import Net, NetMetadata, OnnxSession
 from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_slots, legal_masks
 from kifu.learn.predict import MovePredictor, Predictions, Predictor
 from kifu.learn.scores import MoveScores
@@ -39,6 +40,9 @@ from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.progress import Progress
 from kifu.records.meta import Rank
+
+if TYPE_CHECKING:
+    from kifu.learn.nets import Network
 
 _ENGINE_BATCH_SIZE = 512
 """Number of positions that an engine is asked about at once."""
@@ -78,19 +82,14 @@ class KataPredictor:
         rules: Rules = RECORD_RULES,
         symmetries: bool = False,
         precision: Precision = "float32",
+        threads: int | None = None,
     ) -> None:
         """Open a network file; arguments as for `Predictor`. Raises FormatError."""
-        with missing_extras():
-            from kifu.learn.torch_net import TorchBackend, default_device, kata_network, net_of
-        file = read_kata_net(path)
-        self.name, self.takes_ranks, self.rules = file.name, file.is_human, rules
-        self.description = f"KataGo's net {file.name}" + (" with ranks" if file.is_human else "")
-        self.games = np.empty(0, np.uint64)
-        about = NetMetadata(net="katago", planes=KATAGO22.name, passes=True, heads=("value", "ownership"))
-        net = net_of(kata_network(file), about, self.games, file.name)
-        self._evaluator = BatchEvaluator(
-            net, TorchBackend(net.module, default_device(), precision), symmetries=symmetries
-        )
+        net, is_human = _open_kata_net(Path(path), threads)
+        self.name, self.takes_ranks, self.rules, self.games = net.name, is_human, rules, net.games
+        self.description = f"KataGo's net {net.name}" + (" with ranks" if is_human else "")
+        backend = make_backend(net, precision=precision, on_gpu=net.session is None)
+        self._evaluator = BatchEvaluator(net, backend, symmetries=symmetries)
 
     def __repr__(self) -> str:
         return f"<KataPredictor {self.name}>"
@@ -132,6 +131,25 @@ class KataPredictor:
                 inputs = np.concatenate([inputs, _profile_rows(part.input_positions, width * height)], 1)
             mask = allowed if legal else None
             yield self._evaluator.evaluate_arrays(planes, inputs, width, height, mask), allowed
+
+
+def _open_kata_net(path: Path, threads: int | None) -> tuple[Net, bool]:
+    """Return a network of KataGo, and True if it is a human-style net. ONNX files require no torch."""
+    about = NetMetadata(net="katago", planes=KATAGO22.name, passes=True, heads=("value", "ownership"))
+    games = np.empty(0, np.uint64)
+    if path.suffix == ONNX_SUFFIX:
+        session = OnnxSession(path, threads)
+        if session.kata is None:
+            raise FormatError(f"{path} is not a network of KataGo")
+
+        def load() -> Network:
+            raise FormatError(f"{path} is an ONNX file, which torch cannot read; this requires KataGo's own file")
+
+        return Net(about, games, session.kata.name, True, 0, load, session), session.kata.is_human
+    with missing_extras():
+        from kifu.learn.torch_net import kata_network, net_of
+    file = read_network(path)
+    return net_of(kata_network(file), about, games, file.name), file.is_human
 
 
 def _profile_rows(positions: InputPositions, points: int) -> npt.NDArray[np.float32]:
@@ -372,9 +390,10 @@ def open_predictor(
     """Open a net, or start an engine.
 
     Args:
-        name: A net's file, a run directory or the name of a packaged net, as for `open_net`; a network file of KataGo
-            (.bin.gz, .txt.gz); a mixture, which is a file of `kifu mix` or such names joined by "+"; or the command
-            line of KataGo's analysis engine, such as "katago analysis -config analysis.cfg -model net.bin.gz".
+        name: A net's file, a run directory or the name of a packaged net, as for `open_net`; a network of KataGo
+            (.bin.gz, .txt.gz, .ckpt, .onnx); a mixture, which is a file of `kifu mix` or such names joined by "+"; or
+            the command line of KataGo's analysis engine, such as "katago analysis -config analysis.cfg -model
+            net.bin.gz".
         precision: Precision of `MovePredictor.stream`; engines have their own.
 
     Raises:
@@ -396,7 +415,7 @@ def open_predictor(
         mix, files = read_mix(name)
         return MixedPredictor(open_members(files), mix, Path(name).stem)
     if name is not None and is_kata_net(name):
-        return KataPredictor(name, rules=rules, symmetries=symmetries, precision=precision)
+        return KataPredictor(name, rules=rules, symmetries=symmetries, precision=precision, threads=threads)
     return Predictor(name, rules=rules, symmetries=symmetries, precision=precision, threads=threads)
 
 

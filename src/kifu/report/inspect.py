@@ -25,8 +25,10 @@ from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
 from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
 from kifu.io import hash_file, open_regular
+from kifu.katago.checkpoint import read_network
 from kifu.katago.metadata import Source
-from kifu.katago.net_file import Block, Bottleneck, read_kata_net
+from kifu.katago.net_file import Block, Bottleneck
+from kifu.katago.net_onnx import INFO_PREFIX, parse_kata_onnx, read_kata_entries
 from kifu.katago.npz import LAYOUT, POINTS, SIDE, KataNpz, KataRows, game_hashes
 from kifu.planes.registry import find_plane_set
 from kifu.point import to_gtp
@@ -478,8 +480,10 @@ def _beginning(names: Sequence[str], tokens: Tokens) -> str:
 
 
 def describe_kata_net(path: Path) -> str:
-    """Return the sizes, blocks and inputs of a network file of KataGo as lines of text. Raises FormatError."""
-    net = read_kata_net(path)
+    """Return the sizes, blocks and inputs of a network of KataGo as lines of text. Raises FormatError."""
+    if path.suffix == ".onnx":
+        return _describe_kata_onnx(path)
+    net = read_network(path)
     trunk, policies = net.trunk, net.policy.policies
     norm = "batch norm" if trunk.rms_norm is None else "RMS norm"
     human = "human-style net" if net.is_human else "no human-style net"
@@ -496,6 +500,21 @@ def describe_kata_net(path: Path) -> str:
         f"  blake3      {hash_file(path)}",
     ]
     return join_lines(lines)
+
+
+def _describe_kata_onnx(path: Path) -> str:
+    entries = read_kata_entries(path)
+    net = parse_kata_onnx(entries)
+    if net is None:
+        raise FormatError(f"{path} is not a network of KataGo")
+    human = "human-style net" if net.is_human else "no human-style net"
+    return join_lines([
+        f"{path}: {net.name}, network of KataGo in ONNX, format version {net.version}, {human}",
+        f"  parameters  {entries.get(INFO_PREFIX + 'arch.numParameters', 'unknown')}",
+        f"  boards      2 x 2 to {net.width} x {net.height}",
+        f"  bytes       {path.stat().st_size:,}",
+        f"  blake3      {hash_file(path)}",
+    ])  # fmt: skip
 
 
 def _block_names(blocks: Sequence[Block]) -> str:

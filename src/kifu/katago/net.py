@@ -64,7 +64,7 @@ class KataOutput(NamedTuple):
 
 
 class RawOutput(NamedTuple):
-    """What the heads compute for B positions: logits, and numbers that `KataNet.forward` scales.
+    """The raw outputs of the heads for B positions, which `KataNet.forward` scales.
 
     Attributes:
         pass_: [B, P] logits of the pass.

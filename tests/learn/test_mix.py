@@ -140,6 +140,9 @@ def test_the_fit_recovers_weights():
     fitted = learn.mix.fit_weights(features, observed, rows)
     np.testing.assert_allclose(rows @ fitted, rows @ weights, atol=0.05)
     np.testing.assert_allclose(fitted[4:], 0, atol=1e-9)  # ranks that do not occur
+    values = np.random.default_rng(2).uniform(-1, 1, (len(rows), 2))
+    fitted_values = learn.mix.fit_values(values, (values * (rows @ weights)).sum(1), rows)
+    np.testing.assert_allclose(rows @ fitted_values, rows @ weights, atol=0.02)
     losses = [
         learn.mix._likelihood(features, observed, rows, table)[0]
         for table in (fitted, weights, *(np.eye(8, 1) * np.eye(2)[k] for k in range(2)))

@@ -1,8 +1,7 @@
-"""Mixtures of nets: log-linear pools of their policies and values, and the fit of the weights; see docs/mixtures.md.
+"""Mixtures of nets: pools of their policies and values, and the fit of the weights; see docs/mixtures.md.
 
 The probability of a move is proportional to the product of the nets' probabilities, each to the power of its weight.
-The same holds for winning and losing, so that the log-odds of a value are the weighted sum of those of the nets. A
-sum of weights below 1 makes the probabilities more even, above 1 less.
+A sum of weights below 1 makes the probabilities more even, above 1 less. A value is the weighted sum of the nets'.
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ _PHASE_STARTS = (1 / 6, 1 / 2)
 _BAND_STARTS = (32, 35, 38)
 """Ratings (`kifu.Rank.rating`) of 1, 4 and 7 dan, the first ones of the later `RANK_BANDS`."""
 
-_CERTAIN = np.float32(1 - 1e-6)
-"""Largest value whose logarithm is taken."""
-
-_STIFFNESS = 1e-3, 100.0
+_STIFFNESS = 1e-3, 300.0
 """Precisions of the normal prior of the common weights, around 1 / n, and of what phases and ranks add, around 0."""
 
 _MAX_STEPS = 100
@@ -75,21 +71,11 @@ def complete_passes(log_probs: Sequence[Floats32]) -> list[Floats32]:
     return [each if each.shape[1] == moves else np.hstack([each + points, passes]) for each in log_probs]
 
 
-def value_log_probs(values: Sequence[Floats32 | None], count: int) -> list[Floats32]:
-    """Return [B, 2] logarithms of the probabilities of winning and losing for each net, 0 for nets without values."""
-    return [
-        np.zeros((count, 2), np.float32)
-        if value is None
-        else np.log1p(np.clip(np.stack([value, -value], 1), -_CERTAIN, _CERTAIN)) - np.float32(np.log(2))
-        for value in values
-    ]
-
-
-def _value(log_probs: Sequence[Floats32], weights: Floats) -> Floats32:
-    """Return the pooled values [B]; arguments as for `pool`, with the probabilities of winning and losing."""
-    win, loss = np.exp(pool(log_probs, weights)).T
-    value: Floats32 = win - loss
-    return value
+def pool_values(values: Sequence[Floats32 | None], weights: Floats) -> Floats32:
+    """Return the weighted sums [B] of values, within -1 to 1; nets without values do not count."""
+    known = [value * weights[:, k] for k, value in enumerate(values) if value is not None]
+    pooled: Floats32 = np.clip(np.sum(known, 0), -1, 1).astype(np.float32)
+    return pooled
 
 
 def _mean(parts: Iterable[Any]) -> Any:
@@ -158,8 +144,7 @@ class MixedPredictor:
         log_probs = pool(complete_passes([output.log_probs for output in outputs]), rows @ self._policy)
         value = None
         if self.has_value:
-            sides = value_log_probs([output.value for output in outputs], len(rows))
-            value = _value(sides, rows @ self._value)
+            value = pool_values([output.value for output in outputs], rows @ self._value)
         ownership, score = (_mean(getattr(output, key) for output in outputs) for key in ("ownership", "score"))
         return BatchOutput(log_probs, value, ownership, score)
 
@@ -211,10 +196,7 @@ def fit_weights(features: Floats32, observed: Floats, rows: Floats) -> Floats:
     if not np.isfinite(observed).all():
         raise FormatError("a net gives a move that was played a probability of 0 or NaN")
     count, nets = rows.shape[1], observed.shape[1]
-    start = np.zeros((count, nets))
-    start[0] = 1 / nets
-    stiffness = np.full((count, nets), _STIFFNESS[1])
-    stiffness[0] = _STIFFNESS[0]
+    start, stiffness = _prior(nets)
 
     def objective(table: Floats) -> tuple[float, Floats, Floats]:
         """Return the loss in nats, its gradient and its Hessian."""
@@ -237,6 +219,26 @@ def fit_weights(features: Floats32, observed: Floats, rows: Floats) -> Floats:
         if np.abs(step).max() <= _TOLERANCE:
             break
     return table
+
+
+def _prior(nets: int) -> tuple[Floats, Floats]:
+    """Return means [R, n] and precisions [R, n] of the prior of the weights."""
+    stiffness = np.full((PoolWeights.rows(), nets), _STIFFNESS[1])
+    stiffness[0] = _STIFFNESS[0]
+    return equal_weights([True] * nets), stiffness
+
+
+def fit_values(values: Floats, result: Floats, rows: Floats) -> Floats:
+    """Return the table [R, n] of weights of values with the least squared errors.
+
+    Args:
+        values: [N, n]; result: [N], 1, 0 or -1; rows: [N, R], see `design`.
+    """
+    features = (rows[:, :, None] * values[:, None]).reshape(len(values), -1)
+    mean, stiffness = (each.ravel() for each in _prior(values.shape[1]))
+    curvature = features.T @ features + np.diag(stiffness)
+    table: Floats = np.linalg.solve(curvature, features.T @ result + stiffness * mean).astype(np.float64)
+    return table.reshape(rows.shape[1], values.shape[1])
 
 
 def _likelihood(features: Floats32, observed: Floats, rows: Floats, table: Floats) -> tuple[float, Floats, Floats]:
@@ -289,15 +291,12 @@ def fit_pools(
     equal = rows @ equal_weights([True] * len(names))
     policies = [*log_probs, pool(log_probs, equal), pool(log_probs, rows @ policy)]
     values = [output.value for output in outputs]
-    value = None
-    if known.any() and any(each is not None for each in values):
-        sides = value_log_probs(values, len(move))
-        wins = (1 + result[known, None].astype(np.float64)) / 2
-        features = np.stack(sides, 2)[known]
-        value = fit_weights(features, wins * features[:, 0] + (1 - wins) * features[:, 1], rows[known])
-        value[:, [each is None for each in values]] = 0
-        equal = rows @ equal_weights([each is not None for each in values])
-        values += [_value(sides, equal), _value(sides, rows @ value)]
+    value, has_value = None, [each is not None for each in values]
+    if known.any() and any(has_value):
+        worths = np.stack([np.zeros(len(move)) if each is None else each for each in values], 1)[known]
+        value = fit_values(worths, result[known].astype(np.float64), rows[known])
+        value[:, np.logical_not(has_value)] = 0
+        values += [pool_values(values, rows @ table) for table in (equal_weights(has_value), value)]
     else:
         values = [None] * len(policies)
     figures = tuple(

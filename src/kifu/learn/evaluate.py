@@ -356,8 +356,8 @@ def _evaluate_all(
 
     def reported(outputs: Iterator[BatchOutput]) -> Iterator[BatchOutput]:
         for output in outputs:
-            yield BatchOutput(output.log_probs, output.value, None)
             bar.advance(len(output.log_probs))
+            yield BatchOutput(output.log_probs, output.value, None)
 
     with predictor.stream(positions, legal=options.legal, jobs=jobs) as outputs:
         return next(reblock(reported(outputs), len(positions)))

@@ -4,11 +4,12 @@ import gzip
 import random
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 import kifu
 from kifu.datasets.chunks import Chunks
@@ -226,3 +227,14 @@ def check_rendered(data: Chunks, plane_set: str, folder: Path) -> None:
         assert np.array_equal(np.concatenate([batch.planes for batch in batches]), stored.planes)
         assert np.array_equal(np.concatenate([batch.labels["result"] for batch in batches]), stored.labels["result"])
         assert np.concatenate([batch.labels["move"] for batch in batches]).tolist() == points(game)
+
+
+def check_rows(data: kifu.Dataset, positions: list[Position], planes: Callable[[Position], npt.NDArray[Any]]) -> None:
+    """Compare all rows with naive ones; planes: of a position."""
+    assert len(data) == len(positions)
+    batch = data.read(0, len(data))
+    assert np.array_equal(batch.unpack_planes(data.layout), np.stack(list(map(planes, positions))))
+    assert np.array_equal(batch.labels["policy"], np.array([position.policy for position in positions], np.float32))
+    assert batch.labels["move"].tolist() == list(map(best, positions))
+    results = [position.winner if position.to_play == 1 else -position.winner for position in positions]
+    assert batch.labels["result"].tolist() == results

@@ -10,7 +10,6 @@ from kifu.planes.packing import unpack
 from kifu.planes.registry import PLANE_SETS
 
 _QUICK = {"one-plane@1", "clark8@1"}
-_LONG = {"alphago49@1"}  # alphago48 and a colour plane
 COMPOSED_SETS = [
     # alphago49 is alphago48 and a colour plane.
     pytest.param(

@@ -11,8 +11,6 @@ from drawn_games import one_game
 from flat import OneGame
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 
-WINNERS = {1: "black", 2: "white"}
-
 
 def turned_game(game, k, moves):
     """The beginning of a game under symmetry k."""

@@ -17,6 +17,7 @@ from chunk_writers import (
     Position,
     best,
     check_rendered,
+    check_rows,
     from_bottom,
     joined,
     lz_binary,
@@ -65,17 +66,6 @@ def games(seed: int, *plies: int) -> list[list[Position]]:
     return [random_game(draw, 19, count, draw.choice((1, -1)), draw.random() < 0.5) for count in plies]
 
 
-def check(data: kifu.Dataset, positions: list[Position]) -> None:
-    """Compare all rows with naive ones."""
-    assert len(data) == len(positions)
-    batch = data.read(0, len(data))
-    assert np.array_equal(batch.unpack_planes(data.layout), np.stack(list(map(lz_planes, positions))))
-    assert np.array_equal(batch.labels["policy"], np.array([position.policy for position in positions], np.float32))
-    assert batch.labels["move"].tolist() == list(map(best, positions))
-    results = [position.winner if position.to_play == 1 else -position.winner for position in positions]
-    assert batch.labels["result"].tolist() == results
-
-
 @pytest.mark.parametrize("version", [1, 2])
 @settings(max_examples=5)
 @given(seed=st.integers(0, 999), first=st.integers(2, 30), second=st.integers(2, 30))
@@ -85,7 +75,7 @@ def test_written_games_are_read(version: int, seed: int, first: int, second: int
     path = put(folder / "a.gz", lz_chunk(joined(played), version))
     assert detect_format(path) == FORMATS["lz-chunks@1"]
     with kifu.open(path) as data:
-        check(data, joined(played))
+        check_rows(data, joined(played), lz_planes)
         found = list(data.games())
         assert [points(game) for game in found] == [[each.played for each in game[:-1]] for game in played]
         assert [game.text("RE") for game in found] == ["B+" if game[0].winner == 1 else "W+" for game in played]
@@ -100,7 +90,7 @@ def test_blocks_and_reads_in_any_order(tmp_path: Path) -> None:
     positions = joined(games(1, 40, 60)) * 12
     path = put(tmp_path / "a.gz", lz_chunk(positions))  # more than two buffers, and more than a block of rows
     with kifu.open(path) as data:
-        check(data, positions)
+        check_rows(data, positions, lz_planes)
         assert len(data.game_rows) == 24
         for start, stop in ((1100, 1130), (0, 3), (600, 1200), (1199, 1200), (5, 5)):
             batch = data.read(start, stop)
@@ -120,7 +110,7 @@ def test_folder_of_both_versions_is_one_data_set(tmp_path: Path) -> None:
     put(tmp_path / "notes.txt", b"not a chunk")
     for source in (tmp_path, str(tmp_path / "[a-d].gz")):
         with kifu.open(source) as data:
-            check(data, first + second + third)
+            check_rows(data, first + second + third, lz_planes)
             assert isinstance(data, LzChunks)
             assert data.variants() == {"v1": 2, "v2": 1}
             assert data.game_rows.tolist() == [[0, 20], [20, 30], [30, 45]]
@@ -164,7 +154,7 @@ def test_records_without_a_policy_are_skipped_and_counted(share: str, tmp_path: 
     records = list(map(lz_text, positions))
     records[5] = lz_text(positions[5], [share] * 362)
     with kifu.open(put(tmp_path / "a.gz", gzip.compress(b"".join(records)))) as data:
-        check(data, positions[:5] + positions[6:])
+        check_rows(data, positions[:5] + positions[6:], lz_planes)
         assert data.skipped == 1
         assert data.game_rows.tolist() == [[0, 5], [5, 11]]
     assert "1 records" in run("inspect", tmp_path / "a.gz").out

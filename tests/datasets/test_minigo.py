@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import kifu
 from chunk_writers import (
     Position,
-    best,
     check_rendered,
+    check_rows,
     crc32c,
     feature,
     field,
@@ -46,16 +46,6 @@ from kifu.errors import FormatError
 def games(seed: int, size: int, *plies: int) -> list[list[Position]]:
     draw = random.Random(seed)
     return [random_game(draw, size, count, draw.choice((1, 0, -1)), draw.random() < 0.3) for count in plies]
-
-
-def check(data: kifu.Dataset, positions: list[Position]) -> None:
-    """Compare all rows with naive ones."""
-    batch = data.read(0, len(data))
-    assert np.array_equal(batch.unpack_planes(data.layout), np.stack(list(map(minigo_planes, positions))))
-    assert np.array_equal(batch.labels["policy"], np.array([position.policy for position in positions], np.float32))
-    assert batch.labels["move"].tolist() == list(map(best, positions))
-    results = [position.winner if position.to_play == 1 else -position.winner for position in positions]
-    assert batch.labels["result"].tolist() == results
 
 
 def test_samples_equal_the_reference(shared: Path, tmp_path: Path) -> None:
@@ -97,7 +87,7 @@ def test_written_games_are_read(seed: int, size: int, first: int, second: int, t
     assert detect_format(path) == detect_format(folder) == FORMATS["minigo@1"]
     with kifu.open(folder) as data:
         assert isinstance(data, Minigo)
-        check(data, joined(played))
+        check_rows(data, joined(played), minigo_planes)
         assert data.game_rows.tolist() == [[0, first], [first, first + second]]
         assert [points(game) for game in data.games()] == [[each.played for each in game[:-1]] for game in played]
         assert [game.text("RE") for game in data.games()] == [
@@ -110,7 +100,7 @@ def test_untrainable_positions_divide_a_game(tmp_path: Path) -> None:
     (positions,) = games(1, 9, 30)
     kept = positions[:10] + positions[11:13] + positions[20:]
     with kifu.open(put(tmp_path / "a.zz", minigo_chunk(kept))) as data:
-        check(data, kept)
+        check_rows(data, kept, minigo_planes)
         assert isinstance(data, Minigo)
         assert data.game_rows.tolist() == [[0, 10], [10, 12], [12, 22]]
         assert not any(game.errors for game in data.games())
@@ -127,7 +117,7 @@ def test_nan_is_skipped(tmp_path: Path) -> None:
     (positions,) = games(3, 9, 9)
     positions[4] = positions[4]._replace(policy=[float("nan")] * 82)
     with kifu.open(put(tmp_path / "a.zz", minigo_chunk(positions))) as data:
-        check(data, positions[:4] + positions[5:])
+        check_rows(data, positions[:4] + positions[5:], minigo_planes)
         assert isinstance(data, Minigo)
         assert data.skipped == 1
 
@@ -159,7 +149,7 @@ def test_other_encodings_of_an_example(tmp_path: Path) -> None:
         ][k % 6]
         records.append(tfrecord(whole))
     with kifu.open(put(tmp_path / "a.zz", zlib.compress(b"".join(records)))) as data:
-        check(data, positions)
+        check_rows(data, positions, minigo_planes)
 
 
 @pytest.mark.nojit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,11 +42,6 @@ GAMES = [
 
 def parsed() -> list[kifu.Game]:
     return [kifu.read_sgf(text) for text in GAMES]
-
-
-def all_positions(games: Sequence[kifu.Game]) -> PredictPositions:
-    pairs = [(game, ply) for game in games for ply in range(len(game) + 1)]
-    return PredictPositions.from_games(*zip(*pairs))
 
 
 class Spy:

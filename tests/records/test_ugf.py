@@ -56,7 +56,6 @@ def dropped(reason: DropReason) -> NaiveGame:
 QP, DP = "QP,B1,1,0", "DP,W1,2,0"  # in IGS's coordinates, from below: qd and dd
 WHOLE = record(QP, DP)
 PLAYED = (73, 60 | W)
-SHOWN = kept(301, 54 | W, PASS, PASS | W)
 TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "empty": (b"", dropped(DropReason.NO_RECORD)),
     "text": (b"hello\nworld\n", dropped(DropReason.NO_RECORD)),

@@ -13,8 +13,6 @@ from kifu.errors import GameError, OutputError
 from kifu.viz import boards as draw
 from kifu.viz.boards import draw_board, draw_planes, save, to_svg
 
-XLINK = "{http://www.w3.org/1999/xlink}href"
-
 
 class Picture:
     """An SVG of boards of one size, taken apart; places are (panel, x, y) with y = 0 the top row."""

@@ -229,7 +229,7 @@ def check_rendered(data: Chunks, plane_set: str, folder: Path) -> None:
         assert np.concatenate([batch.labels["move"] for batch in batches]).tolist() == points(game)
 
 
-def check_rows(data: kifu.Dataset, positions: list[Position], planes: Callable[[Position], npt.NDArray[Any]]) -> None:
+def check_rows(data: Chunks, positions: list[Position], planes: Callable[[Position], npt.NDArray[Any]]) -> None:
     """Compare all rows with naive ones; planes: of a position."""
     assert len(data) == len(positions)
     batch = data.read(0, len(data))

@@ -432,7 +432,7 @@ def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> Non
 def test_the_better_of_averaged_and_raw_weights_are_kept(
     games: Path, sample: Path, tmp_path: Path, changes: dict[str, Any], end: str, averaged: bool | None
 ) -> None:
-    recipe, lines = tiny(**changes), list[str]()
+    recipe, lines = tiny(**changes, validation_positions=2000), list[str]()
     with mock.patch.object(kifu.progress.Progress, "log", lambda self, line: lines.append(line)):
         # On random moves, training makes the validation worse.
         result = learn.train.train(recipe, [games if recipe.patience else sample], tmp_path)
@@ -491,20 +491,20 @@ def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("seconds", "limit", "remark"),
     [
-        (0.8, {"max_minutes": 0.5}, "[0-9]+ positions/s on average, 640 at the beginning: the machine was busy"),
-        *slow((0.11, {"max_minutes": 0.5}, None)),
-        *slow((0.8, {"steps": 100}, None)),  # nothing was lost but time
+        (3.2, {"max_minutes": 0.5}, "[0-9]+ positions/s on average, 160 at the beginning: the machine was busy"),
+        *slow((0.44, {"max_minutes": 0.5}, None)),
+        *slow((3.2, {"steps": 30}, None)),  # nothing was lost but time
     ],
 )
 def test_a_run_that_was_slowed_down_says_so(
     games: Path, tmp_path: Path, seconds: float, limit: dict[str, Any], remark: str | None
 ) -> None:
-    """Steps of 64 positions take 0.1 s for ten seconds, then `seconds`."""
+    """Steps of 64 positions take 0.4 s for ten seconds, then `seconds`."""
     now, shown = [0.0], list[str]()
     step = learn.loop.TrainingLoop._seed_step
 
     def timed_step(self: learn.loop.TrainingLoop) -> None:
-        now[0] += 0.1 if now[0] < 10 else seconds
+        now[0] += 0.4 if now[0] < 10 else seconds
         step(self)
 
     recipe = tiny(validation=0, **{"steps": None, **limit})
@@ -517,7 +517,7 @@ def test_a_run_that_was_slowed_down_says_so(
         result = learn.train.train(recipe, [games], tmp_path)
     assert result.state == "finished"
     rates = [note.rpartition(", ")[2] for note in shown]
-    assert "640 positions/s" in rates
+    assert "160 positions/s" in rates
     if "max_minutes" in limit:
         assert rates[-1] == f"{round(64 / seconds)} positions/s"
     saved = json.loads((tmp_path / "run.json").read_bytes())["remark"]

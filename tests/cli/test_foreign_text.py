@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import re
+import shutil
 import sys
 import tomllib
 import warnings
@@ -504,6 +505,15 @@ def predict(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.parquet", "--net", net, "--game", 7]
     yield [world / f"{PATH}.parquet", "--net", net, "--game", 3, "-o", f"{{out}}/{EVIL}.svg"]
     yield [world / f"{PATH}.zip", "--net", world / f"keys{SUFFIX}"]
+
+
+@case
+def mix(world: Path, out: Path) -> Iterator[Arguments]:
+    nets = [shutil.copy(world / f"net{EVIL}{SUFFIX}", out / f"{k}{EVIL}{SUFFIX}") for k in "ab"]
+    options = [word for net in nets for word in ("--net", net)]
+    yield [world / f"{PATH}.parquet", "-o", out / f"{EVIL}.mix", *options, "--positions", 20]
+    yield [world / f"{PATH}.zip", "-o", f"{{out}}/{PATH}", *options]
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{PATH}.mix", "--net", world / f"odd{SUFFIX}"]
 
 
 @case

@@ -13,7 +13,7 @@ import numpy as np
 from blake3 import blake3
 
 from kifu.assets import asset
-from kifu.config import read_model
+from kifu.config import check_config, read_model
 from kifu.errors import FormatError, RecipeError, first_line, join_lines, missing_extras
 from kifu.io import hash_file
 from kifu.katago.checkpoint import read_network
@@ -159,8 +159,8 @@ def mix_members(nets: Sequence[str | os.PathLike[str]], mix: Path) -> tuple[MixM
 
     Raises RecipeError for a net that `read_mix` would not find.
     """
-    if len(nets) < 2:
-        raise RecipeError(f"a mixture requires two or more nets, got {len(nets)}")
+    if not 2 <= len(nets) <= 16:
+        raise RecipeError(f"a mixture requires two or more nets, 16 at most, got {len(nets)}")
     members = []
     for net in nets:
         name = Path(net).name
@@ -170,7 +170,7 @@ def mix_members(nets: Sequence[str | os.PathLike[str]], mix: Path) -> tuple[MixM
         beside = net_file(_member_path(mix, name))
         if not (beside.is_file() and beside.samefile(file)):
             raise RecipeError(f"a mixture must be in the folder of its nets: {mix} is not beside {net}")
-        members.append(MixMember(name=name, blake3=net_hash(net)))
+        members.append(check_config(MixMember, {"name": name, "blake3": net_hash(net)}, "net", name))
     return tuple(members)
 
 

@@ -429,9 +429,7 @@ def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:
         with open_regular(path) as file:
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            reader = _WordReader(cast("BinaryIO", igzip.open(file) if zipped else BufferedReader(file)))  # type: ignore[no-untyped-call]
-            net: KataNetFile = _read_record(KataNetFile, reader, {})
-            reader.finish()
+            return parse_kata_net(cast("BinaryIO", igzip.open(file) if zipped else BufferedReader(file)))  # type: ignore[no-untyped-call]
     except FormatError as error:
         raise FormatError(f"{name} is not a network file of KataGo: {error}") from None
     except EOFError:
@@ -440,6 +438,13 @@ def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:
         raise FormatError(f"cannot read the network file {name}: {error.strerror or first_line(error)}") from None
     except (zlib.error, _INFLATE_ERROR) as error:
         raise FormatError(f"{name} is damaged: {first_line(error)}") from None
+
+
+def parse_kata_net(stream: BinaryIO) -> KataNetFile:
+    """Read an uncompressed network file. Raises FormatError, EOFError, or what the stream raises."""
+    reader = _WordReader(stream)
+    net: KataNetFile = _read_record(KataNetFile, reader, {})
+    reader.finish()
     net.binary = reader.binary
     return net
 

@@ -6,12 +6,10 @@ import csv
 import io
 import json
 import math
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
-from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,12 +22,12 @@ from kifu.io import (
     append_to,
     cannot_write,
     make_folder,
-    open_regular,
     read_small,
     require_no_link,
     was_changed,
     write_file,
 )
+from kifu.katago.checkpoint import load_torch_file
 from kifu.learn import SUFFIX
 from kifu.learn.loss import SUMS
 from kifu.viz.curves import draw_training_curves
@@ -171,7 +169,7 @@ RunState = Literal["running", "finished", "stopped", "failed"]
 
 _PACKAGES = ("kifu", "torch", "lightning-fabric", "numpy")
 
-_MAX_MANIFEST_BYTES = _MAX_PICKLE_BYTES = 16 << 20
+_MAX_MANIFEST_BYTES = 16 << 20
 """Objects in memory take up to 60 times the size of the file that describes them."""
 
 
@@ -292,27 +290,10 @@ def save_checkpoint(path: Path, checkpoint: dict[str, Any]) -> None:
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """Return what `save_checkpoint` wrote, on the CPU. Nothing in the file is executed."""
     try:
-        with open_regular(path) as file:
-            _require_plain_zip(file)
-            file.seek(0)
-            checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        checkpoint: dict[str, Any] = load_torch_file(path)
         _Checkpoint.model_validate(checkpoint)
         return checkpoint
     except OSError as error:
         raise FormatError(f"cannot resume from {path}: {error.strerror or first_line(error)}") from None
     except Exception:  # zipfile and torch raise many kinds of errors, some of which recommend to execute the file
         raise FormatError(f"cannot resume from {path}: not a checkpoint of kifu, or a damaged one") from None
-
-
-def _require_plain_zip(file: FileIO) -> None:
-    """Raise BadZipFile unless the file is an archive as torch writes it, which cannot demand more memory than it has.
-
-    torch would also inflate entries, and does not compare checksums.
-    """
-    with zipfile.ZipFile(file) as archive:
-        for entry in archive.infolist():
-            is_pickle = not entry.filename.partition("/")[2].startswith("data/")
-            if entry.compress_type != zipfile.ZIP_STORED or (is_pickle and entry.file_size > _MAX_PICKLE_BYTES):
-                raise zipfile.BadZipFile(entry.filename)
-        if (damaged := archive.testzip()) is not None:
-            raise zipfile.BadZipFile(damaged)

@@ -429,7 +429,8 @@ def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:
         with open_regular(path) as file:
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            return parse_kata_net(cast("BinaryIO", igzip.open(file) if zipped else BufferedReader(file)))  # type: ignore[no-untyped-call]
+            with cast("BinaryIO", igzip.open(file) if zipped else BufferedReader(file)) as stream:  # type: ignore[no-untyped-call]
+                return parse_kata_net(stream)
     except FormatError as error:
         raise FormatError(f"{name} is not a network file of KataGo: {error}") from None
     except EOFError:

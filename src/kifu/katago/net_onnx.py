@@ -26,7 +26,7 @@ INPUTS = ("InputSpatial", "InputGlobal", "InputMeta", "InputMask")
 
 OUTPUTS = ("OutputPolicyPass", "OutputPolicy", "OutputValue", "OutputScoreValue", "OutputOwnership")
 
-_MAX_FIELDS, _MAX_ENTRY = 10_000, 1 << 20
+_MAX_FIELDS, _MAX_ENTRY = 1000, 1 << 16
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=1 << 14)]

@@ -630,7 +630,7 @@ def test_plain_lines(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[s
         fetch(site, tmp_path, progress=progress)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"reading {site.url}/index ..."
-    assert re.fullmatch(rf"reading {site.url}/index: \d+\.\d kB in 0\.\d s", lines[1])
+    assert re.fullmatch(rf"reading {site.url}/index: [\d.]+ (kB|bytes) in 0\.\d s", lines[1])
     assert lines[2] == "fetching kgs: 0 of 4 files"
     assert lines[3] == f"{NAME}: the server answered 503 (Service Unavailable); try 2 of 3 in 0.02 s"
     assert lines[4] == f"{NAMES[1]}: the server answered 404 (Not Found)"

@@ -45,6 +45,7 @@ class _Value:
     def __init__(self, param: Any) -> None:
         self._type, self._parser = param.type_descriptor, param.type_descriptor.parameter_info.parser
         self._many = param.multiple or param.nargs == -1
+        self._min, self._max = param.min, param.max
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value; raise BadParameter if it is not of the parameter's type."""
@@ -52,6 +53,9 @@ class _Value:
             return () if self._many else None
         if self._parser is not None and not self._many:
             return self._parser(value)
+        if self._type.annotation is int and re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
+            if (self._min or 0) <= int(value) <= (10**9 if self._max is None else self._max):
+                return int(value)
         kind = get_args(self._type.annotation)[0] if self._many else self._type.annotation
         if all(type(each) is kind or kind is Path for each in (value if self._many else [value])):
             return [kind(each) for each in value] if self._many else kind(value)

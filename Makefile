@@ -59,6 +59,7 @@ check: $(READY)-lint ## Run the linter, the strict type checker, the prose check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 src
 	$(BIN)/python tools/check_prose.py
 	$(BIN)/python tools/size.py --check
 

@@ -13,7 +13,8 @@ os.environ["KERAS_BACKEND"] = "torch"  # else Keras looks for TensorFlow
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run in one process per core
 # A shell lets what it starts in the background ignore Ctrl-C, nohup ignores SIGHUP; so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if sys.platform != "win32":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Tests write thousands of small files and crash no machine. Those of fsync set it anew.
 os.fsync = lambda _: None

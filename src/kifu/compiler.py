@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import fcntl
 import functools
 import hashlib
 import os
@@ -36,6 +35,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
+from kifu.io import NO_LINK, lock_file
 from kifu.progress import Progress, progress
 
 PACKAGED = Path(__file__).parent / "assets" / "kernels"
@@ -52,7 +52,7 @@ _MAX_CACHED = 1000
 """Number of compiled signatures that the user's folder keeps, at up to 500 kB each. The tests use about 300."""
 
 _HASH_SIZE = 16
-_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | NO_LINK
 
 # nogil: threads run kernels side by side. error_model numpy: loops do not check for division by zero. _nrt off: kernels
 # allocate nothing, so they need no reference counts, whose atomic increments at each inlined call took two thirds of
@@ -151,7 +151,7 @@ class _Cache:
             return
         with os.fdopen(os.open(self._folder / f"{self._stem}.lock", _LOCK_FLAGS, 0o600), "r+b") as lock:
             with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                lock_file(lock.fileno(), wait=True)
             yield
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -205,7 +205,9 @@ def _cache_folder() -> Path | None:
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = folder.stat()
-            if status.st_uid == os.geteuid() and not status.st_mode & 0o022 and os.access(folder, os.W_OK):
+            # On Windows the user's profile is protected by access control lists, which are not checked.
+            alone = sys.platform == "win32" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+            if alone and os.access(folder, os.W_OK):
                 return folder
     return None
 

@@ -3,18 +3,22 @@
 Temporary names are predictable, so a symbolic link may have been planted there. Nothing is written through such a link.
 A path that the user gives may contain links: those in its parents are followed, and its last part is replaced if it is
 a link to a file or a directory, whose target stays as it is.
+
+What differs between operating systems is here and in `kifu.process`. Windows (untested) can neither open directories
+nor rename open files: there, nothing is locked, links that are planted during a run are not noticed, names are not
+flushed, and kifu starts no programs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from io import FileIO
@@ -25,6 +29,14 @@ from typing import Any, Literal, Protocol
 from blake3 import blake3
 
 from kifu.errors import OutputError
+
+NO_LINK, NO_WAIT, NO_TERMINAL = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"))
+"""Flags of `os.open`: refuse symbolic links, do not block on FIFOs, let no terminal control the process."""
+
+_BINARY = getattr(os, "O_BINARY", 0)
+
+READ_ONLY = os.O_RDONLY | NO_WAIT | getattr(os, "O_CLOEXEC", 0) | _BINARY
+"""Flags of `os.open` to read the bytes of a file."""
 
 _MAX_LINKS = 40
 
@@ -49,7 +61,7 @@ def open_regular(path: str | os.PathLike[str]) -> FileIO:
     """
     try:
         require_regular(Path(path).stat())
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, READ_ONLY)
     except ValueError:  # a NUL in the path
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     try:
@@ -58,6 +70,46 @@ def open_regular(path: str | os.PathLike[str]) -> FileIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+_seeking = threading.Lock()
+
+
+def read_at(descriptor: int, buffer: memoryview, position: int) -> int:
+    """Read from a position of a file into a buffer. Returns the number of bytes; threads may share the file."""
+    if sys.platform != "win32":
+        return os.preadv(descriptor, [buffer], position)
+    with _seeking:
+        os.lseek(descriptor, position, os.SEEK_SET)
+        data = os.read(descriptor, len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def bytes_at(descriptor: int, size: int, position: int) -> bytes:
+    """Return at most `size` bytes from a position of a file, which threads may share."""
+    data = bytearray(size)
+    return bytes(data[: read_at(descriptor, memoryview(data), position)])
+
+
+def write_at(descriptor: int, data: bytes | memoryview, position: int) -> int:
+    """Write to a position of a file, which threads may share. Returns the number of bytes written."""
+    if sys.platform != "win32":
+        return os.pwrite(descriptor, data, position)
+    with _seeking:
+        os.lseek(descriptor, position, os.SEEK_SET)
+        return os.write(descriptor, data)
+
+
+def lock_file(descriptor: int, *, wait: bool = False) -> None:
+    """Lock a file or directory until it is closed; on Windows, do nothing.
+
+    Raises BlockingIOError if another process has locked it, unless `wait`, and OSError if the file system has no locks.
+    """
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def require_regular(status: os.stat_result) -> None:
@@ -135,7 +187,10 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
         if output is not None:
             require_no_link(path)
         make_folder(path)
-        nofollow = 0 if output is None else os.O_NOFOLLOW
+        if sys.platform == "win32":
+            yield 0
+            return
+        nofollow = 0 if output is None else NO_LINK
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | nofollow)
     except OutputError:
         raise
@@ -158,7 +213,7 @@ def locked_folder(path: Path, output: Path | None = None) -> Iterator[int]:
     """
     with held_folder(path, output) as descriptor:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor)
         except BlockingIOError:
             raise OutputError(f"{output or path} is being written by another process") from None
         except OSError as error:
@@ -236,7 +291,7 @@ class AtomicFile:
             make_folder(path.parent)
             mode = _replaced_mode(path)
             self._create()
-            if mode is not None:
+            if mode is not None and sys.platform != "win32":
                 os.fchmod(self._file, mode)
             os.lseek(self._file, len(header), os.SEEK_SET)  # `commit` writes it
         except OutputError:
@@ -252,6 +307,8 @@ class AtomicFile:
             require_no_link(self._part)
             require_regular(self._part.lstat())
             self._open(0)
+            if sys.platform == "win32":
+                self._close()
             self._part.unlink()
             self._close()
         try:
@@ -261,9 +318,9 @@ class AtomicFile:
 
     def _open(self, flags: int) -> None:
         """Open and lock the temporary file."""
-        self._file = os.open(self._part, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        self._file = os.open(self._part, flags | os.O_RDWR | NO_LINK | _BINARY | NO_WAIT, 0o666)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file)
         except BlockingIOError:
             raise self._in_use() from None
         if not self._is_in_place():  # its last holder has renamed or removed it
@@ -311,12 +368,14 @@ class AtomicFile:
         assert len(final) == len(self._header)
         try:
             if final:
-                os.pwrite(self._file, final, 0)
+                write_at(self._file, final, 0)
             if final != self._header:
                 self._hash = self._hash_all()
             self.check()
             self.status = os.fstat(self._file)
             os.fsync(self._file)
+            if sys.platform == "win32":
+                self._close()
             self._part.replace(self.path)
             _sync_folder(self.path.parent)
         except OutputError:
@@ -335,7 +394,7 @@ class AtomicFile:
 
     def _hash_all(self) -> blake3:
         os.lseek(self._file, 0, os.SEEK_SET)
-        return hash_bytes(lambda buffer: os.readv(self._file, [buffer]))
+        return hash_bytes(FileIO(self._file, closefd=False).readinto)
 
     def _error(self, error: OSError | ValueError) -> OutputError:
         return cannot_write(self.path, error)
@@ -354,6 +413,8 @@ class AtomicFile:
         if self._file >= 0:
             with contextlib.suppress(OSError):  # the next run removes it
                 if self._is_in_place():
+                    if sys.platform == "win32":
+                        self._close()
                     self._part.unlink()
             self._close()
 
@@ -383,7 +444,7 @@ class AtomicDirectory:
                     shutil.rmtree(left)
                 else:
                     left.unlink()
-            if path.is_dir():
+            if path.is_dir() and sys.platform != "win32":
                 os.fchmod(self._descriptor, stat.S_IMODE(path.stat().st_mode))
         except OutputError:
             self._close()
@@ -473,13 +534,15 @@ class AtomicDirectory:
     ) -> None:
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):  # the next run empties it
-                if os.path.samestat(self._part.lstat(), os.fstat(self._descriptor)):
+                if sys.platform == "win32" or os.path.samestat(self._part.lstat(), os.fstat(self._descriptor)):
                     shutil.rmtree(self._part)
             self._close()
 
 
 def _sync_folder(folder: Path) -> None:
     """Write the names in a directory to the disk, if its permissions and its file system allow it."""
+    if sys.platform == "win32":
+        return
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except PermissionError:  # files can be made in it, but not listed
@@ -495,6 +558,8 @@ def _sync_folder(folder: Path) -> None:
 
 def _swap(one: Path, other: Path) -> bool:
     """Exchange two directories in one step. Return False if the operating or file system cannot."""
+    if sys.platform == "win32":
+        return False
     import ctypes  # only here, to keep the start of commands short
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -558,7 +623,7 @@ def _open_stream(path: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        return os.open(path, os.O_WRONLY | os.O_NOCTTY)
+        return os.open(path, os.O_WRONLY | NO_TERMINAL)
     return None
 
 
@@ -589,7 +654,7 @@ def _replaced_mode(path: Path) -> int | None:
 def append_to(path: Path, data: bytes) -> None:
     """Append to a file that `write_file` has made, in one write. Raises OutputError."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _BINARY | NO_LINK | NO_WAIT)
         with os.fdopen(descriptor, "ab") as file:
             require_regular(os.fstat(descriptor))
             file.write(data)

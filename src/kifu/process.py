@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NoReturn, Self
@@ -78,6 +78,33 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_EXTRA_PATHS]))
 
 
+def peak_memory() -> int:
+    """Return the most bytes of memory that this process has used; 0 on Windows."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextlib.contextmanager
+def limited_memory(size: int) -> Iterator[None]:
+    """Limit the memory that this process allocates from now on to `size` bytes, on Linux."""
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    limits = [limit for limit in (used + size, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 class PipedProcess:
     """A running program and its pipes. As a context manager it kills the program and its children on exit.
 
@@ -92,6 +119,8 @@ class PipedProcess:
         """Start a program, see `split_command`. Raises ProcessError if it could not be started."""
         self.received, self._log, self._unsent = bytearray(), bytearray(), bytearray()
         self.failed = self._killed = self._closed = False
+        if os.name == "nt":
+            raise ProcessError("crash", "kifu cannot wait for the output of programs on Windows")
         try:
             self._process = subprocess.Popen(
                 command,
@@ -108,7 +137,8 @@ class PipedProcess:
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._in, self._out, self._err = (pipe.fileno() for pipe in pipes if pipe is not None)
         for pipe in (self._in, self._out, self._err):
-            os.set_blocking(pipe, False)
+            if sys.platform != "win32":
+                os.set_blocking(pipe, False)
         self._open = {self._out, self._err}
         for pipe in self._open:
             self._selector.register(pipe, selectors.EVENT_READ)
@@ -217,7 +247,8 @@ class PipedProcess:
         if not self._killed:
             self._killed = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                if sys.platform != "win32":
+                    os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def _send(self) -> None:

@@ -9,7 +9,6 @@ import io
 import logging
 import os
 import re
-import resource
 import shutil
 import signal
 import sys
@@ -53,9 +52,12 @@ class _Value:
             return () if self._many else None
         if self._parser is not None and not self._many:
             return self._parser(value)
-        if self._type.annotation is int and re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
-            if (self._min or 0) <= int(value) <= (10**9 if self._max is None else self._max):
-                return int(value)
+        if (
+            self._type.annotation is int
+            and re.fullmatch(r"\d{1,9}", str(value), re.ASCII)
+            and (self._min or 0) <= int(value) <= (10**9 if self._max is None else self._max)
+        ):
+            return int(value)
         kind = get_args(self._type.annotation)[0] if self._many else self._type.annotation
         if all(type(each) is kind or kind is Path for each in (value if self._many else [value])):
             return [kind(each) for each in value] if self._many else kind(value)
@@ -318,14 +320,12 @@ def echo(text: str) -> None:
 
 
 def _print_resources() -> None:
+    from kifu.process import peak_memory
     from kifu.text import format_bytes, format_seconds
 
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    memory = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    cpu = format_seconds(used.ru_utime + used.ru_stime)
-    elapsed = format_seconds(time.time() - _START)
-    line = f"kifu: {elapsed}, {cpu} of processor time, peak memory {format_bytes(memory)}"
-    print(line, file=sys.stderr)
+    elapsed, processor = format_seconds(time.time() - _START), format_seconds(time.process_time())
+    memory = f", peak memory {format_bytes(peak)}" if (peak := peak_memory()) else ""
+    print(f"kifu: {elapsed}, {processor} of processor time{memory}", file=sys.stderr)
 
 
 _START = time.time()
@@ -384,6 +384,9 @@ def _needed(names: list[str]) -> typer.Typer:
     return application
 
 
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 @contextmanager
 def _termination_interrupts() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP interrupt like Ctrl-C, so that temporary files are removed; yield those received.
@@ -399,7 +402,7 @@ def _termination_interrupts() -> Iterator[list[int]]:
         if len(received) == 1:
             raise KeyboardInterrupt(number)
 
-    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) == signal.SIG_DFL]
+    numbers = [each for each in _ENDING if signal.getsignal(each) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, interrupt)
     try:

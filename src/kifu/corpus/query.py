@@ -11,9 +11,7 @@ import contextlib
 import json
 import os
 import re
-import resource
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +35,8 @@ from kifu.corpus.catalogue import Catalogue, CatalogueWriter, open_catalogue
 from kifu.corpus.parquet import TableWriter, cast_batch, check_annotation, is_annotation, verify_pages
 from kifu.corpus.schema import ANNOTATION_SCHEMA, EVALUATIONS, NAMES, POINTS, SCHEMA, SECONDS
 from kifu.errors import FormatError, OutputError, RecipeError, first_line
-from kifu.io import AtomicFile, hash_file, open_regular, utf8_name
+from kifu.io import AtomicFile, bytes_at, hash_file, open_regular, utf8_name
+from kifu.process import limited_memory
 from kifu.records.paths import Paths, as_list
 from kifu.text import Report
 
@@ -151,7 +150,7 @@ class _ReadOnlyFile:
 
     def read(self, size: int) -> bytes:
         position = self._position.get(threading.get_ident(), 0)
-        data = os.pread(self._file.fileno(), size, position)
+        data = bytes_at(self._file.fileno(), size, position)
         self.seek(position + len(data))
         return data
 
@@ -378,21 +377,12 @@ def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | 
 
 @contextlib.contextmanager
 def _limited_memory(size: int) -> Iterator[None]:
-    """Limit the memory that this process allocates from now on to `size` bytes, on Linux.
-
-    DuckDB's own limit does not hold for long texts and lists.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if sys.platform == "linux":
-        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        limits = [limit for limit in (used + size, soft, hard) if limit != resource.RLIM_INFINITY]
-        resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    """Limit the memory of a query: DuckDB's own limit does not hold for long texts and lists."""
     try:
-        yield
+        with limited_memory(size):
+            yield
     except MemoryError:
         raise RecipeError(f"the query must not use more than {size:,} bytes of memory") from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _checked_files(path: str) -> list[str]:

@@ -27,7 +27,7 @@ from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes, 
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.io import AtomicDirectory, AtomicFile, open_regular, read_small
+from kifu.io import AtomicDirectory, AtomicFile, open_regular, read_at, read_small
 
 INDEX = "examples.json"
 """Index file of a data set that is a directory; written last."""
@@ -236,7 +236,7 @@ class Npy(Dataset):
         for first, part in parts:
             at = HEADER_BYTES + first * row_bytes
             while part:
-                count = os.preadv(self._files[name].fileno(), [part], at)
+                count = read_at(self._files[name].fileno(), part, at)
                 if not count:
                     raise FormatError(f"{self.path / name} has been truncated")
                 part, at = part[count:], at + count

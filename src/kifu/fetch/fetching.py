@@ -32,7 +32,18 @@ from kifu.fetch.collections import (
     choose_files,
     parse_listing,
 )
-from kifu.io import cannot_write, open_regular, read_small, require_no_link, require_regular, require_same, write_file
+from kifu.io import (
+    NO_LINK,
+    NO_WAIT,
+    cannot_write,
+    lock_file,
+    open_regular,
+    read_small,
+    require_no_link,
+    require_regular,
+    require_same,
+    write_file,
+)
 from kifu.progress import Progress, ProgressFactory, Subtask, silent
 from kifu.records._streams import open_stream
 from kifu.registry import unknown
@@ -176,12 +187,6 @@ def _zip_damage(path: Path, limit: int) -> str:
     return "" if bad is None else f"not a complete zip archive: its member {bad!r} is damaged"
 
 
-try:
-    import fcntl
-except ImportError:  # Windows, where a file that another process has open cannot be replaced anyway
-    fcntl = None  # type: ignore[assignment]
-
-
 class FileDownload:
     """A file to be downloaded. received: bytes received over the network so far."""
 
@@ -287,13 +292,12 @@ class FileDownload:
         """Open or create the .part file, which no other process holds; remove it at the end if it is empty."""
         require_no_link(self._part_path)
         with open(self._part_path, "r+b", opener=_open_own) as file:
-            if fcntl:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise DownloadError("another process is fetching it") from None
-                except OSError:  # a file system without locks
-                    pass
+            try:
+                lock_file(file.fileno())
+            except BlockingIOError:
+                raise DownloadError("another process is fetching it") from None
+            except OSError:  # a file system without locks
+                pass
             try:
                 yield file
             finally:
@@ -340,7 +344,7 @@ def _is_other(response: urllib3.BaseHTTPResponse, validator: str) -> bool:
 
 def _open_own(path: str, flags: int) -> int:
     """Open or create a file for writing. Raises OutputError unless it is a regular file with one name."""
-    descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    descriptor = os.open(path, flags | os.O_CREAT | NO_LINK | NO_WAIT, 0o666)
     try:
         status = os.fstat(descriptor)
         require_regular(status)

@@ -49,6 +49,12 @@ class PpmdProcess:
             pass
 
 
+def _set_alarm(seconds: int) -> None:
+    """End the process after some seconds, or no longer if 0; Windows has no alarms."""
+    if sys.platform != "win32":
+        signal.alarm(seconds)
+
+
 def _serve(properties: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until they end."""
     from py7zr.compressor import PpmdDecompressor
@@ -56,11 +62,11 @@ def _serve(properties: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
     decoder = PpmdDecompressor(properties)
     while len(head := requests.read(_REQUEST.size)) == _REQUEST.size:
         size, limit = _REQUEST.unpack(head)
-        signal.alarm(_TIMEOUT_S)
+        _set_alarm(_TIMEOUT_S)
         answer = decoder.decompress(requests.read(size), limit)
         answers.write(_ANSWER.pack(len(answer)) + answer)
         answers.flush()
-        signal.alarm(0)
+        _set_alarm(0)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
-from kifu.io import require_regular
+from kifu.io import READ_ONLY, require_regular
 from kifu.records._nodes import LINE_LIMIT
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
@@ -321,7 +321,7 @@ def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
 def _read_record(path: bytes) -> tuple[Bytes, DropReason]:
     """Return a loose record, inflated if compressed; empty with the reason if it cannot be read."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may have become a FIFO
+        file = os.open(path, READ_ONLY)  # it may have become a FIFO
     except OSError:
         return _EMPTY, DropReason.UNREADABLE
     try:

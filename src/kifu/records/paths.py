@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from kifu.errors import SourceError, first_line
-from kifu.io import open_regular
+from kifu.io import READ_ONLY, open_regular, read_at, write_at
 from kifu.retry import RetryPolicy, is_transient, retry
 
 T = TypeVar("T")
@@ -406,7 +406,7 @@ class SparseCopy:
         rest = memoryview(data)
         try:
             while len(rest):
-                rest = rest[os.pwrite(self._copy.fileno(), rest, page * _PAGE_BYTES + len(data) - len(rest)) :]
+                rest = rest[write_at(self._copy.fileno(), rest, page * _PAGE_BYTES + len(data) - len(rest)) :]
         except OSError as error:
             raise _cannot_write(error) from None
         count = -(-len(data) // _PAGE_BYTES)
@@ -444,7 +444,7 @@ class FullCopy:
         if self._file is not None:
             return CopiedFile(os.dup(self._file.fileno()))
         assert self.path is not None
-        return CopiedFile(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC))
+        return CopiedFile(os.open(self.path, READ_ONLY))
 
 
 def _cannot_write(error: OSError) -> StoreError:
@@ -465,7 +465,7 @@ class CopiedFile(RawIOBase):
 
     def readinto(self, view: memoryview, /) -> int:  # type: ignore[override]
         """Read into the beginning of a buffer, and return the number of bytes."""
-        count = os.preadv(self._descriptor, [view], self._position)
+        count = read_at(self._descriptor, view, self._position)
         self._position += count
         return count
 

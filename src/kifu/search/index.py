@@ -26,7 +26,7 @@ from kifu.config import STRICT, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX, Count, Hash
 from kifu.errors import FormatError
 from kifu.go.replay import GamesLike
-from kifu.io import open_regular
+from kifu.io import bytes_at, open_regular, read_at
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
 from kifu.search.positions import EntryLayout, PositionEntries, entry_bits, entry_layout, unpack_entries
@@ -147,11 +147,11 @@ def identify(parquet: Path) -> ParquetIdentity:
     try:
         with open_regular(parquet) as file:
             size = os.fstat(file.fileno()).st_size
-            footer = int.from_bytes(os.pread(file.fileno(), 4, max(size - 8, 0)), "little")
+            footer = int.from_bytes(bytes_at(file.fileno(), 4, max(size - 8, 0)), "little")
             last = min(footer + 8, _MAX_FOOTER, size)
-            digest = blake3(os.pread(file.fileno(), last, size - last))
+            digest = blake3(bytes_at(file.fileno(), last, size - last))
             for k in range(_SAMPLES):
-                digest.update(os.pread(file.fileno(), _SAMPLE_BYTES, max(size - _SAMPLE_BYTES, 0) * k // _SAMPLES))
+                digest.update(bytes_at(file.fileno(), _SAMPLE_BYTES, max(size - _SAMPLE_BYTES, 0) * k // _SAMPLES))
     except OSError as error:
         raise FormatError(f"{parquet} cannot be read: {error.strerror}") from None
     return ParquetIdentity(bytes=size, blake3=digest.hexdigest())
@@ -197,7 +197,7 @@ class SearchIndex:
         while filled < len(out):
             at = _HEADER_BYTES + blocks.start * _BLOCK_BYTES + filled
             try:
-                count = os.preadv(self._descriptor, [out[filled:]], at)
+                count = read_at(self._descriptor, out[filled:], at)
             except OSError as error:
                 raise FormatError(f"{self.path} cannot be read: {error.strerror}") from None
             if count == 0:
@@ -295,7 +295,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            header = _parse_header(path, os.pread(file.fileno(), _HEADER_BYTES, 0))
+            header = _parse_header(path, bytes_at(file.fileno(), _HEADER_BYTES, 0))
             if header.parquet != identify(parquet):
                 raise FormatError(f"{path} is the index of another catalogue; run kifu index again")
             n_blocks = -(-_arrays_bytes(header) // _BLOCK_BYTES)
@@ -303,7 +303,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
             expected = start + (n_blocks + 1) * _CHECKSUM.itemsize
             if size != expected:
                 raise FormatError(f"{path} has {size:,} bytes, not {expected:,}: it is truncated or damaged")
-            table = os.pread(file.fileno(), expected - start, start)
+            table = bytes_at(file.fileno(), expected - start, start)
             if len(table) != expected - start or crc32(table[:-4]).to_bytes(4, "little") != table[-4:]:
                 raise FormatError(f"{path} is damaged; remove it and run kifu index again")
             index = SearchIndex(path, header, os.dup(file.fileno()), np.frombuffer(table[:-4], _CHECKSUM))

@@ -137,6 +137,9 @@ HANDICAPS = {
     "one in the root": b"HA[3]AB[dp];B[pd];B[pp]" + AFTER,
     "the first in the root": b"HA[3]B[pd];B[dp];B[pp]" + AFTER,
     "no HA": b";B[pd];B[dp];B[pp]" + AFTER,
+    "HA 0": b"HA[0];B[pd];B[dp];B[pp]" + AFTER,
+    "HA 1": b"HA[1];B[pd];B[dp];B[pp]" + AFTER,
+    "HA is negative": b"HA[-3];B[pd];B[dp];B[pp]" + AFTER,
     "HA is no number": b"HA[three];B[pd];B[dp];B[pp]" + AFTER,
     "setup after the root": b"HA[3];AB[pd][dp][pp]" + AFTER,
     "setup without HA": b"AB[pd][dp][pp]" + AFTER,
@@ -146,8 +149,8 @@ HANDICAPS = {
 OTHERS = {
     "fewer than HA": b"HA[4];B[pd];B[dp];B[pp]" + AFTER,
     "more than HA": b"HA[2];B[pd];B[dp];B[pp]" + AFTER,
-    "HA 0": b"HA[0];B[pd];B[dp];B[pp]" + AFTER,
     "no HA, a pass": b";B[pd];W[];B[dp];B[pp]" + AFTER,
+    "HA 0, a pass": b"HA[0];B[pd];W[];B[dp];B[pp]" + AFTER,
     "White in the root": b"HA[3]AW[aa];B[pd];B[dp];B[pp]" + AFTER,
     "setup between": b"HA[3];B[pd];B[dp];AB[jj];B[pp]" + AFTER,
     "White first": b"HA[3];W[qf];B[pd];B[dp];B[pp]" + AFTER[6:],
@@ -202,7 +205,7 @@ RECORDS = (
     b"(;SZ[19]HA[2]AB[dd][pp];W[pd])", b"(;SZ[19]AB[dd][pp];W[pd])", b"(;SZ[19]HA[2]PL[W]AB[dd][pp];W[pd])",
     b"(;SZ[19]HA[2]AB[pp][dd];W[pd])", b"(;SZ[19]HA[2]AB[dd][pp];B[pd])", b"(;SZ[19]HA[2]AB[dd][pp];W[pd];B[])",
     b"(;SZ[19]HA[2]AB[dd];W[pd];AB[pp])", b"(;SZ[13]HA[2]AB[dd];W[pd])", b"(;SZ[19:13];B[aa])", b"(;SZ[13:19];B[aa])",
-    b"(;SZ[19];B[aa];W[bb];B[cc];W[dd];B[ee])", b"(;SZ[19];B[aa];W[bb];B[cc];W[dd])", b"(;SZ[19])", b"(;SZ[19]HA[0])",
+    b"(;SZ[19];B[aa];W[bb];B[cc];W[dd];B[ee])", b"(;SZ[19];B[aa];W[bb];B[cc];W[dd])", b"(;SZ[19])", b"(;SZ[19]HA[1])",
     b"",
 )  # fmt: skip
 """Each says something else than all others."""
@@ -213,6 +216,10 @@ def test_id_depends_on_all_arrays():
     ids = hash_rows(games, [])
     assert (ids.dtype, ids.shape) == (np.uint64, (len(RECORDS),))
     assert len(set(ids.tolist())) == len(RECORDS)
+    assert (
+        hash_rows(scan(as_block([b"(;SZ[19]HA[0])"])), []).tolist()
+        == hash_rows(scan(as_block([b"(;SZ[19])"])), []).tolist()
+    )
     twice = hash_rows(concat([games, games]), [])
     assert twice.tolist() == ids.tolist() * 2
     # Where a game lies, and what was forgiven, do not count.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from math import nan
 from typing import Annotated, Literal
@@ -145,7 +144,7 @@ def _violations(
         allowed = [w * 256 + h for w, h in map(parse_board, rules.sizes)]
         yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, allowed)
     if rules.alternating:
-        plain = handicap_as_setup(replace(games, handicap=np.maximum(games.handicap, 0)))  # not without HA
+        plain = handicap_as_setup(games, stated_only=True)
         same_colour = (plain.moves[1:] ^ plain.moves[:-1]) & WHITE_BIT == 0
         # The last move of one game and the first of the next do not count.
         same_colour[np.isin(np.arange(1, len(plain.moves)), plain.move_offset[1:-1])] = False

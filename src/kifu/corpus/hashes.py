@@ -343,17 +343,22 @@ those with 20 to 29 moves are coincidences.
 """
 
 
-def handicap_as_setup(games: GameArrays) -> GameArrays:
+def handicap_as_setup(games: GameArrays, stated_only: bool = False) -> GameArrays:
     """Return the games with handicap stones that are moves as setup of the root: both forms of a game become equal.
 
     They are two or more Black stones before White's first one, as many as HA states beyond the Black stones of the
-    root; White may pass between them. Without HA, they are moves in a row, and White plays next.
+    root; White may pass between them. Without HA, they are moves in a row, and White plays next. An HA below 2, which
+    FF[4] does not allow, counts as none.
+
+    Args:
+        stated_only: Leave games without HA as they are.
     """
+    with_ha = games.handicap > 1
     lengths, points = np.diff(games.move_offset), games.width.astype(np.int64) * games.height
     at = np.minimum(games.move_offset[:-1, None] + [0, 1], len(games.moves) - 1)
     first, second = games.moves[at].astype(np.int64).T if len(games.moves) else np.full((2, len(games)), NO_POINT)
     placed = (lengths > 1) & (first < points) & ((second < points) | (second == points | WHITE_BIT))
-    row = np.flatnonzero(placed & ((games.handicap > 1) | (games.handicap == NO_HANDICAP)))
+    row = np.flatnonzero(placed & with_ha if stated_only else placed)
     if not len(row):
         return games
     game = np.repeat(np.arange(len(row)), lengths[row])
@@ -367,7 +372,7 @@ def handicap_as_setup(games: GameArrays) -> GameArrays:
     stones, passes = (np.bincount(game[in_lead & kind], minlength=len(row)) for kind in (is_stone, is_pass))
     next_move = games.moves[np.minimum(games.move_offset[row] + lead, len(games.moves) - 1)].astype(np.int64)
     follows = (next_move & WHITE_BIT != 0) & (next_move & POINT_MASK < points[row])
-    follows = np.where(lead < lengths[row], follows, games.handicap[row] > 1)
+    follows = np.where(lead < lengths[row], follows, with_ha[row])
 
     setup_game = np.repeat(np.arange(len(games)), np.diff(games.setup_offset))
     at_root = np.bincount(setup_game[games.setup_ply == 0], minlength=len(games))[row]
@@ -376,7 +381,7 @@ def handicap_as_setup(games: GameArrays) -> GameArrays:
     other = (games.setup >= ERASE_BIT) | (games.setup_ply > 0)
     other &= games.setup_ply < lead_of[setup_game]
     hindered = np.bincount(setup_game[other], minlength=len(games))[row] > 0
-    stated = np.where(games.handicap[row] == NO_HANDICAP, stones + 2 * passes, games.handicap[row] - at_root)
+    stated = np.where(with_ha[row], games.handicap[row] - at_root, stones + 2 * passes)
     chosen = follows & ~hindered & (stones > 1) & (stones == stated)
     if not chosen.any():
         return games
@@ -462,11 +467,13 @@ def hash_rows(games: GameArrays, texts: Sequence[pa.StringArray]) -> Hashes:
     """Return the catalogue's column `id`: [G] uint64, equal for rows with equal content.
 
     The hash is not cryptographic. It is fixed for one version of the catalogue. It covers board, moves, setup, to_play
-    and handicap of the games, and text columns in a fixed order, in which null differs from the empty text.
+    and handicap of the games, and text columns in a fixed order, in which null differs from the empty text. HA[0] is not
+    written, so it counts as none.
     """
     states = np.zeros(len(games), np.uint64)
+    handicap = np.where(games.handicap == 0, NO_HANDICAP, games.handicap)
     with np.errstate(over="ignore"):
-        for numbers in (games.width, games.height, games.to_play, games.handicap):
+        for numbers in (games.width, games.height, games.to_play, handicap):
             hash_numbers(states, numbers.astype(np.int64))
         hash_lists(states, games.setup, games.setup_offset)
         hash_lists(states, games.setup_ply, games.setup_offset)

@@ -6,18 +6,23 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from catalogues import rows, write_catalogue
 from commands import run
 from flat import OneGame, flat
+from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import hash_games
 from kifu.corpus.links import find_links
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import HashSplit, load_split, split
+from kifu.datasets.manifest import origins_path
 from kifu.leaks.audit import audit
 from kifu.point import WHITE_BIT
+from kifu.recipes.pipeline import build
+from kifu.recipes.schema import TokensRecipe
 from naive_hashes import swapped, symmetric
 
 HALVES = HashSplit(kind="hash", sets={"a": 1.0, "b": 1.0})
@@ -111,6 +116,35 @@ def test_no_split_separates_a_leak_and_every_audit_finds_it(tmp_path: Path, name
     assert members[0] | members[1] == {f"{k}.sgf" for k in range(24)}
     assert not members[0] & members[1]
     assert min(map(len, members)) > 3
+
+
+def test_built_sets_are_those_of_a_split(tmp_path: Path) -> None:
+    """All leaks in one corpus, and games whose copies come first or in another catalogue."""
+    rng = random.Random(6)
+    games = [random_game(rng) for _ in LEAKS]
+    others = [leak(game) for game, leak in zip(games, LEAKS.values())]
+    start = random_game(rng, 25)
+    others += [*(other_ending(rng, start, 12) for _ in range(9)), cut(start, 12)]
+
+    def ids(n: int, each: list[OneGame]) -> list[int]:
+        return [1000 * n + k for k in range(len(each))]
+
+    paths = [
+        catalogue(tmp_path / f"{n}.parquet", each, member=[f"{'ab'[n]}{k}" for k in range(len(each))], id=ids(n, each))
+        for n, each in enumerate((games, others))
+    ]
+    table = {"kind": "tokens", "name": "mine", "title": "mine", "split": HALVES.model_dump()}
+    recipe = check_config(TokensRecipe, table, "recipe", "mine")
+    built = [report.path for report in build(recipe, paths, tmp_path / "built", jobs=1)]
+    made = split(paths, tmp_path / "sets", by=HALVES)
+    assert made.unset == 1
+    for built_set, file in zip(built, made.sets):
+        origins = pq.read_table(origins_path(built_set))
+        names = [f"{'ab'[k]}{row}" for k, row in zip(*(origins[name].to_pylist() for name in ("archive", "member")))]
+        assert names == read(file, "member")
+        assert len(read(file, "member")) > 10
+    assert audit(built, jobs=1).leaks is False
+    assert audit(list(made.sets), jobs=1).leaks is False
 
 
 def read(path: Path, column: str) -> list[str]:

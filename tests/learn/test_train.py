@@ -16,9 +16,12 @@ from unittest import mock
 
 import fsspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import kifu
+from catalogues import write_catalogue
 from commands import finish, run, start
 from example_sets import layout_for, random_batch, write
 from kifu.corpus.ingest import ingest
@@ -269,6 +272,29 @@ def test_training_and_validation_games_are_disjoint(sample: Path, games: Path, t
         found.train.ids.tolist()
         == learn.data.read_training_games(tiny(validation=0), [sample], [], 1).train.ids.tolist()
     )
+
+
+def test_linked_games_are_never_on_both_sides(games: Path, sample: Path, tmp_path: Path) -> None:
+    """Each game has copies with other openings: moves 1 and 3 are exchanged, or the last one is missing."""
+    (table,) = kifu.open_catalogue(games).batches()
+    moves, name, field = table["moves"].to_pylist(), table.schema.names.index, table.schema.field
+    exchanged, cut = [[m[2], m[1], m[0], *m[3:]] for m in moves], [m[:-1] for m in moves]
+    paths = [games]
+    for k, each in enumerate((exchanged, cut)):
+        copy = table.set_column(name("moves"), field("moves"), pa.array(each, field("moves").type))
+        for column in ("id", "opening"):
+            copy = copy.set_column(name(column), field(column), pc.add(table[column], pa.scalar(k + 1, pa.uint64())))
+        paths.append(write_catalogue(tmp_path / f"{k}.parquet", copy))
+    for recipe, sources, validate in ((tiny(validation=0.3), paths, []), (tiny(), [*paths[1:], sample], paths[:1])):
+        found = learn.data.read_training_games(recipe, sources, validate, 1)
+        assert found.validation is not None
+        ids = to_numpy(table["id"].filter(pc.is_null(table["drop"])))
+        on_side = (
+            np.concatenate([each.ids - np.uint64(k) for k in range(3)]) for each in (found.train, found.validation)
+        )
+        sides = [np.isin(ids, each) for each in on_side]
+        assert not np.any(sides[0] & sides[1])
+        assert np.all(sides[1] if validate else sides[0] | sides[1])
 
 
 def test_a_set_of_a_split_can_be_split_again(sample: Path, tmp_path: Path) -> None:

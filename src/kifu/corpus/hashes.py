@@ -467,8 +467,8 @@ def hash_rows(games: GameArrays, texts: Sequence[pa.StringArray]) -> Hashes:
     """Return the catalogue's column `id`: [G] uint64, equal for rows with equal content.
 
     The hash is not cryptographic. It is fixed for one version of the catalogue. It covers board, moves, setup, to_play
-    and handicap of the games, and text columns in a fixed order, in which null differs from the empty text. HA[0] is not
-    written, so it counts as none.
+    and handicap of the games, and text columns in a fixed order, in which null differs from the empty text. HA[0] is
+    not written, so it counts as none.
     """
     states = np.zeros(len(games), np.uint64)
     handicap = np.where(games.handicap == 0, NO_HANDICAP, games.handicap)

@@ -23,10 +23,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import (
@@ -42,7 +43,7 @@ from kifu.corpus.hashes import (
     step,
 )
 from kifu.corpus.positions import Workspace, clear_hashes, new_workspace, track_setup, track_stone
-from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
+from kifu.corpus.schema import PLAYED_COLUMNS, drop_codes, move_arrays, to_numpy
 from kifu.errors import DropReason
 from kifu.execution.range_sort import RangeSort
 from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
@@ -52,6 +53,9 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, POINT_MASK, WHITE_BIT
 
 Numbers = npt.NDArray[np.int64]
+
+Games: TypeAlias = "str | os.PathLike[str] | pa.RecordBatch"
+"""A catalogue, or rows of one with its columns `opening` and PLAYED_COLUMNS; without `drop`, none is dropped."""
 
 LATE_STONES = 50
 """Unrelated games share positions with fewer stones."""
@@ -74,6 +78,7 @@ _EARLY, _FINAL, _SHORT, _LATE = range(4)
 
 _OPENING = np.uint64(0x6F70656E696E67)
 _TABLE_ROWS = 1 << 13
+_BATCH = 1 << 14
 
 
 class _LinkKeys(NamedTuple):
@@ -349,7 +354,17 @@ class Links:
     short: Numbers
 
 
-def find_links(paths: Sequence[str | os.PathLike[str]], *, split: bool = False, rows: int = ROWS) -> Links:
+def read_rows(games: Games, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of all rows; `drop` may be missing."""
+    if not isinstance(games, pa.RecordBatch):
+        yield from open_catalogue(games).batches(columns)
+        return
+    present = games.select([name for name in columns if name in games.schema.names])
+    for start in range(0, len(games), _BATCH):
+        yield present.slice(start, _BATCH)
+
+
+def find_links(catalogues: Sequence[Games], *, split: bool = False, rows: int = ROWS) -> Links:
     """Find the links among all games of several catalogues that are not dropped.
 
     Args:
@@ -361,14 +376,15 @@ def find_links(paths: Sequence[str | os.PathLike[str]], *, split: bool = False, 
     Raises:
         OutputError: The temporary directory is full.
     """
-    bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
+    counts = (len(each) if isinstance(each, pa.RecordBatch) else open_catalogue(each).rows for each in catalogues)
+    bounds = np.cumsum([0, *counts], dtype=np.int64)
     parent = np.arange(bounds[-1])
     if split:
         bounds = bounds[[0, -1]]
     max_hits = MAX_HITS if len(bounds) <= 65 else len(parent)
     parts = [np.empty((0, 2), np.int64)]
     with RangeSort("key", rows, Path(tempfile.gettempdir()), 256 * len(parent)) as sort:
-        for key, game in _all_keys(paths, split):
+        for key, game in _all_keys(catalogues, split):
             sort.add({"key": key, "game": game})
         for columns in sort:
             parts.append(_link_rows(columns.pop("key"), columns.pop("game"), bounds, max_hits, parent))
@@ -382,13 +398,15 @@ def find_links(paths: Sequence[str | os.PathLike[str]], *, split: bool = False, 
     return Links(parent, hits[apart | np.isin(hits[:, 1], hits[apart, 0])])
 
 
-def _all_keys(paths: Sequence[str | os.PathLike[str]], split: bool) -> Iterator[tuple[Hashes, npt.NDArray[np.uint32]]]:
+def _all_keys(catalogues: Sequence[Games], split: bool) -> Iterator[tuple[Hashes, npt.NDArray[np.uint32]]]:
     """Yield the keys of all games that are not dropped."""
     first = 0
-    for path in paths:
-        for batch in open_catalogue(path).batches((*GAME_COLUMNS, "opening")):
-            kept = np.flatnonzero(drop_codes(batch) == DropReason.KEPT)
-            yield game_keys(game_arrays(batch), kept, first, split)
+    for games in catalogues:
+        for batch in read_rows(games, (*PLAYED_COLUMNS, "drop", "opening")):
+            kept = np.arange(len(batch))
+            if "drop" in batch.schema.names:
+                kept = kept[drop_codes(batch) == DropReason.KEPT]
+            yield game_keys(move_arrays(batch), kept, first, split)
             if split:
                 opening = to_numpy(batch["opening"])[kept]
                 yield mix_words(opening ^ _OPENING), (first + kept << 2 | _LATE).astype(np.uint32)

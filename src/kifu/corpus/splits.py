@@ -35,7 +35,7 @@ from kifu.assets import config_names
 from kifu.config import STRICT, Line, NamedConfig, check_config, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, mix_words, text_hashes
-from kifu.corpus.links import find_links
+from kifu.corpus.links import Games, find_links, read_rows
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
 from kifu.io import read_small, remove_file, require_size, utf8_name
@@ -107,7 +107,7 @@ class _Split(BaseModel):
 
 
 class Ties(NamedTuple):
-    """The games that a split by hash assigns by another game.
+    """The games that are assigned by another game, so that clusters stay together.
 
     Attributes:
         openings: [K] uint64, ascending, the openings of such games.
@@ -124,10 +124,10 @@ class Ties(NamedTuple):
     largest: int
 
     @classmethod
-    def of(cls, paths: Sequence[Path]) -> Ties:
+    def of(cls, catalogues: Sequence[Games]) -> Ties:
         """Return the ties between the games of some catalogues. Raises OutputError, see `find_links`."""
-        links = find_links(paths, split=True)
-        batches = (batch for path in paths for batch in open_catalogue(path).batches(("opening",)))
+        links = find_links(catalogues, split=True)
+        batches = (batch for games in catalogues for batch in read_rows(games, ("opening",)))
         opening = np.concatenate([np.empty(0, np.uint64), *(to_numpy(batch["opening"]) for batch in batches)])
         first = opening[links.first]
         unset = np.zeros(len(opening), np.bool_)
@@ -137,6 +137,14 @@ class Ties(NamedTuple):
         unset_openings = np.isin(openings, opening[unset])
         largest = np.bincount(links.first).max(initial=0)
         return cls(openings, first[tied][at], unset_openings, int(np.count_nonzero(tied)), int(largest))
+
+    def follow(self, opening: Hashes) -> tuple[Hashes, npt.NDArray[np.bool_]]:
+        """Return the openings that decide for games with these openings, and which games are in no set: [G] each."""
+        if not len(self.openings):
+            return opening, np.zeros(len(opening), np.bool_)
+        at = np.minimum(np.searchsorted(self.openings, opening), len(self.openings) - 1)
+        tied = self.openings[at] == opening
+        return np.where(tied, self.keys[at], opening), tied & self.unset[at]
 
 
 class HashSplit(_Split):
@@ -173,14 +181,15 @@ class HashSplit(_Split):
     def codes(self, batch: pa.RecordBatch) -> Codes:
         """Return the set of each row, see `columns`."""
         opening = to_numpy(batch["opening"])
-        ties = self._ties
-        if ties is None or not len(ties.openings):
+        if self._ties is None:
             return split_keys(opening, self.sets, self.seed)
-        at = np.minimum(np.searchsorted(ties.openings, opening), len(ties.openings) - 1)
-        tied = ties.openings[at] == opening
-        codes = split_keys(np.where(tied, ties.keys[at], opening), self.sets, self.seed)
-        codes[tied & ties.unset[at]] = NO_SET
-        return codes
+        keys, unset = self._ties.follow(opening)
+        return np.where(unset, NO_SET, split_keys(keys, self.sets, self.seed))
+
+    def fingerprint(self) -> Any:
+        """Return all that the sets depend on, the ties included."""
+        arrays = () if self._ties is None else self._ties[:3]
+        return [super().fingerprint(), blake3(b"".join(each.tobytes() for each in arrays)).hexdigest()]
 
 
 class PlayerSplit(_Split):

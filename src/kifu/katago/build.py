@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ def build_katago(
 
     Rows are in the order of the games; shuffle.py shuffles them. Games are played twice, first to count their rows.
     """
-    return build_sets(recipe, "", partial(_build_set, recipe), sources, output, options)
+    return build_sets(recipe, "", _build_set, sources, output, options)
 
 
 def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:

@@ -18,7 +18,7 @@ from torch import Tensor
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import to_numpy
-from kifu.corpus.splits import split_keys
+from kifu.corpus.splits import Ties, split_keys
 from kifu.datasets.draws import Draws
 from kifu.datasets.epoch_plan import LoaderConfig, Output
 from kifu.datasets.examples import Batch
@@ -119,7 +119,8 @@ def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
 def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int | None) -> TrainingGames:
     """Read the games of a run and hold out those for validation.
 
-    Games that share the opening of a validation game are not trained on, whichever source they come from. Games of
+    Games that are linked with a validation game are not trained on, whichever source they come from. Short games that
+    are the beginnings of several clusters are not used, as by `kifu split`. Games of
     benchmark sets, and games that share their opening, are neither trained on nor validated with, unless the recipe
     allows it.
 
@@ -139,12 +140,16 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     if validate:
         held_out, excluded_too = _read_rows(recipe, validate, jobs, specs)
         excluded += excluded_too
-        in_training = ~np.isin(opening, to_numpy(held_out["opening"]))
+        ties = Ties.of([rows, held_out])
+        (keys, unset), (held_keys, held_unset) = map(ties.follow, (opening, to_numpy(held_out["opening"])))
+        in_training = ~(unset | np.isin(keys, held_keys))
+        held_out = select_rows(held_out, ~held_unset)
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
         # Hashed once more, since the openings of a set that `kifu split` made have hashes in one range.
-        in_training = split_keys(mix_words(opening), shares, recipe.seed) == 0
-        held_out = select_rows(rows, ~in_training)
+        keys, unset = Ties.of([rows]).follow(opening)
+        in_training = split_keys(mix_words(keys), shares, recipe.seed) == 0
+        held_out, in_training = select_rows(rows, ~(in_training | unset)), in_training & ~unset
     else:
         in_training, held_out = np.ones(len(rows), np.bool_), None
     train = _sample(select_rows(rows, in_training), recipe)

@@ -364,7 +364,7 @@ def build_examples(
     Memory is that of `ingest` plus a few chunks per thread; shuffling takes 128 MiB for two ranges and 100 MiB for each
     thread, and disk space for the packed examples, compressed with LZ4.
     """
-    return build_sets(recipe, recipe.example_format.suffix, partial(_write_examples, recipe), sources, output, options)
+    return build_sets(recipe, recipe.example_format.suffix, _write_examples, sources, output, options)
 
 
 def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
@@ -440,7 +440,7 @@ def build_tokens(
     recipe: TokensRecipe, sources: Paths, output: Path, options: BuildOptions
 ) -> list[BuildReport[Manifest]]:
     """Build a tokens@1 directory for each set, whose examples are games, see `kifu.recipes.pipeline.build`."""
-    return build_sets(recipe, "", partial(_write_tokens, recipe), sources, output, options)
+    return build_sets(recipe, "", _write_tokens, sources, output, options)
 
 
 def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:

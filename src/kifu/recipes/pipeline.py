@@ -78,6 +78,7 @@ class _AnyManifest(Protocol):
 
 
 M = TypeVar("M", bound=_AnyManifest)
+SetRecipe = TypeVar("SetRecipe", bound=SplitRecipe)
 
 _COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
 """Fields of manifests that reports list."""
@@ -526,16 +527,17 @@ class SetPlan(NamedTuple):
 
 
 def build_sets(
-    recipe: SplitRecipe,
+    recipe: SetRecipe,
     suffix: str,
-    make: Callable[[SetPlan], Manifest],
+    make: Callable[[SetRecipe, SetPlan], Manifest],
     sources: Paths,
     into: Path,
     options: BuildOptions,
 ) -> list[BuildReport[Manifest]]:
     """Build data sets from catalogues, or from a catalogue that is made of the sources first; see `build`.
 
-    `make` writes a data set, to `into`/SET + suffix, and returns its manifest. Sources that are all catalogues are used
+    `make` writes a data set, to `into`/SET + suffix, and returns its manifest; its recipe has the split fit to all
+    catalogues, as by `kifu split`. Sources that are all catalogues are used
     as they are, if the recipe has no cleaning rules or they were made by the same rules. Otherwise all sources are read
     into a new catalogue, games.parquet in `into`, which only one build at a time may use. Raises RecipeError if the
     recipe has no such set, or a source is the catalogue that would be written.
@@ -555,14 +557,15 @@ def build_sets(
 
 
 @dataclass
-class _SetsBuild(Build[Manifest]):
-    recipe: SplitRecipe
-    make_set: Callable[[SetPlan], Manifest]
+class _SetsBuild(Build[Manifest], Generic[SetRecipe]):
+    recipe: SetRecipe
+    make_set: Callable[[SetRecipe, SetPlan], Manifest]
     sources: list[Source]
     into: Path
     executor: Executor
     options: BuildOptions
     catalogues: list[CatalogueInput] = field(default_factory=list)
+    fitted: SetRecipe | None = None
 
     def current(self, target: Target) -> Manifest | None:
         try:
@@ -585,6 +588,9 @@ class _SetsBuild(Build[Manifest]):
             clean = self.recipe.clean or load_cleaning_rules("legal")
             catalogues = [ingest_sources(self.sources, self.into / CATALOGUE, clean, self.options)]
         self.catalogues = [CatalogueInput.of(each) for each in catalogues]
+        split = self.recipe.split
+        fitted = None if split is None else split.fit([each.path for each in catalogues])
+        self.fitted = self.recipe.model_copy(update={"split": fitted})
 
     def _usable_catalogues(self) -> list[Catalogue] | None:
         """Return the sources if they are catalogues made by the recipe's cleaning rules, or if it has none."""
@@ -595,6 +601,8 @@ class _SetsBuild(Build[Manifest]):
 
     def make(self, target: Target) -> Manifest:
         infos, progress = [source.info for source in self.sources], self.options.progress
-        manifest = self.make_set(SetPlan(target.set, target.path, self.catalogues, infos, self.executor, progress))
+        assert self.fitted is not None
+        plan = SetPlan(target.set, target.path, self.catalogues, infos, self.executor, progress)
+        manifest = self.make_set(self.fitted, plan)
         require_unchanged(self.sources)
         return manifest

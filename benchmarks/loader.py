@@ -19,7 +19,8 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.datasets.epoch_plan import Order, Output
-from kifu.planes.encoder import PositionRequest, find_encoder
+from kifu.planes.encoder import Encoder, PositionRequest
+from kifu.planes.registry import find_plane_set
 from kifu.records.games import concat
 
 _ROWS = 1024
@@ -128,7 +129,7 @@ def _drain(given: kifu.Loader) -> Callable[[], None]:
 def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None], int]:
     """Return a function that encodes about `positions` positions, 16,384 at a time, and their exact number."""
     games = concat([game_arrays(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
-    encoder = find_encoder(planes)
+    encoder = Encoder(find_plane_set(planes), 19, 19, False)
     desk = encoder.new_scratch()
     plies = np.diff(games.move_offset)
     usable = np.flatnonzero(games.drop == 0)

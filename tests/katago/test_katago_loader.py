@@ -20,14 +20,17 @@ from kifu.datasets.examples import Batch
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.katago.encoder import KataEncoder, encode_katago
 from kifu.katago.rules import GAME_RULES, KataRules, resolve_rules_or_default
-from kifu.planes.encoder import PositionRequest, find_encoder
+from kifu.planes.encoder import PositionRequest
 from kifu.planes.packing import unpack
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import POINT_MASK, symmetries
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_training
 from kifu.records.games import MoveArrays
+from lazy import lazy_import
 from loader_games import apply_symmetry, assert_same, concat_batches, kept_games, load, one_batch
+
+loss = lazy_import("kifu.learn.loss")
 
 HEADS = (
     b"RU[Japanese]KM[6.5]", b"RU[chinese]KM[7]", b"RU[AGA]KM[0.5]", b"RU[New Zealand]KM[-5]", b"", b"KM[5.5]",
@@ -304,10 +307,8 @@ def test_games_that_katago_rejects_raise(text, error, words):
 
 
 def test_planes_only_callers_reject_katago22_in_one_line(games):
-    with pytest.raises(RecipeError, match="katago22@1 is planes and 19 numbers, and nets here take planes only"):
-        find_encoder("katago22")
-    with pytest.raises(RecipeError, match="nets here take planes only") as caught:
-        load_training("quick-cpu", ("planes=katago22",))
+    with pytest.raises(RecipeError, match="takes planes only, but these planes have 19 numbers") as caught:
+        loss.make_policy_module(load_training("quick-cpu", ("planes=katago22",)))
     assert "\n" not in str(caught.value)
     with pytest.raises(RecipeError, match="katago22@1 does not consist of features"):
         find_plane_set("katago22+last1")

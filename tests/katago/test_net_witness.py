@@ -19,7 +19,9 @@ from kifu.katago.net_file import kata_net_bytes, read_kata_net, write_kata_net
 from kifu.katago.rules import KataRules
 from kifu.point import BLACK, WHITE, to_gtp, to_sgf
 from lazy import lazy_import
+from runs import SAMPLE, tiny
 
+learn = lazy_import("kifu.learn")
 kata = lazy_import("kifu.katago.net")
 torch = lazy_import("torch")
 
@@ -122,19 +124,39 @@ def test_small_nets_equal_the_engine(tmp_path, kinds, options):
     """Every block, version of the format and kind of norm, and the ranks of a human-style net."""
     file = small_net(kinds, **options)
     write_kata_net(tmp_path / "net.bin.gz", file)
+    assert (_compare(kata.KataNet(file).eval(), tmp_path) < [1e-5, 1e-5, 2e-3, 2e-3, 1e-5]).all()
+
+
+@pytest.mark.parametrize("name", ["kata-b3c12", "kata-b3c12nbt", "kata-b2c32tf"])
+def test_trained_nets_equal_the_engine(tmp_path, name):
+    """A net that is trained here, written and loaded by KataGo gives the same outputs."""
+    katrain_net()
+    heads = {"value": 0.5, "ownership": 0.5, "score": 0.1}
+    recipe = tiny(
+        net=name, planes="katago22", inputs=["profile"], heads=heads, positions={"passes": True}, batch_size=16,
+        validation_positions=64,
+    )  # fmt: skip
+    learn.train.train(recipe, [SAMPLE], tmp_path / "run")
+    net = learn.net.open_net(tmp_path / "run")
+    learn.export.export_net(tmp_path / "run", tmp_path / "net.bin.gz")
+    differences = _compare(net.module.net, tmp_path)
+    assert (differences[[0, 1, 2, 4]] < [1e-5, 1e-5, 2e-3, 1e-5]).all()
+    ours = kata.KataNet(read_kata_net(tmp_path / "net.bin.gz")).eval()
+    assert (_compare(ours, tmp_path) < [1e-5, 1e-5, 2e-3, 2e-3, 1e-5]).all()
+
+
+def _compare(net, folder):
+    """Return the largest differences of a position on 9x9 between a net and the engine with net.bin.gz."""
     planes, inputs, _ = encode_katago(kifu.read_sgf(b"(;SZ[9]RU[Japanese]KM[6.5];B[ee];W[cc];B[gg];W[gc])"))
     ratings, years = np.array([[27, 34]] * 4, np.float32), np.full(4, 2016, np.float32)
-    metadata = torch.from_numpy(profile_rows(ratings, years, 81)[:, 1]) if file.is_human else None  # White to play
+    metadata = torch.from_numpy(profile_rows(ratings, years, 81)[:, 1]) if net.is_human else None  # White to play
     with torch.inference_mode():
-        ours = kata.KataNet(file).eval()(
-            torch.from_numpy(planes.astype(np.float32)), torch.from_numpy(inputs), metadata
-        )
-    profile = {"humanSLProfile": "preaz_5k_3d"} if file.is_human else {}
-    with Gtp(tmp_path / "net.bin.gz", tmp_path, **profile) as engine:
+        ours = net(torch.from_numpy(planes.astype(np.float32)), torch.from_numpy(inputs), metadata)
+    profile = {"humanSLProfile": "preaz_5k_3d"} if net.is_human else {}
+    with Gtp(folder / "net.bin.gz", folder, **profile) as engine:
         for command in ("boardsize 9", "kata-set-rules japanese", "komi 6.5", "play B E5", "play W C7", "play B G3"):
             engine(command)
-        raw = engine.raw_output()
-    assert (_differences(ours, 3, raw, white=True) < [1e-5, 1e-5, 2e-3, 2e-3, 1e-5]).all()
+        return _differences(ours, 3, engine.raw_output(), white=True)
 
 
 def test_the_file_survives_to_the_byte():

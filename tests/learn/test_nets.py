@@ -366,7 +366,7 @@ def test_layers_add_up(name):
 
 def test_the_documented_sizes_are_right():
     rows = re.findall(r"^\| `(\S+)` \| .* \| `(\S+)` \| ([\d,]+) \| ([\d,]+) \|$", CARD.read_text(), re.MULTILINE)
-    assert [row[0] for row in rows] == [*learn.registry.NETS, learn.registry.RESIDUAL]
+    assert [row[0] for row in rows] == [*learn.registry.NETS, learn.registry.RESIDUAL, learn.registry.KATA]
     for name, planes, parameters, flops in rows:
         assert learn.registry.find_net(name).planes == find_plane_set(planes).name
         count = learn.registry.count_net(name, planes)
@@ -557,10 +557,11 @@ def test_global_inputs_of_a_value_head_begin_without_effect_and_reach_the_output
 def test_the_command_lists_nets():
     done = run("nets")
     assert (done.code, done.err) == (0, [])
-    assert [line.split()[0] for line in done.out.splitlines()] == [*learn.registry.NETS, learn.registry.RESIDUAL]
+    names = [*learn.registry.NETS, learn.registry.RESIDUAL, learn.registry.KATA]
+    assert [line.split()[0] for line in done.out.splitlines()] == names
     assert "4.4 M parameters, 65.2 M FLOPs" in done.out
     small = run("nets", "--board", "9x9", "--planes", "seven").out
-    assert all(line.split()[0] in (*learn.registry.NETS, learn.registry.RESIDUAL) for line in small.splitlines())
+    assert all(line.split()[0] in names for line in small.splitlines())
     assert small != done.out
 
 

@@ -85,7 +85,7 @@ def nets(
         return _listed(read_titles("nets"))
     from kifu.config import parse_board
     from kifu.katago.net_file import is_kata_net
-    from kifu.learn.registry import NETS, RESIDUAL, net_card, net_line
+    from kifu.learn.registry import KATA, NETS, RESIDUAL, net_card, net_line
 
     width, height = parse_board(board)
     if name is not None and is_kata_net(name):
@@ -96,7 +96,8 @@ def nets(
     if name is not None:
         text = net_card(name, planes, width, height)
         return Outcome(lambda: _print_markdown(text), {"name": name, "text": text})
-    return _listed({each: net_line(each, planes, width, height) for each in [*NETS, RESIDUAL]})
+    names = [*NETS, RESIDUAL, *([] if planes else [KATA])]
+    return _listed({each: net_line(each, planes, width, height) for each in names})
 
 
 def _listed(entries: Mapping[str, str]) -> Outcome:

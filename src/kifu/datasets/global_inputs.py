@@ -6,6 +6,7 @@ as zeros, which is also what dropout makes of an input during training. docs/net
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -188,6 +189,13 @@ def _interpolated(values: Floats, knots: Sequence[float]) -> Floats:
     return weights
 
 
+def _profile(at: InputPositions) -> list[Floats]:
+    """KataGo's profile of ranks and years on 19 x 19; networks of KataGo set the size of the board themselves."""
+    profile_rows = pkgutil.resolve_name("kifu.katago.metadata:profile_rows")
+    rows = profile_rows(at.conditions.rating[at.game], at.conditions.year[at.game], 361)
+    return [rows[np.arange(len(at.white)), at.white.astype(np.int64)]]
+
+
 @dataclass(frozen=True, slots=True)
 class GlobalInput:
     """One of the inputs that a recipe may name.
@@ -216,6 +224,7 @@ INPUTS: dict[str, GlobalInput] = {
         "year of the game", (len(_YEAR_KNOTS),), lambda at: [_interpolated(at.conditions.year[at.game], _YEAR_KNOTS)]
     ),
     "time": GlobalInput("thinking time per move", (len(_TIME_KNOTS),), _time),
+    "profile": GlobalInput("ranks and year as KataGo's profiles give them", (192,), _profile, always_known=True),
 }
 """All inputs by name. Nets store the names; what they mean never changes."""
 

@@ -36,7 +36,7 @@ META_COLUMNS = (
 
 WIDTH = 192
 _RANKS = 34
-_RANK_INPUTS, _RATED_INPUT, _CLOCK_INPUTS, _DATE_INPUTS, _SOURCE_INPUTS = 6, 74, 75, 87, 151
+_RANK_INPUTS, _RATED_INPUT, _CLOCK_INPUTS, BOARD_INPUT, _DATE_INPUTS, _SOURCE_INPUTS = 6, 74, 75, 86, 87, 151
 _PERIODS = np.multiply.accumulate([7.0, *[80_000 ** (1 / 31)] * 31])
 """Days per period of each sine and cosine pair that encodes the date, from a week to 1,533 years."""
 
@@ -134,7 +134,7 @@ def _rows(
     out[np.arange(len(out)), :, _CLOCK_INPUTS + kind] = 1.0
     added, subtracted, factor = _TIME_INPUTS.T
     out[:, :, 82:86] = (factor * (np.log(np.minimum(times, _LIMITS) + added) - subtracted))[:, None]
-    out[:, :, 86] = (0.5 * np.log(area / 361.0))[:, None]
+    out[:, :, BOARD_INPUT] = (0.5 * np.log(area / 361.0))[:, None]
     days, day_index = np.unique(all_days, return_inverse=True)
     turns = days[:, None] / _PERIODS * _TWO_PI
     waves = np.stack([np.cos(turns), np.sin(turns)], 2).reshape(-1, 2 * len(_PERIODS)).astype(np.float32)

@@ -111,7 +111,8 @@ class KataNet(nn.Module):  # type: ignore[misc]
             metadata: [B, 192] float, see `kifu.katago.metadata`; only human-style nets take it, and they require it.
         """
         mask = planes[:, :1]
-        raw = self.raw(planes, globals, metadata, None if bool(mask.all()) else mask)
+        exporting = torch.compiler.is_exporting()  # then no value decides
+        raw = self.raw(planes, globals, metadata, mask if exporting or not bool(mask.all()) else None)
         points = raw.policy.masked_fill(mask == 0, -torch.inf)
         policy = torch.cat((points.flatten(2), raw.pass_[:, :, None]), 2)
         return self._scaled(policy, raw.result, raw.scores, raw.ownership.flatten(1), globals)
@@ -122,7 +123,8 @@ class KataNet(nn.Module):  # type: ignore[misc]
         Args:
             mask: [B, 1, H, W], 1 on the board; None if all boards fill the planes.
         """
-        area = planes[:, :1].sum((1, 2, 3)) if mask is None else mask.sum((1, 2, 3))  # [B]
+        board = planes[:, :1] if mask is None else mask
+        area = board.sum((1, 2, 3), dtype=torch.float32)  # [B]
         features = self.conv(planes.contiguous(memory_format=torch.channels_last))
         biases = self.globals(globals)
         if self.encoder is not None:

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, cast, get_args, get_origin, get_type_hints
@@ -463,6 +463,24 @@ def kata_net_bytes(net: KataNetFile) -> bytes:
     return b"".join(parts)
 
 
+def structure_text(net: KataNetFile) -> str:
+    """Return the words of a network file without its arrays."""
+    parts: list[bytes] = []
+    _write_record(net, None, parts, {})
+    return b"".join(parts).decode()
+
+
+def parse_structure(text: str) -> KataNetFile:
+    """Return a network with the structure of `structure_text`, whose weights are 0 and take no memory."""
+    try:
+        reader = _StructureReader(BytesIO(text.encode()))
+        net: KataNetFile = _read_record(KataNetFile, reader, {})
+        reader.finish()
+    except EOFError:
+        raise FormatError("the structure of a network is truncated") from None
+    return net
+
+
 class _Field(NamedTuple):
     """A field of a record: its type, range, `Dims` and `When`; the last three may be missing."""
 
@@ -595,7 +613,7 @@ def _unify(dim: str, size: int, known: Known, layer: str) -> None:
     raise FormatError(f"{layer} has size {size}, which does not fit the layers around it ({dim})")
 
 
-def _write_record(record: Any, binary: bool, out: list[bytes], outer: Known) -> None:
+def _write_record(record: Any, binary: bool | None, out: list[bytes], outer: Known) -> None:
     known = {name: outer[name] for name in _INHERITED if name in outer}
     for each in _fields_of(record.__class__):
         value = getattr(record, each.name)
@@ -621,7 +639,10 @@ def _write_record(record: Any, binary: bool, out: list[bytes], outer: Known) -> 
             out.append(f"{int(value) if isinstance(value, bool) else value}\n".encode())
 
 
-def _array_bytes(array: Floats, binary: bool) -> bytes:
+def _array_bytes(array: Floats, binary: bool | None) -> bytes:
+    """Return an array as bytes, as text or, if `binary` is None, nothing."""
+    if binary is None:
+        return b""
     if binary:
         return _ARRAY + array.astype("<f4").tobytes() + b"\n"
     # The shortest text of a float32 reads as the same float32.
@@ -668,12 +689,17 @@ class _WordReader:
             raise FormatError("a word is too long or not printable ASCII")
         return word
 
-    def array(self, shape: list[int]) -> Floats:
-        """Return the next array, finite float32."""
+    def count(self, shape: list[int]) -> int:
+        """Return the size of the next array, and add it to those before. Raises FormatError."""
         count = math.prod(shape)
         self._floats -= count
         if self._floats < 0:
             raise FormatError(f"more than {MAX_PARAMETERS:,} parameters")
+        return count
+
+    def array(self, shape: list[int]) -> Floats:
+        """Return the next array, finite float32."""
+        count = self.count(shape)
         while not (start := _TOKEN.match(self._buffer, self._at)):
             if not self._fill():
                 raise EOFError
@@ -734,3 +760,12 @@ class _WordReader:
         more = self._stream.read(_SMALL_CHUNK)
         self._buffer, self._at = (self._buffer[self._at :] + more).lstrip(), 0
         return bool(more)
+
+
+class _StructureReader(_WordReader):
+    """Reads words; arrays are 0 and are not in the stream."""
+
+    def array(self, shape: list[int]) -> Floats:
+        """Return an array that takes no memory."""
+        self.count(shape)
+        return np.broadcast_to(np.float32(0), shape)

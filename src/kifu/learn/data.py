@@ -99,9 +99,10 @@ class TrainingGames:
 
 
 def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
-    """Open the nets among the teachers of a recipe; KataGo's files and commands of engines stay as they are."""
+    """Open the nets among the teachers of a recipe; those of KataGo and commands of engines stay as they are."""
     names = recipe.teacher.nets if recipe.teacher else ()
-    nets = [name if is_command(name) or is_kata_net(name) else open_net(name) for name in names]
+    nets: list[Net | str] = [name if is_command(name) or is_kata_net(name) else open_net(name) for name in names]
+    nets = [name if isinstance(net, Net) and net.encoder.plane_set.inputs else net for name, net in zip(names, nets)]
     for net in nets:
         if isinstance(net, str):
             if is_command(net):
@@ -193,7 +194,7 @@ def _read_rows(
 
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
-    conditions = CONDITION_COLUMNS if any(is_command(net) or is_kata_net(net) for net in recipe.nets) else ()
+    conditions = CONDITION_COLUMNS if recipe.teacher else ()
     columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *conditions))
     return read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions), excluded
 
@@ -243,6 +244,7 @@ class TrainingBatch(NamedTuple):
         planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
         result: [B] int8, if the network has a value head.
         ownership: [B, N] int8, if the network has an ownership head.
+        margin: [B] float32, if the network has a score head.
         globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
         teachers: What each teacher is asked, until they have labelled the batch: planes and global inputs for a net,
@@ -255,6 +257,7 @@ class TrainingBatch(NamedTuple):
     move: Tensor
     result: Tensor | None = None
     ownership: Tensor | None = None
+    margin: Tensor | None = None
     globals: Tensor | None = None
     next_position: tuple[int, int] = (0, 0)
     teachers: tuple[tuple[Tensor, Tensor | None], ...] = ()
@@ -443,7 +446,8 @@ class TrainingData:
         next_position: tuple[int, int],
         teachers: tuple[tuple[Tensor, Tensor | None], ...] = (),
     ) -> TrainingBatch:
+        inputs = [values[name] for name in ("globals", inputs_label(self.recipe.inputs)) if name in values]
         return TrainingBatch(
             values["planes"], values["move"], values.get("result"), values.get("ownership"),
-            values.get(inputs_label(self.recipe.inputs)), next_position, teachers,
+            values.get("margin"), torch.cat(inputs, 1) if inputs else None, next_position, teachers,
         )  # fmt: skip

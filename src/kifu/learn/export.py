@@ -9,7 +9,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from kifu.errors import KifuError, OutputError, RecipeError, first_line, missing_extras, printable
 from kifu.io import hash_file, write_file
 from kifu.katago.checkpoint import read_network
-from kifu.katago.net import KataNet
+from kifu.katago.net import KataNet, net_file_of
 from kifu.katago.net_file import (
     SUFFIXES,
     Attention,
@@ -37,8 +37,8 @@ from kifu.katago.net_onnx import INFO_PREFIX, INPUTS, OUTPUTS, KataOnnx
 from kifu.learn import ONNX_SUFFIX
 from kifu.learn.net import net_file, open_net
 from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry
-from kifu.learn.nets import Network, NetworkOutput
-from kifu.learn.torch_net import read_net
+from kifu.learn.nets import KataNetwork, Network, NetworkOutput
+from kifu.learn.torch_net import kata_net, read_net
 from kifu.text import Report, format_bytes
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def export_net(source: Path, path: Path) -> ExportReport:
         RecipeError: The net cannot be written in that format, or onnx is not installed.
     """
     if path.name.endswith(SUFFIXES):
-        return _export_kata_file(read_network(source), path)
+        return _export_kata_file(read_network(source), path) if is_kata_net(source) else _export_kata(source, path)
     if path.suffix != ONNX_SUFFIX:
         raise RecipeError(f"{path} must end with {ONNX_SUFFIX}, or {' or '.join(SUFFIXES)} for KataGo")
     if not is_kata_net(source):
@@ -236,6 +236,39 @@ def _export_graph(graph: _Graph, path: Path) -> ExportReport:
     return ExportReport(path, len(data), graph.outputs, graph.board, difference)
 
 
+def _export_kata(source: Path, path: Path) -> ExportReport:
+    """Write a network of KataGo that was trained here as a file, and verify that it gives the same outputs.
+
+    What KataGo uses and training here does not teach gets the weights of what it does: the optimistic policy those of
+    the policy, and the mean of the score those of the lead.
+
+    Raises:
+        RecipeError: The net is another one.
+    """
+    net = open_net(source)
+    if not isinstance(net.module, KataNetwork):
+        raise RecipeError(f"only networks of KataGo can be written as {path.name}; net {net.name} is {net.about.net}")
+    file = net_file_of(net.module.net)
+    file.name = re.sub(r"[^!-~]", "_", net.name) or "net"
+    points, pass_ = file.policy.points.weights, (file.policy.pass_linear2 or file.policy.pass_).array
+    points[..., 1:2], pass_[:, 1:2] = points[..., :1], pass_[:, :1]
+    if "score" in net.about.heads:
+        scale = np.float32(file.lead / file.score_mean)
+        for array in (file.value.scores.array, file.value.score_bias.array):
+            array[..., 0] = scale * array[..., 2]
+    inputs = _random_inputs(net, 3, 0)
+    inputs["planes"][:, 0] = 1
+    with torch.inference_mode():
+        expected, written = (each.module(*inputs.values()) for each in (net, kata_net(file)))
+    # With another mean, the deviation of the score is another one where a game may have no result.
+    pairs = [(a, b) for a, b in zip(expected[:3], written) if a is not None]
+    pairs += [] if expected.score is None else [(expected.score[:, 0], written.score[:, 0])]
+    difference = max(float((a - b).abs().max()) for a, b in pairs)
+    if not difference <= TOLERANCE:
+        raise OutputError(f"the exported net {net.name} differs from the original; nothing written")
+    return replace(_export_kata_file(file, path), difference=difference)
+
+
 def _board(net: Net) -> str:
     return f"{net.about.width}x{net.about.height}"
 
@@ -301,10 +334,8 @@ def _random_inputs(net: Net, batch: int, extra: int) -> dict[str, Tensor]:
     planes, height, width = net.encoder.shape
     bits = np.random.default_rng(batch).random((batch, planes, height + extra, width + 2 * extra)) < 0.3
     inputs = {"planes": torch.from_numpy(bits.astype(np.float32))}
-    if net.about.inputs:
-        inputs["globals"] = torch.randn(
-            batch, net.module.config.global_size, generator=torch.Generator().manual_seed(batch)
-        )
+    if size := net.module.config.global_size:
+        inputs["globals"] = torch.randn(batch, size, generator=torch.Generator().manual_seed(batch))
     return inputs
 
 

@@ -437,8 +437,8 @@ class TrainingLoop:
         }
         metadata = NetMetadata(
             net=recipe.net, planes=games.train.layout.plane_set, width=width, height=height,
-            passes=recipe.positions.passes, heads=tuple(recipe.heads), inputs=recipe.inputs, recipe=manifest.recipe,
-            trained=trained,
+            passes=recipe.positions.passes, heads=tuple(recipe.heads), inputs=recipe.inputs,
+            structure=getattr(self.module.network, "structure", ""), recipe=manifest.recipe, trained=trained,
         )  # fmt: skip
         save_net(self.directory / name, self.module.network, metadata, games.canonical)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,10 @@ from torch.nn import functional
 
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
+from kifu.errors import RecipeError
+from kifu.katago.checkpoint import read_network
+from kifu.katago.net_file import KataNetFile, is_kata_net, parse_structure
+from kifu.katago.new_net import with_encoder, with_new_heads
 from kifu.learn.data import TrainingBatch, TrainingGames, open_teachers
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput
 from kifu.learn.net import open_net
@@ -18,19 +23,25 @@ from kifu.learn.net_format import Net
 from kifu.learn.nets import Network, NetworkOutput, drop_inputs
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import EnginePredictor, open_predictor
-from kifu.learn.registry import import_net, initialize, make_net
+from kifu.learn.registry import KATAGO, import_net, initialize, make_net_for
 from kifu.learn.torch_net import TorchBackend, copy_weights, supported_precision
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
 
-SUMS = ("positions", "loss", "top1", "top5", "value", "value_known", "ownership", "ownership_known")
+_MIN_STDEV = 0.5
+"""Points."""
+
+HEADS = ("value", "ownership", "score")
+
+SUMS = ("positions", "loss", "top1", "top5", *(name for head in HEADS for name in (head, f"{head}_known")))
 """The entries of `BatchLoss.sums`: the number of positions; sums of the policy loss and of correct predictions; sums of
-squared errors of the value and (over points) the ownership, each followed by the number of known labels."""
+squared errors of the value and (over points) the ownership, and of the loss of the score, each followed by the number
+of known labels."""
 
 
 class BatchLoss(NamedTuple):
-    """The scalar to minimize, a mean over the batch, and [8] float32 sums, see `SUMS`."""
+    """The scalar to minimize, a mean over the batch, and [10] float32 sums, see `SUMS`."""
 
     loss: Tensor
     sums: Tensor
@@ -67,13 +78,14 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         if batch.soft_policy is not None:
             loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, batch.soft_policy)
         sums += [(preferred < top).sum().float() for top in (1, TOP)]
-        for head, label in (("value", batch.result), ("ownership", batch.ownership)):
+        for head, label in zip(HEADS, (batch.result, batch.ownership, batch.margin), strict=True):
             predicted: Tensor | None = getattr(output, head)
             if predicted is None or label is None:
                 sums += [torch.zeros((), device=loss.device)] * 2
                 continue
-            known = label != UNKNOWN
-            error = torch.where(known, (predicted.float() - label) ** 2, 0).sum()
+            known = label.isfinite() if head == "score" else label != UNKNOWN
+            measure = _score_loss if head == "score" else _squared_error
+            error = torch.where(known, measure(predicted.float(), torch.where(known, label, 0)), 0).sum()
             head_loss = error / known.sum().clamp(min=1)
             if head == "value" and batch.soft_value is not None:
                 soft_error = functional.mse_loss(predicted.float(), batch.soft_value)
@@ -99,20 +111,50 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         return planes.to(dtype, memory_format=torch.channels_last)
 
 
+def _squared_error(predicted: Tensor, label: Tensor) -> Tensor:
+    return (predicted - label) ** 2
+
+
+def _score_loss(score: Tensor, margin: Tensor) -> Tensor:
+    """Return [B] the negative log-likelihood, but for a constant, of margins under a normal distribution."""
+    lead, stdev = score[:, 0], score[:, 1].clamp(min=_MIN_STDEV)
+    return ((margin - lead) / stdev) ** 2 / 2 + stdev.log()
+
+
 def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
     """Return the module of a recipe before its first step, a pure function of the recipe and the nets that it names."""
     encoder = recipe.encoder()
     import_net(recipe.net)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        network = make_net(
-            recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding, passes=recipe.positions.passes,
-            heads=tuple(recipe.heads), inputs=recipe.inputs,
+        network = make_net_for(
+            recipe.net, encoder, passes=recipe.positions.passes, heads=tuple(recipe.heads), inputs=recipe.inputs,
+            file=_kata_file(recipe),
         )  # fmt: skip
         initialize(network, recipe.init)
-    if recipe.init_from is not None:
+    if recipe.init_from is not None and not is_kata_net(recipe.init_from):
         copy_weights(open_net(recipe.init_from), network, recipe.net, encoder.plane_set.name)
     return PolicyModule(network.to(memory_format=torch.channels_last), recipe)
+
+
+def _kata_file(recipe: TrainingRecipe) -> KataNetFile | None:
+    """Return the network of KataGo whose layers and weights a recipe starts from."""
+    path = recipe.init_from
+    if path is None or recipe.net != KATAGO:
+        if path is not None and is_kata_net(path):
+            raise RecipeError(f"init_from: {path} requires net = '{KATAGO}', got {recipe.net!r}")
+        return None
+    if not is_kata_net(path):
+        if recipe.new_heads:
+            raise RecipeError(f"new_heads requires a network file of KataGo as init_from, got {path}")
+        about = open_net(path).about
+        return parse_structure(about.structure) if about.net == KATAGO else None
+    file, random = read_network(Path(path)), np.random.default_rng(recipe.seed)
+    if recipe.new_heads:
+        with_new_heads(file, random)
+    if "profile" in recipe.inputs and not file.is_human:
+        with_encoder(file, random)
+    return file
 
 
 def _count_preferred(policy: Tensor, move: Tensor) -> Tensor:

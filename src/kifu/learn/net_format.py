@@ -31,7 +31,8 @@ from kifu.execution.executor import count_cores
 from kifu.io import open_regular
 from kifu.katago.net_onnx import parse_kata_onnx
 from kifu.learn import MIX_SUFFIX, Heads
-from kifu.planes.encoder import Encoder, find_encoder
+from kifu.planes.encoder import FrameEncoder, find_encoder
+from kifu.planes.registry import KATAGO22
 
 if TYPE_CHECKING:
     from kifu.learn.nets import Network
@@ -68,6 +69,8 @@ class NetMetadata(BaseModel):
     """Outputs besides the policy."""
     inputs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Global inputs (`kifu.datasets.global_inputs.INPUTS`)."""
+    structure: Annotated[str, Field(max_length=1 << 20, exclude_if=lambda text: not text)] = ""
+    """Layers of a network of KataGo, see `kifu.katago.net_file.structure_text`."""
     recipe: dict[str, Any] = {}
     """Complete recipe of its training."""
     trained: dict[str, Any] = {}
@@ -177,6 +180,14 @@ class MixFile(BaseModel):
             raise ValueError(f"games: {error}") from None
 
 
+def kata_metadata(human: bool) -> NetMetadata:
+    """Return the metadata of a network file of KataGo, which has none."""
+    inputs = ("profile",) if human else ()
+    return NetMetadata(
+        net="katago", planes=KATAGO22.name, passes=True, heads=("value", "ownership", "score"), inputs=inputs
+    )
+
+
 @dataclass(frozen=True)
 class Net:
     """A net that is ready for inference.
@@ -216,11 +227,11 @@ class Net:
         return self.load()
 
     @cached_property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> FrameEncoder:
         """The encoder for the board that it was trained on."""
         return self.encoder_for(self.about.width, self.about.height)
 
-    def encoder_for(self, width: int, height: int) -> Encoder:
+    def encoder_for(self, width: int, height: int) -> FrameEncoder:
         """Return the encoder for a board size.
 
         Raises:

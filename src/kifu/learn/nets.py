@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +24,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kifu.datasets.global_inputs import input_parts, input_size
+from kifu.katago.metadata import BOARD_INPUT
+from kifu.katago.net import KataNet
+from kifu.katago.net_file import KataNetFile, structure_text
 from kifu.learn import Heads
 from kifu.point import symmetries
 
@@ -51,6 +54,7 @@ class NetworkConfig:
 
     Attributes:
         rim: Rows and columns by which the planes extend beyond the board on each side (0 or 1).
+        numbers: Numbers that the encoder of the planes gives beside them; the first of the global inputs.
     """
 
     planes: int
@@ -60,11 +64,12 @@ class NetworkConfig:
     passes: bool = False
     heads: Sequence[Heads] = ()
     inputs: Sequence[str] = ()
+    numbers: int = 0
 
     @property
     def global_size(self) -> int:
         """G, the number of values of the global inputs."""
-        return input_size(self.inputs)
+        return self.numbers + input_size(self.inputs)
 
     @property
     def points(self) -> int:
@@ -493,3 +498,35 @@ class Residual(Network):
         y = self.place(features) + self.bias.linear(pooled)[:, :, None, None]
         points = self.points(torch.relu(self.head_norm(y)))  # [B, N]
         return points if self.pass_ is None else torch.cat((points, self.pass_(pooled)), 1)
+
+
+class KataNetwork(Network):
+    """A network of KataGo, given its blocks and their channels, or a network file. Any board size.
+
+    `kata-b6c96` has residual blocks, `kata-b10c128nbt` nested bottlenecks, `kata-b8c128tf` transformer blocks; `katago`
+    has the layers of the file that the recipe names as `init_from`. They take the planes and the 19 numbers of
+    `katago22` and, with `inputs = ["profile"]`, the metadata of human-style nets. The policy includes the pass.
+    """
+
+    any_size = True
+    takes_inputs = True
+
+    def __init__(self, config: NetworkConfig, file: KataNetFile) -> None:
+        super().__init__(replace(config, heads=()), 0)
+        self.config, self.structure = config, structure_text(file)
+        self.net = KataNet(file)
+
+    def forward(self, planes: Tensor, globals: Tensor | None = None) -> NetworkOutput:
+        """Map planes [B, 22, H, W] and global inputs, [B, 19] or with a profile [B, 19 + 192], to all outputs."""
+        assert globals is not None
+        numbers, metadata, heads = globals[:, : self.config.numbers], None, self.config.heads
+        if self.net.is_human:
+            metadata = globals[:, self.config.numbers :].clone()
+            metadata[:, BOARD_INPUT] = 0.5 * (planes[:, 0].sum((1, 2), dtype=torch.float32) / 361).log()
+        output = self.net(planes, numbers, metadata)
+        return NetworkOutput(
+            output.policy[:, 0],
+            output.result[:, 0] - output.result[:, 1] if "value" in heads else None,
+            output.ownership if "ownership" in heads else None,
+            torch.stack((output.lead, output.score_stdev), 1) if "score" in heads else None,
+        )

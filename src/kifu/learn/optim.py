@@ -14,13 +14,15 @@ from torch.optim import Optimizer as TorchOptimizer
 from kifu.learn.torch_net import has_bfloat16
 from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimiser, SgdConfig
 
+_VECTORS = ("bias", "scale", "frequencies")
+"""Last parts of the names of parameters that are no matrices, though they may have as many axes."""
+
 
 def make_optimizer(module: nn.Module, config: Optimiser) -> TorchOptimizer:
     """Create the optimizer of a recipe. The training loop sets the learning rate before each step."""
     named = [(name.rpartition(".")[2], p) for name, p in module.named_parameters() if p.requires_grad]
-    # A bias with one value per point has as many axes as a matrix.
-    matrices = [p for name, p in named if p.ndim >= 2 and name != "bias"]
-    vectors = [p for name, p in named if p.ndim < 2 or name == "bias"]
+    matrices = [p for name, p in named if p.ndim >= 2 and name not in _VECTORS]
+    vectors = [p for name, p in named if p.ndim < 2 or name in _VECTORS]
     parameters = [p for _, p in named]
     match config:
         case SgdConfig():

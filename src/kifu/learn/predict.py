@@ -27,7 +27,7 @@ from kifu.learn.evaluator import BatchEvaluator, BatchOutput, make_backend, stre
 from kifu.learn.net import AnyNet, as_net
 from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
 from kifu.planes import packing
-from kifu.planes.encoder import Encoder, EncoderScratch, PositionRequest
+from kifu.planes.encoder import FrameEncoder, PositionRequest
 from kifu.text import counted
 
 _BATCH_SIZE = 256
@@ -167,7 +167,7 @@ class Predictor:
         self.takes_ranks = "ranks" in about.inputs or self.net.encoder.plane_set.needs_ranks
         self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, make_backend(self.net), symmetries=symmetries)
-        self._encoders: dict[tuple[int, int], tuple[Encoder, EncoderScratch]] = {}
+        self._encoders: dict[tuple[int, int], tuple[FrameEncoder, Any]] = {}
 
     def __repr__(self) -> str:
         return f"<Predictor with {self.net!r}>"
@@ -240,8 +240,8 @@ class Predictor:
         rows, take, slot, count = slots
         packed = encoder.new_out(count)
         request = PositionRequest(positions.games, rows, np.zeros(len(rows), np.uint8), take)
-        label = np.empty(count, np.int16)
-        drop, ply = encoder.encode(workspace, request, packed, label, np.nan_to_num(positions.conditions.rating)[rows])
+        ratings = np.nan_to_num(positions.conditions.rating)[rows]
+        drop, ply = encoder.draw(workspace, request, packed, {"move": np.empty(count, np.int16)}, ratings)
         check_playable(positions.games, rows, take, drop, ply)
         planes: npt.NDArray[Any] = np.empty((count, *encoder.shape), np.float32)
         if encoder.plane_set.real:

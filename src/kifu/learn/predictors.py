@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.config import parse_board
-from kifu.datasets.global_inputs import InputPositions
+from kifu.datasets.global_inputs import InputPositions, encode_inputs
 from kifu.errors import DropReason, FormatError, RecipeError, missing_extras
 from kifu.go.board import EMPTY, Board
 from kifu.go.replay import GameMoves, GamesLike, check_playable
@@ -23,14 +23,14 @@ from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.analysis_engine import AnalysisEngine, AnalysisQuery
 from kifu.katago.checkpoint import read_network
 from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
-from kifu.katago.metadata import profile_rows
+from kifu.katago.metadata import BOARD_INPUT
 from kifu.katago.net_file import is_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
 from kifu.learn import MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, Precision, is_command, split_mix
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput, make_backend
 from kifu.learn.mix import MixedPredictor
-from kifu.learn.net import AnyNet, read_mix
-from kifu.learn.net_format import Net, NetMetadata, OnnxSession
+from kifu.learn.net import AnyNet, as_net, read_mix
+from kifu.learn.net_format import Net, OnnxSession, kata_metadata
 from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_slots, legal_masks
 from kifu.learn.predict import MovePredictor, Predictions, Predictor
 from kifu.learn.scores import MoveScores
@@ -70,24 +70,25 @@ def check_kata_board(width: int, height: int) -> None:
 
 
 class KataPredictor:
-    """Predicts moves with a network file of KataGo, without KataGo. The attributes are those of `MovePredictor`."""
+    """Predicts moves with a network of KataGo, without KataGo. The attributes are those of `MovePredictor`."""
 
-    board = 19, 19
-    passes = has_value = has_ownership = True
+    passes = True
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        net: AnyNet,
         *,
         rules: Rules = RECORD_RULES,
         symmetries: bool = False,
         precision: Precision = "float32",
         threads: int | None = None,
     ) -> None:
-        """Open a network file; arguments as for `Predictor`. Raises FormatError."""
-        net, is_human = _open_kata_net(Path(path), threads)
-        self.name, self.takes_ranks, self.rules, self.games = net.name, is_human, rules, net.games
-        self.description = f"KataGo's net {net.name}" + (" with ranks" if is_human else "")
+        """Open a network file, or use a net that was trained here; arguments as for `Predictor`. Raises FormatError."""
+        self.net = net = net if isinstance(net, Net) else _open_kata_net(Path(net), threads)
+        self.name, self.takes_ranks, self.rules = net.name, "profile" in net.about.inputs, rules
+        self.description = f"KataGo's net {net.name}" + (" with ranks" if self.takes_ranks else "")
+        self.games, self.board = net.games, (net.about.width, net.about.height)
+        self.has_value, self.has_ownership = (head in net.about.heads for head in ("value", "ownership"))
         backend = make_backend(net, precision=precision, on_gpu=net.session is None)
         self._evaluator = BatchEvaluator(net, backend, symmetries=symmetries)
 
@@ -127,16 +128,16 @@ class KataPredictor:
             if legal:
                 allowed = legal_masks(part.games, assign_slots(part.games, part.game, part.ply), width * height, rules)
             planes, inputs = _encode(encoder, part, rules)
-            if self.takes_ranks:
-                inputs = np.concatenate([inputs, _profile_rows(part.input_positions, width * height)], 1)
+            if names := self.net.about.inputs:
+                profile = encode_inputs(names, part.input_positions)
+                profile[:, BOARD_INPUT] = 0.5 * np.log(width * height / 361)
+                inputs = np.concatenate([inputs, profile], 1)
             mask = allowed if legal else None
             yield self._evaluator.evaluate_arrays(planes, inputs, width, height, mask), allowed
 
 
-def _open_kata_net(path: Path, threads: int | None) -> tuple[Net, bool]:
-    """Return a network of KataGo, and True if it is a human-style net. ONNX files require no torch."""
-    about = NetMetadata(net="katago", planes=KATAGO22.name, passes=True, heads=("value", "ownership"))
-    games = np.empty(0, np.uint64)
+def _open_kata_net(path: Path, threads: int | None) -> Net:
+    """Return a network of KataGo. ONNX files require no torch."""
     if path.suffix == ONNX_SUFFIX:
         session = OnnxSession(path, threads)
         if session.kata is None:
@@ -145,18 +146,11 @@ def _open_kata_net(path: Path, threads: int | None) -> tuple[Net, bool]:
         def load() -> Network:
             raise FormatError(f"{path} is an ONNX file, which torch cannot read; this requires KataGo's own file")
 
-        return Net(about, games, session.kata.name, True, 0, load, session), session.kata.is_human
+        games, kata = np.empty(0, np.uint64), session.kata
+        return Net(kata_metadata(kata.is_human), games, kata.name, True, 0, load, session)
     with missing_extras():
-        from kifu.learn.torch_net import kata_network, net_of
-    file = read_network(path)
-    return net_of(kata_network(file), about, games, file.name), file.is_human
-
-
-def _profile_rows(positions: InputPositions, points: int) -> npt.NDArray[np.float32]:
-    """Return the metadata [B, 192] of positions, from the ranks and years of their games."""
-    conditions = positions.conditions.take(positions.game)
-    rows = profile_rows(conditions.rating, conditions.year, points)
-    return rows[np.arange(len(rows)), positions.white.astype(np.int64)]
+        from kifu.learn.torch_net import kata_net
+    return kata_net(read_network(path))
 
 
 def _encode(
@@ -416,7 +410,11 @@ def open_predictor(
         return MixedPredictor(open_members(files), mix, Path(name).stem)
     if name is not None and is_kata_net(name):
         return KataPredictor(name, rules=rules, symmetries=symmetries, precision=precision, threads=threads)
-    return Predictor(name, rules=rules, symmetries=symmetries, precision=precision, threads=threads)
+    return _net_predictor(as_net(name, threads), rules=rules, symmetries=symmetries, precision=precision)
+
+
+def _net_predictor(net: Net, **options: Any) -> MovePredictor:
+    return (KataPredictor if net.about.planes == KATAGO22.name else Predictor)(net, **options)
 
 
 AnyPredictor: TypeAlias = MovePredictor | AnyNet
@@ -430,7 +428,7 @@ def as_predictor(
     if isinstance(predictor, str | os.PathLike):
         return open_predictor(predictor, symmetries=symmetries, precision=precision)
     if isinstance(predictor, Net):
-        return Predictor(predictor, symmetries=symmetries, precision=precision)
+        return _net_predictor(predictor, symmetries=symmetries, precision=precision)
     return predictor
 
 

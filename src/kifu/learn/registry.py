@@ -17,17 +17,21 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from kifu.datasets.global_inputs import INPUTS, check_inputs
 from kifu.errors import KifuError, RecipeError, first_line
+from kifu.katago.net_file import KataNetFile
+from kifu.katago.new_net import new_kata_net
 from kifu.learn import Heads
 from kifu.learn.nets import (
     LARGE_LAYERS,
     ClarkStorkey,
     DenseNetwork,
+    KataNetwork,
     Maddison,
     Network,
     NetworkConfig,
@@ -36,7 +40,8 @@ from kifu.learn.nets import (
     SymmetricConv,
     SymmetricLinear,
 )
-from kifu.planes.encoder import find_encoder
+from kifu.planes.encoder import FrameEncoder, find_encoder
+from kifu.planes.registry import KATAGO22
 from kifu.registry import unknown
 
 _NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
@@ -168,12 +173,15 @@ NETS: dict[str, Architecture] = {net.name: net for net in (
 )}  # fmt: skip
 """Networks of fixed width and depth by name. Residual networks of any size are named like `RESIDUAL`."""
 
-RESIDUAL = "b6c64"
+RESIDUAL, KATA = "b6c64", "kata-b6c96"
+
+KATAGO = "katago"
+"""The network of a file of KataGo, which a recipe names as `init_from`."""
 
 _PLANES = "seven+last5@1"
 """Plane set of residual networks, and of networks of one's own unless another one is given."""
 
-_RESIDUAL = re.compile(r"b([1-9]\d{0,5})c([1-9]\d{0,5})")
+_RESIDUAL = re.compile(r"(kata-)?b([1-9]\d{0,5})c([1-9]\d{0,5})(?(1)(nbt|tf|))")
 _MAX_BLOCKS, _CHANNELS, _MAX_WEIGHTS = 99, range(2, 1025), 1 << 28
 
 
@@ -186,14 +194,20 @@ def find_net(name: str) -> Architecture:
         source = f"module {cls.__module__}"
         return Architecture(name, "a network of one's own", source, _PLANES, cls, (), cls.__doc__ or "")
     match = _RESIDUAL.fullmatch(name)
-    if match is None:
-        raise unknown("net", name, [*NETS, RESIDUAL], " with any numbers")
-    blocks, channels = int(match[1]), int(match[2])
+    if match is None and name != KATAGO:
+        raise unknown("net", name, [*NETS, RESIDUAL, KATA], " with any numbers")
+    blocks, channels = (int(match[2]), int(match[3])) if match else (1, 2)
     if blocks > _MAX_BLOCKS or channels not in _CHANNELS or 18 * blocks * channels**2 > _MAX_WEIGHTS:
         raise RecipeError(
             f"net {name!r} is too large or too small: bNcM allows at most {_MAX_BLOCKS} blocks, {_CHANNELS[0]} to"
             f" {_CHANNELS[-1]} channels and {_MAX_WEIGHTS >> 20} Mi weights"
         )
+    if match is None or match[1]:
+        return Architecture(
+            name, "a network of KataGo; kata-bNcM has N blocks of M channels", "Wu 2019, arXiv:1902.10565",
+            KATAGO22.name, cast("type[Network]", KataNetwork), (blocks, channels, match[4]) if match else (),
+            KataNetwork.__doc__ or "",
+        )  # fmt: skip
     return Architecture(
         name, "residual blocks, some of which see the whole board; bNcM has N blocks of M channels",
         "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", _PLANES, Residual, (blocks, channels),
@@ -230,14 +244,65 @@ def make_net(
     Raises:
         RecipeError: A name is unknown, the network is too large, or it does not take these inputs.
     """
+    return _make_net(name, NetworkConfig(planes, width, height, rim, passes, heads, inputs), None)
+
+
+def make_net_for(
+    name: str,
+    encoder: FrameEncoder,
+    *,
+    passes: bool = False,
+    heads: Sequence[Heads] = (),
+    inputs: Sequence[str] = (),
+    file: KataNetFile | None = None,
+) -> Network:
+    """Create a network for the planes of an encoder and what it gives beside them; see `make_net`.
+
+    Args:
+        file: The layers and weights of a network of KataGo, instead of new ones.
+    """
+    size, plane_set = (encoder.width, encoder.height), encoder.plane_set
+    config = NetworkConfig(
+        encoder.planes, *size, plane_set.padding, passes, heads, inputs, numbers=len(plane_set.inputs)
+    )
+    return _make_net(name, config, file)
+
+
+def _make_net(name: str, config: NetworkConfig, file: KataNetFile | None) -> Network:
+    net, inputs = find_net(name), config.inputs
     check_inputs(inputs)
-    net = find_net(name)
     if net.inputs and list(inputs) != list(net.inputs):
         raise RecipeError(f"net {name} has an output for each colour: inputs must be ['colour'], got {list(inputs)}")
     if inputs and not (net.inputs or net.cls.takes_inputs):
         raise RecipeError(f"net {name} takes planes only, but inputs are {', '.join(inputs)}")
-    config = NetworkConfig(planes, width, height, rim, passes, heads, inputs)
+    if net.cls is KataNetwork:
+        return _make_kata_net(net, config, file)
+    if config.numbers:
+        raise RecipeError(f"net {name} takes planes only, but these planes have {config.numbers} numbers beside")
+    if "score" in config.heads:
+        raise RecipeError(f"net {name} has no head 'score'; networks of KataGo have, such as {KATA}")
     return _make_checked(net, config) if is_class_name(name) else net.cls(config, *net.arguments)
+
+
+def _make_kata_net(net: Architecture, config: NetworkConfig, file: KataNetFile | None) -> KataNetwork:
+    """Create a network of KataGo. Raises RecipeError if it does not fit its planes, moves or inputs."""
+    name, human = net.name, list(config.inputs) == ["profile"]
+    if config.numbers != len(KATAGO22.inputs):
+        raise RecipeError(f"net {name} requires the planes {KATAGO22.name}")
+    if not config.passes:
+        raise RecipeError(f"net {name} predicts passes; positions.passes must be true")
+    if config.inputs and not human:
+        raise RecipeError(f"net {name} takes the input 'profile' only, got {', '.join(config.inputs)}")
+    if file is None and not net.arguments:
+        raise RecipeError(f"net {name} has the layers of a network file of KataGo, which init_from must name")
+    if file is None:
+        seed = int(torch.randint(2**62, (), device="cpu"))
+        blocks, channels, kind = net.arguments
+        file = new_kata_net(blocks, channels, kind, human, np.random.default_rng(seed))
+    if file.is_human != human:
+        allowed = "['profile']" if file.is_human else "empty"
+        raise RecipeError(f"inputs of net {file.name} must be {allowed}, got {list(config.inputs)}")
+    return KataNetwork(config, file)
 
 
 def _make_checked(net: Architecture, config: NetworkConfig) -> Network:
@@ -382,9 +447,11 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     """Count the parameters and operations of a network with a policy without pass, without computing anything."""
     encoder = find_encoder(planes, width, height)
     with torch.device("meta"):
-        inputs = find_net(name).inputs
-        net = make_net(name, encoder.planes, width, height, rim=encoder.plane_set.padding, inputs=inputs).eval()
-        position, globals_ = torch.empty(1, *encoder.shape), torch.empty(1, net.config.global_size)
+        found = find_net(name)
+        net = make_net_for(name, encoder, passes=found.cls is KataNetwork, inputs=found.inputs).eval()
+    device = next(net.parameters()).device  # networks of KataGo are made on the CPU
+    position = torch.ones(1, *encoder.shape, device=device)
+    globals_ = torch.zeros(1, net.config.global_size, device=device)
     layers: list[LayerCount] = []
     counter = FlopCounterMode(display=False)
 
@@ -397,7 +464,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
 
     names = {layer: layer_name for layer_name, layer in net.named_modules() if [*layer.parameters(recurse=False)]}
     handles = [layer.register_forward_hook(count_layer) for layer in names]
-    with counter:
+    with counter, torch.no_grad():
         net(position, globals_)
     for handle in handles:
         handle.remove()

@@ -29,20 +29,21 @@ from kifu.io import (
 )
 from kifu.katago.checkpoint import load_torch_file
 from kifu.learn import SUFFIX
-from kifu.learn.loss import SUMS
+from kifu.learn.loss import HEADS, SUMS
 from kifu.viz.curves import draw_training_curves
 
 COLUMNS = (
-    "step", "epoch", "positions", "seconds", "lr", "rate", "loss", "top1", "top5", "value", "ownership",
-    "validation_loss", "validation_top1", "validation_top5", "validation_value", "validation_ownership", "averaged",
+    "step", "epoch", "positions", "seconds", "lr", "rate", "loss", "top1", "top5", "value", "ownership", "score",
+    "validation_loss", "validation_top1", "validation_top5", "validation_value", "validation_ownership",
+    "validation_score", "averaged",
 )  # fmt: skip
 """Columns of the CSV file; a row leaves unknown values empty.
 
 seconds: since the start of the run, including validation and checkpoints. rate: training positions per second. loss:
 mean cross-entropy of the policy in nats. top1, top5: share of positions whose move is the first, or among the first
-five. value, ownership: mean squared errors. Columns with the prefix `validation_` refer to held-out positions, the
-others to the training positions since the previous row. averaged: 1 if the averaged weights were validated, 0 if the
-raw weights of a run that averages.
+five. value, ownership: mean squared errors. score: mean loss of the score. Columns with the prefix `validation_` refer
+to held-out positions, the others to the training positions since the previous row. averaged: 1 if the averaged weights
+were validated, 0 if the raw weights of a run that averages.
 """
 
 Row = dict[str, float]
@@ -55,12 +56,12 @@ _MIN_SHARE = 2 / 3
 
 
 def mean_metrics(sums: Sequence[float], prefix: str = "") -> Row:
-    """Return means of the [8] sums listed in `kifu.learn.loss.SUMS`; an empty row if there are no positions."""
+    """Return means of the sums listed in `kifu.learn.loss.SUMS`; an empty row if there are no positions."""
     named = dict(zip(SUMS, sums))
     if not named["positions"]:
         return {}
     row = {name: named[name] / named["positions"] for name in ("loss", "top1", "top5")}
-    row |= {name: named[name] / named[f"{name}_known"] for name in ("value", "ownership") if named[f"{name}_known"]}
+    row |= {name: named[name] / named[f"{name}_known"] for name in HEADS if named[f"{name}_known"]}
     return {prefix + name: value for name, value in row.items()}
 
 

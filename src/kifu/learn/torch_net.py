@@ -20,14 +20,12 @@ from torch import Tensor, nn
 from kifu.datasets.torch_data import unpack
 from kifu.errors import FormatError, KifuError, RecipeError
 from kifu.io import write_file
-from kifu.katago.net import KataNet
-from kifu.katago.net_file import KataNetFile
+from kifu.katago.net_file import KataNetFile, parse_structure
 from kifu.learn import Precision
-from kifu.learn.net_format import METADATA_KEY, Net, NetMetadata, open_net_file, parse_metadata
-from kifu.learn.nets import Network, NetworkOutput
-from kifu.learn.registry import import_net, is_class_name, is_imported, make_net
+from kifu.learn.net_format import METADATA_KEY, Net, NetMetadata, kata_metadata, open_net_file, parse_metadata
+from kifu.learn.nets import KataNetwork, Network, NetworkOutput
+from kifu.learn.registry import KATAGO, find_net, import_net, is_class_name, is_imported, make_net_for
 from kifu.planes.encoder import find_encoder
-from kifu.planes.registry import KATAGO22
 
 _log = logging.getLogger(__name__)
 
@@ -124,45 +122,42 @@ def _read_games(path: Path, games: torch.Tensor) -> npt.NDArray[np.uint64]:
     return hashes
 
 
-def _make_network(about: NetMetadata) -> Network:
-    encoder = find_encoder(about.planes, about.width, about.height)
-    return make_net(
-        about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.padding, passes=about.passes,
-        heads=about.heads, inputs=about.inputs,
-    )  # fmt: skip
+def _make_network(about: NetMetadata, weights: dict[str, torch.Tensor]) -> Network:
+    encoder, file = find_encoder(about.planes, about.width, about.height), None
+    if find_net(about.net).cls is KataNetwork:
+        file = parse_structure(about.structure)
+        if file.parameters > sum(value.numel() for value in weights.values()):
+            raise FormatError(f"the structure of {about.net} has {file.parameters:,} parameters, more than the file")
+    return make_net_for(about.net, encoder, passes=about.passes, heads=about.heads, inputs=about.inputs, file=file)
 
 
 def _load_network(path: Path, about: NetMetadata, weights: dict[str, torch.Tensor]) -> Network:
     """Return the network with these weights. Raise FormatError unless names, shapes and values fit."""
     try:
         with torch.device("meta"):  # so that a small file cannot demand much memory
-            expected = _make_network(about).state_dict()
-        _check_weights(path, about, weights, expected)
+            expected = _make_network(about, weights).state_dict()
+        _check_weights(about, weights, expected)
         with torch.random.fork_rng(devices=[]):  # the random initial weights are overwritten
-            module = _make_network(about)
-    except FormatError:
-        raise
+            module = _make_network(about, weights)
     except KifuError as error:
         raise FormatError(f"{path}: {error}") from None
     module.load_state_dict(weights)
     return module
 
 
-def _check_weights(
-    path: Path, about: NetMetadata, weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
-) -> None:
+def _check_weights(about: NetMetadata, weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
     if weights.keys() != expected.keys():
         odd = sorted(weights.keys() ^ expected.keys())[0]
         problem = f"unexpected weight {odd!r}" if odd in weights else f"missing weight {odd!r}"
-        raise FormatError(f"{path}: {problem} for {about.net}")
+        raise FormatError(f"{problem} for {about.net}")
     for name, value in weights.items():
         if value.shape != expected[name].shape:
             shapes = f"must have shape {list(expected[name].shape)}, got {list(value.shape)}"
-            raise FormatError(f"{path}: {name} of {about.net} on {about.planes} {shapes}")
+            raise FormatError(f"{name} of {about.net} on {about.planes} {shapes}")
         if value.dtype not in (_FLOATS if expected[name].is_floating_point() else (expected[name].dtype,)):
-            raise FormatError(f"{path}: {name} must be {expected[name].dtype}, got {value.dtype}")
+            raise FormatError(f"{name} must be {expected[name].dtype}, got {value.dtype}")
         if not torch.isfinite(value).all():
-            raise FormatError(f"{path}: {name} has NaN or infinite values")
+            raise FormatError(f"{name} has NaN or infinite values")
 
 
 _CPU_CAPABILITIES = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
@@ -257,23 +252,9 @@ class TorchBackend:
         return torch.stack(tuple(log_probs)).logsumexp(0) - math.log(len(log_probs))
 
 
-class _KataAdapter(nn.Module):  # type: ignore[misc]
-    """A network of KataGo with the interface of `kifu.learn.nets.Network`; globals are [B, 19] or [B, 19 + 192]."""
-
-    any_size = True
-
-    def __init__(self, net: KataNet) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, planes: Tensor, globals: Tensor) -> NetworkOutput:
-        """Evaluate positions."""
-        inputs = len(KATAGO22.inputs)
-        output = self.net(planes, globals[:, :inputs], globals[:, inputs:] if self.net.is_human else None)
-        score = torch.stack((output.lead, output.score_stdev), 1)
-        return NetworkOutput(output.policy[:, 0], output.result[:, 0] - output.result[:, 1], output.ownership, score)
-
-
-def kata_network(file: KataNetFile) -> _KataAdapter:
-    """Return the network of one of KataGo's files, in evaluation mode."""
-    return _KataAdapter(KataNet(file).eval())
+def kata_net(file: KataNetFile) -> Net:
+    """Return a network file of KataGo as a net."""
+    about = kata_metadata(file.is_human)
+    encoder = find_encoder(about.planes)
+    network = make_net_for(KATAGO, encoder, passes=True, heads=about.heads, inputs=about.inputs, file=file)
+    return net_of(network.eval(), about, np.empty(0, np.uint64), file.name)

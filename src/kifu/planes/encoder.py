@@ -557,7 +557,7 @@ class Encoder(FrameEncoder):
 _NO_ENCODER = "{} exists in dat1 and dat2 files only, which kifu build makes"
 
 
-def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Encoder:
+def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False) -> FrameEncoder:
     """Return the encoder of a plane set or composition of features (`find_plane_set`).
 
     Args:
@@ -565,18 +565,10 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
             outside the game's board, and a plane `board` shows where it is.
 
     Raises:
-        RecipeError: There is no such plane set; for the kgsgo sets, which omit positions and have kernels of their
-            own; and for KataGo's, which is more than planes (`kifu.katago.encoder`).
+        RecipeError: There is no such plane set; and for the kgsgo sets, which omit positions and have kernels of their
+            own.
     """
-    plane_set = find_plane_set(name)
-    if plane_set.inputs:
-        raise RecipeError(
-            f"{plane_set.name} is planes and {len(plane_set.inputs)} numbers, and nets here take planes only;"
-            " kifu.load and kifu build give both"
-        )
-    if not plane_set.encoder:
-        raise RecipeError(_NO_ENCODER.format(plane_set.name))
-    return Encoder(plane_set, width, height, pad)
+    return make_encoder(find_plane_set(name), width, height, pad)
 
 
 def make_encoder(plane_set: PlaneSet, width: int, height: int, pad: bool = False) -> FrameEncoder:

@@ -15,7 +15,7 @@ from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.global_inputs import check_inputs
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter
-from kifu.planes.encoder import Encoder, find_encoder
+from kifu.planes.encoder import FrameEncoder, find_encoder
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -206,7 +206,7 @@ class TrainingRecipe(NamedConfig):
     """A plane set (`kifu planes`), or features joined by +."""
     board: BoardSize = "19x19"
     """Board size; other games are ignored."""
-    heads: dict[Literal["value", "ownership"], Positive] = Field(default={})
+    heads: dict[Literal["value", "ownership", "score"], Positive] = Field(default={})
     """Outputs besides the policy, and the weight of the loss of each relative to that of the policy."""
     inputs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Global inputs besides the planes (`kifu.datasets.global_inputs.INPUTS`)."""
@@ -219,6 +219,8 @@ class TrainingRecipe(NamedConfig):
     init_from: Line | None = None
     """A net's file or run directory, whose weights replace the initial ones. Paths are relative to the recipe file or
     the working directory."""
+    new_heads: bool = False
+    """Take the trunk of a network file of KataGo only, and initialize the heads anew."""
     teacher: TeacherConfig | None = None
     """Nets to learn from besides the moves."""
 
@@ -281,6 +283,8 @@ class TrainingRecipe(NamedConfig):
             raise ValueError("one of steps, epochs and max_minutes is required")
         if self.positions.merge_plies:
             raise ValueError("positions.merge_plies is supported by loaders only")
+        if self.new_heads and self.net != "katago":
+            raise ValueError("new_heads requires net = 'katago'")
         check_inputs(self.inputs)
         if self.random_komi and not ("komi" in self.inputs and "value" in self.heads):
             raise ValueError("random_komi requires the input komi and the head value")
@@ -306,7 +310,7 @@ class TrainingRecipe(NamedConfig):
         teacher = self.teacher and self.teacher.model_copy(update={"nets": tuple(map(locate, self.teacher.nets))})
         return self.model_copy(update={"init_from": self.init_from and locate(self.init_from), "teacher": teacher})
 
-    def encoder(self) -> Encoder:
+    def encoder(self) -> FrameEncoder:
         """Return the encoder of the planes. Raises RecipeError, GameError."""
         return find_encoder(self.planes, *self.size)
 
@@ -315,7 +319,8 @@ class TrainingRecipe(NamedConfig):
         """Names of the labels that the network is trained on, and of those with margins and global inputs."""
         inputs = (inputs_label(self.inputs),) if self.inputs else ()
         margin = ("margin",) if self.random_komi else ()
-        return ("move", *(_LABELS[head] for head in self.heads), *margin, *inputs)
+        numbers = ("globals",) if self.encoder().plane_set.inputs else ()
+        return ("move", *(_LABELS[head] for head in self.heads), *margin, *inputs, *numbers)
 
     def learning_rate(self, done: float, step: int) -> float:
         """Return the learning rate after a share `done` of the run, 0 to 1, and after `step` steps."""
@@ -327,4 +332,4 @@ class TrainingRecipe(NamedConfig):
         return self.model_dump(mode="json")
 
 
-_LABELS: Mapping[str, str] = {"value": "result", "ownership": "ownership"}
+_LABELS: Mapping[str, str] = {"value": "result", "ownership": "ownership", "score": "margin"}

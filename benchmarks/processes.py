@@ -64,6 +64,40 @@ def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     return figures
 
 
+_LISTS = ("--help", "--version", "planes", "formats", "nets", "recipes", "fetch")
+_GAMES = (
+    "show sample --game 3 --move 57",
+    "stats games.parquet",
+    "inspect games.parquet",
+    "split games.parquet -o sets",
+    "explore games.parquet",
+    "ingest sample -o other.parquet",
+)
+_PREDICT = "predict sample --game 3 --move 57"
+
+
+def starts(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Measure the processor time of warm commands on the sample against imports that they cannot do without."""
+
+    def task(*command: str) -> Task:
+        return Task(lambda: subprocess.run(command, check=True, capture_output=True, cwd=folder))
+
+    for line in ("fetch sample -o sample", "ingest sample -o games.parquet"):
+        task(*KIFU, *line.split()).run()
+    figures = []
+    for imports, lines, predict in (("typer, rich", _LISTS, ()), ("numba, pyarrow, typer, rich", _GAMES, (_PREDICT,))):
+        commands = [*lines, *predict]
+        tasks = [task(*KIFU, *line.split()) for line in commands]
+        floor, *measured = in_turns(rounds, task(sys.executable, "-c", f"import {imports}"), *tasks)
+        least = min(floor.processor)
+        figures.append(Figure(f"floor: import {imports}", least, "s", floor))
+        figures += [
+            at_most(f"kifu {line}", min(times.processor) / least, "floors", 2 if line in predict else 1.5, times)
+            for line, times in zip(commands, measured)
+        ]
+    return figures
+
+
 def start(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     """Measure the first and later starts, compared with an empty Python program."""
     nothing, imported, helped = in_turns(

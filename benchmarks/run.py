@@ -22,7 +22,7 @@ from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzi
 from kata import katago
 from learning import genmove, learning
 from loader import loader, ranks
-from processes import memory, start
+from processes import memory, start, starts
 from searching import search
 from sequences import tokens
 from shuffling import shuffling
@@ -39,6 +39,7 @@ _BENCHMARKS = {
     "kernels": kernels,
     "memory": memory,
     "start": start,
+    "starts": starts,
     "catalogue": catalogue,
     "duplicates": duplicates,
     "olf": olf,

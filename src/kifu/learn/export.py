@@ -257,7 +257,6 @@ def _export_kata(source: Path, path: Path) -> ExportReport:
         for array in (file.value.scores.array, file.value.score_bias.array):
             array[..., 0] = scale * array[..., 2]
     inputs = _random_inputs(net, 3, 0)
-    inputs["planes"][:, 0] = 1
     with torch.inference_mode():
         expected, written = (each.module(*inputs.values()) for each in (net, kata_net(file)))
     # With another mean, the deviation of the score is another one where a game may have no result.
@@ -334,6 +333,8 @@ def _random_inputs(net: Net, batch: int, extra: int) -> dict[str, Tensor]:
     planes, height, width = net.encoder.shape
     bits = np.random.default_rng(batch).random((batch, planes, height + extra, width + 2 * extra)) < 0.3
     inputs = {"planes": torch.from_numpy(bits.astype(np.float32))}
+    if isinstance(net.module, KataNetwork):
+        inputs["planes"][:, 0] = 1  # the board
     if size := net.module.config.global_size:
         inputs["globals"] = torch.randn(batch, size, generator=torch.Generator().manual_seed(batch))
     return inputs

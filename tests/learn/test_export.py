@@ -132,8 +132,14 @@ def test_metadata(tmp_path: Path) -> None:
 def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A net that every export writes."""
     path = tiny_net(tmp_path / "one.safetensors", "blog", size=5, seed=1)
-    made = learn.export._convert(learn.net.open_net(path))
-    monkeypatch.setattr(learn.export, "_convert", lambda net: made)
+    convert, made = learn.export._convert, []
+
+    def convert_once(graph: learn.export._Graph) -> object:
+        made.extend([] if made else [convert(graph)])
+        return made[0]
+
+    monkeypatch.setattr(learn.export, "_convert", convert_once)
+    learn.export.export_onnx(learn.net.open_net(path), tmp_path / "one.bin")
     return path
 
 

@@ -194,14 +194,14 @@ def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Func
     """
 
     def register(function: Function) -> Function:
-        run = _Run(function, kernels)
+        run = _Invocation(function, kernels)
         app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(run)
         return function
 
     return register
 
 
-class _Run:
+class _Invocation:
     """Runs a command and delivers its outcome. The annotations of its parameters are evaluated if Typer needs them."""
 
     def __init__(self, function: Callable[..., Outcome | None], kernels: bool) -> None:

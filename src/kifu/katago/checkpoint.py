@@ -95,7 +95,7 @@ def _read_checkpoint(path: Path) -> KataNetFile:
         raise FormatError(f"{path} is not a checkpoint of KataGo, or a damaged one") from None
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:96]
     try:
-        net = _Weights(state, config).net(name)
+        net = _StateDict(state, config).net(name)
         # Reading what was made checks all sizes and values.
         return parse_kata_net(BytesIO(kata_net_bytes(net)))
     except (FormatError, EOFError) as error:
@@ -129,7 +129,7 @@ def _config(path: Path, saved: Any) -> _Config:
         raise FormatError(f"{path} has no model configuration, and there is no {beside.name} beside it") from None
 
 
-class _Weights:
+class _StateDict:
     """Makes the parts of a network file from the weights of a state dict."""
 
     def __init__(self, state: Mapping[str, Floats], config: _Config) -> None:

@@ -227,7 +227,7 @@ def test_changed_nets(folder, tmp_path):
     command = ("mix", folder / "games.parquet", "--net", "human")
     is_error(run(*command, *given(folder, "full"), "-o", tmp_path / "x.mix"), "must be in the folder of its nets")
     is_error(run(*command, "--net", "small", "-o", tmp_path / "x.json"), "must end in .mix")
-    is_error(run(*command, "--net", "katago analysis", "-o", tmp_path / "x.mix"), "got katago analysis")
+    is_error(run(*command, "--net", "nowhere", "-o", tmp_path / "x.mix"), "got nowhere")
     is_error(run(*command, "-o", tmp_path / "x.mix"), "two or more nets")
     assert not (tmp_path / "x.mix").exists()
 

@@ -99,8 +99,6 @@ def test_commands_take_a_path_with_a_class(folder: Path) -> None:
     forget()
     assert run("evaluate", "--net", named, game, "--overlap", "keep").code == 0
     assert parse_command(named)[1:] == ["-P", "-m", "kifu.cli", "gtp", "--net", named, "--rules", "chinese"]
-    (folder / "my nets").mkdir()
-    assert not learn.predictors.is_command(str(save(folder / "my nets" / "net.safetensors")) + f"@{NAME}")
     done = run("predict", "--net", "net.safetensors@my_module:Other", game)
     assert done.err == ["kifu: net 'my_module:Other': module my_module has no class 'Other'"]
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
-from analysis_engines import engine
 from commands import run
 from kata_nets import small_net
 from kifu.errors import FormatError, KifuError, RecipeError
 from kifu.katago.net_file import write_kata_net
 from kifu.learn.positions import PredictPositions
-from kifu.process import ProcessError
 from kifu.recipes.schema import load_training
 from lazy import lazy_import
 from loader_games import kept_games
@@ -29,7 +24,6 @@ teacher = lazy_import("kifu.learn.loss")
 torch = lazy_import("torch")
 
 INPUTS = ["colour", "komi", "ranks"]
-ENGINE = engine(human="model")
 
 
 def a_net(path: Path, seed: int = 0, planes: str = "own+opp+last3", **changes: Any) -> Path:
@@ -183,34 +177,8 @@ def test_games_of_all_nets_are_listed_as_seen(games: Path, tmp_path: Path) -> No
         assert set(net.games.tolist()) == {*plain, 0, 1, 2, 10, 11, 12}
 
 
-# engines
-
-
-@pytest.mark.parametrize("with_net", [False, True])
-def test_an_engine_teaches_what_it_predicts(with_net: bool, games: Path, tmp_path: Path) -> None:
-    """Komi, rules and ranks of the records are among what the scripted engine's probabilities depend on."""
-    nets = [a_net(tmp_path / "a.safetensors", heads=("value",), passes=True)] if with_net else []
-    table = {"nets": [ENGINE, *map(str, nets)], "weight": 1.0}
-    recipe = tiny(teacher=table, augment=False, positions={"passes": True}, heads={"value": 1.0}, inputs=["komi"])
-    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
-    batch = next(iter(data.batches()))
-    labelled = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch)
-    by_id, (ids, plies) = kept_games(games), batch.teachers[0]
-    asked = [by_id[key] for key in ids.numpy().view(np.uint64).tolist()]
-    positions = PredictPositions.from_games(asked, plies.tolist())
-    expected = learn.predictors.EnginePredictor(ENGINE).predict(positions)
-    assert len(np.unique(expected.policy, axis=0)) == len(batch.move) == 64
-    policies, values = [expected.policy], [expected.value]
-    for path in nets:
-        output = learn.net.open_net(path).module(batch.planes)
-        policies.append(output.policy.softmax(1).detach().numpy())
-        values.append(output.value.detach().numpy())
-    assert np.allclose(labelled.soft_policy.numpy(), np.mean(policies, 0), atol=1e-6)
-    assert np.allclose(labelled.soft_value.numpy(), np.mean(values, 0), atol=1e-6)
-
-
 def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -> None:
-    """Its file is asked for the same positions as an engine."""
+    """Komi, rules and ranks of the records are among its inputs."""
     write_kata_net(tmp_path / "net.bin.gz", small_net(["residual"]))
     recipe = tiny(teacher={"nets": [str(tmp_path / "net.bin.gz")], "weight": 1.0}, augment=False, steps=2)
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
@@ -225,43 +193,8 @@ def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -
     learn.train.train(recipe, [games], tmp_path / "run")
     with pytest.raises(RecipeError, match="augment must be false where a net of KataGo teaches"):
         learn.data.open_teachers(tiny(teacher={"nets": [str(tmp_path / "net.bin.gz")]}))
-
-
-@pytest.fixture
-def started() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The programs that the test starts."""
-    processes, start = [], subprocess.Popen
-
-    def record(*command: Any, **options: Any) -> subprocess.Popen[bytes]:
-        processes.append(start(*command, **options))
-        return processes[-1]
-
-    with mock.patch("subprocess.Popen", record):
-        yield processes
-
-
-def test_a_run_with_an_engine_resumes_exactly(
-    games: Path, tmp_path: Path, started: list[subprocess.Popen[bytes]]
-) -> None:
-    recipe = tiny(steps=4, teacher={"nets": [ENGINE]}, augment=False, batch_size=16)
-    assert_resumes_exactly(recipe, games, tmp_path, 2)
-    assert [program.poll() is None for program in started] == [False] * 3
-    assert "nets" not in learn.run_dir.read_run(tmp_path / "whole").inputs
-
-
-def test_an_engine_that_fails_ends_the_run(games: Path, tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
-    for script, message in (("ok " * 20 + "crash", "it exited with code 3: out of luck"), ("nan", "policy")):
-        recipe = tiny(steps=4, teacher={"nets": [engine(script)]}, augment=False, batch_size=16)
-        with pytest.raises(ProcessError, match=message) as error:
-            learn.train.train(recipe, [games], tmp_path / script.split()[-1])
-        assert "\n" not in str(error.value)
-        assert started.pop().poll() is not None
-    recipe = tiny(teacher={"nets": [engine(start="crash")]}, augment=False)
-    with pytest.raises(ProcessError, match="it exited with code 3"):
-        learn.train.train(recipe, [games], tmp_path / "start")
-    assert not (tmp_path / "start").exists()
     with pytest.raises(RecipeError, match="KataGo supports boards of 2 to 19 lines, got 21 x 21"):
-        teacher.Teachers(tiny(teacher={"nets": [ENGINE]}, augment=False, board="21x21"), None, torch.device("cpu"))
+        teacher.Teachers(recipe.model_copy(update={"board": "21x21"}), None, torch.device("cpu"))
 
 
 # init_from
@@ -324,8 +257,6 @@ def test_what_cannot_be_started_from(tmp_path: Path) -> None:
         ({"init_from": ""}, "init_from"),
         ({"teacher": {"nets": []}}, r"teacher\.nets"),
         ({"teacher": {"nets": ["nowhere"]}}, "cannot read the net nowhere: No such file or directory"),
-        ({"teacher": {"nets": ["no-katago -model m"]}}, "program not found: 'no-katago' is neither a file nor on PATH"),
-        ({"teacher": {"nets": [ENGINE]}}, "augment must be false where an engine teaches: .*analysis_engines"),
         ({"teacher": {"nets": ["a"], "weight": 1.5}}, r"teacher\.weight: .*\(it is 1\.5\)"),
         ({"teacher": {"nets": ["a"], "temperature": 0.0}}, r"teacher\.temperature: .*\(it is 0\.0\)"),
         ({"teacher": {"nets": ["a"], "t": 1}}, r"teacher\.t: no such key"),

@@ -96,10 +96,7 @@ Checkpoint = Annotated[
 """Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
 
 NetOption = partial(typer.Option, "--net", metavar="NET", autocompletion=complete_nets)
-_NET_HELP = (
-    "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), several of them joined by +,"
-    " or an engine's command."
-)
+_NET_HELP = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
 
 Net = Annotated[str, NetOption(help=_NET_HELP)]
 """The name of a predictor, see `kifu.learn.predictors.open_predictor`."""

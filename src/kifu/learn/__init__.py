@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
 from typing import Literal
 
 _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -48,14 +47,6 @@ def split_mix(name: str | os.PathLike[str]) -> list[str]:
     """Return the names of the nets of a mixture, such as human+net.bin.gz; an existing path is one net."""
     text = os.fspath(name)
     return [text] if os.path.exists(text) else text.split("+")  # noqa: PTH110 - false for impossible names
-
-
-def is_command(name: str) -> bool:
-    """Return True for a text of several words that is not a path: the command line of an engine."""
-    try:
-        return len(name.split()) > 1 and not Path(split_class(name)[0]).exists()
-    except (OSError, ValueError):  # for example, the text is too long for a path
-        return True
 
 
 BEST = "best" + SUFFIX

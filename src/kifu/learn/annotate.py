@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +34,6 @@ from kifu.learn.net import net_hash
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor, Predictor
 from kifu.learn.predictors import (
-    EnginePredictor,
     check_ranks,
     common_board,
     open_predictor,
@@ -145,7 +142,7 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
 
     @cached_property
     def predictors(self) -> list[MovePredictor]:
-        """The nets and engines."""
+        """The nets."""
         options = self.options
         return [
             open_predictor(net, symmetries=options.symmetries, precision=options.precision, threads=1)
@@ -153,10 +150,9 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         ]
 
     @cached_property
-    def hashes(self) -> list[str | None]:
-        """Hashes of the nets' files; None for engines."""
-        pairs = zip(self.nets, self.predictors)
-        return [None if isinstance(predictor, EnginePredictor) else net_hash(net) for net, predictor in pairs]
+    def hashes(self) -> list[str]:
+        """Hashes of the nets' files."""
+        return [net_hash(net) for net in self.nets]
 
     @cached_property
     def names(self) -> list[str]:
@@ -191,17 +187,8 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
         positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
-        scores = [self._score(predictor, positions) for predictor in predictors]
+        scores = [score_moves(predictor, positions, legal=True, jobs=1) for predictor in predictors]
         return _to_rows(positions, scores, self.names), len(item), skipped
-
-    def _score(self, predictor: MovePredictor, positions: EvalPositions) -> MoveScores:
-        # An engine thinks about many positions at a time, and answers one caller.
-        with self._engine_lock if isinstance(predictor, EnginePredictor) else nullcontext():
-            return score_moves(predictor, positions, legal=True, jobs=1)
-
-    @cached_property
-    def _engine_lock(self) -> threading.Lock:
-        return threading.Lock()
 
     def _select(self, item: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[str]]:
         """Return the kept games on the board, and counts of the others."""

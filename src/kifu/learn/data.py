@@ -32,13 +32,11 @@ from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
 from kifu.io import hash_file, utf8_name
 from kifu.katago.net_file import is_kata_net
-from kifu.learn import is_command
 from kifu.learn.benchmark import is_reserved
 from kifu.learn.net import net_file, open_net
 from kifu.learn.net_format import Net
 from kifu.learn.positions import PredictPositions
 from kifu.learn.torch_net import supported_precision
-from kifu.process import split_command
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
@@ -59,7 +57,7 @@ class TrainingGames:
         canonical: [K] uint64, canonical hashes of the games to train on, of those to validate with, which choose the
             best net, and of those that the nets of the recipe have seen.
         excluded: Number of games of the sources that are not used because they are reserved for benchmarks.
-        teachers: Plane set and global inputs of each teacher; None for an engine.
+        teachers: Plane set and global inputs of each teacher; None for a net of KataGo.
         others: The training positions for teachers with other planes, by plane set.
     """
 
@@ -80,7 +78,7 @@ class TrainingGames:
         }
 
     def positions(self, ids: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> PredictPositions:
-        """Return positions of games to train on for an engine that teaches, given ids and plies [B]."""
+        """Return positions of games to train on for a net of KataGo that teaches, given ids and plies [B]."""
         assert self.conditions is not None
         game = self._by_id[np.searchsorted(self.train.ids, ids, sorter=self._by_id)]
         return PredictPositions(self.train.games, game, ply.astype(np.int64), self.conditions)
@@ -99,17 +97,14 @@ class TrainingGames:
 
 
 def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
-    """Open the nets among the teachers of a recipe; those of KataGo and commands of engines stay as they are."""
+    """Open the nets among the teachers of a recipe; those of KataGo stay as they are."""
     names = recipe.teacher.nets if recipe.teacher else ()
-    nets: list[Net | str] = [name if is_command(name) or is_kata_net(name) else open_net(name) for name in names]
+    nets: list[Net | str] = [name if is_kata_net(name) else open_net(name) for name in names]
     nets = [name if isinstance(net, Net) and net.encoder.plane_set.inputs else net for name, net in zip(names, nets)]
     for net in nets:
         if isinstance(net, str):
-            if is_command(net):
-                split_command(net, "the command of an engine")
             if recipe.augment:
-                teacher = "an engine" if is_command(net) else "a net of KataGo"
-                raise RecipeError(f"augment must be false where {teacher} teaches: {net}")
+                raise RecipeError(f"augment must be false where a net of KataGo teaches: {net}")
             continue
         net.encoder_for(*recipe.size)
         if recipe.positions.passes and not net.about.passes:
@@ -162,12 +157,11 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     for other in others:
         if other.fingerprint() != own.fingerprint():
             raise RecipeError(f"a teacher's planes {other.layout.plane_set} cannot be drawn of the same positions")
-    files = [name for name in recipe.nets if not is_command(name)]
     inputs = {"train": _hash_sources(sources), "validation": _hash_sources(validate)}
-    if files:
-        inputs["nets"] = _hash_sources([net_file(path) for path in files])
+    if recipe.nets:
+        inputs["nets"] = _hash_sources([net_file(path) for path in recipe.nets])
     canonical = [to_numpy(rows["canonical"]) for rows in used]
-    canonical += [open_net(path).games for path in files if not is_kata_net(path)]
+    canonical += [open_net(path).games for path in recipe.nets if not is_kata_net(path)]
     return TrainingGames(
         own,
         None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
@@ -248,7 +242,7 @@ class TrainingBatch(NamedTuple):
         globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
         teachers: What each teacher is asked, until they have labelled the batch: planes and global inputs for a net,
-            ids of games [B] as int64 and plies [B] for an engine (`TrainingGames.positions`).
+            ids of games [B] as int64 and plies [B] for a net of KataGo (`TrainingGames.positions`).
         soft_policy: [B, moves] float32, the probabilities that teachers give.
         soft_value: [B] float32, if a teacher has a value.
     """

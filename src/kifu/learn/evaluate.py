@@ -312,7 +312,7 @@ def fit_mix(
     Memory grows with the number of positions: 1.4 kB for each net and position on 19 x 19.
 
     Args:
-        nets: Two or more names as for `kifu.learn.predictors.open_predictor`, but no engines and mixtures.
+        nets: Two or more names as for `kifu.learn.predictors.open_predictor`, but no mixtures.
         sources: As for `evaluate`.
         output: The file, in the folder of all nets that are not packaged.
 

@@ -161,8 +161,6 @@ class TrainingLoop:
         """Train to the end and record it in the manifest."""
         with contextlib.ExitStack() as resources:
             resources.enter_context(_on_signals(self._request_stop))
-            if self.teachers is not None:
-                resources.callback(self.teachers.close)
             try:
                 self._open_outputs(resources)
                 end = self._train()

@@ -22,7 +22,7 @@ from kifu.learn.net import open_net
 from kifu.learn.net_format import Net
 from kifu.learn.nets import Network, NetworkOutput, drop_inputs
 from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import EnginePredictor, open_predictor
+from kifu.learn.predictors import open_predictor
 from kifu.learn.registry import KATAGO, import_net, initialize, make_net_for
 from kifu.learn.torch_net import TorchBackend, copy_weights, supported_precision
 from kifu.recipes.training import TrainingRecipe
@@ -171,7 +171,7 @@ class Teachers:
     """The teachers of a recipe on one device."""
 
     def __init__(self, recipe: TrainingRecipe, games: TrainingGames, device: torch.device) -> None:
-        """Open the nets and start the engines."""
+        """Open the nets."""
         assert recipe.teacher is not None
         self._config, self._size, self._passes = recipe.teacher, recipe.size, recipe.positions.passes
         self._teach_value = not recipe.random_komi
@@ -186,12 +186,6 @@ class Teachers:
             return predictor
         backend = TorchBackend(net.module, self._device, self._precision)
         return BatchEvaluator(net, backend, symmetries=self._symmetries)
-
-    def close(self) -> None:
-        """End the engines."""
-        for evaluator in self._evaluators:
-            if isinstance(evaluator, EnginePredictor):
-                evaluator.close()
 
     def label(self, batch: TrainingBatch) -> TrainingBatch:
         """Return a batch with the soft targets instead of the teachers' inputs.
@@ -220,9 +214,6 @@ class Teachers:
         ids, plies = inputs
         assert plies is not None
         positions = self._games.positions(ids.cpu().numpy().view(np.uint64), plies.cpu().numpy())
-        if isinstance(teacher, EnginePredictor):
-            output = teacher.predict(positions, ownership=False)
-        else:
-            output = teacher.predict(positions)
+        output = teacher.predict(positions)
         policy, value = (torch.from_numpy(array).to(self._device) for array in (output.policy, output.value))
         return BatchOutput(policy.log(), value, None)

@@ -18,7 +18,7 @@ from kifu.errors import FormatError, RecipeError, first_line, join_lines, missin
 from kifu.io import hash_file
 from kifu.katago.checkpoint import read_network
 from kifu.katago.net_file import is_kata_net
-from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX, is_command, split_class, split_mix
+from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX, split_class, split_mix
 from kifu.learn.net_format import (
     PHASES,
     RANK_BANDS,
@@ -124,8 +124,8 @@ def as_net(net: AnyNet | None, threads: int | None = None) -> Net:
 
 
 def net_hash(net: str | os.PathLike[str] | None) -> str:
-    """Return the BLAKE3 hash of a net's file, of the hashes of a mixture, or of an engine's command line."""
-    names = [] if net is None or is_command(os.fspath(net)) else split_mix(net)
+    """Return the BLAKE3 hash of a net's file, or of the hashes of a mixture."""
+    names = [] if net is None else split_mix(net)
     if len(names) > 1:
         return blake3("".join(map(net_hash, names)).encode()).hexdigest()
     path = net_file(net)
@@ -165,7 +165,7 @@ def mix_members(nets: Sequence[str | os.PathLike[str]], mix: Path) -> tuple[MixM
     for net in nets:
         name = Path(net).name
         file = net_file(net)
-        if is_command(os.fspath(net)) or name.endswith(MIX_SUFFIX) or not file.is_file():
+        if name.endswith(MIX_SUFFIX) or not file.is_file():
             raise RecipeError(f"a mixture is fitted from packaged nets, files and run directories, got {net}")
         beside = net_file(_member_path(mix, name))
         if not (beside.is_file() and beside.samefile(file)):
@@ -198,15 +198,15 @@ def _describe_mix(path: Path) -> str:
 
 
 def check_net(name: str) -> None:
-    """Check the header of a net, or a network file of KataGo; packaged nets and engines are not checked.
+    """Check the header of a net, or a network file of KataGo; packaged nets are not checked.
 
     Args:
-        name: A net or an engine, as for `kifu.learn.predictors.open_predictor`.
+        name: A net, as for `kifu.learn.predictors.open_predictor`.
 
     Raises:
         FormatError: The file is missing or not a net.
     """
-    if is_command(name) or (name in PACKAGED and not Path(name).exists()):
+    if name in PACKAGED and not Path(name).exists():
         return
     names = split_mix(name)
     if len(names) > 1:

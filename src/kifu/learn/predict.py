@@ -105,7 +105,7 @@ class MovePredictor(Protocol):
 
     Attributes:
         description: What it is, such as "b4c64 on alphago48@1 with colour, komi".
-        board: Width and height of the boards that it was trained on; 19 x 19 for an engine.
+        board: Width and height of the boards that it was trained on.
         games: [K] uint64, ascending canonical hashes of the games that it was trained on or validated with.
         passes: True if it predicts passes.
         has_value: True if evaluations have a value.

@@ -1,9 +1,8 @@
-"""Nets of kifu and KataGo, mixtures of them, and KataGo's analysis engine as predictors; scores of moves."""
+"""Nets of kifu and KataGo, and mixtures of them, as predictors; scores of moves."""
 
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,13 +19,12 @@ from kifu.errors import DropReason, FormatError, RecipeError, missing_extras
 from kifu.go.board import EMPTY, Board
 from kifu.go.replay import GameMoves, GamesLike, check_playable
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.katago.analysis_engine import AnalysisEngine, AnalysisQuery
 from kifu.katago.checkpoint import read_network
 from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.metadata import BOARD_INPUT
 from kifu.katago.net_file import is_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
-from kifu.learn import MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, Precision, is_command, split_mix
+from kifu.learn import MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, Precision, split_mix
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput, make_backend
 from kifu.learn.mix import MixedPredictor
 from kifu.learn.net import AnyNet, as_net, read_mix
@@ -37,25 +35,11 @@ from kifu.learn.scores import MoveScores
 from kifu.planes import packing
 from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
-from kifu.point import BLACK, WHITE, WHITE_BIT
+from kifu.point import WHITE, WHITE_BIT
 from kifu.progress import Progress
-from kifu.records.meta import Rank
 
 if TYPE_CHECKING:
     from kifu.learn.nets import Network
-
-_ENGINE_BATCH_SIZE = 512
-"""Number of positions that an engine is asked about at once."""
-
-_MIN_PROBABILITY = 1e-9
-"""Probability of a legal move that the engine rounds to 0, or that its rules forbid."""
-
-_LAST_PREAZ_YEAR = 2017
-"""The last year whose games are imitated with openings from before AlphaZero."""
-
-_MIN_RATING, _MAX_RATING = 12, 40
-"""Ratings (`kifu.Rank.rating`) of 20 kyu and 9 dan, the range of KataGo's profiles."""
-
 
 _NET_BATCH_SIZE = 64
 """Number of positions that a network file is evaluated on at once."""
@@ -233,146 +217,6 @@ def stones_before(game: GameMoves, width: int, height: int, ply: int, rules: Rul
     return np.where(stones[points] == WHITE, points | WHITE_BIT, points).astype(np.uint16)
 
 
-class EnginePredictor:
-    """Predicts moves with KataGo's raw policy.
-
-    The engine runs until the predictor is closed or deleted, or the interpreter exits.
-
-    The attributes are those of `MovePredictor`.
-    """
-
-    board = 19, 19
-    passes = has_value = has_ownership = True
-
-    def __init__(self, command: str, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:
-        """Start an engine.
-
-        Args:
-            command: Command line, such as "katago analysis -config analysis.cfg -model net.bin.gz".
-        """
-        self._engine = AnalysisEngine(command)
-        weakref.finalize(self, self._engine.close)
-        self.rules, self._symmetries = rules, symmetries
-        self.takes_ranks = self._engine.has_human and "humanSLProfile" not in command
-        models = self._engine.models
-        self.name = models[-1] if models else "katago"
-        self.description = f"KataGo {self._engine.version}" + (f" with {' and '.join(models)}" if models else "")
-        self.games = np.empty(0, np.uint64)
-
-    def __repr__(self) -> str:
-        return f"<EnginePredictor {self.name}>"
-
-    def close(self) -> None:
-        """End the engine."""
-        self._engine.close()
-
-    def check_board(self, width: int, height: int) -> None:
-        """Raise RecipeError for a board size that KataGo does not support."""
-        check_kata_board(width, height)
-
-    def predict(self, positions: PredictPositions, legal: bool = True, ownership: bool = True) -> Predictions:
-        """Evaluate positions, see `Predictor.predict`; the policy is 0 for illegal moves in any case.
-
-        Args:
-            ownership: Ask for the ownership, too, which takes longer.
-        """
-        if not len(positions):
-            none = np.empty((0, 1), np.float32)
-            return Predictions(none, none.astype(np.bool_), none[:, 0], none)
-        game = positions.game[0]
-        self.check_board(int(positions.games.width[game]), int(positions.games.height[game]))
-        starts = range(0, len(positions), _ENGINE_BATCH_SIZE)
-        parts = [self._evaluate(positions.slice(k, k + _ENGINE_BATCH_SIZE), self.rules, ownership) for k in starts]
-        policy, allowed, value, owners = (np.concatenate(each) for each in zip(*parts))
-        return Predictions(policy, allowed if legal else np.ones_like(allowed), value, owners if ownership else None)
-
-    @contextmanager
-    def stream(self, positions: EvalPositions, *, legal: bool, jobs: int) -> Generator[Iterator[BatchOutput]]:
-        """Evaluate many positions of catalogue games, without ownership; see `Predictor.stream`.
-
-        Illegal moves have probability 0 in any case. `jobs` has no effect: the engine's configuration sets its threads.
-        """
-        self.check_board(positions.width, positions.height)
-
-        def outputs() -> Generator[BatchOutput]:
-            for start in range(0, len(positions), _ENGINE_BATCH_SIZE):
-                part = positions.slice(start, start + _ENGINE_BATCH_SIZE)
-                policy, _, value, _ = self._evaluate(part, RECORD_RULES, ownership=False)
-                with np.errstate(divide="ignore"):
-                    yield BatchOutput(np.log(policy), value, None)
-
-        yield outputs()
-
-    def _evaluate(
-        self, positions: PredictPositions | EvalPositions, rules: Rules, ownership: bool
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Return policy [B, points + 1], legal moves, value and ownership (empty if not asked for) of B positions."""
-        games, count = positions.games, len(positions)
-        first = positions.game[0]
-        points = int(games.width[first]) * int(games.height[first])
-        legal = legal_masks(games, assign_slots(games, positions.game, positions.ply), points, rules)
-        policy, value = np.empty((count, points + 1), np.float32), np.empty(count, np.float32)
-        owners = np.empty((count, points if ownership else 0), np.float32)
-        planned = self._plan(positions, rules, ownership)
-        targets = [target for _, target in planned]
-        for answer in self._engine.analyze(query for query, _ in planned):
-            for k in targets[answer.query][answer.turn]:
-                policy[k], value[k] = answer.policy, answer.value
-                if answer.ownership is not None:
-                    owners[k] = answer.ownership
-        policy = np.where(legal, np.maximum(policy, _MIN_PROBABILITY), 0)
-        return policy / policy.sum(1, keepdims=True), legal, value, owners
-
-    def _plan(
-        self, positions: PredictPositions | EvalPositions, rules: Rules, ownership: bool
-    ) -> list[tuple[AnalysisQuery, dict[int, list[int]]]]:
-        """Return queries, each with the positions that its turns answer.
-
-        A query begins anew where stones are set up or a player moves twice: KataGo's moves alternate.
-        """
-        inputs, ply = positions.input_positions, positions.ply
-        profiles, planned = self._profiles(inputs), []
-        order = np.argsort(positions.game, kind="stable")
-        for which in np.split(order, np.flatnonzero(np.diff(positions.game[order])) + 1):
-            game, size = game_at(positions.games, int(positions.game[which[0]]))
-            starts = _query_starts(game)
-            start_of = starts[np.searchsorted(starts, ply[which], "right") - 1].tolist()
-            groups: dict[tuple[int, str | None], dict[int, list[int]]] = {}
-            for k, start in zip(which.tolist(), start_of):
-                groups.setdefault((start, profiles[k]), {}).setdefault(int(ply[k]) - start, []).append(k)
-            for (start, profile), turns in groups.items():
-                kata_rules, komi = rules_and_komi(inputs, int(which[0]), rules)
-                query = AnalysisQuery(
-                    f"game {positions.game[which[0]] + 1}", *size, stones_before(game, *size, start, rules),
-                    game.moves[start : start + max(turns)], WHITE if game.moves[start] & WHITE_BIT else BLACK,
-                    sorted(turns), str(kata_rules), komi, profile, self._symmetries, ownership,
-                )  # fmt: skip
-                planned.append((query, turns))
-        return planned
-
-    def _profiles(self, positions: InputPositions) -> list[str | None]:
-        """Return the humanSLProfile of each position: the players' ranks, if known and if the engine imitates ranks."""
-        if not self.takes_ranks:
-            return [None] * len(positions.game)
-        conditions = positions.conditions.take(positions.game)
-        rating, year = conditions.rating, conditions.year
-        rating = np.where(np.isnan(rating), rating[:, ::-1], rating)
-        known = ~np.isnan(rating[:, 0])
-        rating = np.clip(np.nan_to_num(rating).round(), _MIN_RATING, _MAX_RATING).astype(np.int64)
-        style = np.where(year <= _LAST_PREAZ_YEAR, "preaz", "rank")
-        return [
-            "_".join([prefix, *map(str, map(Rank.from_rating, dict.fromkeys(ratings)))]) if rated else None
-            for prefix, ratings, rated in zip(style.tolist(), rating.tolist(), known.tolist())
-        ]
-
-
-def _query_starts(game: GameMoves) -> npt.NDArray[np.int64]:
-    """Return the ascending plies at which queries begin: 0, and where stones are set up or a player moves twice."""
-    white = game.moves >= WHITE_BIT
-    twice = np.flatnonzero(white[1:] == white[:-1]) + 1
-    return np.union1d(twice, np.append(game.setup_ply.astype(np.int64), 0))
-
-
 def open_predictor(
     name: str | os.PathLike[str] | None = None,
     *,
@@ -381,20 +225,13 @@ def open_predictor(
     precision: Precision = "float32",
     threads: int | None = None,
 ) -> MovePredictor:
-    """Open a net, or start an engine.
+    """Open a net.
 
     Args:
         name: A net's file, a run directory or the name of a packaged net, as for `open_net`; a network of KataGo
-            (.bin.gz, .txt.gz, .ckpt, .onnx); a mixture, which is a file of `kifu mix` or such names joined by "+"; or
-            the command line of KataGo's analysis engine, such as "katago analysis -config analysis.cfg -model
-            net.bin.gz".
-        precision: Precision of `MovePredictor.stream`; engines have their own.
-
-    Raises:
-        RecipeError: The program of a command line was not found.
+            (.bin.gz, .txt.gz, .ckpt, .onnx); or a mixture, which is a file of `kifu mix` or such names joined by "+".
+        precision: Precision of `MovePredictor.stream`.
     """
-    if isinstance(name, str) and is_command(name):
-        return EnginePredictor(name, rules=rules, symmetries=symmetries)
 
     def open_members(names: Sequence[str | os.PathLike[str]]) -> list[MovePredictor]:
         return [
@@ -433,14 +270,9 @@ def as_predictor(
 
 
 def check_ranks(predictor: MovePredictor, *ranks: float | None) -> None:
-    """Check that a net or engine takes ranks, if one is given."""
+    """Raise RecipeError if a rank is given to a net that does not take ranks."""
     if predictor.takes_ranks or all(rank is None for rank in ranks):
         return
-    if isinstance(predictor, EnginePredictor):
-        raise RecipeError(
-            f"{predictor.description} does not take ranks; that needs a net that imitates players (-human-model FILE)"
-            " and no humanSLProfile in the command"
-        )
     raise RecipeError(
         f"net {predictor.name} does not take ranks: it is {predictor.description}. The net {PACKAGED[0]} takes them"
     )
@@ -474,8 +306,7 @@ def common_board(predictors: Sequence[MovePredictor], board: str | None) -> tupl
     """Return width and height of the boards that predictors are asked about.
 
     Args:
-        board: The size, such as "19x19"; None for the size that the first net was trained on, or 19 x 19 if the first
-            is an engine.
+        board: The size, such as "19x19"; None for the size that the first net was trained on.
     """
     size = predictors[0].board if board is None else parse_board(board)
     for predictor in predictors:

@@ -123,7 +123,7 @@ class RankCalibration(BaseModel):
     net: Line
     """Name of the net."""
     net_hash: Line
-    """BLAKE3 of the net's file, or of the command line of an engine."""
+    """BLAKE3 of the net's file."""
     board: BoardSize
     """Board size of the games."""
     ratings: Annotated[tuple[Annotated[int, Field(ge=1, le=49)], ...], Field(strict=False, min_length=2, max_length=49)]

@@ -204,7 +204,7 @@ class Evaluator(Protocol):
 
 
 class NetEvaluator:
-    """An evaluator that queries a net or an engine."""
+    """An evaluator that queries a net."""
 
     def __init__(
         self,

@@ -184,7 +184,7 @@ class TeacherConfig(BaseModel):
     model_config = STRICT
 
     nets: Annotated[tuple[Line, ...], Field(strict=False, min_length=1, max_length=16)]
-    """Files (also KataGo's), run directories or command lines of engines; their probabilities are averaged."""
+    """Files (also KataGo's) or run directories; their probabilities are averaged."""
     weight: Share = 0.5
     """Weight of the teachers in the loss; that of the moves and results is 1 - weight."""
     temperature: Positive = 1.0

@@ -377,20 +377,14 @@ def create_app(site: Site, access: Access, failed: Callable[[str, Exception], ob
 
 
 def warm_up(site: Site, deadline: Deadline) -> None:
-    """Answer the slow kinds of requests once, so that no visitor waits for libraries to start and kernels to compile.
-
-    Engines are not asked, since they take long or have started already.
-    """
+    """Answer the slow kinds of requests once, so that no visitor waits for libraries and the compilation of kernels."""
     explore(site, PositionParams.model_validate({"moves": "pd", "sql": _FEW}), deadline)
     search(site, SearchResults(), SearchParams.model_validate({"pattern": ". X .", "sql": _FEW}), deadline)
-    if site.nets:
-        from kifu.learn.predict import Predictor  # imports torch, which takes seconds
     for number, net in enumerate(site.nets):
         deadline.check()
-        if isinstance(net.predictor, Predictor):
-            width, height = net.predictor.board
-            line = {"width": width, "height": height}
-            predict(site, PredictParams.model_validate({"line": line, "net": number}))
+        width, height = net.predictor.board
+        line = {"width": width, "height": height}
+        predict(site, PredictParams.model_validate({"line": line, "net": number}))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

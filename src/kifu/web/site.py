@@ -267,7 +267,7 @@ class Corpus:
 
 @dataclass
 class ServedNet:
-    """A net or an engine.
+    """A net.
 
     Attributes:
         predictor: Predicts moves; called by one thread at a time, see `lock`.
@@ -285,7 +285,7 @@ class Site:
     Attributes:
         background: Runs work besides requests, one after another, at first `opening`.
         startup: The deadline of this work, which `stop` ends.
-        opening: The opening of nets and engines, which takes seconds and goes on after the constructor.
+        opening: The opening of nets, which takes seconds and goes on after the constructor.
         records: The path of each source of records, by the name that the column `archive` gives it.
         quick: The pool of requests of milliseconds.
         filters: The pool of all requests with a condition in SQL, which others never wait for.
@@ -301,7 +301,7 @@ class Site:
         """Open all of them.
 
         Args:
-            nets: Nets and engines as for `open_predictor`; None for the packaged net.
+            nets: Nets as for `open_predictor`; None for the packaged net.
             reports: Files that `kifu evaluate`, `kifu benchmark` and `kifu audit` wrote with `--json`.
             records: The archives and folders that the catalogues were made from.
 
@@ -330,11 +330,7 @@ class Site:
 
     @property
     def nets(self) -> list[ServedNet]:
-        """The nets and engines, as soon as all are open.
-
-        Raises:
-            RecipeError: The program of an engine was not found.
-        """
+        """The nets, as soon as all are open."""
         return self.opening.result()
 
     def stop(self) -> None:
@@ -403,7 +399,7 @@ def _file_versions(searcher: Searcher) -> list[tuple[int, ...] | None]:
 
 
 def _open_nets(nets: Sequence[str | None]) -> list[ServedNet]:
-    """Open nets and engines. The imports take most of the time."""
+    """Open nets. The imports take most of the time."""
     if not nets:
         return []
     from kifu.learn.predictors import open_predictor, unique_names

@@ -196,7 +196,7 @@ def test_losses_match_a_naive_loop() -> None:
             value += float(result.value[k] - batch.result[k]) ** 2
         if k >= 20:
             ownership += float(((result.ownership[k] - batch.ownership[k]) ** 2).sum())
-    expected = [40, loss, top1, top5, value, 30, ownership, 500]
+    expected = [40, loss, top1, top5, value, 30, ownership, 500, 0, 0]
     assert measured.sums.tolist() == pytest.approx(expected, rel=1e-4)
     assert float(measured.loss) == pytest.approx(loss / 40 + 2 * value / 30 + 0.5 * ownership / 500, rel=1e-4)
 
@@ -423,8 +423,8 @@ def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     rows = learn.run_dir.read_metrics(tmp_path / "run" / "metrics.csv")
     learned, held = ([row for row in rows if name in row] for name in ("loss", "validation_loss"))
     assert [row["step"] for row in learned] == sorted({50, 60, *(row["step"] for row in held)})
-    of_validations = {name for name in learn.run_dir.COLUMNS if name.startswith("validation")} | {"averaged"}
-    assert set(learned[0]) == {*learn.run_dir.COLUMNS} - of_validations
+    others = {name for name in learn.run_dir.COLUMNS if name.startswith("validation")} | {"averaged", "score"}
+    assert set(learned[0]) == {*learn.run_dir.COLUMNS} - others
     assert held[-1]["step"] == 60
     assert {f"validation_{name}" for name in ("loss", "top1", "top5", "value", "ownership")} < set(held[-1])
     assert result.best["validation_loss"] == pytest.approx(min(row["validation_loss"] for row in held))

@@ -235,9 +235,7 @@ def predict(  # noqa: PLR0913 - command-line options
     return Outcome(describe(prediction), prediction)
 
 
-@command(
-    _PANEL, "kifu export run -o net.onnx", "kifu export run -o net.bin.gz", "kifu export run -o net.onnx --dry-run"
-)
+@command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
 def export(
     checkpoint: Checkpoint,
     output: Annotated[Path, Output(help="The file to write, such as net.onnx, or net.bin.gz for KataGo.")],

@@ -31,7 +31,7 @@ def text_fields(record: bytes) -> dict[str, bytes]:
     """Return the first value in the root of each field that has one, else the first one of a later node."""
     first, *later = nodes_of(record)
     root = [
-        (n if n in (b"KO", b"TE") and len(value) < 2 else NIHON_KIIN.get(n, n), [value])
+        (n if n in (b"KO", b"TE") and len(value) < 2 and value.isascii() else NIHON_KIIN.get(n, n), [value])
         for n, values in first
         for value in values
     ]

@@ -245,7 +245,7 @@ def find_text_fields(
                     break
                 if key >= _FIRST_KEY:
                     field = np.int64(_FIELD[key - _FIRST_KEY])
-                    annotates = (key in (_KO, _TE)) and end - i < 2
+                    annotates = (key in (_KO, _TE)) and (end == i or (end - i == 1 and data[i] < 0x80))
                     if field != _NO_FIELD and (
                         field_start[field, g] == 0 and not annotates
                         if in_root
@@ -1057,7 +1057,7 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
         name = record[name_start:name_stop].decode("ascii")
         plain = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
         if k < in_root:
-            if plain not in ("KO", "TE") or stop - start > 1:
+            if plain not in ("KO", "TE") or stop - start > 1 or not record[start:stop].isascii():
                 plain = _NIHON_KIIN.get(plain, plain)
             values_of.setdefault(plain, []).append(record[start:stop])
         elif not values_of.get(plain, [b""])[0]:

@@ -8,7 +8,7 @@ import pytest
 from loader_games import make
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quick() -> Iterator[None]:
     """Tests of the export and of the curves call them."""
     with pytest.MonkeyPatch.context() as patch:

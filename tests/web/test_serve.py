@@ -62,17 +62,6 @@ def test_signals_end_the_server_with_open_connections_and_running_queries(tmp_pa
     assert [line for line in done.err if not line.startswith(note)] == ["kifu: interrupted; the server has ended"]
 
 
-@pytest.mark.subprocess
-def test_a_signal_ends_the_server_while_an_engine_starts(web_catalogue: Path) -> None:
-    process = start("serve", web_catalogue, "--net", "sh -c 'cat > /dev/null'", "--port", 0)
-    url = first_line(process).partition(" ")[0]
-    with urllib.request.urlopen(f"{url}api/site", timeout=60) as response:
-        assert json.load(response)["nets"] is None
-    process.send_signal(signal.SIGTERM)
-    done = finish(process, 60)
-    assert (done.code, done.err) == (128 + signal.SIGTERM, ["kifu: interrupted; the server has ended"])
-
-
 INTERRUPTED = """
 import logging, os, signal, sys
 from unittest import mock

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+import kifu.assets
 import kifu.config
 from kgs_archives import archive, record
 from kifu.assets import asset
@@ -66,6 +67,7 @@ def only_sets_of(folder: Path) -> Iterator[None]:
 
     forget()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kifu.config, "asset", find)
+        for module in (kifu.assets, kifu.config):
+            patch.setattr(module, "asset", find)
         yield
     forget()

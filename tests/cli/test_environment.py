@@ -58,7 +58,7 @@ def test_a_removed_working_directory_of_a_process(line: str, tmp_path: Path) -> 
         ("stats GAMES", 0),
         ("ingest GAMES -o new.parquet", 0),
         ("convert GAMES -o new.olf", 0),
-        ("build agz17 GAMES -o new", 0),
+        ("build agz17 GAMES -o new", 2),
         ("fetch sample -o new", 0),
         ("ingest GAMES -o new.parquet --dry-run", 2),
         ("split GAMES -o new", 2),

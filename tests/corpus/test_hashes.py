@@ -138,7 +138,6 @@ HANDICAPS = {
     "the first in the root": b"HA[3]B[pd];B[dp];B[pp]" + AFTER,
     "no HA": b";B[pd];B[dp];B[pp]" + AFTER,
     "HA 0": b"HA[0];B[pd];B[dp];B[pp]" + AFTER,
-    "HA 1": b"HA[1];B[pd];B[dp];B[pp]" + AFTER,
     "HA is negative": b"HA[-3];B[pd];B[dp];B[pp]" + AFTER,
     "HA is no number": b"HA[three];B[pd];B[dp];B[pp]" + AFTER,
     "setup after the root": b"HA[3];AB[pd][dp][pp]" + AFTER,
@@ -149,6 +148,7 @@ HANDICAPS = {
 OTHERS = {
     "fewer than HA": b"HA[4];B[pd];B[dp];B[pp]" + AFTER,
     "more than HA": b"HA[2];B[pd];B[dp];B[pp]" + AFTER,
+    "HA 1": b"HA[1];B[pd];B[dp];B[pp]" + AFTER,
     "no HA, a pass": b";B[pd];W[];B[dp];B[pp]" + AFTER,
     "HA 0, a pass": b"HA[0];B[pd];W[];B[dp];B[pp]" + AFTER,
     "White in the root": b"HA[3]AW[aa];B[pd];B[dp];B[pp]" + AFTER,

@@ -28,7 +28,7 @@ ROOTS = (
     "HA[2]AB[dd][pp]RU[house rules]BR[-]TM[0]OT[14 days + 1 day per move and 10 extra periods]",
     "",
 )
-ALL = tuple(INPUTS)
+ALL = tuple(name for name in INPUTS if name != "profile")  # of KataGo, see tests/katago
 
 
 def values_of(conditions: Conditions) -> list[list[float]]:

@@ -33,8 +33,9 @@ def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
     assert recipe.name == name
     assert check_config(TrainingRecipe, recipe.to_dict(), "recipe", name) == recipe
     encoder = recipe.encoder()
-    rim = encoder.plane_set.padding
-    net = learn.registry.make_net(recipe.net, encoder.planes, *recipe.size, rim=rim, inputs=recipe.inputs)
+    net = learn.registry.make_net_for(
+        recipe.net, encoder, passes=recipe.positions.passes, heads=tuple(recipe.heads), inputs=recipe.inputs
+    )
     assert net.config.planes == encoder.planes
 
 

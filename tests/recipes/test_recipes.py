@@ -56,8 +56,8 @@ def message_of(*arguments):
 def test_the_recipes_that_come_with_kifu():
     assert recipe_names() == [
         "agz17", "alphago48", "blog", "book-large", "book-medium", "book-seven", "book-small", "clark-storkey",
-        "human", "katago", "kgsgo-v1", "kgsgo-v2", "maddison", "olf-archive", "quick-cpu", "small", "strong-gpu",
-        "tokens",
+        "human", "kata-human", "katago", "kgsgo-v1", "kgsgo-v2", "maddison", "olf-archive", "quick-cpu", "small",
+        "strong-gpu", "tokens",
     ]  # fmt: skip
     for name, suffix in (("kgsgo-v1", ""), ("kgsgo-v2", "-v2")):
         recipe = load_recipe(name)

@@ -347,8 +347,8 @@ def handicap_as_setup(games: GameArrays, stated_only: bool = False) -> GameArray
     """Return the games with handicap stones that are moves as setup of the root: both forms of a game become equal.
 
     They are two or more Black stones before White's first one, as many as HA states beyond the Black stones of the
-    root; White may pass between them. Without HA, they are moves in a row, and White plays next. An HA below 2, which
-    FF[4] does not allow, counts as none.
+    root; White may pass between them. Without HA, they are moves in a row, and White plays next. HA[0], which is
+    not FF[4], counts as none.
 
     Args:
         stated_only: Leave games without HA as they are.
@@ -358,7 +358,7 @@ def handicap_as_setup(games: GameArrays, stated_only: bool = False) -> GameArray
     at = np.minimum(games.move_offset[:-1, None] + [0, 1], len(games.moves) - 1)
     first, second = games.moves[at].astype(np.int64).T if len(games.moves) else np.full((2, len(games)), NO_POINT)
     placed = (lengths > 1) & (first < points) & ((second < points) | (second == points | WHITE_BIT))
-    row = np.flatnonzero(placed & with_ha if stated_only else placed)
+    row = np.flatnonzero(placed & (with_ha if stated_only else games.handicap != 1))
     if not len(row):
         return games
     game = np.repeat(np.arange(len(row)), lengths[row])

@@ -173,7 +173,9 @@ class HashSplit(_Split):
         return self._ties
 
     def fit(self, catalogues: Paths) -> Self:
-        """Return a split that assigns each cluster of games of these catalogues to one set."""
+        """Return a split that assigns each cluster of games of these catalogues to one set. One set has all games."""
+        if len(self.sets) == 1:
+            return self
         fitted = self.model_copy()
         fitted._ties = Ties.of([Path(path) for path in as_list(catalogues)])
         return fitted

@@ -21,11 +21,13 @@ from kifu.cli import app
 from kifu.cli.app import Command
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
-from kifu.learn.registry import KATA, NETS, RESIDUAL, net_line
 from kifu.planes.registry import PLANE_SETS
 from kifu.recipes.schema import recipe_names
 from kifu.text import counted
+from lazy import lazy_import
 from marks import slow
+
+registry = lazy_import("kifu.learn.registry")
 
 COMMANDS: dict[str, Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SETS = ("train", "validation", "test")
@@ -178,7 +180,8 @@ def test_listed_titles_are_those_of_the_registries() -> None:
     """The file serves lists that load neither torch nor numpy."""
     lines = {name: f"{counted(each.planes, 'plane')}; {each.title}" for name, each in PLANE_SETS.items()}
     assert read_titles("planes") == lines
-    assert read_titles("nets") == {name: net_line(name) for name in [*NETS, RESIDUAL, KATA]}
+    names = [*registry.NETS, registry.RESIDUAL, registry.KATA]
+    assert read_titles("nets") == {name: registry.net_line(name) for name in names}
 
 
 @pytest.mark.parametrize("name", ["agz17", "kgsgo-v1", "kgsgo-v2", "olf-archive"])

@@ -15,6 +15,7 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.splits import NO_SET
 from kifu.datasets.manifest import find_origin, origins_path, read_manifest
 from kifu.datasets.tokens import METADATA, open_tokens
 from kifu.errors import RecipeError
@@ -47,9 +48,11 @@ def assert_round_trip(chosen: TokensRecipe, catalogue: Path, folder: Path) -> No
         for k, key in enumerate(data.games.tolist()):
             decoded.setdefault(key, data.tokenizer.decode(data[k]))
             assert [data.tokenizer.names[t] for t in data[k]][-1] == "end"
-    found = 0
+    found, split = 0, chosen.split and chosen.split.fit(catalogue)
     for batch in open_catalogue(catalogue).batches():
         fits = data.tokenizer.fits(batch)
+        if split:
+            fits &= split.codes(batch) != NO_SET
         for row, fit in zip(batch.to_pylist(), fits.tolist()):
             if row["drop"] is not None or not fit or not row["n_legal"]:
                 continue

@@ -238,7 +238,7 @@ def evaluate(
     """Measure how well nets predict the moves of games: top-1, 3 and 5, likelihood, calibration, and examples.
 
     Args:
-        nets: One net or engine, or several to compare on the same positions: opened, or named as for
+        nets: One net, or several to compare on the same positions: opened, or named as for
             `kifu.learn.predictors.open_predictor`. The options do not apply to predictors that are open already.
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal".

@@ -86,6 +86,7 @@ class Seen:
 
     game: int
     ply: int
+    account: str
     move: int
     min_rank: int
     max_rank: int
@@ -126,9 +127,9 @@ def naive(
             )
             groups = groups_of(game, ply, move, board)
             max_rank -= 1  # the move itself
-            seen.append(
-                Seen(g, ply, move, min_rank, max_rank, -math.log(probabilities[move]), max(probabilities), groups)
-            )
+            likely = -math.log(probabilities[move]), max(probabilities)
+            account = game.players[is_white(game, ply)] or f"of game {g}"
+            seen.append(Seen(g, ply, account, move, min_rank, max_rank, *likely, groups))
     return seen
 
 

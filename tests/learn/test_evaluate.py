@@ -39,14 +39,14 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> learn.net.Net:
 def assert_score(score: Score, seen: list[Seen]) -> None:
     """The score of these positions, computed naively."""
     assert score.positions == len(seen)
-    assert score.games == len({each.game for each in seen})
+    assert score.accounts == len({each.account for each in seen})
     for top in (1, 3, 5):
         least, most = (sum(rank < top for rank in ranks) for ranks in zip(*((s.max_rank, s.min_rank) for s in seen)))
         assert least <= round(score.measure(f"top{top}").value * len(seen)) <= most
     assert score.nll.value == pytest.approx(sum(each.nll for each in seen) / len(seen), rel=1e-5)
     for name in MEASURES:
         value, low, high = score.measure(name)
-        assert low <= value <= high or score.games < 5
+        assert low <= value <= high or score.accounts < 5
 
 
 CASES = [
@@ -129,6 +129,13 @@ def test_games_at_urls(net: learn.net.Net) -> None:
     assert (reported.sources, reported.games, reported.positions) == (("game.sgf",), 1, 9)
 
 
+def test_accounts_are_names_or_games_without_names(net: learn.net.Net, tmp_path: Path) -> None:
+    players = ["PB[a]PW[b]", "PB[b]PW[c]", "PB[a]", "", ""]
+    games = evaluated.catalogue(tmp_path, [evaluated.text(k, 10, root=root) for k, root in enumerate(players)])
+    (reported,) = learn.evaluate.evaluate(net, games).nets
+    assert reported.score.accounts == 6  # a, b, c, White of the third game, and two games
+
+
 def test_several_nets_are_compared(games: Path, net: learn.net.Net, tmp_path: Path) -> None:
     other = learn.net.open_net(tiny_net(tmp_path / "seven.safetensors", planes="one-plane", seed=1))
     both = learn.evaluate.evaluate([net, other, net], games)
@@ -156,7 +163,7 @@ def test_positions_are_sampled_by_seed(games: Path, net: learn.net.Net) -> None:
     )
     few = learn.evaluate.evaluate(net, games, learn.results.EvalOptions(per_game=2))
     assert (few.positions, few.games) == (16, 8)
-    assert {score.games for score in few.nets[0].by["move"].values()} != {8}
+    assert {score.accounts for score in few.nets[0].by["move"].values()} != {16}
 
 
 @pytest.mark.parametrize("avx512_bf16", [False, True])
@@ -275,7 +282,7 @@ def test_real_games(shared: Path, tmp_path: Path) -> None:
 
 
 def as_json(score: Score) -> dict[str, object]:
-    reported: dict[str, object] = {"positions": score.positions, "games": score.games}
+    reported: dict[str, object] = {"positions": score.positions, "accounts": score.accounts}
     return reported | {name: [pytest.approx(value, abs=1e-6) for value in score.measure(name)] for name in MEASURES}
 
 
@@ -317,7 +324,7 @@ def test_errors_of_values_match_single_predictions(net: learn.net.Net, tmp_path:
                 errors[is_white(game, ply)].append(float(found.value[0]) - result)
     everything = np.array(errors[False] + errors[True])
     assert one.value is not None
-    assert (one.value.positions, one.value.games) == (len(everything), 4)
+    assert (one.value.positions, one.value.accounts) == (len(everything), 4)
     assert one.value.squared.value == pytest.approx((everything**2).mean(), rel=1e-5)
     assert one.value.bias_black.value == pytest.approx(np.mean(errors[False]), rel=1e-5)
     assert one.value.bias_white.value == pytest.approx(np.mean(errors[True]), rel=1e-5)

@@ -39,7 +39,7 @@ def move_scores(rank: object, nll: object = None, confidence: object = None) -> 
 
 def test_measures_are_means_over_positions() -> None:
     found = score(move_scores([0, 0, 2, 3, 5, 300], [0.5, 1, 2, 3, 4, 7.5]), np.array([0, 0, 1, 1, 2, 2]), 0)
-    assert (found.positions, found.games) == (6, 3)
+    assert (found.positions, found.accounts) == (6, 3)
     assert [found.measure(name).value for name in MEASURES] == pytest.approx([2 / 6, 3 / 6, 4 / 6, 3])
 
 
@@ -96,7 +96,7 @@ def test_groups_are_scored_separately_and_empty_ones_omitted() -> None:
     game, group = np.array([0, 0, 1, 1, 2, 2]), np.array([3, 3, 3, 0, 0, 0])
     by = score_groups(found, game, group, ("a", "b", "c", "d"), 0)
     assert list(by) == ["a", "d"]
-    assert [(each.positions, each.games, each.nll.value) for each in by.values()] == [(3, 2, 2), (3, 2, 1)]
+    assert [(each.positions, each.accounts, each.nll.value) for each in by.values()] == [(3, 2, 2), (3, 2, 1)]
     assert [each.top1.value for each in by.values()] == pytest.approx([2 / 3, 2 / 3])
     # a draw in which a group does not come says nothing of it
     assert by["a"].nll == by["a"].nll.__class__(2, 2, 2)
@@ -151,7 +151,7 @@ def test_errors_of_values_match_a_naive_loop() -> None:
         if result[k] != UNKNOWN:
             errors[bool(white[k])].append(float(value[k]) - int(result[k]))
     both = errors[False] + errors[True]
-    assert (found.positions, found.games) == (len(both), len({game[k] for k in range(300) if result[k] != UNKNOWN}))
+    assert (found.positions, found.accounts) == (len(both), len({game[k] for k in range(300) if result[k] != UNKNOWN}))
     assert found.squared.value == pytest.approx(sum(e * e for e in both) / len(both))
     assert found.bias_black.value == pytest.approx(sum(errors[False]) / len(errors[False]))
     assert found.bias_white.value == pytest.approx(sum(errors[True]) / len(errors[True]))

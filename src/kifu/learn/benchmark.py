@@ -33,7 +33,7 @@ from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor, score_moves, unique_names
 from kifu.learn.results import BenchmarkResults, NetScores, SetResults
 from kifu.learn.scores import MoveScores, differences, measure_drift, score, score_groups
-from kifu.point import POINT_MASK
+from kifu.point import POINT_MASK, WHITE
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.registry import find_name
@@ -46,7 +46,7 @@ PER_GAME = 15
 _SEED = 0
 """Seed of the bootstrap."""
 
-_COLUMNS = tuple(dict.fromkeys((*COLUMNS, *RANK_COLUMNS, *CONDITION_COLUMNS, "canonical", "date")))
+_COLUMNS = tuple(dict.fromkeys((*COLUMNS, *RANK_COLUMNS, *CONDITION_COLUMNS, "canonical", "date", "black", "white")))
 
 _FOLDER, _KIND = "benchmarks", "benchmark set"
 
@@ -271,17 +271,17 @@ def _windows(rows: pa.RecordBatch, length: Literal["day", "week", "month"]) -> G
 
 def _summarize(moves: MoveScores, first: MoveScores, positions: EvalPositions, windows: Groups) -> dict[str, Any]:
     """Return the fields of `NetScores` that depend on the moves."""
-    game = np.unique(positions.game, return_inverse=True)[1]
-    total = score(moves, game, _SEED)
-    window_names, window = windows
+    account = positions.accounts(positions.to_play == WHITE)
+    total = score(moves, account, _SEED)
+    window_names, window = windows[0], windows[1][positions.game]
     known = np.array([name != "unknown" for name in window_names])[window]
     rank_names, rank = BREAKDOWNS["rank"][1](positions)
     return {
         "score": total,
-        "drift": measure_drift(moves, game, np.where(known, window, -1), total),
+        "drift": measure_drift(moves, account, np.where(known, window, -1), total),
         "by": {
-            "rank": score_groups(moves, game, rank, rank_names, _SEED),
-            "window": score_groups(moves, game, window[positions.game], window_names, _SEED),
+            "rank": score_groups(moves, account, rank, rank_names, _SEED),
+            "window": score_groups(moves, account, window, window_names, _SEED),
         },
-        "to_first": None if moves is first else differences(moves, first, game, _SEED),
+        "to_first": None if moves is first else differences(moves, first, account, _SEED),
     }

@@ -119,14 +119,14 @@ BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
 
 
 def score_breakdowns(
-    positions: EvalPositions, scores: Sequence[MoveScores], game: Indices, seed: int
+    positions: EvalPositions, scores: Sequence[MoveScores], account: Indices, seed: int
 ) -> list[dict[str, dict[str, Score]]]:
     """Return, for each net, its scores by breakdown and group; arguments as for `score_groups`."""
     by: list[dict[str, dict[str, Score]]] = [{} for _ in scores]
     for name, (_, group_positions) in BREAKDOWNS.items():
         names, index = group_positions(positions)
         for moves, groups in zip(scores, by):
-            groups[name] = score_groups(moves, game, index, names, seed)
+            groups[name] = score_groups(moves, account, index, names, seed)
     return by
 
 
@@ -333,15 +333,12 @@ def fit_mix(
         outputs, unique_names(predictors), positions.move, _results(positions)[0], design(positions)
     )
     games = np.unique(to_numpy(positions.rows["canonical"])[positions.game])
-    movers = np.array(
-        [pc.fill_null(positions.rows[side], "").to_numpy(zero_copy_only=False) for side in ("black", "white")]
-    )
     mix = MixFile(
         members=members,
         policy=policy,
         value=value,
         positions=len(positions),
-        accounts=len(np.unique(movers[(positions.to_play == WHITE).astype(np.int64), positions.game])),
+        accounts=len(np.unique(positions.accounts(positions.to_play == WHITE))),
         figures=figures,
         games=base64.b64encode(games.astype("<u8").tobytes()).decode(),
     )
@@ -391,22 +388,23 @@ def _summarize(
     seed: int,
 ) -> tuple[NetResult, ...]:
     """Return the result of each net, given the scores of its moves."""
-    game = np.unique(positions.game, return_inverse=True)[1]
-    by = score_breakdowns(positions, scores, game, seed)
     result, white = _results(positions)
-    known_result = bool((result != UNKNOWN).any())
+    account = positions.accounts(white)
+    black = positions.accounts(np.zeros_like(white))  # both players share the result
+    by = score_breakdowns(positions, scores, account, seed)
+    has_result = bool((result != UNKNOWN).any())
     return tuple(
         NetResult(
             name=name,
             description=predictor.description,
             known_games=len(predictor.games),
             learned=int(known.sum()),
-            score=score(moves, game, seed),
-            calibration=calibrate(moves, game, seed),
-            entropy=mean_entropy(moves, game, seed),
-            value=value_error(moves.value, result, white, game, seed) if predictor.has_value and known_result else None,
+            score=score(moves, account, seed),
+            calibration=calibrate(moves, account, seed),
+            entropy=mean_entropy(moves, account, seed),
+            value=value_error(moves.value, result, white, black, seed) if has_result and predictor.has_value else None,
             by=groups,
-            to_first=None if moves is scores[0] else differences(moves, scores[0], game, seed),
+            to_first=None if moves is scores[0] else differences(moves, scores[0], account, seed),
         )
         for name, predictor, known, moves, groups in zip(unique_names(predictors), predictors, trained_on, scores, by)
     )

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kifu.corpus.schema import game_arrays
+from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import Conditions, InputPositions
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import GameError
@@ -278,6 +279,16 @@ class EvalPositions:
             return InputPositions(self.conditions, self.game, white)
         conditions = self.conditions.take(self.game).with_ranks(white, *self.ranks)
         return InputPositions(conditions, np.arange(len(self)), white)
+
+    def accounts(self, white: npt.NDArray[np.bool_]) -> Indices:
+        """Return [N] numbers, from 0 on, of the accounts that play White where `white`, and Black elsewhere.
+
+        An account is a name in the columns "black" and "white" of the rows; without a name, it is that of the game.
+        """
+        names = pa.chunked_array([self.rows["black"], self.rows["white"]]).combine_chunks().dictionary_encode()
+        code = to_numpy(pc.fill_null(names.indices, -1)).reshape(2, -1)[white.astype(np.int64), self.game]
+        account: Indices = np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
+        return account
 
     def slice(self, start: int, stop: int) -> EvalPositions:
         """Return positions start to stop - 1."""

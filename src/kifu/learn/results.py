@@ -169,7 +169,7 @@ class Evaluation(_Model):
         remarks: Warnings that must accompany the figures: training games, and nets whose games are unknown.
     """
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     kifu: Line
     board: BoardSize
     sources: tuple[str, ...]
@@ -256,7 +256,7 @@ class SetResults(_Model):
 class BenchmarkResults(_Model):
     """The results of `kifu benchmark`, in the format of docs/benchmark.md."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     kifu: Line
     sets: tuple[SetResults, ...]
 

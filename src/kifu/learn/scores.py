@@ -1,10 +1,11 @@
-"""Scores of predicted moves, with confidence intervals by the bootstrap over games.
+"""Scores of predicted moves, with confidence intervals by the bootstrap over accounts.
 
-Positions of one game are similar, so that they carry less information than the same number of positions from different
-games. Therefore whole games are resampled with replacement, each with all its positions (the cluster bootstrap, Field
-and Welsh 2007). An interval spans the 2.5th to the 97.5th percentile of the score over `RESAMPLES` draws.
+Moves of one player are similar, so that they carry less information than the same number of moves of different players.
+Therefore whole accounts are resampled with replacement, each with all its moves (the cluster bootstrap, Field and Welsh
+2007). An interval spans the 2.5th to the 97.5th percentile of the score over `RESAMPLES` draws.
 
-Arguments `game` are the numbers of the games of N moves, [N], from 0 on, each of which occurs.
+Arguments `account` are numbers of the accounts that N moves count for, [N], from 0 on, each of which occurs; see
+`kifu.learn.positions.EvalPositions.accounts`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ BINS = 15
 _PERCENTILES = (2.5, 97.5)
 
 _CHUNK = 1 << 22
-"""Approximate number of games that are resampled at once."""
+"""Approximate number of accounts that are resampled at once."""
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
@@ -51,10 +52,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The accuracy of a net on some positions: shares of moves among its best 1, 3 and 5; the mean of -ln p in nats."""
+    """The accuracy of a net on some positions: shares of moves among its best 1, 3 and 5; the mean of -ln p in nats.
+
+    Attributes:
+        accounts: Number of accounts that the moves count for.
+    """
 
     positions: int
-    games: int
+    accounts: int
     top1: Interval
     top3: Interval
     top5: Interval
@@ -106,7 +111,7 @@ class ValueScore:
     """
 
     positions: int
-    games: int
+    accounts: int
     squared: Interval
     bias_black: Interval | None
     bias_white: Interval | None
@@ -141,9 +146,9 @@ class MoveScores:
     def __len__(self) -> int:
         return len(self.preferred)
 
-    def sums(self, game: Indices, games: int) -> Floats:
-        """Return [games, 1 + len(MEASURES)]: the number of positions and the sum of each measure by game."""
-        return _sum_by_key(game, games, [*(self.preferred < top for top in TOPS), self.nll])
+    def sums(self, account: Indices, accounts: int) -> Floats:
+        """Return [accounts, 1 + len(MEASURES)]: the number of positions and the sum of each measure by account."""
+        return _sum_by_key(account, accounts, [*(self.preferred < top for top in TOPS), self.nll])
 
 
 def _sum_by_key(key: Indices, keys: int, values: Sequence[npt.NDArray[np.generic]]) -> Floats:
@@ -154,18 +159,18 @@ def _sum_by_key(key: Indices, keys: int, values: Sequence[npt.NDArray[np.generic
 
 
 def resample(sums: Floats, seed: int) -> Floats:
-    """Return [RESAMPLES, ...] totals of sums [G, ...] over G games drawn with replacement.
+    """Return [RESAMPLES, ...] totals of sums [A, ...] over A accounts drawn with replacement.
 
-    The draws depend on the seed and G alone, so that totals of different sums refer to the same draws.
+    The draws depend on the seed and A alone, so that totals of different sums refer to the same draws.
     """
-    games, flat = len(sums), sums.reshape(len(sums), -1)
+    accounts, flat = len(sums), sums.reshape(len(sums), -1)
     rng = np.random.default_rng(seed)
     totals = np.empty((RESAMPLES, flat.shape[1]))
-    step = max(_CHUNK // games, 1)
+    step = max(_CHUNK // accounts, 1)
     for first in range(0, RESAMPLES, step):
         count = min(step, RESAMPLES - first)
-        draws = rng.integers(games, size=(count, games)) + np.arange(count)[:, None] * games
-        times = np.bincount(draws.ravel(), minlength=count * games).reshape(count, games)
+        draws = rng.integers(accounts, size=(count, accounts)) + np.arange(count)[:, None] * accounts
+        times = np.bincount(draws.ravel(), minlength=count * accounts).reshape(count, accounts)
         totals[first : first + count] = times.astype(np.float64) @ flat
     return totals.reshape(RESAMPLES, *sums.shape[1:])
 
@@ -185,15 +190,17 @@ def _interval(value: float, draws: Floats) -> Interval:
     return Interval(float(value), float(low), float(high))
 
 
-def score(moves: MoveScores, game: Indices, seed: int) -> Score:
+def score(moves: MoveScores, account: Indices, seed: int) -> Score:
     """Return the score of all positions."""
-    return score_groups(moves, game, np.zeros(len(game), np.int64), ("",), seed)[""]
+    return score_groups(moves, account, np.zeros(len(account), np.int64), ("",), seed)[""]
 
 
-def score_groups(moves: MoveScores, game: Indices, group: Indices, names: Sequence[str], seed: int) -> dict[str, Score]:
+def score_groups(
+    moves: MoveScores, account: Indices, group: Indices, names: Sequence[str], seed: int
+) -> dict[str, Score]:
     """Return the score of each group that has positions, in the order of the names."""
-    games, groups = int(game.max()) + 1, len(names)
-    sums = moves.sums(game * groups + group, games * groups).reshape(games, groups, -1)
+    accounts, groups = int(account.max()) + 1, len(names)
+    sums = moves.sums(account * groups + group, accounts * groups).reshape(accounts, groups, -1)
     present = np.flatnonzero(sums[..., 0].any(0))
     sums = sums[:, present]
     value, draws = _means(sums.sum(0)), _means(resample(sums, seed))
@@ -207,30 +214,30 @@ def score_groups(moves: MoveScores, game: Indices, group: Indices, names: Sequen
     }
 
 
-def mean_entropy(moves: MoveScores, game: Indices, seed: int) -> Interval:
+def mean_entropy(moves: MoveScores, account: Indices, seed: int) -> Interval:
     """Return the mean entropy of all positions; arguments as for `score`."""
-    sums = _sum_by_key(game, int(game.max()) + 1, [moves.entropy])
+    sums = _sum_by_key(account, int(account.max()) + 1, [moves.entropy])
     return _interval(float(_means(sums.sum(0))[0]), _means(resample(sums, seed))[:, 0])
 
 
-def differences(one: MoveScores, other: MoveScores, game: Indices, seed: int) -> dict[str, Interval]:
+def differences(one: MoveScores, other: MoveScores, account: Indices, seed: int) -> dict[str, Interval]:
     """Return by measure how much more `one` scores than `other` on the same positions.
 
     Both are resampled together, so that positions that are hard for both do not widen the interval.
     """
-    games = int(game.max()) + 1
-    sums = one.sums(game, games)
-    sums[:, 1:] -= other.sums(game, games)[:, 1:]
+    accounts = int(account.max()) + 1
+    sums = one.sums(account, accounts)
+    sums[:, 1:] -= other.sums(account, accounts)[:, 1:]
     value, draws = _means(sums.sum(0)), _means(resample(sums, seed))
     return {name: _interval(value[m], draws[:, m]) for m, name in enumerate(MEASURES)}
 
 
-def calibrate(moves: MoveScores, game: Indices, seed: int) -> Calibration:
+def calibrate(moves: MoveScores, account: Indices, seed: int) -> Calibration:
     """Return how well the probability of the most likely move matches its accuracy."""
-    games = int(game.max()) + 1
+    accounts = int(account.max()) + 1
     which = np.clip((moves.confidence.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
-    sums = _sum_by_key(game * BINS + which, games * BINS, [moves.confidence, moves.preferred == 0]).reshape(
-        games, BINS, 3
+    sums = _sum_by_key(account * BINS + which, accounts * BINS, [moves.confidence, moves.preferred == 0]).reshape(
+        accounts, BINS, 3
     )
     total, resampled = sums.sum(0), resample(sums, seed)
     means, draws = _means(total), _means(resampled)
@@ -249,7 +256,7 @@ def _calibration_error(sums: Floats) -> Floats:
     return error
 
 
-def value_error(value: Floats32, result: npt.NDArray[np.int8], white: Bools, game: Indices, seed: int) -> ValueScore:
+def value_error(value: Floats32, result: npt.NDArray[np.int8], white: Bools, account: Indices, seed: int) -> ValueScore:
     """Return the errors of values, over the positions whose result is known.
 
     Args:
@@ -260,31 +267,31 @@ def value_error(value: Floats32, result: npt.NDArray[np.int8], white: Bools, gam
     if not known.any():
         raise RecipeError("value_error() requires positions with a known result")
     error, side = value[known].astype(np.float64) - result[known], white[known].astype(np.int64)
-    game = np.unique(game[known], return_inverse=True)[1]
-    games = int(game.max()) + 1
-    sums = _sum_by_key(game * 2 + side, games * 2, [error**2, error]).reshape(games, 2, 3)
-    total = np.concatenate([sums.sum(1, keepdims=True), sums], 1)  # [games, 3, 3]: all, Black, White
+    account = np.unique(account[known], return_inverse=True)[1]
+    accounts = int(account.max()) + 1
+    sums = _sum_by_key(account * 2 + side, accounts * 2, [error**2, error]).reshape(accounts, 2, 3)
+    total = np.concatenate([sums.sum(1, keepdims=True), sums], 1)  # [accounts, 3, 3]: all, Black, White
     means, draws = _means(total.sum(0)), _means(resample(total, seed))
     return ValueScore(
         len(error),
-        games,
+        accounts,
         _interval(means[0, 0], draws[:, 0, 0]),
         *(None if np.isnan(means[k, 1]) else _interval(means[k, 1], draws[:, k, 1]) for k in (1, 2)),
     )
 
 
-# Drift: how much the scores of a net differ between windows of time, beyond what the draw of the games explains. The
-# bootstrap over games shows how the score would vary if other games of the same days were drawn. Days differ, too:
+# Drift: how much the scores of a net differ between windows of time, beyond what the draw of the accounts explains. The
+# bootstrap over accounts shows how the score would vary if other players of the same days were drawn. Days differ, too:
 # the players change, and so does what they play. Let m be the scores of some windows, and v the variance of each that
-# is due to the draw of its games. The variance between windows is then that of m less the mean of v, and at least 0
+# is due to the draw of its accounts. The variance between windows is then that of m less the mean of v, and at least 0
 # (the method of moments for random effects). The interval for another window includes both variances; without drift
 # it is the interval of the bootstrap.
 
 MIN_WINDOWS = 3
 """Minimum number of windows from which drift is estimated."""
 
-MIN_GAMES = 5
-"""Minimum number of games of such a window."""
+MIN_ACCOUNTS = 5
+"""Minimum number of accounts of such a window."""
 
 _NORMAL = 1.96
 """The 97.5th percentile of the normal distribution."""
@@ -305,18 +312,19 @@ class Drift(NamedTuple):
     interval: Interval
 
 
-def measure_drift(moves: MoveScores, game: Indices, window: Indices, score: Score) -> dict[str, Drift]:
+def measure_drift(moves: MoveScores, account: Indices, window: Indices, score: Score) -> dict[str, Drift]:
     """Return the drift of each measure, or an empty dictionary if there are fewer than MIN_WINDOWS windows.
 
     Args:
-        window: [G] the window of each game, -1 if it is unknown.
+        window: [N] the window of each move, -1 if it is unknown.
     """
-    sums = moves.sums(game, len(window))
-    games = np.bincount(window[window >= 0], minlength=1)
-    used = np.flatnonzero(games >= MIN_GAMES)
-    if len(used) < MIN_WINDOWS:
+    accounts, windows = int(account.max()) + 1, int(window.max()) + 1
+    key = account * (windows + 1) + window % (windows + 1)  # the unknown ones come last
+    sums = moves.sums(key, accounts * (windows + 1)).reshape(accounts, windows + 1, -1)
+    parts = [sums[sums[:, k, 0] > 0, k] for k in range(windows)]
+    parts = [part for part in parts if len(part) >= MIN_ACCOUNTS]
+    if len(parts) < MIN_WINDOWS:
         return {}
-    parts = [sums[window == each] for each in used]
     count = np.array([part[:, 0].sum() for part in parts])
     mean = np.stack([part[:, 1:].sum(0) for part in parts]) / count[:, None]
     residuals = [part[:, 1:] - part[:, :1] * m for part, m in zip(parts, mean)]
@@ -324,7 +332,7 @@ def measure_drift(moves: MoveScores, game: Indices, window: Indices, score: Scor
     between = np.maximum(mean.var(0, ddof=1) - np.mean(by_draw, 0), 0)
     share = count / count.sum()
     # The value itself is a mean over drifting windows; another window drifts once more.
-    extra = _student(len(used) - 1) ** 2 * between * (1 + (share**2).sum())
+    extra = _student(len(parts) - 1) ** 2 * between * (1 + (share**2).sum())
     return {
         name: Drift(float(np.sqrt(between[m])), _widen(score.measure(name), float(extra[m])))
         for m, name in enumerate(MEASURES)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _NETS_PER_TABLE = 3
 
-_MIN_GAMES = 5
-"""Games of a group that is plotted; smaller groups are in the tables only."""
+_MIN_ACCOUNTS = 5
+"""Accounts of a group that is plotted; smaller groups are in the tables only."""
 
 TITLES = {"top1": "top-1", "top3": "top-3", "top5": "top-5", "nll": "nll, nats"}
 """Titles of the measures."""
@@ -91,7 +91,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
         nets = evaluation.nets[first : first + _NETS_PER_TABLE]
         lines += ["", _score_table(nets)]
         lines += [part for name in BREAKDOWNS for part in ("", _breakdown_table(name, nets))]
-    lines += ["", "In brackets: 95 % intervals by the bootstrap over games."]
+    lines += ["", "In brackets: 95 % intervals by the bootstrap over accounts."]
     print_lines(make_console(), *lines)
 
 
@@ -167,7 +167,7 @@ def _plots(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     yield "calibration", _data_url(draw_calibration({net.name: _bins(net) for net in evaluation.nets}))
     for name, (title, _) in BREAKDOWNS.items():
         scores = evaluation.nets[0].by[name]
-        groups = [group for group, score in scores.items() if score.games >= _MIN_GAMES] or list(scores)
+        groups = [group for group, score in scores.items() if score.accounts >= _MIN_ACCOUNTS] or list(scores)
         shares = {net.name: np.array([net.by[name][group].top1 for group in groups]) * 100 for net in evaluation.nets}
         if len(groups) < 2:
             continue
@@ -227,8 +227,8 @@ def print_results(results: BenchmarkResults) -> None:
             "",
         ]
     lines += [
-        "In brackets: 95 % intervals by the bootstrap over games; for another day, week",
-        "or month of the same source they include the drift between these.",
+        "In brackets: 95 % intervals by the bootstrap over accounts; for another day,",
+        "week or month of the same source they include the drift between these.",
     ]
     print_lines(make_console(), *lines)
 

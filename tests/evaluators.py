@@ -1,5 +1,6 @@
 """Oracles that are no nets, and engines that ask them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,6 +43,9 @@ class Scripted:
     def supports(self, width: int, height: int) -> bool:
         return max(width, height) <= 19
 
+    def set_rules(self, rules: Rules, scoring: str) -> None:
+        self.name = scoring
+
     def evaluate(self, game: GameSession, colour: int) -> play.player.PolicyValue:
         policy = np.where(game.board.legal(colour), self.weigh(game, colour), 0)
         policy = (policy / max(policy.sum(), 1e-300)).astype(np.float32)
@@ -66,10 +70,10 @@ def chance(seed: int) -> Weigh:
 
 
 def scripted_engine(evaluator: Scripted | None = None, *, size: int = 5, rules: str = "chinese") -> play.engine.Engine:
-    """An engine on a small board."""
-    return play.engine.Engine(
-        play.player.Player(evaluator or Scripted()), rules=Rules.named(rules), width=size, height=size
-    )
+    """An engine on a small board that evaluates all moves at once."""
+    engine = play.engine.Engine(play.player.Player(evaluator or Scripted()), rules=rules, width=size, height=size)
+    engine.patience = math.inf
+    return engine
 
 
 def reported(engine: play.engine.Engine, sent: bytes, *, cut: int = 1 << 20) -> str:

@@ -67,7 +67,7 @@ def gnugo() -> list[str]:
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcripts(path: Path) -> None:
     sent, wanted = sent_and_told(path.read_text())
-    evaluator = Scripted(lead=0.5, has_ownership=True) if path.stem == "analysis" else Scripted()
+    evaluator = Scripted(lead=0.5, has_ownership=True) if path.stem in ("analysis", "rules") else Scripted()
     assert reported(scripted_engine(evaluator), sent) == wanted
     answers(wanted)
 
@@ -84,8 +84,84 @@ def test_transcripts_cover_all_reproducible_commands() -> None:
     asked = " ".join(path.read_text() for path in TRANSCRIPTS)
     assert [name for name in play.engine.COMMANDS if not re.search(rf"> (\d+ )?{name}\b", asked)] == [
         "version",
+        "cputime",
         "loadsgf",
     ]
+
+
+BOARD = ["boardsize 9", "clear_board", "komi 6.5"]
+SESSIONS = {
+    "sabaki": [
+        "name", "version", "protocol_version", "list_commands", *BOARD, "set_free_handicap C3 G7", "play W E5",
+        "kata-analyze B 50 ownership true", "genmove B", "undo", "undo", *BOARD, "loadsgf FILE", "lz-analyze W 50",
+        "kata-genmove_analyze W 50", "final_score", "quit",
+    ],
+    "gogui-twogtp": [
+        "protocol_version", "list_commands", "name", "version", "known_command cputime", *BOARD,
+        "time_settings 600 0 0", "time_left b 600 0", "genmove b", "play b C7", "cputime", "genmove w", "play b pass",
+        "play w pass", "final_score", "final_status_list dead", "kgs-game_over", "quit",
+    ],
+    "lizzie": [
+        "name", "version", "list_commands", "boardsize 9", "komi 7.5", "kata-get-rules", "kata-set-rules chinese",
+        "kata-analyze 10 ownership true", "play B C3", "kata-analyze 10 ownership true", "undo", "kata-raw-nn 0",
+        "clear_cache", "get_komi", "genmove W", "printsgf", "lz-analyze 50", "clear_board", "quit",
+    ],
+}  # fmt: skip
+REFUSED = {"final_score", "undo"}
+"""Before the end of a game; beyond its start."""
+
+
+@pytest.mark.parametrize("program", SESSIONS)
+def test_programs_start_and_play(program: str, tmp_path: Path) -> None:
+    """The commands that these programs send when they start, set up a game, play, analyse and end it."""
+    path = tmp_path / "game.sgf"
+    path.write_bytes(RECORD)
+    sent = [line.replace("FILE", str(path)) for line in SESSIONS[program]]
+    engine = scripted_engine(Scripted(lead=0.5, has_ownership=True), size=9)
+    for line, answer in zip(sent, answers(reported(engine, "\n".join(sent).encode())), strict=True):
+        name, *words = line.split()
+        assert answer[0] == "=" or name in REFUSED, (line, answer)
+        if "analyze" in name:
+            ownership = "( ownership( -?1.0000){81})?" if "ownership" in words else ""
+            assert re.search(rf"\ninfo move [A-J]\d visits \d+ winrate .* pv [A-J]\d{ownership}\n", answer)
+        elif name == "list_commands":
+            assert {each.split()[0] for each in sent} <= set(answer[2:].split())
+
+
+def test_each_candidate_has_the_values_of_the_position_after_it() -> None:
+    class Counting(Scripted):
+        """Black leads by the number of the point of the last move."""
+
+        def evaluate(self, game: GameSession, colour: int) -> play.player.PolicyValue:
+            lead = (game.moves[-1] & 0x3FFF if game.moves else 3) * (1 if colour == BLACK else -1)
+            return super().evaluate(game, colour)._replace(value=lead / 10, lead=lead)
+
+    engine = scripted_engine(Counting(lead=0), size=2)
+    for colour, sign in (("b", 1), ("w", -1)):
+        before = engine.run("showboard", [])
+        line = reported(engine, f"kata-analyze {colour}\n".encode())
+        found = re.findall(r"winrate (\S+) utility (\S+) scoreMean (\S+) scoreLead (\S+)", line)
+        assert np.array(found, float).T.tolist() == [
+            [0.5 + sign * k / 20 for k in range(4)], [sign * k / 10 for k in range(4)],
+            *[[sign * float(k) for k in range(4)]] * 2,
+        ]  # fmt: skip
+        assert engine.run("showboard", []) == before
+    engine.patience = -1  # one more candidate with each line
+    lines = engine.run("kata-analyze", ["b", "100"]).lines
+    assert [next(lines).count("scoreLead 3.0") for _ in range(6)] == [3, 2, 1, 1, 1, 1]
+    assert "whiteLead -3.000" in str(engine.run("kata-raw-nn", ["all"]))
+
+
+def test_printsgf_writes_a_file(tmp_path: Path) -> None:
+    path, engine = tmp_path / "game.sgf", scripted_engine(size=9)
+    for name, words in (("komi", ["5.5"]), ("fixed_handicap", ["2"]), ("play", ["w", "e5"]), ("play", ["b", "pass"])):
+        engine.run(name, words)
+    assert engine.run("printsgf", [str(path)]) == ""
+    game = read_sgf(path.read_bytes())
+    assert (game.komi, game.handicap, len(game), game.board().stones.tolist()) == (
+        5.5, 2, 2, engine.game.board.stones.tolist(),
+    )  # fmt: skip
+    assert reported(engine, f"printsgf {tmp_path}\n".encode()) == "? cannot write file\n\n"
 
 
 OTHER_WORDS = ["b", "w", "white", "c3", "A1", "pass", "resign", "0", "1", "5", "12", "-1", "6.5", "true", "alive"]
@@ -273,13 +349,24 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def net_engine(path: Path) -> play.engine.Engine:
-    rules = Rules.named("chinese")
-    return play.engine.Engine(
-        play.player.Player(play.player.NetEvaluator(learn.predict.Predictor(learn.net.open_net(path), rules=rules))),
-        rules=rules,
-        width=9,
-        height=9,
-    )
+    predictor = learn.predict.Predictor(learn.net.open_net(path), rules=Rules.named("chinese"))
+    return play.engine.Engine(play.player.Player(play.player.NetEvaluator(predictor)), width=9, height=9)
+
+
+def test_new_rules_are_the_nets_rules(net: Path) -> None:
+    """The last move repeats a position, which simple ko allows; then the net evaluates the position after it."""
+    engine = net_engine(net)
+    moves = ["b", "b1", "w", "b2", "b", "a2", "w", "c2", "b", "c1", "w", "a1"]
+    engine.run("boardsize", ["3"])
+    for colour, vertex in zip(moves[::2], moves[1::2]):
+        engine.run("play", [colour, vertex])
+    rows = str(engine.run("kata-raw-nn", ["0"])).partition("policyPass")[0].split("\n")
+    assert rows[-2].split()[1] == "NAN"
+    assert reported(engine, b"play b b1\n") == "? illegal move\n\n"
+    assert reported(engine, b"kata-set-rules japanese\nplay b b1\nreg_genmove w\n").startswith("=\n\n=\n\n= ")
+    refused = reported(engine, b"kgs-rules chinese\nkata-get-rules\n")
+    assert refused.startswith("? the game has moves that these rules forbid")
+    assert '"SIMPLE"' in refused
 
 
 def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> None:
@@ -427,11 +514,8 @@ def test_games_with_gnu_go(gnugo: list[str], net: Path) -> None:
 def test_response_time(tmp_path: Path) -> None:
     """Far below what it takes if something is compiled or made for each move; `make bench` has the true figure."""
     path = tiny_net(tmp_path / "b6c64.safetensors", net="b6c64", size=19)
-    rules = Rules.named("chinese")
-    engine = play.engine.Engine(
-        play.player.Player(play.player.NetEvaluator(learn.predict.Predictor(learn.net.open_net(path), rules=rules))),
-        rules=rules,
-    )
+    predictor = learn.predict.Predictor(learn.net.open_net(path), rules=Rules.named("chinese"))
+    engine = play.engine.Engine(play.player.Player(play.player.NetEvaluator(predictor)))
     engine.run("genmove", ["b"])
     took = []
     for k in range(10):

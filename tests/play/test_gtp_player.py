@@ -172,6 +172,44 @@ def test_a_net_with_passes_may_prefer_the_pass() -> None:
     assert {drawn.choose(game, BLACK, evaluation) for _ in range(200)} == set(range(9))  # never by chance alone
 
 
+@pytest.mark.parametrize(("share", "answer"), [(0.05, "A3"), (0.5, "pass")])
+def test_a_pass_is_answered_with_a_pass_only_at_the_end(share: float, answer: str) -> None:
+    """After a pass, the net always prefers the pass; before it, a share of the best move's probability."""
+
+    def weigh(game: GameSession, colour: int) -> np.ndarray:
+        return np.append(np.full(9, 1.0), 9 if game.trailing_passes else share)
+
+    game = GameSession(3)
+    game.play(game.board.pass_move, WHITE)
+    assert chosen(game, Scripted(weigh)) == answer
+    assert game.trailing_passes == 1
+
+
+def test_clean_up_captures_dead_stones() -> None:
+    """Each side plays where stones of both colours meet, and passes only when no such point is left."""
+    game = on("X O . \n X X X \n X . X")
+    player = play.player.Player(Scripted())
+    moves = []
+    while not moves or moves[-1] != game.board.pass_move:
+        moves.append(player.clean_up(game, BLACK, player.evaluator.evaluate(game, BLACK).policy))
+        game.play(moves[-1], BLACK)
+    assert [to_gtp(move, 3) for move in moves] == ["C3", "pass"]
+    assert not (game.board.stones == WHITE).any()
+
+
+def test_scoring_without_dead_stones_and_with() -> None:
+    """White's two stones in the corner die; Black's wall and White's live."""
+    board = Board.parse("O . X O . \n O . X O . \n . . X O . \n X X X O . \n . . X O .")
+    ownership = np.where(np.arange(25) % 5 < 3, 1.0, -1.0)
+    dead = play.player.dead_stones(board, ownership)
+    assert named(dead, 5) == "A5 A4"
+    none = np.zeros(25, np.bool_)
+    assert [play.player.score_points(board, none)[1:], play.player.score_points(board, dead)[1:]] == [(9, 12), (15, 10)]
+    assert play.player.score_points(board, dead, territory=True)[1:] == (10, 5)
+    owners = play.player.score_points(board, dead)[0]
+    assert owners.tolist() == np.where(np.arange(25) % 5 < 3, BLACK, WHITE).tolist()
+
+
 def moves_until_resignation(engine: play.engine.Engine, colour: str = "b", most: int = 8) -> int:
     """Return the number of moves that the engine plays for a colour before it resigns; the opponent passes."""
     for count in range(most):

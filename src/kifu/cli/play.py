@@ -56,7 +56,7 @@ def gtp(
     evaluator = NetEvaluator(predictor, rules=rules, rank=rank, opponent=opponent)
     player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)
     width, height = predictor.board
-    serve_stdio(Engine(player, rules=ruleset, width=width, height=height))
+    serve_stdio(Engine(player, rules=rules, width=width, height=height))
 
 
 @command(

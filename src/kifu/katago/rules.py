@@ -100,6 +100,13 @@ class KataRules:
         text += "button1" if self.button else ""
         return text + (f"whb{self.handicap_bonus.upper()}" if self.handicap_bonus != "0" else "")
 
+    def to_json(self) -> str:
+        """Return KataGo's JSON, without komi."""
+        fields = {each: getattr(self, each).upper() for each in ("ko", "scoring", "tax")}
+        bonus = {"whiteHandicapBonus": self.handicap_bonus.upper(), "friendlyPassOk": True}
+        text = {**fields, "suicide": self.suicide, "hasButton": self.button, **bonus}
+        return json.dumps(text, separators=(",", ":"), sort_keys=True)
+
     @property
     def codes(self) -> tuple[int, ...]:
         """The first six fields of `GAME_RULES`."""

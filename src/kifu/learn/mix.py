@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError
+from kifu.go.rules import Rules
 from kifu.learn.evaluator import BatchOutput, log_softmax
 from kifu.learn.net_format import RANK_BANDS, MixFigures, MixFile, PoolWeights
 from kifu.learn.positions import EvalPositions, Indices, PredictPositions
@@ -108,6 +109,16 @@ class MixedPredictor:
 
     def __repr__(self) -> str:
         return f"<MixedPredictor {self.name}>"
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of all members."""
+        return self.members[0].rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        for member in self.members:
+            member.rules = rules
 
     def check_board(self, width: int, height: int) -> None:
         """Raise RecipeError or GameError for a board size that one of the nets does not support."""

@@ -111,6 +111,7 @@ class MovePredictor(Protocol):
         has_value: True if evaluations have a value.
         has_ownership: True if evaluations have ownership.
         takes_ranks: True if it imitates players of the ranks that positions have.
+        rules: The rules that define legal moves; the moves before a position must be legal, too.
     """
 
     name: str
@@ -121,6 +122,7 @@ class MovePredictor(Protocol):
     has_value: bool
     has_ownership: bool
     takes_ranks: bool
+    rules: Rules
 
     def check_board(self, width: int, height: int) -> None:
         """Raise RecipeError or GameError for a board size that it does not support."""

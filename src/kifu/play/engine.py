@@ -3,27 +3,31 @@
 Commands and arguments follow the Go Text Protocol, version 2, draft 2 (Farnebaeck 2002,
 https://www.lysator.liu.se/~gunnar/gtp/) and the extensions listed in docs/gtp.md. `kifu.play.gtp` reads and writes.
 
-`lz-analyze` and `kata-analyze` follow KataGo's docs/GTP_Extensions.md, GoGui's analyze commands its manual. There is no
-search: "visits" are the policy scaled to 1000, the winrate is the value head's for the position itself (0.5 without
-one), and a principal variation is the move alone.
+`lz-analyze`, `kata-analyze` and `kata-raw-nn` follow KataGo's docs/GTP_Extensions.md, GoGui's analyze commands its
+manual. There is no search: "visits" are the policy scaled to 1000, winrate and lead are the net's for the position
+after the move (0.5 without a value head), and a principal variation is the move alone.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from kifu.errors import GameError, IllegalMove, KifuError, printable
-from kifu.go.rules import Rules
-from kifu.io import read_small
-from kifu.play.player import CHINESE, RESIGN, GameSession, Player, PolicyValue
-from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, parse_gtp, to_gtp
-from kifu.records.game import read_sgf
+from kifu.go.rules import RECORD_RULES, Rules
+from kifu.io import read_small, write_output
+from kifu.katago.rules import KataRules
+from kifu.play.player import RESIGN, GameSession, Player, PolicyValue, dead_stones, score_points
+from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, parse_gtp, symmetries, to_gtp
+from kifu.records.game import read_sgf, write_sgf
 
 _SEARCH_FLAGS = ("rootinfo", "pvvisits", "pvedgevisits", "movesownership", "ownershipstdev", "movesownershipstdev")
 """Boolean options of `kata-analyze` about a search. They are accepted and ignored, because there is no search."""
@@ -83,6 +87,13 @@ class Arguments:
         if not (word.isascii() and word.isdigit() and len(word) <= 10 and low <= int(word) <= high):
             raise GtpError("syntax error")
         return int(word)
+
+    def rest(self) -> str:
+        """Return all arguments that are left, at least one."""
+        words = [self.word()]
+        while self.more:
+            words.append(self.word())
+        return " ".join(words)
 
     def real(self) -> float:
         """Return the next argument as a decimal number."""
@@ -147,37 +158,75 @@ _COLOURS = {"b": BLACK, "black": BLACK, "w": WHITE, "white": WHITE}
 
 _VISITS = 1000
 
+_MAX_LISTED = 10
+"""Number of moves that a report lists and evaluates unless it is asked for more."""
+
 _MIN_LABELLED = 0.005
 """Smallest probability that GoGui shows as a label."""
 
 
-def info_line(game: GameSession, evaluation: PolicyValue, request: AnalyzeRequest, *, kata: bool) -> str:
-    """Return one line, "info move D4 visits 412 winrate 5210 prior 4117 lcb 5210 order 0 pv D4 info move ...".
+def listed_moves(evaluation: PolicyValue, request: AnalyzeRequest) -> list[int]:
+    """Return the moves of a report by descending probability, at most `_MAX_LISTED` unless the request asks for more.
 
-    Moves are sorted by probability; those below half a visit are omitted unless the request asks for more. Without any
-    legal point the line lists the pass.
-
-    Args:
-        request: Minimum and maximum number of moves, and whether ownership is wanted.
-        kata: Use KataGo's format: numbers within 0 to 1 rather than 0 to 10000, ownership allowed.
+    Moves below half a visit are omitted. Without any legal point the pass is listed.
     """
     ranked = np.argsort(-evaluation.policy, kind="stable")[: np.count_nonzero(evaluation.policy)].tolist()
-    count = max(1, request.min_moves, int(np.count_nonzero(evaluation.policy * _VISITS >= 0.5)))
-    order = (ranked or [len(evaluation.policy) - 1])[:count][: request.max_moves]
-    # Lizzie draws no heat for a winrate of exactly 0.
-    winrate = 0.5 if evaluation.value is None else min(max((evaluation.value + 1) / 2, 0.0001), 0.9999)
+    count = min(int(np.count_nonzero(evaluation.policy * _VISITS >= 0.5)), _MAX_LISTED)
+    return (ranked or [len(evaluation.policy) - 1])[: max(1, request.min_moves, count)][: request.max_moves]
+
+
+def info_line(
+    game: GameSession,
+    evaluation: PolicyValue,
+    moves: list[int],
+    after: dict[int, PolicyValue],
+    request: AnalyzeRequest,
+    *,
+    kata: bool,
+) -> str:
+    """Return one line, "info move D4 visits 412 winrate 5210 prior 4117 lcb 5210 order 0 pv D4 info move ...".
+
+    Args:
+        after: By move, the evaluation of the position after it for the opponent. Other moves get the position's values.
+        kata: Use KataGo's format: numbers within 0 to 1 rather than 0 to 10000, lead and ownership allowed.
+    """
     parts = []
-    for choice, move in enumerate(order):
+    for choice, move in enumerate(moves):
         vertex, prior = to_gtp(move, game.board.width, game.board.height), float(evaluation.policy[move])
+        found, sign = (after[move], -1) if move in after else (evaluation, 1)
+        # Lizzie draws no heat for a winrate of exactly 0.
+        winrate = 0.5 if found.value is None else min(max((sign * found.value + 1) / 2, 0.0001), 0.9999)
         head = f"info move {vertex} visits {round(prior * _VISITS)}"
         if kata:
-            values = f"winrate {winrate:.6f} utility {2 * winrate - 1:.6f} prior {prior:.6f} lcb {winrate:.6f}"
+            values = f"winrate {winrate:.6f} utility {2 * winrate - 1:.6f}"
+            if found.lead is not None:
+                values += f" scoreMean {sign * found.lead:.6f} scoreLead {sign * found.lead:.6f}"
+            values += f" prior {prior:.6f} lcb {winrate:.6f}"
         else:
             values = f"winrate {winrate * 10000:.0f} prior {prior * 10000:.0f} lcb {winrate * 10000:.0f}"
         parts.append(f"{head} {values} order {choice} pv {vertex}")
     if kata and request.ownership and evaluation.ownership is not None:
         parts.append("ownership " + " ".join(f"{value:.4f}" for value in evaluation.ownership.tolist()))
     return " ".join(parts)
+
+
+def raw_output(game: GameSession, evaluation: PolicyValue, symmetry: int) -> str:
+    """Return KataGo's table of what a net gives for one symmetry, from the view of White; what it lacks is left out."""
+    width, sign = game.board.width, 1 if game.board.to_play == WHITE else -1
+    lines = [f"symmetry {symmetry}"]
+    if evaluation.value is not None:
+        white = (sign * evaluation.value + 1) / 2
+        lines += [f"whiteWin {white:.6f}", f"whiteLoss {1 - white:.6f}", "noResult 0.000000"]
+    if evaluation.lead is not None:
+        lines.append(f"whiteLead {sign * evaluation.lead:.3f}")
+    legal = game.board.legal()[:-1]
+    policy = [f"{p:8.6f}" if allowed else "     NAN" for p, allowed in zip(evaluation.policy[:-1].tolist(), legal)]
+    lines += ["policy", *(" ".join(policy[k : k + width]) for k in range(0, len(policy), width))]
+    lines.append(f"policyPass {evaluation.policy[-1]:8.6f}")
+    if evaluation.ownership is not None:
+        owned = [f"{sign * value:9.7f}" for value in evaluation.ownership.tolist()]
+        lines += ["whiteOwnership", *(" ".join(owned[k : k + width]) for k in range(0, len(owned), width))]
+    return "\n".join(lines)
 
 
 def policy_gfx(game: GameSession, evaluation: PolicyValue) -> str:
@@ -205,13 +254,14 @@ _COLOUR_NAMES = {BLACK: "Black", WHITE: "White"}
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A response that repeats until the next command arrives.
+    """A response of lines that goes on until the next command arrives.
 
     Attributes:
-        interval: Seconds between repetitions; None reports once.
+        lines: Endless; later lines are more complete.
+        interval: Seconds between lines; None takes the first one only.
     """
 
-    line: str
+    lines: Iterator[str]
     interval: float | None
 
 
@@ -225,10 +275,21 @@ class Engine:
     be legal under the engine's rules, too.
     """
 
-    def __init__(self, player: Player, *, rules: Rules = CHINESE, width: int = 19, height: int = 19) -> None:
-        """Start with an empty board of width x height, which the player's evaluator must support."""
-        self.player, self._rules = player, rules
-        self.game = GameSession(width, height, rules=rules)
+    patience = 0.5
+    """Seconds of evaluation before an analysis that repeats writes a line."""
+
+    def __init__(self, player: Player, *, rules: str = "chinese", width: int = 19, height: int = 19) -> None:
+        """Start with an empty board of width x height, which the player's evaluator must support.
+
+        Args:
+            rules: As for `Rules.named`.
+        """
+        self.player, self._rules = player, Rules.named(rules)
+        self._kata_rules = replace(
+            KataRules() if self._rules == RECORD_RULES else KataRules.parse(rules),
+            ko="simple" if self._rules.ko == "none" else self._rules.ko, suicide=self._rules.suicide,
+        )  # fmt: skip
+        self.game = GameSession(width, height, rules=self._rules)
 
     def run(self, name: str, words: list[str]) -> Answer:
         """Run a command and return its response.
@@ -300,6 +361,58 @@ class Engine:
         arguments.end()
         return self._resize(self.game.board.width, self.game.board.height)
 
+    def set_position(self, arguments: Arguments) -> str:
+        """Place stones of both colours on an empty board; Black moves first."""
+        board, points = self.game.board, {BLACK: list[int](), WHITE: list[int]()}
+        while arguments.more:
+            points[arguments.colour()].append(arguments.vertex())
+        placed = points[BLACK] + points[WHITE]
+        game = GameSession(board.width, board.height, rules=self._rules, komi=self.game.komi)
+        if len(set(placed)) < len(placed) or board.pass_move in placed:
+            raise GtpError("bad vertex list")
+        try:
+            game.set_up(points[BLACK], points[WHITE], BLACK)
+        except GameError:
+            raise GtpError("illegal position") from None
+        self.game = game
+        return ""
+
+    def get_rules(self, arguments: Arguments) -> str:
+        """Return the rules as KataGo's JSON."""
+        arguments.end()
+        return self._kata_rules.to_json()
+
+    def set_rules(self, arguments: Arguments) -> str:
+        """Set the rules by a name or JSON of KataGo, for the game in progress, too."""
+        return self._set_rules(arguments.rest())
+
+    def set_kgs_rules(self, arguments: Arguments) -> str:
+        """Set the rules by a name of KGS, whose Chinese rules have superko."""
+        name = arguments.word().lower()
+        arguments.end()
+        if name not in ("chinese", "aga", "japanese", "new_zealand"):
+            raise GtpError(f"unknown rules {name[:40]!r}")
+        return self._set_rules("chinese-kgs" if name == "chinese" else name)
+
+    def _set_rules(self, text: str) -> str:
+        try:
+            kata = KataRules.parse(text)
+        except GameError:
+            raise GtpError(f"unknown rules {printable(text[:40])!r}") from None
+        rules = Rules("situational" if kata.ko == "spight" else kata.ko, kata.suicide)
+        try:
+            self.game = self.game.with_rules(rules)
+        except IllegalMove:
+            raise GtpError("the game has moves that these rules forbid") from None
+        self._rules, self._kata_rules = rules, kata
+        self.player.evaluator.set_rules(rules, kata.scoring)
+        return ""
+
+    def get_komi(self, arguments: Arguments) -> str:
+        """Return the komi."""
+        arguments.end()
+        return f"{self.game.komi:g}"
+
     def set_komi(self, arguments: Arguments) -> str:
         """Set the komi."""
         self.game.komi = arguments.real()
@@ -369,6 +482,19 @@ class Engine:
         self.game = game
         return ""
 
+    def printsgf(self, arguments: Arguments) -> str:
+        """Return the game as SGF, or write it to a file."""
+        path = arguments.word() if arguments.more else "-"
+        arguments.end()
+        record = write_sgf(self.game.to_game(str(self._kata_rules)))
+        if path == "-":
+            return record.decode().strip()
+        try:
+            write_output(Path(path), record)
+        except (KifuError, OSError, ValueError):
+            raise GtpError("cannot write file") from None
+        return ""
+
     # moves
 
     def play(self, arguments: Arguments) -> str:
@@ -392,6 +518,14 @@ class Engine:
         colour = arguments.colour()
         arguments.end()
         return self._vertex(self.player.choose(self.game, colour, self._evaluate(colour)))
+
+    def genmove_cleanup(self, arguments: Arguments) -> str:
+        """Generate and play a move of the clean-up after two passes, which captures all dead stones."""
+        colour = arguments.colour()
+        arguments.end()
+        move = self.player.clean_up(self.game, colour, self._evaluate(colour).policy)
+        self.game.play(move, colour)
+        return self._vertex(move)
 
     def undo(self, arguments: Arguments) -> str:
         """Take back the last move."""
@@ -417,6 +551,12 @@ class Engine:
 
     # time and score
 
+    def ignored(self, arguments: Arguments) -> str:
+        """Accept and ignore the time settings and left, the end of a game, and the order to clear a cache."""
+        while arguments.more:
+            arguments.word()
+        return ""
+
     def time_settings(self, arguments: Arguments) -> str:
         """Accept and ignore the time settings."""
         for _ in range(3):
@@ -432,23 +572,40 @@ class Engine:
         arguments.end()
         return ""
 
+    def cputime(self, arguments: Arguments) -> str:
+        """Return the seconds of computation so far."""
+        arguments.end()
+        return f"{time.process_time():.3f}"
+
     def final_score(self, arguments: Arguments) -> str:
-        """Score the finished game by area; no stone is dead."""
+        """Score the finished game; stones are dead by ownership."""
         arguments.end()
         if self.game.trailing_passes < 2:
             raise GtpError("cannot score")
-        score = self.game.board.area_score() - self.game.komi
+        kata, stones = self._kata_rules, self.game.handicap if self.game.handicap > 1 else 0
+        _, black, white = score_points(self.game.board, self._dead(), territory=kata.scoring == "territory")
+        bonus = {"0": 0, "n": stones, "n-1": max(stones - 1, 0)}[kata.handicap_bonus]
+        score = black - white - bonus - self.game.komi
         return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
 
     def final_status_list(self, arguments: Arguments) -> str:
-        """List the chains of a status; every stone is alive."""
+        """List the chains of a status; without ownership every stone is alive."""
         status = arguments.word()
         arguments.end()
         if status not in ("alive", "dead", "seki"):
             raise GtpError("syntax error")
-        board = self.game.board
-        chains = board.chains() if status == "alive" else []
+        board, dead = self.game.board, self._dead()
+        chains = [] if status == "seki" else [c for c in board.chains() if dead[c[0]] == (status == "dead")]
         return "\n".join(" ".join(to_gtp(p, board.width, board.height) for p in chain) for chain in chains)
+
+    def _dead(self) -> npt.NDArray[np.bool_]:
+        """Return a mask, [n] bool, of the stones that are dead by the net's ownership."""
+        board, ownership = self.game.board, None
+        if self.player.evaluator.has_ownership:
+            ownership = self._evaluate(board.to_play).ownership
+        if ownership is None:
+            return np.zeros(board.pass_move, np.bool_)
+        return dead_stones(board, ownership if board.to_play == BLACK else -ownership)
 
     # analysis
 
@@ -470,13 +627,51 @@ class Engine:
 
     def _analysis(self, arguments: Arguments, kata: bool) -> Analysis:
         request = arguments.analyze_request(self.game.board.to_play)
-        return Analysis(info_line(self.game, self._evaluate(request.colour), request, kata=kata), request.interval)
+        patience = math.inf if request.interval is None else self.patience
+        return Analysis(self._info_lines(self._evaluate(request.colour), request, patience, kata), request.interval)
+
+    def _info_lines(
+        self, evaluation: PolicyValue, request: AnalyzeRequest, patience: float, kata: bool
+    ) -> Iterator[str]:
+        """Yield lines without end. Before each, evaluate at least one more position after a move, until `patience`."""
+        moves = listed_moves(evaluation, request)
+        after: dict[int, PolicyValue] = {}
+        waiting = moves[::-1] if self.player.evaluator.has_value else []
+        while True:
+            end = time.monotonic() + patience
+            while waiting:
+                move = waiting.pop()
+                self.game.play(move, request.colour)
+                try:
+                    after[move] = self._evaluate(BLACK + WHITE - request.colour)
+                finally:
+                    self.game.undo()
+                if time.monotonic() > end:
+                    break
+            yield info_line(self.game, evaluation, moves, after, request, kata=kata)
 
     def _genmove_analyze(self, arguments: Arguments, kata: bool) -> str:
         request = arguments.analyze_request(self.game.board.to_play)
         evaluation = self._evaluate(request.colour)
-        info = info_line(self.game, evaluation, request, kata=kata)
+        info = next(self._info_lines(evaluation, request, math.inf, kata))
         return f"\n{info}\nplay {self._generate(request.colour, evaluation)}"
+
+    def raw_nn(self, arguments: Arguments) -> str:
+        """Return the net's output for one of the eight symmetries, or for all."""
+        symmetry = arguments.word()
+        arguments.end()
+        if symmetry not in ("all", *"01234567"):
+            raise GtpError("syntax error")
+        numbers = range(8) if symmetry == "all" else [int(symmetry)]
+        return "\n\n".join(raw_output(self.game, self._turned(number), number) for number in numbers)
+
+    def _turned(self, symmetry: int) -> PolicyValue:
+        """Return the evaluation of the position under a symmetry, turned back."""
+        board = self.game.board
+        found = self.player.evaluator.evaluate(self.game.turned(symmetry), board.to_play)
+        table = symmetries(board.width, board.height)[symmetry]
+        owned = None if found.ownership is None else found.ownership[table[:-1]]
+        return found._replace(policy=found.policy[table], ownership=owned)
 
     def analyze_commands(self, arguments: Arguments) -> str:
         """List the analyze commands for GoGui."""
@@ -521,24 +716,36 @@ COMMANDS: dict[str, Callable[[Engine, Arguments], Answer]] = {
     "boardsize": Engine.boardsize,
     "rectangular_boardsize": Engine.rectangular_boardsize,
     "clear_board": Engine.clear_board,
+    "set_position": Engine.set_position,
     "komi": Engine.set_komi,
+    "get_komi": Engine.get_komi,
+    "kata-get-rules": Engine.get_rules,
+    "kata-set-rules": Engine.set_rules,
+    "kgs-rules": Engine.set_kgs_rules,
     "fixed_handicap": Engine.fixed_handicap,
     "place_free_handicap": Engine.place_free_handicap,
     "set_free_handicap": Engine.set_free_handicap,
     "play": Engine.play,
     "genmove": Engine.genmove,
     "reg_genmove": Engine.reg_genmove,
+    "kgs-genmove_cleanup": Engine.genmove_cleanup,
     "undo": Engine.undo,
     "time_settings": Engine.time_settings,
+    "kgs-time_settings": Engine.ignored,
     "time_left": Engine.time_left,
+    "kgs-game_over": Engine.ignored,
+    "clear_cache": Engine.ignored,
+    "cputime": Engine.cputime,
     "final_score": Engine.final_score,
     "final_status_list": Engine.final_status_list,
     "showboard": Engine.showboard,
     "loadsgf": Engine.loadsgf,
+    "printsgf": Engine.printsgf,
     "lz-analyze": Engine.lz_analyze,
     "lz-genmove_analyze": Engine.lz_genmove_analyze,
     "kata-analyze": Engine.kata_analyze,
     "kata-genmove_analyze": Engine.kata_genmove_analyze,
+    "kata-raw-nn": Engine.raw_nn,
     "gogui-analyze_commands": Engine.analyze_commands,
     "kifu-policy": Engine.policy,
     "kifu-ownership": Engine.ownership,

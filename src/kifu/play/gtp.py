@@ -105,9 +105,9 @@ def serve(engine: Engine, reader: LineReader, write: Callable[[str], None]) -> N
             write(f"?{number} {error}\n\n")
             continue
         if isinstance(answer, Analysis):
-            write(f"={number}\n{answer.line}\n")
+            write(f"={number}\n{next(answer.lines)}\n")
             while not reader.wait(answer.interval):
-                write(f"{answer.line}\n")
+                write(f"{next(answer.lines)}\n")
             write("\n")
         else:
             space = "" if answer[:1] in ("", "\n") else " "

@@ -1,13 +1,14 @@
 """Players: an evaluator's policy and value become a move, a pass or a resignation.
 
 Networks learn moves from games that are rarely played out, and many have no pass at all, so the player decides from the
-board when a game is over: eyes, settled regions and the moves that can still matter. There is no lookahead, and stones
-are not judged alive or dead.
+board when a game is over: eyes, settled regions and the moves that can still matter. There is no lookahead. Stones are
+judged dead by ownership only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -19,8 +20,8 @@ from kifu.go.board import EMPTY, Board
 from kifu.go.rules import Rules
 from kifu.go.state import WALL
 from kifu.learn.positions import PredictPositions
-from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
-from kifu.records.game import Game
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
+from kifu.records.game import Game, make_game
 
 if TYPE_CHECKING:
     from kifu.learn.predict import MovePredictor
@@ -79,6 +80,37 @@ class GameSession:
         session._replay()
         return session
 
+    def with_rules(self, rules: Rules) -> GameSession:
+        """Return the same game under other rules.
+
+        Raises:
+            IllegalMove: A move is illegal under them.
+        """
+        game = GameSession.from_game(self.to_game(), len(self.moves), rules=rules)
+        game.komi = self.komi
+        return game
+
+    def to_game(self, rules: str | None = None) -> Game:
+        """Return the game as a record with these RU."""
+        return make_game(
+            self.board.width, self.board.height, np.array(self.moves, np.uint16), self._setup, self._setup_ply,
+            to_play=self._first if len(self._setup) else 0, handicap=self.handicap or None, KM=f"{self.komi:g}",
+            RU=rules,
+        )  # fmt: skip
+
+    def turned(self, symmetry: int) -> GameSession:
+        """Return the game under a symmetry, see `kifu.point.symmetries`."""
+        board, table = self.board, symmetries(self.board.width, self.board.height)[symmetry].astype(np.uint16)
+        sides = (board.height, board.width) if symmetry >= 4 else (board.width, board.height)
+        moves, setup = (
+            table[words & POINT_MASK] | words & ~np.uint16(POINT_MASK)
+            for words in (np.array(self.moves, np.uint16), self._setup)
+        )
+        game = replace(self.to_game(), width=sides[0], height=sides[1], moves=moves, setup=setup)
+        turned = GameSession.from_game(game, len(moves), rules=board.rules)
+        turned.komi = self.komi
+        return turned
+
     @property
     def setup(self) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
         """Setup stones, [S] uint16 of point | WHITE_BIT or ERASE_BIT, and the ply before which each is placed."""
@@ -125,11 +157,19 @@ class GameSession:
         """
         if not self.is_empty:
             raise GameError("handicap stones must be placed before the first move")
-        self.board.setup(black=points)
-        self._setup = np.array(points, np.uint16)
-        self._setup_ply = np.zeros(len(points), np.uint16)
-        self._first = self.board.to_play = WHITE
+        self.set_up(points, [], WHITE)
         self.handicap = len(points)
+
+    def set_up(self, black: Sequence[int], white: Sequence[int], to_play: int) -> None:
+        """Place stones on the empty board of a new session.
+
+        Raises:
+            GameError: A chain would have no liberties.
+        """
+        self.board.setup(black=black, white=white)
+        self._setup = np.array([*black, *(point | WHITE_BIT for point in white)], np.uint16)
+        self._setup_ply = np.zeros(len(self._setup), np.uint16)
+        self._first = self.board.to_play = to_play
 
     def _replay(self) -> None:
         old = self.board
@@ -154,11 +194,20 @@ _LONG, _LONGEST = 2, 3
 none."""
 
 _MIN_CONTESTED_POLICY = 0.5
-"""After an opponent's pass the player goes on only if contested points have at least this share of the policy."""
+"""After an opponent's pass, a net without passes goes on only if contested points have at least this share of the
+policy."""
+
+_MIN_PASS = 0.1
+"""A net with passes answers a pass with a pass only if, without the opponent's pass, a pass has this share of the best
+move's probability."""
 
 _OWN_SHARE, _OTHER_SHARE = 1 / 2, 1 / 6
 """A region that borders own stones only, or the opponent's only, is still contested if it covers more than this share
 of the board: stones can live in it."""
+
+
+_MAX_DEAD = -0.5
+"""A chain whose mean ownership, from its own view, is lower counts as dead."""
 
 
 class PolicyValue(NamedTuple):
@@ -169,11 +218,13 @@ class PolicyValue(NamedTuple):
             legal move; the pass is 0 for an evaluator without passes.
         value: Expected result from -1 (the player to move loses) to 1 (wins), or None.
         ownership: [n] float32 from -1 (the opponent's) to 1, or None.
+        lead: Points by which the player to move is ahead, or None.
     """
 
     policy: npt.NDArray[np.float32]
     value: float | None = None
     ownership: npt.NDArray[np.float32] | None = None
+    lead: float | None = None
 
 
 class Evaluator(Protocol):
@@ -200,6 +251,10 @@ class Evaluator(Protocol):
 
     def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
         """Return the evaluation of the current position with that colour to move."""
+        ...
+
+    def set_rules(self, rules: Rules, scoring: str) -> None:
+        """Evaluate by other rules from now on. scoring: "area" or "territory"."""
         ...
 
 
@@ -230,6 +285,10 @@ class NetEvaluator:
         self._predictor, self._rules, self._ranks = predictor, rules, (rank, opponent)
         self.name, self.has_value, self.has_ownership = predictor.name, predictor.has_value, predictor.has_ownership
 
+    def set_rules(self, rules: Rules, scoring: str) -> None:
+        """Evaluate by other rules from now on. scoring: "area" or "territory"."""
+        self._predictor.rules, self._rules = rules, scoring
+
     def supports(self, width: int, height: int) -> bool:
         """Return True if boards of that size can be evaluated."""
         try:
@@ -250,8 +309,16 @@ class NetEvaluator:
         predicted = self._predictor.predict(positions.with_ranks(*self._ranks))
         policy = np.zeros(board.pass_move + 1, np.float32)
         policy[: predicted.policy.shape[1]] = predicted.policy[0]
-        value = None if predicted.value is None else float(predicted.value[0])
-        return PolicyValue(policy, value, None if predicted.ownership is None else predicted.ownership[0])
+        legal = board.legal(colour)
+        if policy[~legal].any():  # the predictor allows more than the rules of the game
+            policy = np.where(legal, policy, 0)
+            policy /= max(policy.sum(), np.finfo(np.float32).tiny)
+        value, ownership, score = (
+            None if head is None else head[0] for head in (predicted.value, predicted.ownership, predicted.score)
+        )
+        return PolicyValue(
+            policy, None if value is None else float(value), ownership, None if score is None else float(score[0])
+        )
 
 
 class Player:
@@ -282,14 +349,39 @@ class Player:
         self._hopeless: dict[int, list[list[int]]] = {}
 
     def choose(self, game: GameSession, colour: int, evaluation: PolicyValue) -> int:
-        """Return a legal move (a pass is one) for that colour, or RESIGN."""
+        """Return a legal move (a pass is one) for that colour, or RESIGN.
+
+        A net expects a pass after any pass, as in the records that it was trained with. So after an opponent's pass the
+        position without it counts.
+        """
         if self._is_hopeless(game, colour, evaluation):
             return RESIGN
         points = candidate_points(game, colour, evaluation.policy)
         probabilities = evaluation.policy[points]
-        if not len(points) or evaluation.policy[-1] > probabilities.max():
+        if not len(points):
             return game.board.pass_move
+        if evaluation.policy[-1] > probabilities.max():
+            before = self._evaluate_before_pass(game, colour) if game.trailing_passes else evaluation.policy
+            if before[-1] > _MIN_PASS * before[:-1].max():
+                return game.board.pass_move
         return int(points[self._sample(probabilities)])
+
+    def clean_up(self, game: GameSession, colour: int, policy: npt.NDArray[np.float32]) -> int:
+        """Return the most probable move of that colour where stones of both colours meet, or a pass.
+
+        All dead stones are captured before it passes.
+        """
+        wanted = (policy[:-1] > 0) & ~own_eyes(game.board, colour) & contested_points(game.board, colour)
+        return int(np.where(wanted, policy[:-1], 0).argmax()) if wanted.any() else game.board.pass_move
+
+    def _evaluate_before_pass(self, game: GameSession, colour: int) -> npt.NDArray[np.float32]:
+        """Return the policy without the pass that ends the game so far."""
+        word = game.moves[-1]
+        game.undo()
+        try:
+            return self.evaluator.evaluate(game, colour).policy
+        finally:
+            game.play(game.board.pass_move, WHITE if word & WHITE_BIT else BLACK)
 
     def _is_hopeless(self, game: GameSession, colour: int, evaluation: PolicyValue) -> bool:
         """Return True at the third evaluation in a row below the threshold, of positions of one game.
@@ -321,8 +413,8 @@ def candidate_points(game: GameSession, colour: int, policy: npt.NDArray[np.floa
     """Return the points that colour may play instead of passing; empty if it should pass.
 
     The points have a positive probability and are not own eyes. None are left once no point is contested, or in an
-    overlong game. After an opponent's pass, and in a long game, only contested points count, and only if most of the
-    policy is on them.
+    overlong game. In a long game, and after an opponent's pass if the policy has no passes, only contested points
+    count, and only if most of the policy is on them.
 
     Args:
         policy: [n + 1] float32, as in `PolicyValue`.
@@ -335,7 +427,7 @@ def candidate_points(game: GameSession, colour: int, policy: npt.NDArray[np.floa
     contested = candidates & contested_points(game.board, colour)
     if not contested.any() or len(game.moves) >= _LONGEST * n:
         return np.empty(0, np.int64)
-    if game.trailing_passes or len(game.moves) >= _LONG * n:
+    if (game.trailing_passes and not policy[-1]) or len(game.moves) >= _LONG * n:
         wanted = policy[:-1][contested].sum() >= _MIN_CONTESTED_POLICY
         candidates = contested if wanted else np.zeros(n, np.bool_)
     return np.flatnonzero(candidates)
@@ -379,3 +471,40 @@ def contested_points(board: Board, colour: int) -> Mask:
     adjacent = in_atari[:-2, 1:-1] | in_atari[2:, 1:-1] | in_atari[1:-1, :-2] | in_atari[1:-1, 2:]
     contested |= (adjacent & (board.stones == EMPTY)).ravel()
     return contested
+
+
+def dead_stones(board: Board, ownership: npt.NDArray[np.floating]) -> Mask:
+    """Return a mask, [n] bool, of the stones of chains that are expected to become the opponent's points.
+
+    Args:
+        ownership: [n], from -1 (White's) to 1 (Black's).
+    """
+    dead = np.zeros(board.pass_move, np.bool_)
+    stones = board.stones.ravel()
+    for chain in board.chains():
+        dead[chain] = ownership[chain].mean() * (1 if stones[chain[0]] == BLACK else -1) < _MAX_DEAD
+    return dead
+
+
+def score_points(board: Board, dead: Mask, *, territory: bool = False) -> tuple[npt.NDArray[np.int64], int, int]:
+    """Return the owner of each point ([n], 0 for neither) and the points of Black and White without komi.
+
+    Args:
+        dead: [n], the stones that are removed as prisoners.
+        territory: Count empty points and prisoners instead of empty points and stones.
+    """
+    stones = board.stones.ravel().astype(np.int64)
+    removed = np.bincount(stones[dead], minlength=3)
+    cleared = Board(board.width, board.height)
+    black, white = (np.flatnonzero((stones == colour) & ~dead).tolist() for colour in (BLACK, WHITE))
+    cleared.setup(black=black, white=white)
+    owners = cleared.stones.ravel().astype(np.int64)
+    for region, touched in cleared.empty_regions():
+        if len(touched) == 1:
+            owners[region] = next(iter(touched))
+    counted = owners[cleared.stones.ravel() == EMPTY] if territory else owners
+    points = np.bincount(counted, minlength=3)
+    if territory:
+        points[BLACK] += removed[WHITE] + board.captures[BLACK]
+        points[WHITE] += removed[BLACK] + board.captures[WHITE]
+    return owners, int(points[BLACK]), int(points[WHITE])

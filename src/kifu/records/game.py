@@ -17,7 +17,7 @@ from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, check_size, to_sgf
 from kifu.records.containers import read_blocks
 from kifu.records.detect import RECORD_FORMATS
-from kifu.records.games import FIELDS, NO_HANDICAP, LeftOut, MoveArrays, ParsedBlock, ParseWarning
+from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, LeftOut, MoveArrays, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank, Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
@@ -346,6 +346,29 @@ def read_sgf(data: bytes, *, strict: bool = False) -> Game:
     if strict and game.errors:
         raise game.errors[0]
     return game
+
+
+def make_game(
+    width: int,
+    height: int,
+    moves: npt.NDArray[np.uint16],
+    setup: npt.NDArray[np.uint16],
+    setup_ply: npt.NDArray[np.uint16],
+    *,
+    to_play: int = TO_PLAY_UNSET,
+    handicap: int | None = None,
+    **properties: str | None,
+) -> Game:
+    """Return a game that was not read from a record.
+
+    Args:
+        properties: Root properties, such as KM; None for unknown ones.
+    """
+    return Game(
+        width=width, height=height, moves=moves, setup=setup, setup_ply=setup_ply, to_play=to_play, handicap=handicap,
+        root_setup=int((setup_ply == 0).sum()), record=make_record(width, height, handicap, properties),
+        warnings=ParseWarning(0), drop=DropReason.KEPT, source="", name="",
+    )  # fmt: skip
 
 
 def write_sgf(game: Game) -> bytes:

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
+from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, parse_sgf
-from kifu.records.game import Game
-from kifu.records.games import MoveArrays, ParseWarning
-from kifu.records.sgf import make_record
+from kifu.records.game import Game, make_game
+from kifu.records.games import MoveArrays
 from kifu.search.position import board_position
 from kifu.search.searcher import Rows
 from kifu.web.api import Deadline, Params
@@ -105,11 +104,9 @@ class Line(Params):
         """
         moves, setup, setup_ply = self.arrays()
         placed = setup_ply <= len(moves)
-        return Game(
-            width=self.width, height=self.height, moves=moves, setup=setup[placed], setup_ply=setup_ply[placed],
-            root_setup=int((setup_ply == 0).sum()), to_play=self.to_play, handicap=handicap,
-            record=make_record(self.width, self.height, handicap, properties), warnings=ParseWarning(0),
-            drop=DropReason.KEPT, source="", name="",
+        return make_game(
+            self.width, self.height, moves, setup[placed], setup_ply[placed], to_play=self.to_play, handicap=handicap,
+            **properties,
         )  # fmt: skip
 
     def to_json(self, rules: Rules = RECORD_RULES) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kifu.datasets.examples import Batch, Dataset, GameRuns, LabelSpec, Layout, concat, pack_planes
+from kifu.datasets.examples import CODES, Batch, Dataset, GameRuns, LabelSpec, Layout, concat, pack_planes
 from kifu.datasets.formats import find_format, formats_of, open_writer
 
 FORMATS = list(formats_of("examples"))
@@ -35,7 +35,9 @@ def random_batch(layout: Layout, rows: int, seed: int = 0, runs: bool = True) ->
         planes = pack_planes(rng.integers(0, 2, (rows, *layout.shape), np.uint8), layout)
     labels = {}
     for label in layout.labels:
-        if label.name == "move":
+        if label.name in CODES:
+            labels[label.name] = rng.choice(CODES[label.name], (rows, *label.shape)).astype(label.np_dtype)
+        elif label.name == "move":
             labels["move"] = rng.integers(0, layout.pass_label, rows).astype(label.np_dtype)
         else:
             labels[label.name] = rng.integers(-9, 9, (rows, *label.shape)).astype(label.np_dtype)

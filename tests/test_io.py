@@ -463,6 +463,18 @@ def test_a_held_directory_is_not_made_again(tmp_path):
     assert names(folder) == ["inner"]
 
 
+def test_a_failure_leaves_no_empty_directory(tmp_path):
+    path = tmp_path / "deep" / "folder" / "output"
+    for output in (AtomicFile, lambda path: AtomicDirectory(path, "index.json"), held_folder):
+        with output(path):
+            assert names(tmp_path) == ["deep"]
+        assert names(tmp_path) == []
+    path.parent.mkdir(parents=True)
+    with AtomicFile(path):
+        pass
+    assert names(path.parent.parent) == ["folder"]
+
+
 def test_appending_follows_no_link(tmp_path):
     path = tmp_path / "file"
     write_file(path, b"one")

@@ -163,30 +163,46 @@ _held: list[tuple[str, int]] = []
 """Absolute paths and descriptors of the directories that this process holds."""
 
 
-def make_folder(path: Path) -> None:
-    """Create a directory if necessary, but not within a held one that was removed. Raises OutputError and OSError."""
+def make_folder(path: Path) -> list[Path]:
+    """Create a directory if necessary, but not within a held one that was removed. Raises OutputError and OSError.
+
+    Returns the directories that did not exist, the deepest first, for `_remove_empty`.
+    """
     absolute = str(path.absolute())
     for folder, descriptor in tuple(_held):
-        if f"{absolute}/".startswith(f"{folder}/"):
-            try:
-                same = os.path.samestat(Path(folder).stat(), os.fstat(descriptor))
-            except FileNotFoundError:
-                same = False
-            if not same:
-                raise was_changed(Path(folder))
+        if f"{absolute}/".startswith(f"{folder}/") and not _leads_to(Path(folder), descriptor):
+            raise was_changed(Path(folder))
+    missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _leads_to(folder: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove those directories that are empty, after a failure: no output is left, nor directories made for one."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 @contextlib.contextmanager
 def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
     """Hold a directory, creating it if necessary: if it is removed or replaced, files can no longer be written into it.
 
-    If it is a temporary directory of an output, it must not be a symbolic link.
+    If it is a temporary directory of an output, it must not be a symbolic link. If it was created and is empty in the
+    end, it is removed.
     """
+    made: list[Path] = []
     try:
         if output is not None:
             require_no_link(path)
-        make_folder(path)
+        made = make_folder(path)
         if sys.platform == "win32":
             yield 0
             return
@@ -202,6 +218,7 @@ def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
         yield descriptor
     finally:
         _held.remove(held)
+        _remove_empty(made[not _leads_to(path, descriptor) :])
         os.close(descriptor)
 
 
@@ -287,8 +304,9 @@ class AtomicFile:
         self._hash = blake3(header)
         self.size = len(header)
         self._file = -1
+        self._made: list[Path] = []
         try:
-            make_folder(path.parent)
+            self._made = make_folder(path.parent)
             mode = _replaced_mode(path)
             self._create()
             if mode is not None and sys.platform != "win32":
@@ -403,6 +421,7 @@ class AtomicFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+        _remove_empty(self._made)
 
     def __enter__(self) -> AtomicFile:
         return self

@@ -161,6 +161,7 @@ def common(world: Path) -> Iterator[Arguments]:
     """Yield arguments that no command takes."""
     yield from ([f"--{EVIL}"], [EVIL] * 4, [world / PATH] * 2, ["--json", world / PATH / "x"])
     yield from (["--jobs", EVIL], ["-o", f"s3://{EVIL}"], ["--set", EVIL])
+    yield from ([world / f"{PATH}.parquet", option, "\udcff"] for option in ("--player", "--set", "--net"))
     yield from ([world / f"{each}{PATH}.toml"] * 2 for each in ("key", "name"))
 
 

@@ -3,6 +3,7 @@
 import random
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import polars
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from commands import run
 from kgs_archives import archive
-from kifu.corpus import update
+from kifu.corpus import catalogue, update
 from kifu.corpus.catalogue import Partition, open_catalogue, read_index
 from kifu.corpus.update import _pieces, append, compact
+from kifu.errors import FormatError
 from marks import slow
 from partition_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
 from serializing import SerializingExecutor
@@ -75,6 +77,8 @@ def test_small_sources_share_the_partitions_of_a_year(sources: list[Path], tmp_p
     ]
     assert [part.sources for part in read_index(path).parts] == [(0,), (0, 1), (0, 1), (0, 1, 2), (2,), (2,), (0, 2)]
     assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))
+    source = archive(tmp_path / "later", [LONG])
+    append(source, path, clean=rules("games"))
     compact(path)
     assert {part.parent.name for part in open_catalogue(path).partitions} == {"compact-2"}
     assert not (path / "compact-1").exists()
@@ -113,6 +117,26 @@ def test_only_the_longer_game_is_kept(tmp_path: Path) -> None:
     long = f"of game {table(path)['id'][4].as_py():016x}"
     assert table(path)["drop_detail"].to_pylist() == [long, None, None, None, None, long]
     assert open_catalogue(path).metadata["drops"] == {"CUT_OFF": 2}
+    before = tree(path)
+    assert compact(path).games.counts() == {"read": 6, "kept": 4, "drops": {"CUT_OFF": 2}}
+    assert tree(path) == before
+
+
+def test_readers_beside_it(sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "games"
+    append(sources, path)
+    earlier, check = open_catalogue(path), catalogue._check_partitions
+    calls = iter([compact])
+
+    def check_late(*given: Any) -> None:
+        for change in calls:
+            change(path)
+        check(*given)
+
+    monkeypatch.setattr(catalogue, "_check_partitions", check_late)
+    assert open_catalogue(path).partitions != earlier.partitions
+    with pytest.raises(FormatError, match="was removed while the catalogue was read, as kifu compact does; try again"):
+        list(earlier.batches())
 
 
 @pytest.mark.slow

@@ -93,6 +93,9 @@ def test_readers_take_extreme_values_or_raise_errors_of_one_line(tmp_path: Path,
 @pytest.mark.parametrize(
     ("name", "value", "expected_text"),
     [
+        ("winner", "xxx", "column winner must be one of black, white, draw, got 'xxx'"),
+        ("ending", "", "column ending must be one of score, resign, time, forfeit, void, unknown, got ''"),
+        ("overtime_kind", "x", "column overtime_kind must be one of byo-yomi, canadian, fischer, simple, got 'x'"),
         ("komi", 3.4e38, "column komi must be within -1e+18 to 1e+18, got 3.39"),
         ("komi", math.nan, "column komi must be within -1e+18 to 1e+18, got nan"),
         ("margin", -math.inf, "column margin must be within -1e+18 to 1e+18, got -inf"),
@@ -129,7 +132,7 @@ def test_values_out_of_range_are_named(tmp_path: Path, name: str, value: Any, ex
     assert str(raised.value).startswith(f"{path}: {expected_text}")
     with (
         query("FROM games", path) as answer,
-        pytest.raises(FormatError, match=r"must be within|must have one|must not contain"),
+        pytest.raises(FormatError, match=r"must be (within|one of)|must have one|must not contain"),
     ):
         answer.write(tmp_path / "copy.parquet")
 

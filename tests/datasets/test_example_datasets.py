@@ -6,6 +6,7 @@ import json
 import os
 import pkgutil
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from example_sets import FORMATS, MOVE, assert_same, bytes_of, cut, layout_for, 
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes, parse_layout
 from kifu.datasets.formats import find_format, formats_of, open_writer
-from kifu.datasets.labels import augment_planes
+from kifu.datasets.labels import augment_planes, find_label
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 from kifu.report.inspect import inspect_examples
@@ -334,15 +335,22 @@ def test_augmentation_ignores_bits_that_are_no_points(rows: int, seed: int, size
         ("move", -1, "label move of row 17 is -1, not within 0 to 20"),
         ("next3", -2, "label next3 of row 17 is -2, not within -1 to 20"),
         ("next3", 32767, "label next3 of row 17 is 32767, not within -1 to 20"),
+        ("result", 127, "label result of row 17 is 127, not one of -128, -1, 0, 1"),
+        ("ownership", 2, "label ownership of row 17 is 2, not one of -128, -1, 0, 1"),
+        ("policy", np.nan, "label policy of row 17 is nan, not within 0 to 1"),
     ],
 )
 @pytest.mark.parametrize("name", ["npy@1", "parquet@1", "hdf5@1"])
-def test_points_off_the_board_are_refused(name: str, label: str, value: int, message: str, path: Path) -> None:
+def test_labels_out_of_range_are_refused(name: str, label: str, value: int, message: str, path: Path) -> None:
     if (name, label) == ("hdf5@1", "move"):
         pytest.skip("stores moves as two coordinates")
-    layout = layout_for(name, labels=(MOVE, LabelSpec("next3", "int16", (3,), "the next moves")))
+    plain = layout_for(name)
+    others = ["next3", "result", "ownership", "policy"]
+    labels = (MOVE, *(find_label(other, plain.width, plain.height) for other in others))
+    layout = replace(plain, labels=labels)
     batch = random_batch(layout, 30)
-    batch.labels["next3"] %= layout.pass_label
+    for other in others:
+        batch.labels[other][:] = 0
     batch.labels[label][17] = value
     write(name, path, layout, batch)
     with kifu.open(path) as data:

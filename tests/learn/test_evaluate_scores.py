@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from kifu.datasets.labels import UNKNOWN
+from kifu.datasets.examples import UNKNOWN
 from kifu.errors import RecipeError
 from kifu.learn import scores
 from kifu.learn.scores import (

@@ -10,9 +10,9 @@ import pytest
 
 import kifu
 from kgs_archives import archive
-from kifu.datasets.examples import Batch
+from kifu.datasets.examples import UNKNOWN, Batch
 from kifu.datasets.global_inputs import Conditions
-from kifu.datasets.labels import UNKNOWN, inputs_label
+from kifu.datasets.labels import inputs_label
 from kifu.errors import RecipeError
 from kifu.learn.positions import PredictPositions
 from kifu.recipes.training import TrainingRecipe

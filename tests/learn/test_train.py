@@ -26,7 +26,7 @@ from commands import finish, run, start
 from example_sets import layout_for, random_batch, write
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import to_numpy
-from kifu.datasets.labels import UNKNOWN
+from kifu.datasets.examples import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.io import locked_folder, write_file
 from kifu.planes.registry import PLANE_SETS

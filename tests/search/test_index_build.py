@@ -93,9 +93,14 @@ def test_indices_go_with_their_partitions(tmp_path: Path, sources: list[Path]) -
     assert sorted(path.name for path in folder.iterdir()) == ["catalogue.json", "compact-1"]
 
 
-def test_an_index_of_a_changed_file_is_replaced(catalogue: Path, sources: list[Path]) -> None:
+def test_an_index_of_a_changed_file_is_replaced(
+    catalogue: Path, sources: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
     build_index(catalogue, jobs=1)
+    ingest(sources, catalogue, jobs=1)  # the same bytes
+    assert not caplog.messages
     ingest(sources[0], catalogue, jobs=1)
+    assert caplog.messages == [f"{catalogue} has the search index of an earlier catalogue: run kifu index again"]
     with pytest.raises(FormatError, match="another catalogue"):
         open_index(catalogue)
     assert build_index(catalogue, jobs=1).indexed == 1

@@ -233,6 +233,15 @@ def test_no_kernel_is_compiled_after_the_start(web_catalogue: Path) -> None:
     subprocess.run([sys.executable, "-c", WARMED, web_catalogue], check=True, timeout=300)
 
 
+def test_what_cannot_be_interrupted_does_not_hold_the_end(web_catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.web.site._CLOSING_SECONDS", 0.01)
+    site, go_on = Site([web_catalogue]), threading.Event()
+    running = site.background.submit(go_on.wait)
+    site.close()
+    assert not running.done()
+    go_on.set()
+
+
 def test_the_start_is_interrupted(web_catalogue: Path) -> None:
     with contextlib.closing(Site([web_catalogue])) as site:
         site.stop()

@@ -364,6 +364,8 @@ def main() -> None:
         _fail(_usage_error(error))
     except KifuError as error:
         _fail(str(error), error)
+    except UnicodeEncodeError as error:  # of bytes in an argument that is no path
+        _fail(f"{error.object!r} is not text in UTF-8", error)
     except MemoryError as error:  # also of NumPy and Arrow
         _fail(f"out of memory ({first_line(error)}); a smaller --jobs takes less", error)
     except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import logging
 import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -26,10 +27,12 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from kifu.config import STRICT, first_invalid
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
 from kifu.corpus.schema import SCHEMA, VERSION
-from kifu.errors import FormatError, SourceError, first_line
+from kifu.errors import FormatError, SourceError, first_line, printable
 from kifu.io import hash_file, open_regular, read_small, write_file
 from kifu.records.game import Game
 from kifu.records.paths import Remote, as_path
+
+_log = logging.getLogger(__name__)
 
 INDEX = "catalogue.json"
 """The index's file name within the folder."""
@@ -123,15 +126,18 @@ def read_index(folder: Path) -> Index:
 
     Raises FormatError if the index or a partition is damaged or missing.
     """
-    index_path = folder / INDEX
+    index_path, data = folder / INDEX, b""
     try:
-        index = Index.model_validate_json(read_small(index_path))
+        data = read_small(index_path)
+        index = Index.model_validate_json(data)
         _check_partitions(folder, index)
     except ValidationError as error:
         raise FormatError(f"{index_path} is not the index of a catalogue: {first_invalid(error)}") from None
     except FormatError:
         raise
     except (OSError, ValueError) as error:
+        if data and read_small(index_path) != data:  # `compact` has replaced it meanwhile
+            return read_index(folder)
         raise FormatError(f"{folder} is not a complete catalogue: {first_line(error)}") from None
     _check_counts(index, index_path)
     return index
@@ -192,6 +198,15 @@ class CatalogueWriter(TableWriter):
         """Write the remaining rows and the footer. metadata: the origin as JSON values, later `Catalogue.metadata`."""
         super().finish({"kifu.about": metadata})
 
+    def publish(self) -> str:
+        """Give the finished file its name and return its BLAKE3 in hex; note if it has the index of another one."""
+        path = self._output.path
+        old = hash_file(path) if path.with_name(path.name + SEARCH_SUFFIX).exists() and path.is_file() else None
+        new = super().publish()
+        if old not in (None, new):
+            _log.warning("%s has the search index of an earlier catalogue: run kifu index again", printable(path))
+        return new
+
 
 def _parquet_names(field: pa.Field) -> list[str]:
     if not pa.types.is_list(field.type):
@@ -236,7 +251,7 @@ class Catalogue:
         Raises FormatError if a file is damaged, or a value does not fit its column.
         """
         for path, rows in self.partitions.items():
-            file = _open_partition(path, rows)
+            file = open_partition(path, rows)
             yield from read_batches(path, file, range(file.metadata.num_row_groups), columns, size)
 
     def shards(self) -> list[RowShard]:
@@ -321,7 +336,7 @@ def read_shard(shard: RowShard, columns: Sequence[str] | None = None, size: int 
     damaged or has fewer rows.
     """
     path = Path(shard.path)
-    file = open_file(path)
+    file = open_partition(path)
     ends = list(accumulate(group_rows(file)))
     stop = shard.first + shard.rows
     if not 0 <= shard.first <= stop <= file.metadata.num_rows:
@@ -336,16 +351,19 @@ def read_shard(shard: RowShard, columns: Sequence[str] | None = None, size: int 
         batch_start += len(batch)
 
 
-def _open_partition(path: Path, rows: int) -> pq.ParquetFile:
+def open_partition(path: Path, rows: int | None = None) -> pq.ParquetFile:
+    """Open a file of an open catalogue. Raises FormatError also if it was removed, or has other rows than then."""
+    if not path.exists():
+        raise FormatError(f"{path} was removed while the catalogue was read, as kifu compact does; try again")
     file = open_file(path)
-    if file.metadata.num_rows != rows:
+    if rows not in (None, file.metadata.num_rows):
         raise FormatError(f"{path} has changed: it has {file.metadata.num_rows:,} rows, not {rows:,}")
     return file
 
 
 def _shards(path: Path, rows: int) -> Iterator[RowShard]:
     start = stop = 0
-    for group in group_rows(_open_partition(path, rows)):
+    for group in group_rows(open_partition(path, rows)):
         if start < stop and stop + group - start > _SHARD_ROWS:
             yield RowShard(str(path), start, stop - start)
             start = stop

@@ -141,6 +141,13 @@ ANNOTATION_VERSION = 1
 MOVE_COLUMNS = ("move_seconds", "evaluations")
 """Columns with one element for each move, or null."""
 
+_VALUES = {
+    "winner": ("black", "white", "draw"),
+    "ending": ("score", "resign", "time", "forfeit", "void", "unknown"),
+    "overtime_kind": ("byo-yomi", "canadian", "fischer", "simple"),
+}
+"""The allowed values of columns of few texts."""
+
 _MAX_NUMBER = 1e18
 _LIMITS = {
     **dict.fromkeys(("komi", "margin", "main_minutes", "black_rating", "white_rating"), (-_MAX_NUMBER, _MAX_NUMBER)),
@@ -185,6 +192,10 @@ def check_limits(name: str, column: pa.Array) -> None:
                 raise FormatError(f"{name} must not contain nulls in {field}")
             check_limits(field, values)
         return
+    if name in _VALUES:
+        for value in pc.unique(column).to_pylist():
+            if value not in (None, *_VALUES[name]):
+                raise FormatError(f"{name} must be one of {', '.join(_VALUES[name])}, got {value[:80]!r}")
     if name not in _LIMITS:
         return
     if pa.types.is_list(column.type):

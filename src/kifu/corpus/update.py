@@ -629,7 +629,8 @@ def compact(
 
     Sources of fewer than LARGE_SOURCE_ROWS rows are merged by year, larger ones each by itself. Partitions have at most
     MAX_PARTITION_ROWS rows, in their previous order. Afterwards it makes no difference whether the sources were
-    appended at once or one after another. `jobs` and `engine` are those of `ingest`.
+    appended at once or one after another. A folder to which nothing was appended since stays as it is. `jobs` and
+    `engine` are those of `ingest`.
 
     Raises RecipeError if the path is a single file, or its cleaning rules are those of another version.
     """
@@ -642,6 +643,11 @@ def compact(
         assert folder.index is not None
         before = folder.index
         _check_rules(before, path)
+        if before.compacted and all(part.path.startswith(f"compact-{before.compacted}/") for part in before.parts):
+            games = IngestReport(bytes=sum(part.bytes for part in before.parts))
+            for batch in open_catalogue(path).batches(("drop", "n_legal")):
+                games.add(batch)
+            return CompactReport(len(before.parts), len(before.parts), games)
         staging = folder.stage([importlib.metadata.version("kifu"), "compact", before.model_dump()])
         with progress("compacting", before.read, "games") as bar:
             shards = list(_merge_shards(folder, before))

@@ -24,13 +24,19 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from kifu.config import first_invalid, one_line
 from kifu.errors import FormatError, printable
 from kifu.planes.packing import unpack
-from kifu.point import MAX_SIZE
+from kifu.point import BLACK, MAX_SIZE, WHITE
 
 RUN_ROWS = 1024
 """Rows of a run, see `Dataset.run_starts`, unless the format suggests another number."""
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of planes unpacked at a time when examples are read one by one, or with a step."""
+
+UNKNOWN = -128
+"""Value of an int8 label that is unknown; far from all others, so that it is not mistaken for one."""
+
+CODES = {"to_play": (BLACK, WHITE), "result": (UNKNOWN, -1, 0, 1), "ownership": (UNKNOWN, -1, 0, 1)}
+"""The allowed values of labels of few integers."""
 
 _RESERVED = ("planes", "features", "labels", "game", "ply")
 
@@ -296,7 +302,7 @@ class Dataset(ABC):
         if not 0 <= start <= stop <= self.examples:
             raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.examples:,}")
         batch = self._read(start, stop)
-        self._check_points(batch.labels, range(start, stop))
+        self._check_labels(batch.labels, range(start, stop))
         padding = 0xFF >> (self.layout.points % 8 or 8)
         if padding and not self.layout.real and (wrong := (batch.planes[:, :, -1] & padding).any(1)).any():
             row = start + int(np.argmax(wrong))
@@ -307,17 +313,19 @@ class Dataset(ABC):
     def _read(self, start: int, stop: int) -> Batch:
         """Return rows start to stop - 1, all of which exist. Raises FormatError if they are damaged."""
 
-    def _check_points(self, labels: Mapping[str, npt.NDArray[Any]], rows: range) -> None:
-        """Raise FormatError if a label that is a point is not on the board: loss functions use it as an index."""
-        most = self.layout.pass_label
+    def _check_labels(self, labels: Mapping[str, npt.NDArray[Any]], rows: range) -> None:
+        """Raise FormatError if a label is out of its range: loss functions use points as indices."""
         for name, values in labels.items():
-            least = 0 if name == "move" else -1
-            right = (values >= least) & (values <= most)  # not for NaN
-            if (name == "move" or is_next(name)) and not right.all():
+            if name in CODES and values.dtype.kind == "i":
+                right, allowed = np.isin(values, CODES[name]), f"one of {', '.join(map(str, CODES[name]))}"
+            elif name in ("move", "policy") or is_next(name):
+                least, most = -1 if is_next(name) else 0, 1 if name == "policy" else self.layout.pass_label
+                right, allowed = (values >= least) & (values <= most), f"within {least} to {most}"  # not for NaN
+            else:
+                continue
+            if not right.all():
                 row = rows[int(np.argmin(right.reshape(len(rows), -1).all(1)))]
-                raise FormatError(
-                    f"{self.path}: label {name} of row {row} is {values[~right][0]}, not within {least} to {most}"
-                )
+                raise FormatError(f"{self.path}: label {name} of row {row} is {values[~right][0]}, not {allowed}")
 
     @abstractmethod
     def close(self) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.schema import evaluations_array, map_distinct, move_seconds_array, to_numpy
-from kifu.datasets.examples import LabelSpec, Layout, is_next
+from kifu.datasets.examples import UNKNOWN, LabelSpec, Layout, is_next
 from kifu.datasets.global_inputs import (
     CONDITION_COLUMNS,
     Conditions,
@@ -38,9 +38,6 @@ from kifu.planes.encoder import RATING_COLUMNS
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.registry import unknown
-
-UNKNOWN = -128
-"""Value of an int8 label that is unknown; far from all others, so that it is not mistaken for one."""
 
 NO_MOVE = -1
 """Value of a label of moves after the last move of a game."""

@@ -212,7 +212,7 @@ class Npy(Dataset):
 
     def _unpacked_rows(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         labels = self._rows("labels.npy", rows)
-        self._check_points({self.layout.labels[0].name: labels}, rows)
+        self._check_labels({self.layout.labels[0].name: labels}, rows)
         return self._planes(rows), labels
 
     def _planes(self, rows: range) -> npt.NDArray[Any]:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.examples import Batch, Dataset, Layout
-from kifu.datasets.labels import UNKNOWN, find_label
+from kifu.datasets.examples import UNKNOWN, Batch, Dataset, Layout
+from kifu.datasets.labels import find_label
 from kifu.datasets.manifest import WriteReport, WrittenFile
 from kifu.datasets.npy import INDEX, read_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz

@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
+from kifu.datasets.examples import UNKNOWN
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
-from kifu.datasets.labels import UNKNOWN, LabelPositions, find_label, label_values
+from kifu.datasets.labels import LabelPositions, find_label, label_values
 from kifu.datasets.mmap_games import COLUMNS, PositionFilter, read_games
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError

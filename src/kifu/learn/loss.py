@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kifu.datasets.labels import UNKNOWN
+from kifu.datasets.examples import UNKNOWN
 from kifu.datasets.torch_data import unpack
 from kifu.errors import RecipeError
 from kifu.katago.checkpoint import read_network

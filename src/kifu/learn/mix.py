@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.labels import UNKNOWN
+from kifu.datasets.examples import UNKNOWN
 from kifu.errors import FormatError
 from kifu.go.rules import Rules
 from kifu.learn.evaluator import BatchOutput, log_softmax

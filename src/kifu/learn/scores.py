@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.labels import UNKNOWN
+from kifu.datasets.examples import UNKNOWN
 from kifu.errors import RecipeError
 
 TOPS = (1, 3, 5)

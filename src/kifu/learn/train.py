@@ -106,8 +106,7 @@ def train(
             if saved["finished"]:
                 return _complete(directory, earlier or run, saved)
         if is_first_process() and not existed:
-            descriptor = locks.enter_context(locked_folder(directory))
-            locks.callback(_remove_if_empty, directory, descriptor)
+            locks.enter_context(locked_folder(directory))
         _launch(options, recipe, games, run, directory, options.devices, checkpoint, progress)
         finished = read_run(directory)
         if finished is None:
@@ -156,13 +155,6 @@ def _check_directory(directory: Path, resume: bool) -> Run | None:
     if not resume and (run is not None or (directory / LAST).exists()):
         raise RecipeError(f"{directory} already holds a run; use --resume to continue it, or another directory")
     return run
-
-
-def _remove_if_empty(directory: Path, descriptor: int) -> None:
-    """Remove the directory with a descriptor if its run failed before it wrote a file."""
-    with contextlib.suppress(OSError):
-        if os.path.samestat(directory.stat(), os.fstat(descriptor)):
-            directory.rmdir()
 
 
 def _require_same_run(directory: Path, saved: dict[str, Any], run: Run) -> None:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -29,7 +29,7 @@ from kifu.learn.results import read_evaluation, read_results
 from kifu.records.paths import file_version
 from kifu.search.index import index_path
 from kifu.search.searcher import Searcher
-from kifu.web.api import ChangedError, Deadline, NotFoundError, Params, WorkerPool
+from kifu.web.api import BusyError, ChangedError, Deadline, NotFoundError, Params, WorkerPool
 
 if TYPE_CHECKING:
     from kifu.learn.predict import MovePredictor
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _LISTS = {"setup", "setup_ply", "moves", "territory", "move_seconds", "evaluations"}
 COLUMNS = tuple(name for name in SCHEMA.names if name not in _LISTS)
 """The columns of the table: all but lists. A column `row`, the number of the row from 0, precedes them."""
+
+_CLOSING_SECONDS = 2.0
 
 _MAX_SELECTIONS = 16
 """Number of filters whose games are kept in memory."""
@@ -330,8 +332,11 @@ class Site:
 
     @property
     def nets(self) -> list[ServedNet]:
-        """The nets, as soon as all are open."""
-        return self.opening.result()
+        """The nets, as soon as all are open. Raises BusyError if that takes longer than a request may."""
+        try:
+            return self.opening.result(self.predict.seconds)
+        except TimeoutError:
+            raise BusyError("the nets are still being opened; try again later") from None
 
     def stop(self) -> None:
         """Interrupt all requests and accept none from now on."""
@@ -340,8 +345,10 @@ class Site:
             pool.stop()
 
     def close(self) -> None:
-        """Wait for the work in the background, then close all catalogues."""
-        self.background.shutdown(cancel_futures=True)
+        """Interrupt all work, wait `_CLOSING_SECONDS` for that in the background, and close all catalogues."""
+        self.stop()
+        wait([self.background.submit(int)], _CLOSING_SECONDS)  # ends after all that was submitted before
+        self.background.shutdown(wait=False, cancel_futures=True)
         self._stack.close()
 
     def corpus(self, number: int) -> Corpus:
@@ -399,10 +406,13 @@ def _file_versions(searcher: Searcher) -> list[tuple[int, ...] | None]:
 
 
 def _open_nets(nets: Sequence[str | None]) -> list[ServedNet]:
-    """Open nets. The imports take most of the time."""
+    """Open nets. Each predicts once, so that no visitor waits for imports and the compilation of kernels."""
     if not nets:
         return []
+    from kifu.learn.positions import PredictPositions
     from kifu.learn.predictors import open_predictor, unique_names
 
     predictors = [open_predictor(net) for net in nets]
+    for each in predictors:
+        each.predict(PredictPositions.from_moves([[]], *each.board))
     return [ServedNet(name, each) for name, each in zip(unique_names(predictors), predictors)]

@@ -76,6 +76,7 @@ export interface Net {
   board: [number, number];
   passes: boolean;
   has_value: boolean;
+  has_ownership: boolean;
   takes_ranks: boolean;
 }
 

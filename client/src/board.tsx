@@ -22,6 +22,8 @@ export interface BoardProps {
   heat?: Map<number, Heat>;
   /** Points shown as belonging to a colour: 1 black, 2 white. */
   area?: number[];
+  /** Expected owner of each point, from -1 for White to 1 for Black. */
+  ownership?: number[];
   /** Stones shown pale. */
   dimmed?: number[];
   selected?: number[];
@@ -122,7 +124,7 @@ function useVertexSize(place: { current: HTMLElement | null }, cells: [number, n
 
 /** Show a position. Clicks and, at the cursor that arrow keys move, Enter call `onPoint`. */
 export function Board(props: BoardProps) {
-  const { width, height, stones, last, markers, heat, area, coordinates = true, maxWidth = 760 } = props;
+  const { width, height, stones, last, markers, heat, area, ownership, coordinates = true, maxWidth = 760 } = props;
   const place = useRef<HTMLDivElement>(null);
   const middle = Math.floor(height / 2) * width + Math.floor(width / 2);
   const [cursor, setCursor] = useState<number | undefined>(undefined);
@@ -144,8 +146,9 @@ export function Board(props: BoardProps) {
     [width, height, heat],
   );
   const paintMap = useMemo(
-    () => area && rows(width, height, (point) => [0, 1, -1][area[point] ?? 0] as 0 | 1 | -1),
-    [width, height, area],
+    () => (ownership ? rows(width, height, (point) => (Math.abs(ownership[point] ?? 0) < 0.15 ? 0 : ownership[point]!) as 0 | 1 | -1)
+      : area && rows(width, height, (point) => [0, 1, -1][area[point] ?? 0] as 0 | 1 | -1)),
+    [width, height, area, ownership],
   );
 
   const keyDown = (event: KeyboardEvent) => {

@@ -10,11 +10,12 @@ import { planes } from "./texts/planes";
 import { play } from "./texts/play";
 import { reports } from "./texts/reports";
 import { ui } from "./texts/ui";
+import { upload } from "./texts/upload";
 
 export const LANGUAGES = { en: "English", ja: "日本語", zh: "中文", ko: "한국어" } as const;
 export type Language = keyof typeof LANGUAGES;
 
-const TEXTS = { ...common, ...corpus, ...explorer, ...game, ...games, ...patterns, ...planes, ...play, ...reports, ...ui };
+const TEXTS = { ...common, ...corpus, ...explorer, ...game, ...games, ...patterns, ...planes, ...play, ...reports, ...ui, ...upload };
 export type Key = keyof typeof TEXTS;
 
 function preferred(): Language {

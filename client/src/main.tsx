@@ -15,7 +15,7 @@ import { PlayPage } from "./pages/play";
 import { ReportsPage } from "./pages/reports";
 import { navigate, RouteContext, setQuery, useRouter, type Route } from "./router";
 import { SiteContext } from "./site";
-import { PendingCondition } from "./ui";
+import { DropFiles, PendingCondition } from "./ui";
 
 /** Pages by the first part of their path, in the order of the navigation; `nav` is false for those without an entry. */
 const PAGES: Record<string, { page: ComponentType; title: Key; nav?: false }> = {
@@ -101,6 +101,7 @@ function Application() {
         {site && (
           <SiteContext.Provider value={{ ...site, nets: site.nets ?? nets ?? null }}>
             <PendingCondition />
+            <DropFiles />
             {shown ? <shown.page key={route.parts.join("/")} /> : <p>{t("missing")}</p>}
           </SiteContext.Provider>
         )}

@@ -3,7 +3,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Params } from "./api";
 import { number, t } from "./i18n";
-import { setQuery, useRoute } from "./router";
+import { navigate, setQuery, useRoute } from "./router";
+import { openFiles } from "./uploads";
 
 /** The parameters of a choice of games, as `kifu.web.site.Filter` has them. */
 export const FILTER = [
@@ -45,6 +46,35 @@ export function PendingCondition() {
       </div>
     </section>
   );
+}
+
+/** Open files that are dropped anywhere on the page. */
+export function DropFiles() {
+  const [error, setError] = useState("");
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    const over = (event: DragEvent) => {
+      if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
+    };
+    const drop = (event: DragEvent) => {
+      const files = [...(event.dataTransfer?.files ?? [])];
+      if (!files.length) return;
+      event.preventDefault();
+      setError("");
+      setBusy(true);
+      openFiles(files.map((content) => ({ name: content.name, content })), t("tooLarge"))
+        .then(navigate, (reason: Error) => setError(reason.message))
+        .finally(() => setBusy(false));
+    };
+    addEventListener("dragover", over);
+    addEventListener("drop", drop);
+    return () => {
+      removeEventListener("dragover", over);
+      removeEventListener("drop", drop);
+    };
+  }, []);
+  if (busy) return <p class="muted" role="status">{t("loading")}</p>;
+  return error ? <p class="error" role="alert">{error}</p> : null;
 }
 
 /** Change the choice of games; lists begin anew. */

@@ -99,31 +99,61 @@ def test_predictions_are_those_of_the_predictor(site_server: ServedSite, games: 
         answer = site_server.post("/api/predict", body).json
         expected = predictor.predict(learn.positions.PredictPositions.from_games([games[row]], [ply]))
         assert expected.value is not None
-        assert answer["value"] == pytest.approx(float(expected.value[0]), abs=1e-5)
+        value = float(expected.value[0]) * (1 if answer["to_play"] == 1 else -1)
+        assert answer["win"] == pytest.approx((1 + value) / 2, abs=1e-5)
+        assert (answer["lead"], answer["ownership"]) == (None, None)
         assert answer["pass"] == pytest.approx(float(expected.policy[0, -1]), abs=1e-5)
         points = [point for point, _ in answer["policy"]]
         assert points == sorted(points, key=lambda point: -expected.policy[0, point])
         for point, probability in answer["policy"]:
             assert probability == pytest.approx(float(expected.policy[0, point]), abs=1e-5)
         assert len(points) == min(60, int((expected.policy[0, :-1] > 0.001).sum()))
+        if ply < len(games[row]):
+            policy, move = expected.policy[0], int(games[row].moves[ply] & POINT_MASK)
+            assert answer["played"] == pytest.approx(
+                [float(policy[move]), 1 + int((policy > policy[move]).sum())], abs=1e-5
+            )
+        else:
+            assert answer["played"] is None
+
+
+def test_candidates_are_evaluated_after_they_are_played(site_server: ServedSite) -> None:
+    line = line_of(site_server, 1)
+    body = {"line": line, "ply": 30, "net": 0}
+    policy = [point for point, _ in site_server.post("/api/predict", body).json["policy"]]
+    found = site_server.post("/api/candidates", body).json
+    played = line["moves"][30] & POINT_MASK
+    assert [move for move, *_ in found] == list(dict.fromkeys([*policy[:6], played]))
+    for move, win, lead in found:
+        after = {**line, "moves": [*line["moves"][:30], move | line["moves"][30] & 0x8000]}
+        answer = site_server.post("/api/predict", {"line": after, "ply": 31, "net": 0}).json
+        assert (win, lead) == (pytest.approx(answer["win"], abs=1e-5), None)
 
 
 def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Game]) -> None:
     game, body = games[0], {"line": line_of(site_server, 0), "net": 0}
-    answer = site_server.post("/api/analyse", body).json
-    assert site_server.post("/api/analyse", body).json == answer
+    rows: list[Any] = []
+    answer = {"total": 1}
+    while len(rows) < answer["total"]:
+        answer = site_server.post("/api/analyse", body | {"first": len(rows)}).json
+        rows += answer["rows"]
+    assert len(rows) == len(game) + 1
+    assert site_server.post("/api/analyse", body).json["rows"] == rows  # they are kept
     plies = list(range(0, len(game), 10))
     expected = learn.predict.Predictor("small").predict(
         learn.positions.PredictPositions.from_games([game] * len(plies), plies)
     )
     moves = (game.moves[plies] & POINT_MASK).astype(int)
     played = expected.policy[np.arange(len(plies)), moves]
-    found = {key: [values[ply] for ply in plies] for key, values in answer.items()}
-    assert found["log_prob"] == pytest.approx(np.log(played).tolist(), abs=1e-3)
-    assert found["rank"] == (1 + (expected.policy > played[:, None]).sum(1)).tolist()
+    chance, choice, win, lead, best, best_chance = zip(*(rows[ply] for ply in plies))
+    assert chance == pytest.approx(played.tolist(), abs=1e-5)
+    assert list(choice) == (1 + (expected.policy > played[:, None]).sum(1)).tolist()
+    sign = np.where(game.moves[plies] & 0x8000, -1, 1)
     assert expected.value is not None
-    assert found["value"] == pytest.approx(expected.value.tolist(), abs=1e-4)
-    assert found["best"] == expected.top(1)[0][:, 0].tolist()
+    assert win == pytest.approx(((1 + sign * expected.value) / 2).tolist(), abs=1e-4)
+    assert set(lead) == {None}
+    assert list(best) == expected.top(1)[0][:, 0].tolist()
+    assert best_chance == pytest.approx(expected.top(1)[1][:, 0].tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +161,8 @@ def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Gam
     [
         ({"net": 7}, "there is no net 7"),
         ({"ply": 1999}, "ply must be 0 to"),
-        ({"rank": "3d"}, "does not take ranks"),
-        ({"rank": "<b>"}, "a rank is 30k to 1k"),
+        ({"black_rank": "3d"}, "does not take ranks"),
+        ({"white_rank": "<b>"}, "a rank is 30k to 1k"),
     ],
 )
 def test_predict_rejects(site_server: ServedSite, changes: Json, message: str) -> None:

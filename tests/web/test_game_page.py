@@ -14,6 +14,7 @@ from web_site import ServedSite, stones
 pytestmark = pytest.mark.slow
 
 HEAT_TEXTS = "[...document.querySelectorAll('.shudan-heatlabel')].map(each => each.innerText).join()"
+LINE = ("width", "height", "setup", "setup_ply", "moves", "to_play")
 HEAT = '[class*="shudan-heat_"]'
 
 
@@ -92,9 +93,14 @@ def test_least_expected_moves_lead_to_their_positions(
     site_server: ServedSite, browser_page: Any, game: kifu.Game
 ) -> None:
     page = browser_page
-    with page.expect_response("**/api/analyse") as answer:
-        page.goto(site_server.url + "/game/0/0?heat=0")
-    log_prob = answer.value.json()["log_prob"]
+    page.goto(site_server.url + "/game/0/0?heat=0")
+    line = page.request.get(site_server.url + "/api/games/0/0").json()["line"]
+    rows: list[Any] = []
+    while len(rows) <= len(game):
+        body = {"line": {name: line[name] for name in LINE}, "first": len(rows), "komi": game.komi, "year": 2025}
+        body |= {"handicap": game.handicap, "rules": game.rules}
+        rows += site_server.post("/api/analyse", body).json["rows"]
+    log_prob = [row[0] for row in rows]
     least = sorted(range(len(game)), key=log_prob.__getitem__)
     black, white = ([ply for ply in least if bool(game.moves[ply] & WHITE_BIT) == colour] for colour in (False, True))
     links = page.locator("section[aria-labelledby=least] a")
@@ -113,15 +119,15 @@ def test_least_expected_moves_lead_to_their_positions(
 
 def test_ranks_change_the_expected_moves(full_server: ServedSite, full_page: Any) -> None:
     page = full_page
-    unknown = prediction(page, lambda: page.goto(full_server.url + "/game/0/0?ply=40&nets=1"), rank="")
+    unknown = prediction(page, lambda: page.goto(full_server.url + "/game/0/0?ply=40&nets=1&ranks=,"), black_rank="")
     wait_for_table(page, "human", unknown)
     page.locator(HEAT).first.wait_for()
     shown = page.evaluate(HEAT_TEXTS)
-    weak = prediction(page, lambda: page.get_by_label("Rank").select_option("18k"), rank="18k", opponent="18k")
+    weak = prediction(page, lambda: page.get_by_label("Rank").select_option("18k"), black_rank="18k", white_rank="18k")
     wait_for_table(page, "human", weak)
     assert weak != unknown
     page.wait_for_function(f"shown => {HEAT_TEXTS} !== shown", arg=shown)
-    assert "rank=18k" in page.url
+    assert "ranks=18k" in page.url
 
 
 def test_two_nets_side_by_side(full_server: ServedSite, full_page: Any) -> None:
@@ -163,7 +169,7 @@ def test_copied_address_shows_the_same(full_server: ServedSite, full_page: Any) 
     assert copy.get_by_label("Rank").input_value() == "3d"
     assert copy.get_by_label("Move numbers").is_checked()
     assert copy.locator(".shudan-marker").all_inner_texts() == page.locator(".shudan-marker").all_inner_texts()
-    assert copy.get_by_role("table").locator("caption").all_inner_texts() == ["human", "small"]
+    assert copy.get_by_role("table").locator("caption").all_inner_texts() == ["human · 3d", "small"]
 
 
 def test_game_variation_by_mouse(site_server: ServedSite, browser_page: Any) -> None:

@@ -21,7 +21,7 @@ def open_record(page: Any, way: str, text: str, folder: Path) -> None:
     """Open a record from a file, by pasting its text, or by dropping a file."""
     if way == "file":
         (folder / "game.sgf").write_text(text)
-        page.get_by_label("SGF file").set_input_files(folder / "game.sgf")
+        page.get_by_label("Files: SGF").set_input_files(folder / "game.sgf")
     elif way == "paste":
         page.get_by_label("Or paste").fill(text)
         page.get_by_role("button", name="Open", exact=True).click()
@@ -34,7 +34,7 @@ def test_records_are_opened(site_server: ServedSite, browser_page: Any, tmp_path
     page = browser_page
     page.goto(site_server.url + "/?winner=white")
     page.get_by_role("status").wait_for()
-    page.get_by_text("Open an SGF").click()
+    page.get_by_text("Open your games").click()
     page.get_by_label("Or paste").fill("my text")
     open_record(page, way, "(;SZ[99];B[aa])", tmp_path)
     alert = page.get_by_role("alert")
@@ -46,7 +46,7 @@ def test_records_are_opened(site_server: ServedSite, browser_page: Any, tmp_path
     assert page.get_by_label("Or paste").input_value() == ("my text" if way != "paste" else "(;SZ[99];B[aa])")
     assert axe(page) == []
     open_record(page, way, RECORD, tmp_path)
-    page.wait_for_url("**/game/upload/*")
+    page.wait_for_url("**/game/upload/*/0")
     page.get_by_text("Move 0 of 2").wait_for()
     page.keyboard.press("End")
     page.get_by_text("Move 2 of 2").wait_for()

@@ -12,7 +12,9 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="needs kifu[web]")
 
+import format_samples
 import kifu
+from archives import zip_of
 from catalogues import rows, write_catalogue
 from kifu.errors import FormatError, SourceError
 from kifu.records.game import read_sgf
@@ -312,39 +314,89 @@ def test_download_is_the_game(served: ServedSite) -> None:
     assert "cannot be written as SGF" in served.get(f"/api/games/1/{bad['row']}/sgf").error
 
 
-def test_upload_shows_the_first_readable_game(served: ServedSite) -> None:
-    record = b"(;GM[3];)(;SZ[9]PB[<b>]PW[Gennan]BR[3d]KM[6.5]HA[0]EV[\\] x];B[ee];W[cc];B[ee])(;SZ[19])"
-    answer = served.post("/api/sgf", record).json
-    assert answer["games"] == 3
-    info = answer["info"]
+def test_upload_lists_all_games(served: ServedSite) -> None:
+    record = b"(;GM[3];)(;SZ[9]PB[<b>]PW[Gennan]BR[3d]KM[6.5]HA[0]EV[\\] x];B[ee];W[cc];B[ee])(;SZ[9])"
+    other, game, empty = served.post("/api/upload", record).json["games"]
+    assert (other["line"], other["notes"]) == (None, [["dropped", "not_go"]])
+    assert empty["line"]["moves"] == []
+    info = game["info"]
     assert (info["black"], info["white"], info["black_rank"], info["event"]) == ("<b>", "Gennan", "3d", "] x")
     assert (info["komi"], info["handicap"], info["width"], info["moves"]) == (6.5, 0, 9, 3)
-    assert answer["line"]["moves"] == [40, 20 | 0x8000]
-    assert answer["line"]["steps"] == [{"40": 1}, {"20": 2}]
-    assert answer["line"]["illegal"].startswith("move 3:")
+    assert (info["ranks"], game["nodes"]) == (["3d", None], [])
+    assert game["line"]["moves"] == [40, 20 | 0x8000]
+    assert game["notes"] == [["illegal", "occupied", 3]]
+
+
+@pytest.mark.parametrize(
+    ("record", "notes"),
+    [
+        (b"(;SZ[9]C[\xe2\x82\xac];B[ee];W[cc", [["truncated"]]),
+        (
+            "(;CA[UTF-8]SZ[9]PB[\u53e4\u529b]PW[\u674e\u4e16\u77f3]EV[\u56f4\u68cb];B[ee])".encode("gb18030"),
+            [["encoding", "UTF-8", "GB18030"]],
+        ),
+        (b"(;SZ[9]" + b";B[ee];W[]" * 1001 + b")", [["illegal", "occupied", 3]]),
+        (b"(;SZ[9]" + b";B[];W[]" * 1001 + b")", [["long", 2002]]),
+    ],
+)
+def test_upload_says_what_could_not_be_read(served: ServedSite, record: bytes, notes: list) -> None:
+    (game,) = served.post("/api/upload", record).json["games"]
+    assert game["notes"] == notes
+
+
+def test_upload_reads_all_formats_and_archives(served: ServedSite) -> None:
+    names = {"sgf": "SGF", "gib": "GIB", "ngf": "NGF", "ugf": "UGF", "json": "OGS", "olf": "OLF"}
+    samples = {f"a.{extension}": getattr(format_samples, name) for extension, name in names.items()}
+    archive = zip_of({f"games/{name}": data for name, data in samples.items()} | {"readme.md": b"nothing"})
+    games = {game["name"]: game for game in served.post("/api/upload?name=all.zip", archive).json["games"]}
+    assert set(games) == set(samples)
+    for name, data in samples.items():
+        (alone,) = served.post(f"/api/upload?name={name}", data).json["games"]
+        assert alone["line"] == games[name]["line"], name
+        assert alone["line"]["moves"], name
+
+
+def test_upload_shows_the_tree(served: ServedSite) -> None:
+    record = (
+        b"(;SZ[9]C[a \\] b]LB[ee:A][cc:12]TR[aa:ba];B[ee](;W[cc];B[dd])(;W[gg]C[other](;B[aa])(;B[bb]))(;AB[hh]W[ii]))"
+    )
+    (game,) = served.post("/api/upload", record).json["games"]
+    shown = [(each["parent"], each["move"], each["comment"]) for each in game["nodes"]]
+    white = 0x8000
+    assert shown == [
+        (-1, None, "a ] b"), (0, 40, ""), (1, 20 | white, ""), (2, 30, ""), (1, 60 | white, "other"), (4, 0, ""),
+        (4, 10, ""), (1, 80 | white, ""),
+    ]  # fmt: skip
+    assert game["nodes"][0]["marks"] == [
+        [0, "triangle", ""],
+        [1, "triangle", ""],
+        [40, "label", "A"],
+        [20, "label", "12"],
+    ]
+    assert game["nodes"][7]["setup"] == [70]
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not a readable game"),
-        (b"no record", "contains no game record"),
-        (b"\x00\xff" * 100, "contains no game record"),
+        (b"", "the file is empty"),
+        (b"no record", "the file: neither an archive nor a game record"),
+        (b"\x00\xff" * 100, "neither an archive nor a game record"),
         (b"(;SZ[99];B[aa])", "board size"),
-        (b"(" * 1_000_000, "not a readable game"),
+        (b"(" * 1_000_000, "neither an archive nor a game record"),
         (b"(;" + b"B[aa];" * 100_000 + b")", "larger than the reader accepts"),
+        (b"PK\3\4" + b"x" * 100, "the zip is cut off"),
         (b" " * ((1 << 20) + 1), "the body must have at most 1,048,576 bytes"),
     ],
 )
 def test_uploads_that_are_no_games(served: ServedSite, data: bytes, message: str) -> None:
-    assert message in served.post("/api/sgf", data).error
+    assert message in served.post("/api/upload", data).error
 
 
 def test_uploads_with_impossible_points_are_lines_or_errors(served: ServedSite) -> None:
-    answer = served.post("/api/sgf", b"(;SZ[9];B[zz];W[aa])").json
-    assert answer["line"]["moves"] == []
-    assert answer["line"]["illegal"].startswith("move 1:")
-    assert served.post("/api/sgf", b"(;SZ[9]AB[zz];B[aa])").status in (200, 400)
+    (game,) = served.post("/api/upload", b"(;SZ[9];B[zz];W[aa])").json["games"]
+    assert (game["line"]["moves"], game["notes"]) == ([], [["illegal", "off_board", 1]])
+    assert served.post("/api/upload", b"(;SZ[9]AB[zz];B[aa])").status in (200, 400)
 
 
 def test_statistics_are_those_of_kifu_stats(served: ServedSite) -> None:

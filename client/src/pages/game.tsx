@@ -1,26 +1,14 @@
+import type { Marker } from "@sabaki/shudan";
 import { useEffect, useMemo } from "preact/hooks";
-import { POINT_MASK, WHITE, WHITE_BIT, address, stonesAfter, useGet, usePost, type Line, type ShownLine } from "../api";
+import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, type ShownLine } from "../api";
 import { Board, HeatLegend, heatOf, pointName } from "../board";
-import { number, percent, t } from "../i18n";
+import { t } from "../i18n";
 import { captures, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
+import { AnalysisChart, LeastExpected, Mistakes, TopMoves, TwoRanks, useAnalysis, type Mistake, type Prediction } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
-import { storedRecord, type GameInfo } from "../uploads";
-
-export interface Prediction {
-  policy: [number, number][];
-  pass: number | null;
-  value: number | null;
-  to_play: number;
-}
-
-interface Analysis {
-  log_prob: (number | null)[];
-  rank: (number | null)[];
-  value: (number | null)[];
-  best: number[];
-  best_probability: number[];
-}
+import { firstMove, lineOfPath, pathThrough, storedUpload, variationsAt, type GameInfo, type TreeNode, type TreePath, type UploadedGame } from "../uploads";
+import { Notes, UploadPage } from "./upload";
 
 interface Shown {
   line: ShownLine;
@@ -28,20 +16,48 @@ interface Shown {
 }
 
 export const RANKS = [...Array.from({ length: 18 }, (_, k) => `${18 - k}k`), ...Array.from({ length: 9 }, (_, k) => `${k + 1}d`), "9p"];
-const MOVES_IN_TABLE = 6;
-const LEAST_EXPECTED = 5;
 
-/** Show a game of a catalogue, or one that the user opened. */
+/** Show a game of a catalogue, the games of files that the user opened, or one of these. */
 export function GamePage() {
-  const [, first = "", second = ""] = useRoute().parts;
-  const upload = first === "upload";
-  const stored = useMemo(() => (upload ? storedRecord(second) : undefined), [second]);
-  const { value, error } = useGet<Shown>(upload ? undefined : `/api/games/${encodeURIComponent(first)}/${encodeURIComponent(second)}`);
-  const shown = upload ? stored : value;
-  if (upload && !stored) return <><h1>{t("games")}</h1><p class="error" role="alert">{t("uploadMissing")}</p></>;
+  const [, first = "", second = "", third] = useRoute().parts;
+  if (first !== "upload") return <CatalogueGame corpus={first} row={second} />;
+  const upload = storedUpload(second);
+  const game = upload?.games[Number(third)];
+  if (upload && third === undefined) return <UploadPage key={second} upload={upload} />;
+  if (!game?.line || !game.info) return <><h1>{t("games")}</h1><p class="error" role="alert">{t("uploadMissing")}</p></>;
+  return <OpenedGame game={game} line={game.line} info={game.info} {...(upload!.games.length > 1 ? { list: `/game/upload/${second}` } : {})} />;
+}
+
+function CatalogueGame({ corpus, row }: { corpus: string; row: string }) {
+  const { value, error } = useGet<Shown>(`/api/games/${encodeURIComponent(corpus)}/${encodeURIComponent(row)}`);
   if (error) return <><h1>{t("games")}</h1><p class="error" role="alert">{error}</p></>;
-  if (!shown) return <p class="muted">{t("loading")}</p>;
-  return <GameView {...shown} {...(upload ? {} : { row: [first, second] as [string, string] })} />;
+  if (!value) return <p class="muted">{t("loading")}</p>;
+  return <GameView {...value} row={[corpus, row]} />;
+}
+
+/** Show a line of an opened game: the game itself, or the variation that the parameter `branch` names by its node. */
+function OpenedGame({ game, line, info, list }: { game: UploadedGame; line: Line; info: GameInfo; list?: string }) {
+  const branch = Number(useRoute().query.get("branch") ?? 0);
+  const chosen = branch in game.nodes ? branch : 0;
+  const path = useMemo(() => (game.nodes.length ? pathThrough(game.nodes, chosen) : { nodes: [], plies: [] }), [game, chosen]);
+  const base = useMemo(() => (chosen ? lineOfPath(game.nodes, path, line) : line), [game, path]);
+  const { value, error, loading } = usePost<ShownLine>("/api/line", { line: sent(base) });
+  if (error) return <><h1>{t("games")}</h1><p class="error" role="alert">{error}</p></>;
+  if (!value || (loading && value.moves.length !== base.moves.length)) return <p class="muted">{t("loading")}</p>;
+  return (
+    <>
+      {list && <p><a href={list}>{t("allOfFile")}</a></p>}
+      <Notes game={game} />
+      <GameView line={value} info={info} tree={{ nodes: game.nodes, path, branch: chosen }} />
+    </>
+  );
+}
+
+interface Tree {
+  nodes: TreeNode[];
+  path: TreePath;
+  /** The node that names the variation on show; 0 for the game. */
+  branch: number;
 }
 
 /** Return the conditions of a game that nets take. */
@@ -52,7 +68,7 @@ function conditions(info: GameInfo) {
   return { komi, handicap, rules: info.rules.slice(0, 40), year: year || null };
 }
 
-function GameView({ line, info, row }: Shown & { row?: [string, string] }) {
+function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; tree?: Tree }) {
   const { query } = useRoute();
   const { nets, opening } = useNets();
   const last = line.steps.length;
@@ -70,16 +86,34 @@ function GameView({ line, info, row }: Shown & { row?: [string, string] }) {
   const showHeat = query.get("heat") !== "0" && nets.length > 0;
   const chosen = (query.get("nets") ?? "0").split(",").map(Number).filter((k) => k in nets);
   const main = chosen[0];
-  const rank = query.get("rank") ?? "";
+  const showOwnership = query.get("area") === "1" && chosen.some((k) => nets[k]!.has_ownership);
+  const recorded = info.ranks.filter((each, k): each is string => each !== null && info.ranks.indexOf(each) === k);
+  const given = query.get("ranks");
+  const ranks = given === null ? recorded : given.split(",").filter(Boolean);
 
-  const asked = (net: number) => {
-    const ranks = nets[net]!.takes_ranks ? { rank, opponent: rank } : {};
-    return { line: sent(current, current.moves.slice(0, Math.max(ply, variation.length ? ply : ply + 1))), ply, net, ...ranks, ...conditions(info) };
+  const asked = (net: number, rank?: string) => {
+    const [black, white] = !nets[net]!.takes_ranks ? ["", ""] : rank !== undefined ? [rank, rank] : given === null ? info.ranks : [ranks[0], ranks[0]];
+    const shown = sent(current, current.moves.slice(0, Math.max(ply, variation.length ? ply : ply + 1)));
+    return { line: shown, ply, net, black_rank: black ?? "", white_rank: white ?? "", ...conditions(info) };
   };
-  const prediction = usePost<Prediction>("/api/predict", main === undefined || !showHeat ? undefined : asked(main));
-  const heat = useMemo(() => (prediction.value && showHeat ? heatOf(prediction.value.policy) : undefined), [prediction.value, showHeat]);
+  const mainRank = main !== undefined && nets[main]!.takes_ranks ? ranks[0] ?? "" : undefined;
+  const wanted = main === undefined || !(showHeat || showOwnership) ? undefined : { ...asked(main, mainRank), ownership: showOwnership };
+  const prediction = usePost<Prediction>("/api/predict", wanted);
+  const heat = useMemo(
+    () => (prediction.value && showHeat && !showOwnership ? heatOf(prediction.value.policy) : undefined),
+    [prediction.value, showHeat, showOwnership],
+  );
   const analysed = main === undefined ? undefined : { ...asked(main), line: sent(line), ply: undefined };
-  const analysis = usePost<Analysis>("/api/analyse", analysed);
+  const analysis = useAnalysis(analysed);
+  const finished = analysis.total > 0 && analysis.rows.length === analysis.total;
+  const hasPoints = typeof analysis.rows[0]?.[3] === "number";
+  const { value: mistakes } = usePost<Mistake[]>("/api/mistakes", finished && hasPoints ? analysed : undefined);
+  // The move that the game goes on with, and the better one.
+  const played = variation.length ? undefined : line.moves[ply];
+  const mistake = variation.length ? undefined : mistakes?.find((each) => each.ply === ply);
+  const here = tree ? tree.path.nodes.filter((_, k) => tree.path.plies[k] === base).map((k) => tree.nodes[k]!) : [];
+  const comment = variation.length ? "" : here.map((node) => node.comment).filter(Boolean).join("\n");
+  const branches = tree && !variation.length ? variationsAt(tree.nodes, tree.path, base) : [];
 
   const go = (target: number, replace = true) =>
     setQuery({ ply: Math.min(Math.max(target, 0), last) || undefined, line: undefined }, replace);
@@ -107,10 +141,14 @@ function GameView({ line, info, row }: Shown & { row?: [string, string] }) {
   });
 
   const numbers = showNumbers ? moveNumbers(current, stones, ply, variation.length ? base : 0) : undefined;
-  const markers = useMemo(
-    () => numbers && new Map([...numbers].map(([point, k]) => [point, { type: "label" as const, label: String(k) }])),
-    [showNumbers, current, ply],
-  );
+  const markers = useMemo(() => {
+    const found = new Map<number, Marker>();
+    if (played !== undefined && showHeat) found.set(played & POINT_MASK, { type: "triangle" });
+    if (mistake) found.set(mistake.better, { type: "square" });
+    for (const [point, k] of numbers ?? []) found.set(point, { type: "label", label: String(k) });
+    if (!variation.length) for (const { marks } of here) for (const [point, type, label] of marks) found.set(point, { type, label });
+    return found;
+  }, [showNumbers, showHeat, current, ply, played, mistake, tree]);
   const lastWord = current.moves[ply - 1];
   const place = row ? { corpus: row[0], row: row[1] } : undefined;
   return (
@@ -128,8 +166,9 @@ function GameView({ line, info, row }: Shown & { row?: [string, string] }) {
           onPoint={play}
           onWheel={step}
           {...(lastWord === undefined ? {} : { last: lastWord & POINT_MASK })}
-          {...(markers ? { markers } : {})}
+          markers={markers}
           {...(heat ? { heat } : {})}
+          {...(showOwnership && prediction.value?.ownership ? { ownership: prediction.value.ownership } : {})}
         />
         <input
           class="wide"
@@ -173,11 +212,35 @@ function GameView({ line, info, row }: Shown & { row?: [string, string] }) {
             <span class="muted"> · {t("captured", { black: takenByBlack, white: takenByWhite })}</span>
           </p>
           <span class="row">
+            {chosen.some((k) => nets[k]!.has_ownership) && <Toggle name="area" on={showOwnership} label={t("ownership")} />}
             <Toggle name="heat" on={showHeat} standard label={t("heatMap")} />
             <Toggle name="numbers" on={showNumbers} label={t("moveNumbers")} />
           </span>
         </div>
         {showHeat && <HeatLegend />}
+        {showHeat && played !== undefined && (
+          <p class="muted">
+            {t("markPlayed", { move: pointName(played & POINT_MASK, line.width, line.height) })}
+            {mistake && <> {t("markBetter", { move: pointName(mistake.better, line.width, line.height) })}</>}
+          </p>
+        )}
+        {comment && <p class="comment anywhere">{comment}</p>}
+        {tree && (branches.length > 0 || tree.branch > 0) && (
+          <nav class="row" aria-label={t("variations")}>
+            <span>{t("variations")}</span>
+            {branches.map((node, k) => {
+              const point = firstMove(tree.nodes, node);
+              const label = point === undefined ? t("setupVariation") : pointName(point, line.width, line.height);
+              const target = base + (point === undefined ? 0 : 1);
+              return (
+                <button type="button" key={node} onClick={() => setQuery({ branch: node, ply: target || undefined, line: undefined })}>
+                  {String.fromCharCode(65 + (k % 26))} {label}
+                </button>
+              );
+            })}
+            {tree.branch > 0 && <button type="button" onClick={() => setQuery({ branch: undefined, ply: leftAt(tree) || undefined, line: undefined })}>{t("backToGame")}</button>}
+          </nav>
+        )}
         <p class="row">
           {place && !variation.length && (
             <a class="button" href={address("/explore", { corpus: place.corpus, game: place.row, ply: base })}>{t("openExplorer")}</a>
@@ -204,32 +267,57 @@ function GameView({ line, info, row }: Shown & { row?: [string, string] }) {
                 {net.name}
               </label>
             ))}
-            {chosen.some((k) => nets[k]!.takes_ranks) && (
-              <label>
-                {t("rankLabel")}{" "}
-                <select value={rank} onChange={(event) => setQuery({ rank: event.currentTarget.value }, true)}>
-                  <option value="">{t("rankUnknown")}</option>
-                  {RANKS.map((each) => <option key={each} value={each}>{each}</option>)}
+            {chosen.some((k) => nets[k]!.takes_ranks) && ["rankLabel" as const, "rankSecond" as const].map((label, k) => (
+              <label key={label}>
+                {t(label)}{" "}
+                <select
+                  value={ranks[k] ?? ""}
+                  onChange={(event) => {
+                    const chosenRanks = [ranks[0] ?? "", ranks[1] ?? ""];
+                    chosenRanks[k] = event.currentTarget.value;
+                    setQuery({ ranks: chosenRanks.filter((each, at) => each && chosenRanks.indexOf(each) === at).join(",") || "," }, true);
+                  }}
+                >
+                  <option value="">{t(k ? "rankNone" : "rankUnknown")}</option>
+                  {[...new Set([...RANKS, ...ranks])].map((each) => <option key={each} value={each}>{each}</option>)}
                 </select>
               </label>
-            )}
+            ))}
           </div>
+          {main !== undefined && nets[main]!.takes_ranks && ranks.length > 1 && (
+            <TwoRanks bodies={[asked(main, ranks[0]), asked(main, ranks[1])]} ranks={[ranks[0]!, ranks[1]!]} line={line} />
+          )}
           <div class="side-by-side">
-            {chosen.map((k) => <TopMoves key={k} name={nets[k]!.name} body={asked(k)} line={line} onPick={play} />)}
+            {chosen.flatMap((k) => {
+              const shared = { line, played: played === undefined ? undefined : played & POINT_MASK, onPick: play };
+              const { name, takes_ranks } = nets[k]!;
+              if (!takes_ranks) return [<TopMoves key={k} caption={name} body={asked(k)} {...shared} />];
+              return (ranks.length ? ranks.slice(0, 2) : [""]).map((rank) => (
+                <TopMoves key={`${k} ${rank}`} caption={rank ? `${name} · ${rank}` : name} body={asked(k, rank)} {...shared} />
+              ));
+            })}
           </div>
         </section>
         {analysis.error && <p class="error" role="alert">{analysis.error}</p>}
-        {main !== undefined && analysis.loading && !analysis.value && <section class="panel waiting">{t("loading")}</section>}
-        {analysis.value && (
+        {main !== undefined && !analysis.total && !analysis.error && <section class="panel waiting">{t("loading")}</section>}
+        {analysis.total > 0 && (
           <>
-            <AnalysisChart analysis={analysis.value} line={line} ply={base} onPick={(target) => go(target, false)} />
-            <LeastExpected analysis={analysis.value} line={line} />
+            <AnalysisChart analysis={analysis} line={line} ply={base} onPick={(target) => go(target, false)} />
+            {mistakes && <Mistakes mistakes={mistakes} line={line} />}
+            {finished && <LeastExpected rows={analysis.rows} line={line} />}
           </>
         )}
         <Information info={info} />
       </div>
     </div>
   );
+}
+
+/** Return the number of moves after which the variation on show leaves the game. */
+function leftAt({ nodes, path }: Tree): number {
+  const game = pathThrough(nodes, 0).nodes;
+  const left = path.nodes.findIndex((node, k) => node !== game[k]);
+  return left > 0 ? path.plies[left - 1]! : 0;
 }
 
 function Player({ colour, name, rank }: { colour: "black" | "white"; name: string; rank: string }) {
@@ -250,132 +338,6 @@ function StepButton(props: { sign: string; label: string; disabled: boolean; onC
 function Toggle({ name, on, label, standard = false }: { name: string; on: boolean; label: string; standard?: boolean }) {
   const change = () => setQuery({ [name]: on === standard ? (on ? "0" : "1") : undefined }, true);
   return <label><input type="checkbox" checked={on} onChange={change} /> {label}</label>;
-}
-
-/** Return Black's winning probability of a value of the player to move. */
-function blackWins(value: number, mover: number): number {
-  return (1 + (mover === WHITE ? -value : value)) / 2;
-}
-
-function TopMoves(props: { name: string; body: unknown; line: Line; onPick: (point: number) => void }) {
-  const { value, error } = usePost<Prediction>("/api/predict", props.body);
-  const { width, height } = props.line;
-  return (
-    <div>
-      {error && <p class="error" role="alert">{error}</p>}
-      <table>
-        <caption>{props.name}</caption>
-        <thead><tr><th>{t("moveLabel")}</th><th class="number">{t("probability")}</th></tr></thead>
-        <tbody>
-          {value?.policy.slice(0, MOVES_IN_TABLE).map(([point, share]) => (
-            <tr key={point} class="probability" style={{ "--share": `${100 * share}%` }}>
-              <td><button type="button" class="plain" onClick={() => props.onPick(point)}>{pointName(point, width, height)}</button></td>
-              <td class="number">{percent(share)}</td>
-            </tr>
-          )) ?? Array.from({ length: MOVES_IN_TABLE }, (_, k) => <tr key={k}><td>&nbsp;</td><td /></tr>)}
-        </tbody>
-      </table>
-      <p class="muted">
-        {[
-          typeof value?.value === "number" && t("winBlack", { share: percent(blackWins(value.value, value.to_play)) }),
-          typeof value?.pass === "number" && t("passShare", { share: percent(value.pass) }),
-        ].filter(Boolean).join(" · ")}
-        &nbsp;
-      </p>
-    </div>
-  );
-}
-
-const CHART_HEIGHT = 100;
-/** Log-probability of the longest bar. */
-const LOWEST = -10;
-
-function AnalysisChart(props: { analysis: Analysis; line: Line; ply: number; onPick: (ply: number) => void }) {
-  const { analysis, line, ply } = props;
-  const count = analysis.log_prob.length;
-  if (!count) return null;
-  const width = 600 / count;
-  const share = (k: number) => {
-    const value = analysis.value[k];
-    return value === null || value === undefined ? undefined : blackWins(value, line.moves[k]! & WHITE_BIT ? WHITE : 1);
-  };
-  const at = Math.min(ply, count - 1);
-  const [log, win] = [analysis.log_prob[at], share(at)];
-  const text = t("chartText", {
-    ply: at + 1,
-    log: typeof log === "number" ? number(log, 1) : "–",
-    share: win === undefined ? "–" : percent(win, 0),
-  });
-  const points = analysis.log_prob.flatMap((_, k) => {
-    const value = share(k);
-    return value === undefined ? [] : [`${(k + 0.5) * width},${(1 - value) * CHART_HEIGHT}`];
-  });
-  return (
-    <section class="panel" aria-labelledby="by-move">
-      <h2 id="by-move">{t("chartByMove")}</h2>
-      <svg
-        class="analysis-chart"
-        viewBox={`0 0 600 ${CHART_HEIGHT}`}
-        preserveAspectRatio="none"
-        role="slider"
-        tabIndex={0}
-        aria-label={t("chartByMove")}
-        aria-valuemin={0}
-        aria-valuemax={count}
-        aria-valuenow={ply}
-        aria-valuetext={text}
-        onClick={(event) => {
-          const box = event.currentTarget.getBoundingClientRect();
-          props.onPick(Math.floor(((event.clientX - box.left) / box.width) * count));
-        }}
-      >
-        {analysis.log_prob.map((value, k) => {
-          const size = value === null ? 0 : Math.min(value / LOWEST, 1) * CHART_HEIGHT;
-          return <rect key={k} class="analysis-bar" x={k * width} y={CHART_HEIGHT - size} width={width * 0.8} height={size} />;
-        })}
-        <line class="analysis-even" x1="0" x2="600" y1={CHART_HEIGHT / 2} y2={CHART_HEIGHT / 2} />
-        <polyline class="analysis-value" points={points.join(" ")} />
-        <line class="analysis-here" x1={(at + 0.5) * width} x2={(at + 0.5) * width} y1="0" y2={CHART_HEIGHT} />
-      </svg>
-      <p>{text}</p>
-      <p class="muted">
-        <span class="swatch analysis-bar" /> {t("chartBars")}
-        {points.length > 0 && <><br /><span class="swatch swatch_line" /> {t("chartLine")}</>}
-      </p>
-    </section>
-  );
-}
-
-function LeastExpected({ analysis, line }: { analysis: Analysis; line: Line }) {
-  const { query } = useRoute();
-  const kept = Object.fromEntries(query);
-  const scored = analysis.log_prob.flatMap((log, ply) => (log === null ? [] : [{ ply, log, word: line.moves[ply]! }]));
-  return (
-    <section class="panel" aria-labelledby="least">
-      <h2 id="least">{t("leastExpected")}</h2>
-      <div class="side-by-side">
-        {([0, WHITE_BIT] as const).map((bit) => (
-          <div key={bit}>
-            <h3>{t(bit ? "white" : "black")}</h3>
-            <ol>
-              {scored.filter(({ word }) => (word & WHITE_BIT) === bit).sort((a, b) => a.log - b.log).slice(0, LEAST_EXPECTED)
-                .map(({ ply, log, word }) => (
-                  <li key={ply}>
-                    <a href={address(location.pathname, { ...kept, line: undefined, ply })}>
-                      {t("numbered", {
-                        number: ply + 1,
-                        point: pointName(word & POINT_MASK, line.width, line.height),
-                        share: percent(Math.exp(log), 2),
-                      })}
-                    </a>
-                  </li>
-                ))}
-            </ol>
-          </div>
-        ))}
-      </div>
-    </section>
-  );
 }
 
 function Information({ info }: { info: GameInfo }) {

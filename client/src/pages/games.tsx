@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { address, BLACK, POINT_MASK, stonesAfter, useGet, WHITE, type ShownLine } from "../api";
 import { pointName, Thumbnail } from "../board";
 import { number, t } from "../i18n";
@@ -6,7 +6,7 @@ import { fromLetters } from "../lines";
 import { navigate, useRoute } from "../router";
 import { useCorpus } from "../site";
 import { BarChart, CountList, Disclosure, FilterField, FilterForm, Pager, setFilter, SortHead, useFilter, yearBars } from "../ui";
-import { openRecord } from "../uploads";
+import { openFiles } from "../uploads";
 
 interface Game {
   row: number;
@@ -46,7 +46,6 @@ interface Facets {
 }
 
 const PAGE = 50;
-const MAX_UPLOAD = 1 << 20;
 
 /** List the games of a catalogue. */
 export function GamesPage() {
@@ -277,32 +276,14 @@ function Years({ years }: { years: Counts<number | null> }) {
   );
 }
 
-/** Open a record from a file, by dropping it on the page, or from pasted text. */
+/** Open records from files, or from pasted text; `DropFiles` takes those that are dropped. */
 function OpenRecord() {
   const [text, setText] = useState("");
   const [error, setError] = useState("");
-  const open = (record: Blob | string) => {
+  const open = (files: { name: string; content: Blob | string }[]) => {
     setError("");
-    if (new Blob([record]).size > MAX_UPLOAD) setError(t("tooLarge"));
-    else openRecord(record).then(navigate, (reason: Error) => setError(reason.message));
+    openFiles(files, t("tooLarge")).then(navigate, (reason: Error) => setError(reason.message));
   };
-  useEffect(() => {
-    const over = (event: DragEvent) => {
-      if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
-    };
-    const drop = (event: DragEvent) => {
-      const file = event.dataTransfer?.files[0];
-      if (!file) return;
-      event.preventDefault();
-      open(file);
-    };
-    addEventListener("dragover", over);
-    addEventListener("drop", drop);
-    return () => {
-      removeEventListener("dragover", over);
-      removeEventListener("drop", drop);
-    };
-  }, []);
   return (
     <>
       <Disclosure title={t("openSgf")}>
@@ -310,16 +291,17 @@ function OpenRecord() {
           class="panel open-record"
           onSubmit={(event) => {
             event.preventDefault();
-            open(text);
+            open([{ name: "", content: text }]);
           }}
         >
           <label class="field">
             <span>{t("chooseFile")}</span>
             <input
               type="file"
+              multiple
               onChange={(event) => {
-                const file = event.currentTarget.files?.[0];
-                if (file) open(file);
+                const files = [...(event.currentTarget.files ?? [])];
+                if (files.length) open(files.map((content) => ({ name: content.name, content })));
                 event.currentTarget.value = ""; // so that the same file can be chosen again
               }}
             />

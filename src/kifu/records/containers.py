@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -207,6 +208,36 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
         raise
     except OSError as error:  # not those that the caller raises between blocks
         raise SourceError(f"{path}: {error.strerror}") from None
+
+
+class _MemoryFile(BytesIO):
+    """A file in memory as containers read it; `size` is its length."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.size = len(data)
+
+    def fill(self, begin: int, view: memoryview) -> None:
+        """Fill a buffer with the bytes from `begin` on. Raises OSError if the file has fewer."""
+        self.seek(begin)
+        if self.readinto(view) < len(view):
+            raise StoreError("truncated")
+
+
+def memory_blocks(data: bytes, name: str) -> Iterator[RecordBlock]:
+    """Yield the records of a file in memory, as `blocks` does; of its name only the extension has an effect.
+
+    Raises:
+        SourceError: The file is empty, damaged or of an unknown kind.
+    """
+    ending = re.search(r"\.[a-z]{1,6}\Z", name.lower())
+    path = Path("the file" + (ending[0] if ending else ""))
+    try:
+        yield from _file_blocks(path, _MemoryFile(data), BLOCK_BYTES, 0)  # type: ignore[arg-type]
+    except SourceError:
+        raise
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror or error}") from None
 
 
 def containers(sources: Paths) -> list[AnyPath]:

@@ -210,16 +210,16 @@ def endpoint(
     return plain_route(path, answer, method)
 
 
-def upload(path: str, work: Callable[[bytes, Deadline], Any], pool: WorkerPool) -> Route:
+def upload(path: str, work: Callable[[bytes, str, Deadline], Any], pool: WorkerPool) -> Route:
     """Return the route of an endpoint that takes a file of at most `MAX_BODY` bytes as the body of a POST request.
 
     Args:
-        work: Compute the answer from the bytes in a thread, as for `endpoint`.
+        work: Compute the answer from the bytes and the parameter `name` in a thread, as for `endpoint`.
     """
 
     async def answer(request: Request) -> Any:
-        data = await read_body(request, MAX_BODY)
-        return await _run(request, pool, lambda deadline: _render(work(data, deadline)))
+        data, name = await read_body(request, MAX_BODY), request.query_params.get("name", "")
+        return await _run(request, pool, lambda deadline: _render(work(data, name, deadline)))
 
     return plain_route(path, answer, "POST")
 

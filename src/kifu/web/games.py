@@ -10,16 +10,25 @@ from pydantic import Field
 from starlette.routing import Route
 
 from kifu.corpus.rows import rows_to_games, rows_to_sgf
-from kifu.errors import KifuError, RecordError
+from kifu.corpus.schema import drop_code
+from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
+from kifu.records.containers import memory_blocks
 from kifu.records.game import Game, game_at
+from kifu.records.games import ParseWarning
+from kifu.records.meta import Rank
 from kifu.records.olf_writer import ExportFailure
-from kifu.records.sgf import as_block, read_block
+from kifu.records.parse import parse_block
+from kifu.records.text import codec_named
+from kifu.records.tree import read_tree
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint, upload
-from kifu.web.positions import Line, Played, PlayedParams, find_played
+from kifu.web.positions import MAX_MOVES, Line, Played, PlayedParams, find_played
 from kifu.web.site import Filter, Site
 
 _MAX_TEXT = 1000
 """Characters of a record's text that are shown."""
+
+_MAX_UPLOADED = 500
+"""Games of an uploaded file that are listed."""
 
 _MAX_VALUES = 20
 """Number of archives and players that are counted, the most frequent ones."""
@@ -159,6 +168,7 @@ def game_info(game: Game) -> dict[str, Any]:
     }  # fmt: skip
     return {
         **{name: game.text(prop)[:_MAX_TEXT] for name, prop in texts.items()},
+        "ranks": [rank and str(Rank.from_rating(max(rank.rating, 2))) for rank in game.ranks],
         "komi": game.komi,
         "handicap": game.handicap,
         "width": game.width,
@@ -168,22 +178,67 @@ def game_info(game: Game) -> dict[str, Any]:
     }
 
 
-def read_upload(data: bytes) -> dict[str, Any]:
-    """Return the first readable game of an SGF record or collection.
+def read_upload(data: bytes, name: str, deadline: Deadline) -> dict[str, Any]:
+    """Return the games of a file in any format that `kifu ingest` reads, also of an archive.
 
     Returns:
-        {"line": `Line.to_json`, "info": `game_info`, "games": number of games}.
+        {"games": [`upload_game`], "more": True if there are more than `_MAX_UPLOADED` games}.
 
     Raises:
-        RecordError: No game is readable.
+        RecordError: There is no game.
+        SourceError: The file is empty, damaged or of an unknown kind.
     """
-    parsed = read_block(as_block([data]))
-    first = next((g for g in range(len(parsed.games)) if not parsed.games.drop[g]), None)
-    if first is None:
-        reason = game_at(parsed, 0).drop.reason
+    games: list[dict[str, Any]] = []
+    if not data.strip():
+        raise RecordError("the file is empty")
+    for block in memory_blocks(data, name):
+        for parsed in parse_block(block, None):
+            for g in range(len(parsed.games)):
+                deadline.check()
+                if len(games) == _MAX_UPLOADED:
+                    return {"games": games, "more": True}
+                games.append(upload_game(game_at(parsed, g)))
+    if all(each["line"] is None for each in games):
+        reason = DropReason(drop_code(games[0]["notes"][0][1])).reason if games else "contains no game record"
         raise RecordError(f"the text is not a readable game: {reason}")
-    game = game_at(parsed, first)
-    return {"line": Line.of_game(game).to_json(), "info": game_info(game), "games": len(parsed.games)}
+    return {"games": games, "more": False}
+
+
+def upload_game(game: Game) -> dict[str, Any]:
+    """Return a game with its whole tree.
+
+    Returns:
+        {"name": of its member; "info": `game_info`; "line": the fields of a `Line` up to the first illegal move, or
+        None if the game is dropped; "nodes": `read_tree`, [] without variations, comments and marks; "notes": what
+        could not be read: ["dropped", reason], ["illegal", reason, number of the move], ["truncated"],
+        ["encoding", declared, used], ["characters"], ["long", moves]}.
+    """
+    name = game.name.rpartition("/")[2]
+    if game.drop:
+        return {"name": name, "info": None, "line": None, "nodes": [], "notes": [["dropped", game.drop.name.lower()]]}
+    notes: list[list[Any]] = []
+    line = Line.of_game(game)
+    for error in game.errors[:1]:
+        if isinstance(error, IllegalMove):
+            notes.append(["illegal", error.reason.name.lower(), error.ply + 1])
+            line = line.model_copy(update={"moves": line.moves[: error.ply]})
+    if len(game) > MAX_MOVES and not notes:
+        notes.append(["long", len(game)])
+    if game.warnings & ParseWarning.TRUNCATED:
+        notes.append(["truncated"])
+    declared, text = game.text("CA"), game.record.decode(game.codec, "replace")
+    if game.warnings & ParseWarning.BAD_CHARSET or (declared and codec_named(declared.encode()) != game.codec):
+        if not game.record.isascii():
+            notes.append(["encoding", declared, game.codec.replace("_", "-").upper()])
+    elif game.warnings & ParseWarning.OTHER_CHARSET or "\ufffd" in text:
+        notes.append(["characters"])
+    nodes = [each._asdict() for each in read_tree(text, game.width, game.height)]
+    plain = not any(each["comment"] or each["marks"] for each in nodes)
+    plain = plain and all(each["parent"] == k - 1 for k, each in enumerate(nodes))
+    return {
+        "name": name, "info": game_info(game), "line": line.model_dump(), "nodes": [] if plain else nodes,
+        "notes": notes,
+    }  # fmt: skip
 
 
 def read_game(site: Site, params: GameParams) -> Game:
@@ -226,5 +281,5 @@ def games_routes(site: Site) -> list[Route]:
             "/api/games/{corpus}/{row}/sgf", GameParams, lambda params, _: download_game(site, params), site.quick
         ),
         endpoint("/api/games/{corpus}/{row}", GameParams, lambda params, _: show_game(site, params), site.quick),
-        upload("/api/sgf", lambda data, _: read_upload(data), site.search),
+        upload("/api/upload", read_upload, site.search),
     ]

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
 from starlette.routing import Route
 
-from kifu.datasets.global_inputs import Conditions
 from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
 from kifu.katago.encoder import encode_katago
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import Words
+from kifu.learn.review import PositionReview, Ranks, after_moves, find_mistakes, line_of
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player
-from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
+from kifu.point import MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
 from kifu.records.game import Game, write_sgf
 from kifu.records.meta import Rank
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint
 from kifu.web.positions import MAX_MOVES, Line
-from kifu.web.site import Site
+from kifu.web.site import ServedNet, Site
 
 if TYPE_CHECKING:
     from kifu.learn.predict import MovePredictor
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
 _MAX_SHOWN, _MIN_SHOWN = 60, 0.001
 """Largest number of moves of a prediction, and the smallest probability of one."""
 
-_MAX_ANALYSED, _BATCH = 400, 32
-"""Number of positions of a game that are analysed, and of those between two checks of the time."""
+_MAX_ANALYSED, _BATCH, _PART_SECONDS = 400, 4, 0.5
+"""Number of moves of a game that are analysed, of positions between two checks of the time, and seconds of a part."""
 
-_MAX_CACHED = 16
-"""Number of analyses that are kept."""
+_NONE = [None, None]
+
+_MAX_CANDIDATES, _MISTAKES = 6, 3
+"""Number of moves with an evaluation of their own, and of mistakes of each player."""
 
 ShortText = Annotated[str, Field(max_length=40)]
 Komi = Annotated[float | None, Field(ge=-1000, le=1000, allow_inf_nan=False)]
@@ -57,7 +60,6 @@ class NetParams(Params):
 
     Attributes:
         net: Number of the net, from 0.
-        rank: Rank of the player to move, such as "3d"; "" if unknown.
         komi: Points for White; None if unknown.
         rules: The rules as in records; "" if unknown.
         year: Year of the game; None if unknown.
@@ -65,8 +67,6 @@ class NetParams(Params):
 
     line: Line
     net: int = Field(0, ge=0, le=1000)
-    rank: ShortText = ""
-    opponent: ShortText = ""
     komi: Komi = None
     handicap: int | None = Field(None, ge=0, le=100)
     rules: ShortText = ""
@@ -81,52 +81,54 @@ class NetParams(Params):
             DT=None if self.year is None else f"{self.year:04}",
         )
 
+
+class ReviewParams(NetParams):
+    """A game that a net reviews.
+
+    Attributes:
+        black_rank: Rank of Black, such as "3d"; "" if unknown.
+        first: The first position of an analysis: the number of moves before it.
+    """
+
+    black_rank: ShortText = ""
+    white_rank: ShortText = ""
+    first: int = Field(0, ge=0, le=MAX_MOVES)
+
     @property
-    def ratings(self) -> tuple[float | None, float | None]:
-        """Ratings of the player to move and of the opponent."""
-        mover, opponent = (Rank.parse_rating(text) if text else None for text in (self.rank, self.opponent))
-        return mover, opponent
+    def ratings(self) -> Ranks:
+        """Ratings of Black and White."""
+        return _rating(self.black_rank), _rating(self.white_rank)
 
 
-class PredictParams(NetParams):
+class PredictParams(ReviewParams):
     """A position of a line.
 
     Attributes:
         ply: Number of moves before the position.
+        ownership: Return the ownership of points.
     """
 
     ply: int = Field(0, ge=0, le=MAX_MOVES)
+    ownership: bool = False
 
 
-def _positions(site: Site, params: NetParams, plies: list[int]) -> PredictPositions:
-    """Return the positions after some numbers of moves. Raises RecipeError if the net does not take the ranks."""
+def _rating(text: str) -> float | None:
+    return Rank.parse_rating(text) if text else None
+
+
+def _reviewed(site: Site, params: ReviewParams) -> tuple[ServedNet, Game]:
+    """Return the net and the game of a request. Raises RecipeError if the net does not take the ranks."""
     from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
 
-    check_ranks(site.net(params.net).predictor, *params.ratings)
-    line = params.line
-    if max(plies) > len(line.moves):
-        raise GameError(f"ply must be 0 to {len(line.moves)}, got {max(plies)}")
-    moves, setup, setup_ply = line.arrays()
-    conditions = Conditions.of_game(komi=params.komi, handicap=params.handicap, rules=params.rules)
-    conditions.year[0] = np.nan if params.year is None else params.year
-    return PredictPositions.from_moves(
-        [moves[:ply] for ply in plies],
-        line.width,
-        line.height,
-        setup=setup,
-        setup_ply=setup_ply,
-        to_play=[_side_to_play(params, ply) for ply in plies],
-        conditions=conditions.take(np.zeros(len(plies), np.int64)),
-    ).with_ranks(*params.ratings)
+    net = site.net(params.net)
+    check_ranks(net.predictor, *params.ratings)
+    return net, params.game()
 
 
-def _side_to_play(params: NetParams, ply: int) -> int:
-    line = params.line
-    if ply < len(line.moves):
-        return WHITE if line.moves[ply] & WHITE_BIT else BLACK
-    if ply:
-        return BLACK if line.moves[-1] & WHITE_BIT else WHITE
-    return line.to_play or (WHITE if (params.handicap or 0) > 1 else BLACK)
+def _position(params: PredictParams, game: Game) -> Words:
+    if params.ply > len(game):
+        raise GameError(f"ply must be 0 to {len(game)}, got {params.ply}")
+    return line_of(game, params.ply)
 
 
 def predict(site: Site, params: PredictParams) -> dict[str, Any]:
@@ -134,49 +136,81 @@ def predict(site: Site, params: PredictParams) -> dict[str, Any]:
 
     Returns:
         {"policy": [[point, probability]] in descending order, points only; "pass": probability, None if the net does
-        not predict passes; "value": expected result for the player to move, or None; "to_play": colour}.
+        not predict passes; "win": probability that Black wins, or None; "lead": points by which Black leads, or None;
+        "ownership": of each point, from -1 for White to 1 for Black, or None; "played": [probability, choice] of the
+        next move of the line, or None; "to_play": colour}.
     """
-    positions, net = _positions(site, params, [params.ply]), site.net(params.net)
+    net, game = _reviewed(site, params)
     with net.lock:
-        predicted = net.predictor.predict(positions)
-    points = params.line.width * params.line.height
-    policy = predicted.policy[0]
+        (found,) = net.reviewer.evaluate(game, [_position(params, game)], params.ratings)
+    points, policy = game.width * game.height, found.policy
     best = np.argsort(-policy[:points], kind="stable")[:_MAX_SHOWN]
+    ownership = found.ownership if params.ownership else None
     return {
         "policy": [[int(point), float(policy[point])] for point in best if policy[point] > _MIN_SHOWN],
         "pass": float(policy[points]) if len(policy) > points else None,
-        "value": None if predicted.value is None else float(predicted.value[0]),
-        "to_play": int(positions.to_play[0]),
+        "win": found.win,
+        "lead": found.lead,
+        "ownership": None if ownership is None else ownership.round(2).tolist(),
+        "played": _played(found, int(game.moves[params.ply])) if params.ply < len(game) else None,
+        "to_play": found.to_play,
     }
 
 
-def analyse(site: Site, params: NetParams, deadline: Deadline) -> dict[str, Any]:
-    """Return a net's evaluation of each move of a line, up to `_MAX_ANALYSED`.
+def _played(found: PositionReview, word: int) -> list[Any] | None:
+    """Return probability and choice of a move; None if the net does not predict it."""
+    chance = found.chance(word & POINT_MASK)
+    return None if chance is None else [chance, found.choice(word & POINT_MASK)]
+
+
+def candidates(site: Site, params: PredictParams, deadline: Deadline) -> list[list[Any]]:
+    """Return [move, "win", "lead"] after each of the most probable moves and the one played, as `predict` has them."""
+    net, game = _reviewed(site, params)
+    line = _position(params, game)
+    with net.lock:
+        (found,) = net.reviewer.evaluate(game, [line], params.ratings)
+    moves = found.best(_MAX_CANDIDATES)
+    if params.ply < len(game):
+        moves = list(dict.fromkeys([*moves, int(game.moves[params.ply] & POINT_MASK)]))
+    answer = []
+    for move, after in zip(moves, after_moves(line, moves)):
+        deadline.check()
+        with net.lock:
+            (evaluated,) = net.reviewer.evaluate(game, [after], params.ratings)
+        answer.append([move, evaluated.win, evaluated.lead])
+    return answer
+
+
+def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, Any]:
+    """Return a net's evaluation of a part of a line, up to `_MAX_ANALYSED` moves, as far as `_PART_SECONDS` suffice.
 
     Returns:
-        {"log_prob", "rank", "value", "best", "best_probability"}: for each move its log-probability, its rank among the
-        legal moves, the expected result for the player to move, the most probable move and its probability. None where
-        the net predicts no such move or value.
+        {"total": number of positions, one more than of moves; "rows": [[probability, choice, win, lead, best,
+        best_probability]]}: from position `first` on, the move played and its place among the choices, as in
+        `predict`; the most probable move and its probability. None where the net gives no such value.
     """
-    moves = np.array(params.line.moves[:_MAX_ANALYSED], np.int64) & POINT_MASK
-    net = site.net(params.net)
-    found: dict[str, list[Any]] = {key: [] for key in ("log_prob", "rank", "value", "best", "best_probability")}
-    for start in range(0, len(moves), _BATCH):
-        deadline.check()
-        played = moves[start : start + _BATCH]
-        positions = _positions(site, params, list(range(start, start + len(played))))
+    net, game = _reviewed(site, params)
+    total = min(len(game), _MAX_ANALYSED) + 1
+    rows: list[list[Any]] = []
+    for start in range(params.first, total, _BATCH):
+        plies = range(start, min(start + _BATCH, total))
         with net.lock:
-            predicted = net.predictor.predict(positions)
-        best, probability = predicted.top(1)
-        for k, move in enumerate(played.tolist()):
-            policy = predicted.policy[k]
-            known = move < len(policy) and policy[move] > 0
-            found["log_prob"].append(float(np.log(policy[move])) if known else None)
-            found["rank"].append(1 + int((policy > policy[move]).sum()) if known else None)
-            found["value"].append(None if predicted.value is None else float(predicted.value[k]))
-            found["best"].append(int(best[k, 0]))
-            found["best_probability"].append(float(probability[k, 0]))
-    return found
+            found = net.reviewer.evaluate(game, [line_of(game, ply) for ply in plies], params.ratings)
+        for ply, each in zip(plies, found):
+            played = _played(each, int(game.moves[ply])) if ply < len(game) else None
+            best = [[move, each.chance(move)] for move in each.best(1)]
+            rows.append([*(played or _NONE), each.win, each.lead, *(best[0] if best else _NONE)])
+        if deadline.seconds - deadline.left > _PART_SECONDS:
+            break
+    return {"total": total, "rows": rows}
+
+
+def list_mistakes(site: Site, params: ReviewParams) -> list[dict[str, Any]]:
+    """Return the moves that lost most points, as `Mistake` has them; an analysis before makes this quick."""
+    net, game = _reviewed(site, params)
+    with net.lock:
+        found = find_mistakes(net.reviewer, replace(game, moves=game.moves[:_MAX_ANALYSED]), _MISTAKES, params.ratings)
+    return [each._asdict() for each in found]
 
 
 _SIZES = (9, 13, 19)
@@ -211,10 +245,13 @@ class PlayParams(NetParams):
     """A request for a move.
 
     Attributes:
+        rank: Rank of the player to move, such as "3d"; "" if unknown.
         temperature: As for `Player`.
         seed: Seed of the sampling; None for a random one.
     """
 
+    rank: ShortText = ""
+    opponent: ShortText = ""
     temperature: float = Field(0.0, ge=0, le=10, allow_inf_nan=False)
     rules: ShortText = "chinese"
     seed: int | None = Field(None, ge=0, le=2**53)
@@ -287,7 +324,7 @@ def reply(site: Site, params: PlayParams) -> dict[str, Any]:
     A player resigns at its third hopeless move in a row, so its two moves before are evaluated again.
     """
     net, rules = site.net(params.net), Rules.named(params.rules)
-    mover, opponent = params.ratings
+    mover, opponent = _rating(params.rank), _rating(params.opponent)
     evaluator = NetEvaluator(net.predictor, rules=params.rules, rank=mover, opponent=opponent)
     resign = _RESIGN if evaluator.has_value else None
     player = Player(evaluator, temperature=params.temperature, resign=resign, seed=params.seed)
@@ -415,16 +452,6 @@ def encode_position(params: PlanesParams) -> dict[str, Any]:
 
 def nets_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
-    cache: OrderedDict[str, dict[str, Any]] = OrderedDict()
-
-    def analyse_cached(params: NetParams, deadline: Deadline) -> dict[str, Any]:
-        """Return a kept analysis or a new one; the pool runs one at a time."""
-        key = params.model_dump_json()
-        answer = cache.pop(key, None) or analyse(site, params, deadline)
-        cache[key] = answer
-        while len(cache) > _MAX_CACHED:
-            cache.popitem(last=False)
-        return answer
 
     def show_line(params: LineParams, deadline: Deadline) -> dict[str, Any]:
         """Return `Line.to_json`."""
@@ -433,7 +460,11 @@ def nets_routes(site: Site) -> list[Route]:
     return [
         endpoint("/api/line", LineParams, show_line, site.quick, method="POST"),
         endpoint("/api/predict", PredictParams, lambda params, _: predict(site, params), site.predict, method="POST"),
-        endpoint("/api/analyse", NetParams, analyse_cached, site.predict, method="POST"),
+        endpoint("/api/analyse", ReviewParams, partial(analyse, site), site.predict, method="POST"),
+        endpoint("/api/candidates", PredictParams, partial(candidates, site), site.predict, method="POST"),
+        endpoint(
+            "/api/mistakes", ReviewParams, lambda params, _: list_mistakes(site, params), site.predict, method="POST"
+        ),
         endpoint("/api/boards", BoardsParams, lambda params, _: list_boards(site, params), site.quick),
         endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),
         endpoint("/api/play", PlayParams, lambda params, _: reply(site, params), site.predict, method="POST"),

@@ -33,6 +33,7 @@ from kifu.web.api import BusyError, ChangedError, Deadline, NotFoundError, Param
 
 if TYPE_CHECKING:
     from kifu.learn.predict import MovePredictor
+    from kifu.learn.review import Reviewer
 
 
 _LISTS = {"setup", "setup_ply", "moves", "territory", "move_seconds", "evaluations"}
@@ -274,11 +275,18 @@ class ServedNet:
     Attributes:
         predictor: Predicts moves; called by one thread at a time, see `lock`.
         lock: Held while `predictor` works.
+        reviewer: Evaluates positions with it, and keeps the results; held by the same lock.
     """
 
     name: str
     predictor: MovePredictor
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    reviewer: Reviewer = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        from kifu.learn.review import Reviewer
+
+        self.reviewer = Reviewer(self.predictor)
 
 
 class Site:
@@ -387,6 +395,7 @@ class Site:
                 "board": each.predictor.board,
                 "passes": each.predictor.passes,
                 "has_value": each.predictor.has_value,
+                "has_ownership": each.predictor.has_ownership,
                 "takes_ranks": each.predictor.takes_ranks,
             }
             for each in self.nets

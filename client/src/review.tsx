@@ -1,0 +1,290 @@
+// The review of a game by a net: its analysis as it grows, the chart, mistakes, and tables of expected moves.
+import { useEffect, useState } from "preact/hooks";
+import { address, POINT_MASK, post, usePost, WHITE_BIT, type Line } from "./api";
+import { pointName } from "./board";
+import { number, percent, t, useLanguage } from "./i18n";
+import { useRoute } from "./router";
+
+/** The answer of POST /api/predict. */
+export interface Prediction {
+  policy: [number, number][];
+  pass: number | null;
+  /** Black's winning probability and lead in points. */
+  win: number | null;
+  lead: number | null;
+  ownership: number[] | null;
+  /** Probability and choice of the move played. */
+  played: [number, number] | null;
+  to_play: number;
+}
+
+/** For a position of a game: probability and choice of the move played, Black's winning probability and lead, the most probable move and its probability. */
+export type Row = [
+  chance: number | null, choice: number | null, win: number | null, lead: number | null, best: number | null, bestChance: number | null,
+];
+
+export interface Analysis {
+  rows: Row[];
+  /** Number of positions; 0 before the first answer. */
+  total: number;
+  error?: string;
+}
+
+export interface Mistake {
+  ply: number;
+  move: number;
+  better: number;
+  loss: number;
+}
+
+const MOVES_IN_TABLE = 6;
+const LEAST_EXPECTED = 5;
+
+/** Analyse a whole line in parts. */
+export async function analyse(body: object, signal: AbortSignal, onPart: (analysis: Analysis) => void): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (let total = 1; rows.length < total; ) {
+    const part = await post<Analysis>("/api/analyse", { ...body, first: rows.length }, signal);
+    rows.push(...part.rows);
+    total = part.total;
+    onPart({ rows: rows.slice(), total });
+  }
+  return rows;
+}
+
+/** Analyse a line whenever the body of the request changes. */
+export function useAnalysis(body: object | undefined): Analysis {
+  const key = body && JSON.stringify(body);
+  const [state, setState] = useState<Analysis>({ rows: [], total: 0 });
+  useEffect(() => {
+    setState({ rows: [], total: 0 });
+    if (!key) return undefined;
+    const control = new AbortController();
+    analyse(JSON.parse(key), control.signal, setState).catch((error: Error) => {
+      if (!control.signal.aborted) setState((old) => ({ ...old, error: error.message }));
+    });
+    return () => control.abort();
+  }, [key]);
+  return state;
+}
+
+/** Return a lead in points, such as B+2.3. */
+export function leadText(lead: number): string {
+  return t(lead < 0 ? "leadWhite" : "leadBlack", { points: number(Math.abs(lead), 1) });
+}
+
+/** Return the place of a move among the choices, such as 4th. */
+function place(choice: number, language: string): string {
+  if (language !== "en") return String(choice);
+  const ending = { one: "st", two: "nd", few: "rd" }[new Intl.PluralRules("en", { type: "ordinal" }).select(choice) as "one"] ?? "th";
+  return choice + ending;
+}
+
+interface TopMovesProps {
+  caption: string;
+  body: object;
+  line: Line;
+  /** The point of the move played; undefined if the line ends. */
+  played: number | undefined;
+  onPick: (point: number) => void;
+}
+
+/** Show the moves that a net expects, and each with the winning probability and the lead after it. */
+export function TopMoves({ caption, body, line, played, onPick }: TopMovesProps) {
+  const [language] = useLanguage();
+  const { value, error, loading } = usePost<Prediction>("/api/predict", body);
+  const after = usePost<[number, number | null, number | null][]>("/api/candidates", loading || !value || value.win === null ? undefined : body);
+  const { width, height } = line;
+  const shown = value?.policy.slice(0, MOVES_IN_TABLE) ?? [];
+  const rows: [number, number | null][] = shown.slice();
+  if (value && played !== undefined && !shown.some(([point]) => point === played)) rows.push([played, value.played?.[0] ?? null]);
+  const found = new Map(after.loading ? [] : after.value?.map(([point, ...rest]) => [point, rest]));
+  const hasWin = value === undefined || value.win !== null;
+  const hasLead = typeof value?.lead === "number";
+  return (
+    <div>
+      {(error ?? after.error) && <p class="error" role="alert">{error ?? after.error}</p>}
+      <table>
+        <caption>{caption}</caption>
+        <thead>
+          <tr>
+            <th>{t("moveLabel")}</th>
+            <th class="number">{t("chance")}</th>
+            {hasWin && <th class="number">{t("blackWins")}</th>}
+            {hasLead && <th class="number">{t("points")}</th>}
+          </tr>
+        </thead>
+        <tbody aria-busy={loading}>
+          {rows.map(([point, share]) => {
+            const [win, lead] = found.get(point) ?? [];
+            return (
+              <tr key={point} class={point === played ? "probability chosen" : "probability"} style={{ "--share": `${100 * (share ?? 0)}%` }}>
+                <td>
+                  <button type="button" class="plain" onClick={() => onPick(point)}>{pointName(point, width, height)}</button>
+                  {point === played && <small> {t("playedMark")}</small>}
+                </td>
+                <td class="number">{share === null ? "–" : percent(share)}</td>
+                {hasWin && <td class="number">{typeof win === "number" ? percent(win, 0) : "…"}</td>}
+                {hasLead && <td class="number">{typeof lead === "number" ? leadText(lead) : "…"}</td>}
+              </tr>
+            );
+          })}
+          {!value && Array.from({ length: MOVES_IN_TABLE }, (_, k) => <tr key={k}><td>&nbsp;</td><td /></tr>)}
+        </tbody>
+      </table>
+      <p>
+        {value && played !== undefined && (value.played
+          ? t("playedText", { move: pointName(played, width, height), place: place(value.played[1], language), share: percent(value.played[0], 0) })
+          : t("playedUnknown", { move: pointName(played, width, height) }))}
+        &nbsp;
+      </p>
+      <p class="muted">
+        {[
+          typeof value?.win === "number" && t("winBlack", { share: percent(value.win) }),
+          typeof value?.lead === "number" && leadText(value.lead),
+          typeof value?.pass === "number" && t("passShare", { share: percent(value.pass) }),
+        ].filter(Boolean).join(" · ")}
+        &nbsp;
+      </p>
+    </div>
+  );
+}
+
+/** Say what players of two ranks play. */
+export function TwoRanks({ bodies, ranks, line }: { bodies: [object, object]; ranks: [string, string]; line: Line }) {
+  const [first, second] = [usePost<Prediction>("/api/predict", bodies[0]), usePost<Prediction>("/api/predict", bodies[1])];
+  const best = [first, second].map(({ value }) => value?.policy[0]?.[0]);
+  if (best[0] === undefined || best[1] === undefined) return <p>&nbsp;</p>;
+  const [one, two] = best.map((point) => pointName(point!, line.width, line.height)) as [string, string];
+  const text = one === two ? t("ranksSame", { ranks: ranks.join(", "), move: one })
+    : t("ranksDiffer", { first: ranks[0], one, second: ranks[1], two });
+  return <p><strong>{text}</strong></p>;
+}
+
+const CHART_HEIGHT = 100;
+/** Negative log-probability of the longest bar, and points of the chart's edge at least. */
+const LONGEST = 10;
+const LEAST_POINTS = 10;
+
+/** Return values without the alternation that one visit has from move to move: weights 1, 2, 1. */
+function smooth(values: (number | null)[]): (number | null)[] {
+  return values.map((value, k) => {
+    const [before, after] = [values[k - 1] ?? value, values[k + 1] ?? value];
+    return value === null ? null : (before! + 2 * value + after!) / 4;
+  });
+}
+
+/** Show the progress of an analysis; then winning probability, lead and surprise of each move. */
+export function AnalysisChart(props: { analysis: Analysis; line: Line; ply: number; onPick: (ply: number) => void }) {
+  const { analysis: { rows, total }, ply } = props;
+  const count = Math.max(total - 1, 1);
+  const width = 600 / count;
+  const wins = smooth(rows.map((row) => row[2]));
+  const leads = smooth(rows.map((row) => row[3]));
+  const edge = Math.max(LEAST_POINTS, ...leads.map((lead) => Math.ceil(Math.abs(lead ?? 0) / 10) * 10));
+  const at = Math.min(ply, rows.length - 1);
+  const [chance, win, lead] = [rows[at]?.[0], wins[at], leads[at]];
+  const text = [
+    t("chartMove", { ply: at + 1 }),
+    typeof chance === "number" && t("chartChance", { share: percent(chance, 0) }),
+    typeof win === "number" && t("winBlack", { share: percent(win, 0) }),
+    typeof lead === "number" && leadText(lead),
+  ].filter(Boolean).join(" · ");
+  const curve = (values: (number | null)[], height: (value: number) => number) =>
+    values.flatMap((value, k) => (value === null ? [] : [`${(k * width).toFixed(1)},${height(value).toFixed(1)}`])).join(" ");
+  const hasWin = wins.some((each) => each !== null);
+  const hasLead = leads.some((each) => each !== null);
+  return (
+    <section class="panel" aria-labelledby="by-move">
+      <h2 id="by-move">{t("chartByMove")}</h2>
+      {rows.length < total && (
+        <p role="status">
+          {t("analysed", { count: rows.length, total })} <progress max={total} value={rows.length} aria-label={t("chartByMove")} />
+        </p>
+      )}
+      <svg
+        class="analysis-chart"
+        viewBox={`0 0 600 ${CHART_HEIGHT}`}
+        preserveAspectRatio="none"
+        role="slider"
+        tabIndex={0}
+        aria-label={t("chartByMove")}
+        aria-valuemin={0}
+        aria-valuemax={count}
+        aria-valuenow={ply}
+        aria-valuetext={text}
+        onClick={(event) => {
+          const box = event.currentTarget.getBoundingClientRect();
+          props.onPick(Math.floor(((event.clientX - box.left) / box.width) * count));
+        }}
+      >
+        {rows.map(([each], k) => {
+          const size = each === null ? 0 : Math.min(-Math.log(each) / LONGEST, 1) * CHART_HEIGHT;
+          return <rect key={k} class="analysis-bar" x={k * width} y={CHART_HEIGHT - size} width={width * 0.8} height={size} />;
+        })}
+        <line class="analysis-even" x1="0" x2="600" y1={CHART_HEIGHT / 2} y2={CHART_HEIGHT / 2} />
+        <polyline class="analysis-value" points={curve(wins, (value) => (1 - value) * CHART_HEIGHT)} />
+        <polyline class="analysis-lead" points={curve(leads, (value) => (0.5 - value / (2 * edge)) * CHART_HEIGHT)} />
+        <line class="analysis-here" x1={at * width} x2={at * width} y1="0" y2={CHART_HEIGHT} />
+      </svg>
+      <p>{text}</p>
+      <p class="muted">
+        <span class="swatch analysis-bar" /> {t("chartBars")}
+        {hasWin && <><br /><span class="swatch swatch_line" /> {t("chartLine")}</>}
+        {hasLead && <><br /><span class="swatch swatch_line swatch_lead" /> {t("chartLead", { edge })}</>}
+      </p>
+    </section>
+  );
+}
+
+interface MovesProps {
+  id: string;
+  title: string;
+  line: Line;
+  /** Number of moves before each, its text, in the order of the lists. */
+  moves: { ply: number; text: string }[];
+}
+
+/** Lists of moves of Black and of White, each a link to the position before it. */
+function MovesBySide({ id, title, line, moves }: MovesProps) {
+  const { query } = useRoute();
+  const kept = Object.fromEntries(query);
+  return (
+    <section class="panel" aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      <div class="side-by-side">
+        {([0, WHITE_BIT] as const).map((bit) => (
+          <div key={bit}>
+            <h3>{t(bit ? "white" : "black")}</h3>
+            <ol>
+              {moves.filter(({ ply }) => (line.moves[ply]! & WHITE_BIT) === bit).map(({ ply, text }) => (
+                <li key={ply}><a href={address(location.pathname, { ...kept, line: undefined, ply })}>{text}</a></li>
+              ))}
+            </ol>
+          </div>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+/** List the moves of a game that lost most points, with the better ones. */
+export function Mistakes({ mistakes, line }: { mistakes: Mistake[]; line: Line }) {
+  const name = (point: number) => pointName(point, line.width, line.height);
+  const moves = mistakes.map(({ ply, move, better, loss }) => ({
+    ply, text: t("mistake", { number: ply + 1, point: name(move), better: name(better), loss: number(loss, 1) }),
+  }));
+  return <MovesBySide id="mistakes" title={t("mistakes")} line={line} moves={moves} />;
+}
+
+/** List the moves of a game that a net expected least. */
+export function LeastExpected({ rows, line }: { rows: Row[]; line: Line }) {
+  const scored = rows.flatMap(([chance], ply) => (chance === null ? [] : [{ ply, chance, white: line.moves[ply]! & WHITE_BIT }]));
+  scored.sort((a, b) => a.chance - b.chance);
+  const moves = [0, WHITE_BIT].flatMap((bit) => scored.filter(({ white }) => white === bit).slice(0, LEAST_EXPECTED));
+  const text = ({ ply, chance }: { ply: number; chance: number }) =>
+    t("numbered", { number: ply + 1, point: pointName(line.moves[ply]! & POINT_MASK, line.width, line.height), share: percent(chance, 2) });
+  return (
+    <MovesBySide id="least" title={t("leastExpected")} line={line} moves={moves.map((each) => ({ ply: each.ply, text: text(each) }))} />
+  );
+}

@@ -1,0 +1,257 @@
+"""Review of games by a net: evaluations of positions, mistakes in points, and problems.
+
+A `Reviewer` evaluates positions once and keeps the results, for one visit each: no search is involved. `find_mistakes`
+and `find_problems` return the same for the web application as for the command line.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.datasets.global_inputs import Conditions
+from kifu.learn.positions import PredictPositions, Words
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
+from kifu.records.game import Game
+
+if TYPE_CHECKING:
+    from kifu.learn.predict import MovePredictor
+
+_MAX_KEPT = 4096
+"""Number of evaluations that are kept, of some 3 kB each."""
+
+Ranks = tuple[float | None, float | None]
+"""Ratings (`kifu.Rank.rating`) of Black and White; None for the recorded ones."""
+
+
+class PositionReview(NamedTuple):
+    """A net's evaluation of a position.
+
+    Attributes:
+        to_play: BLACK or WHITE.
+        policy: [moves] float32, probabilities of the legal moves.
+        win: Probability that Black wins, or None.
+        lead: Points by which Black leads, or None.
+        ownership: [points] float32 from -1 (White's) to 1 (Black's), or None.
+    """
+
+    to_play: int
+    policy: npt.NDArray[np.float32]
+    win: float | None
+    lead: float | None
+    ownership: npt.NDArray[np.float32] | None
+
+    def best(self, count: int) -> list[int]:
+        """Return the most probable moves in descending order; of equally probable ones the lower comes first."""
+        order = np.argsort(-self.policy, kind="stable")[:count].tolist()
+        return [move for move in order if self.policy[move] > 0]
+
+    def chance(self, move: int) -> float | None:
+        """Return the probability of a move; None for one that the net does not predict."""
+        return float(self.policy[move]) if move < len(self.policy) and self.policy[move] > 0 else None
+
+    def choice(self, move: int) -> int:
+        """Return the place of a move among the choices, from 1."""
+        return 1 + int((self.policy > self.policy[move]).sum())
+
+
+class Reviewer:
+    """Evaluates positions of games with a net, and keeps the latest results. Not thread-safe."""
+
+    def __init__(self, predictor: MovePredictor) -> None:
+        """Review with an open net."""
+        self.predictor = predictor
+        self._kept: OrderedDict[bytes, PositionReview] = OrderedDict()
+
+    def evaluate(self, game: Game, lines: Sequence[Words], ranks: Ranks = (None, None)) -> list[PositionReview]:
+        """Evaluate the position before the last move of each line, which defines the side to move.
+
+        Args:
+            game: Board, setup and conditions.
+        """
+        conditions = Conditions.from_games([game])
+        conditions.rating[0] = [
+            given if given is not None else known for given, known in zip(ranks, conditions.rating[0])
+        ]
+        stated = [getattr(conditions, each.name).tobytes() for each in fields(conditions)]
+        root = b"".join([*stated, game.setup.tobytes(), game.setup_ply.tobytes(), bytes((game.width, game.height))])
+        keys = [root + b"".join((line[:-1].tobytes(), bytes([bool(line[-1] & WHITE_BIT)]))) for line in lines]
+        missing = {key: line for key, line in zip(keys, lines) if key not in self._kept}
+        if missing:
+            found = self._predict(game, list(missing.values()), conditions)
+            self._kept.update(zip(missing, found))
+        for key in keys:
+            self._kept.move_to_end(key)
+        answer = [self._kept[key] for key in keys]
+        while len(self._kept) > _MAX_KEPT:
+            self._kept.popitem(last=False)
+        return answer
+
+    def _predict(self, game: Game, lines: list[Words], conditions: Conditions) -> list[PositionReview]:
+        to_play = [WHITE if line[-1] & WHITE_BIT else BLACK for line in lines]
+        positions = PredictPositions.from_moves(
+            [line[:-1] for line in lines],
+            game.width,
+            game.height,
+            setup=game.setup,
+            setup_ply=game.setup_ply,
+            to_play=to_play,
+            conditions=conditions.take(np.zeros(len(lines), np.int64)),
+        )
+        predicted = self.predictor.predict(positions)
+        value, score, ownership = predicted.value, predicted.score, predicted.ownership
+        found = []
+        for k, colour in enumerate(to_play):
+            sign = 1 if colour == BLACK else -1
+            found.append(
+                PositionReview(
+                    colour,
+                    predicted.policy[k],
+                    None if value is None else (1 + sign * float(value[k])) / 2,
+                    None if score is None else sign * float(score[k, 0]),
+                    None if ownership is None else sign * ownership[k],
+                )
+            )
+        return found
+
+
+def line_of(game: Game, ply: int, to_play: int | None = None) -> Words:
+    """Return the moves before a position and a last word of the side to move, as `Reviewer.evaluate` takes them.
+
+    Args:
+        to_play: BLACK or WHITE; by default the player of the next move, else the opponent of the last one.
+    """
+    words = game.moves[: ply + 1]
+    if to_play is None and len(words) > ply:
+        return words
+    if to_play is None and ply:
+        to_play = BLACK if words[-1] & WHITE_BIT else WHITE
+    to_play = to_play or game.to_play or (WHITE if (game.handicap or 0) > 1 else BLACK)
+    return np.append(words[:ply], np.uint16(WHITE_BIT if to_play == WHITE else 0))
+
+
+def after_moves(line: Words, moves: Sequence[int]) -> list[Words]:
+    """Return the lines to the positions after each of some moves in the position of a line."""
+    colour, other = line[-1] & WHITE_BIT, ~line[-1] & WHITE_BIT
+    return [np.concatenate([line[:-1], np.array([move | colour, other], np.uint16)]) for move in moves]
+
+
+class Mistake(NamedTuple):
+    """A move that lost points.
+
+    Attributes:
+        ply: Number of moves before it.
+        move: The move played; a pass is width * height.
+        better: The better move.
+        loss: Points that the played move is worse than the better one.
+    """
+
+    ply: int
+    move: int
+    better: int
+    loss: float
+
+
+_CHECKED, _LEAST_LOSS = 2, 1.0
+"""Number of choices that a mistake is compared with, and points below which a move is no mistake."""
+
+
+def find_mistakes(reviewer: Reviewer, game: Game, count: int, ranks: Ranks = (None, None)) -> list[Mistake]:
+    """Return the moves of a game that lost most points, at most `count` of each player, the largest loss first.
+
+    The lead before and after each move selects twice as many moves. Each of these is compared with the most probable
+    other moves, after which the net is asked, too: so the same player is to move in all positions that are compared.
+    """
+    moves = game.moves
+    evaluated = reviewer.evaluate(game, [line_of(game, ply) for ply in range(len(moves) + 1)], ranks)
+    if evaluated[0].lead is None:
+        return []
+    lead = np.array([each.lead for each in evaluated])
+    sign = np.where(moves & WHITE_BIT, -1, 1)
+    loss = sign * (lead[:-1] - lead[1:])
+    found: list[Mistake] = []
+    for side in (1, -1):
+        own = np.flatnonzero(sign == side)
+        mistakes = []
+        for ply in own[np.argsort(-loss[own], kind="stable")][: 2 * count].tolist():
+            played = int(moves[ply] & POINT_MASK)
+            others = [move for move in evaluated[ply].best(_CHECKED + 1) if move != played][:_CHECKED]
+            after = reviewer.evaluate(game, after_moves(line_of(game, ply), others), ranks)
+            losses = [side * (each.lead - lead[ply + 1]) for each in after if each.lead is not None]
+            if losses and max(losses) >= _LEAST_LOSS:
+                mistakes.append(Mistake(ply, played, others[int(np.argmax(losses))], max(losses)))
+        found += sorted(mistakes, key=lambda each: -each.loss)[:count]
+    return found
+
+
+class Problem(NamedTuple):
+    """A position in which one move is right.
+
+    Attributes:
+        game: The game; its moves end before the position.
+        to_play: BLACK or WHITE.
+        answer: The right move.
+        mistake: The move that weaker players prefer, or the second-best one.
+        chances: Probabilities of the answer among strong and weak players; None where points decide.
+        loss: Points that `mistake` loses; None where ranks decide.
+    """
+
+    game: Game
+    to_play: int
+    answer: int
+    mistake: int
+    chances: tuple[float, float] | None
+    loss: float | None
+
+
+_SURE, _RATIO = 0.35, 0.6
+"""Smallest probability of an answer among strong players, and largest part of it among weak ones."""
+
+_CHOICES, _POINTS = 4, 5.0
+"""Number of the most probable moves that are compared, and points by which the answer is better than all others."""
+
+_FIRST_PLY, _LAST_PLY = 20, 220
+
+
+def find_problem(reviewer: Reviewer, game: Game, strong: float | None, weak: float | None, seed: int) -> Problem | None:
+    """Return the problem of a random position of a game; None if it is none, or the game too short.
+
+    Args:
+        strong: Rating of players who find the answer; None to compare points, which requires a net that gives them.
+        weak: Rating of players who do not.
+    """
+    last = min(len(game), _LAST_PLY)
+    if game.drop or last <= _FIRST_PLY:
+        return None
+    ply = int(np.random.default_rng([seed, len(game), *game.moves[:8].tolist()]).integers(_FIRST_PLY, last))
+    shown, line = replace(game, moves=game.moves[:ply]), line_of(game, ply)
+    points = game.width * game.height
+    if strong is not None:
+        able, unable = (reviewer.evaluate(game, [line], (rank, rank))[0] for rank in (strong, weak))
+        answer, mistake = able.best(1)[0], unable.best(1)[0]
+        chances = float(able.policy[answer]), float(unable.policy[answer])
+        if answer == mistake or points in (answer, mistake) or chances[0] < _SURE or chances[1] > _RATIO * chances[0]:
+            return None
+        return Problem(shown, able.to_play, answer, mistake, chances, None)
+    (before,) = reviewer.evaluate(game, [line])
+    choices = [move for move in before.best(_CHOICES) if move != points]
+    if before.lead is None or len(choices) < 2:
+        return None
+    side, leads = (1 if before.to_play == BLACK else -1), []
+    for after in after_moves(line, choices):
+        (evaluated,) = reviewer.evaluate(game, [after])
+        leads.append(side * (evaluated.lead or 0.0))
+    first, second = np.argsort(-np.array(leads), kind="stable")[:2].tolist()
+    if leads[first] - leads[second] < _POINTS:
+        return None
+    return Problem(shown, before.to_play, choices[first], choices[second], None, leads[first] - leads[second])
+
+
+def draw_games(rows: npt.NDArray[np.int64], seed: int) -> Iterator[int]:
+    """Yield rows in the random order in which games are searched for problems."""
+    yield from np.random.default_rng(seed).permutation(rows).tolist()

@@ -66,7 +66,15 @@ GAMES = random_games(150)
 def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of `kifu evaluate`, with an example of a game of the second catalogue."""
     interval = [0.5, 0.4, 0.6]
-    score = {"positions": 10, "games": 5, "top1": interval, "top3": interval, "top5": interval, "nll": [2.0, 1.9, 2.1]}
+    score = {
+        "positions": 10,
+        "games": 5,
+        "accounts": 4,
+        "top1": interval,
+        "top3": interval,
+        "top5": interval,
+        "nll": [2.0, 1.9, 2.1],
+    }
     net = {
         "name": "run", "description": "b6c64", "known_games": 0, "learned": 0, "score": score,
         "calibration": {
@@ -80,7 +88,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "to_play": "black", "played": "Q16", "answers": [{"net": "run", "probability": 0.1, "choice": 2, "best": []}],
     }  # fmt: skip
     values = {
-        "version": 2, "kifu": "1", "board": "19x19", "sources": ["x"], "games_hash": "", "games": 5, "positions": 10,
+        "version": 3, "kifu": "1", "board": "19x19", "sources": ["x"], "games_hash": "", "games": 5, "positions": 10,
         "learned": 0, "options": {}, "remarks": ["careful"], "nets": [net],
         "examples": [
             example | {"location": location}

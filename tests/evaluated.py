@@ -47,7 +47,8 @@ def text(seed: int, plies: int = 36, size: int = 9, root: str = "", symmetry: in
 def properties(k: int) -> str:
     """Return the root properties of game k."""
     ranks = f"BR[{RANKS[k % 6]}]WR[{RANKS[k * 5 % 6]}]".replace("BR[]", "").replace("WR[]", "")
-    return f"PB[Black {k}]PW[White {k}]DT[2001-0{1 + k % 9}-01]{ranks}" + (f"HA[{k % 4}]" if k % 3 == 0 else "")
+    white = "Zen19" if k % 4 == 1 else f"White {k}"
+    return f"PB[Black {k}]PW[{white}]DT[2001-0{1 + k % 9}-01]{ranks}" + (f"HA[{k % 4}]" if k % 3 == 0 else "")
 
 
 def catalogue(folder: Path, texts: Iterable[bytes]) -> Path:
@@ -163,6 +164,7 @@ def groups_of(game: kifu.Game, ply: int, move: int, board: Board) -> dict[str, s
     return {
         "move": f"{ply // 20 * 20 + 1}-{ply // 20 * 20 + 20}",
         "rank": BANDS[str(rank) if rank else ""],
+        "player": "programs" if game.players[white] == "Zen19" else "people",
         "handicap": str(game.handicap) if game.handicap else "none",
         "region": ("centre", "side", "corner")[close],
         "line": str(min(across, down)),

@@ -130,7 +130,10 @@ BAD_TABLES: dict[str, tuple[pa.Table, str]] = {
         table(moves=pa.array([[1], [None], []], pa.list_(pa.uint16()))),
         "column moves must not contain nulls",
     ),
-    "newer": (table().replace_schema_metadata({"kifu.catalogue": "3"}), "version '3'; this kifu reads version 2"),
+    "older": (
+        table().replace_schema_metadata({"kifu.catalogue": "2"}),
+        "version 2; this kifu reads version 3: ingest its sources again",
+    ),
     "about": (table().replace_schema_metadata({"kifu.about": "["}), "is not a JSON object"),
 }
 
@@ -257,5 +260,5 @@ def test_metadata_is_json(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "a.parquet", GAMES, about={"title": "碁"})
     metadata = pq.read_metadata(path).metadata
     assert json.loads(metadata[b"kifu.about"]) == {"title": "碁"}
-    assert metadata[b"kifu.catalogue"] == b"2"
+    assert metadata[b"kifu.catalogue"] == b"3"
     assert np.all([pq.read_metadata(path).row_group(0).column(k).compression == "ZSTD" for k in range(len(SCHEMA))])

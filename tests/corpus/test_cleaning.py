@@ -226,22 +226,30 @@ def test_report_as_text(tmp_path: Path) -> None:
 
 
 def test_games_of_programs_state_the_reason(tmp_path: Path) -> None:
-    games = [game("PB[AI (x)]PW[MIss]", line(2)), game("PB[me2]PW[Bob]", line(2)), game("PB[Ann]PW[Bob]", line(2))]
+    games = [game("PB[AI (x)]PW[MIss]", line(2)), game("PB[Bob]PW[me2]", line(2)), game("PB[Ann]PW[Bob]", line(2))]
     path = catalogue(tmp_path, games, "programs=false", 'program_names=["me[0-9]  # mine"]')
-    (batch,) = open_catalogue(path).batches(("drop", "drop_detail"))
+    (batch,) = open_catalogue(path).batches(("drop", "drop_detail", "program", "black_program", "white_program"))
     assert batch["drop"].to_pylist() == ["program", "program", None]
-    assert batch["drop_detail"].to_pylist() == [
-        "AI (x): named like AI (*; MIss: 234 games in 12 days, up to 50 a day, against 4 players, 0 won",
-        "me2: mine",
+    assert batch["program"].to_pylist() == [
+        "black: pattern AI (*; white: behaviour, 234 games in 12 days, up to 50 a day, against 4 players, 0 won",
+        "white: pattern me[0-9], mine",
         None,
+    ]
+    assert batch["drop_detail"].equals(batch["program"])
+    assert [batch[f"{side}_program"].to_pylist() for side in ("black", "white")] == [
+        [True, False, False],
+        [True, True, False],
     ]
 
 
 def test_rules_applied_anew_know_new_programs(tmp_path: Path) -> None:
-    path = catalogue(tmp_path, [game("PB[me2]PW[Bob]", line(2))])
+    path = catalogue(tmp_path, [game("PB[me2]PW[Zen19]", line(2))])
     (batch,) = open_catalogue(path).batches()
-    rows = rows_from_catalogue(batch, load_cleaning_rules("legal", ["programs=false", 'program_names=["me[0-9]"]']))
-    assert rows.columns["black_program"].to_pylist() == [True]
+    rows = rows_from_catalogue(
+        batch, load_cleaning_rules("legal", ["programs=false", 'program_names=["me[0-9]", "Zen19"]'])
+    )
+    assert rows.columns["black_program"].to_pylist() == rows.columns["white_program"].to_pylist() == [True]
+    assert rows.columns["program"].to_pylist() == ["white: list; black: pattern me[0-9]"]
     assert rows.drop.tolist() == [DropReason.PROGRAM]
 
 

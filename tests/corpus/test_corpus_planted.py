@@ -135,7 +135,7 @@ def test_all_planted_faults_and_duplicates_are_found(planted: Planted, folder: P
     ids, details = column(path, "id"), column(path, "drop_detail")
     for k, of in enumerate(planted.original):
         if planted.drops[k] == "program":
-            assert ": named like " in details[k]
+            assert ": pattern " in details[k]
             continue
         expected = None if planted.drops[k] in (None, "duplicate", *FAULTS) else f"of game {ids[of]:016x}"
         assert details[k] == expected

@@ -90,7 +90,7 @@ def test_each_partition_is_a_catalogue(folder: Path) -> None:
     whole = open_catalogue(folder)
     assert [open_catalogue(path).rows for path in whole.partitions] == list(whole.partitions.values())
     for path in whole.partitions:
-        assert describe_catalogue(path).startswith(f"{path}: catalogue@2")
+        assert describe_catalogue(path).startswith(f"{path}: catalogue@3")
         (source,) = open_catalogue(path).metadata["sources"]
         assert source in whole.metadata["sources"]
         assert source["name"].startswith(path.parent.name)

@@ -200,7 +200,7 @@ def test_json_is_one_object_with_these_keys(tmp_path: Path) -> None:
     found = json.loads(done.out)
     assert list(found) == [
         "catalogues", "read", "kept", "dropped", "ranks", "years", "results", "lengths", "handicaps", "komi", "boards",
-        "formats", "archives", "unclear",
+        "formats", "programs", "archives", "unclear",
     ]  # fmt: skip
     assert (found["catalogues"], found["read"]) == ([str(path)], 50)
     assert found["ranks"]["bands"] == list(BANDS)

@@ -252,6 +252,14 @@ def test_players_that_are_not_found(calibration: learn.rank.RankCalibration, cor
     assert found.player == "0 1d"
 
 
+def test_programs_have_to_be_named(calibration: learn.rank.RankCalibration, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    source = catalogue(tmp_path, [played(rng, ("Zen19", 33), ("Ann", 32)), played(rng, ("Aya", 33), ("Zen19", 32))])
+    assert [each.player for each in estimate(calibration, source)] == ["Ann"]
+    warning = "the player is a program, the games of the calibration are those of people"
+    assert [warning in each.warnings for each in estimate(calibration, source, "Zen19", "Ann")] == [True, False]
+
+
 def test_nets_without_ranks_are_refused(calibration: learn.rank.RankCalibration, corpus: Path, tmp_path: Path) -> None:
     net = learn.predict.Predictor(tiny_net(tmp_path / "net.safetensors"))
     with pytest.raises(RecipeError, match="net net does not depend on ranks"):

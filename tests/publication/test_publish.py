@@ -73,7 +73,7 @@ def test_the_files_are_copies_with_checksums(sets: Path, published: Path) -> Non
 
 def test_the_manifest_counts_games_and_names_sources(published: Path) -> None:
     data = read_publication(published)
-    assert (data.version, data.licence, data.kind) == ("1.0.0", "cc-by-4.0", "catalogue@2")
+    assert (data.version, data.licence, data.kind) == ("1.0.0", "cc-by-4.0", "catalogue@3")
     assert [each.name for each in data.splits] == ["train", "validation", "test"]
     assert sum(each.games or 0 for each in data.splits) == data.counts["kept"] == data.rows == data.origin["read"] == 60
     assert [source["games"] for source in data.sources] == [30, 30]
@@ -300,7 +300,7 @@ def test_errors_are_one_clear_line(sets: Path, published: Path, tmp_path: Path) 
     refused(RecipeError, "date must be like 2026-01-31, got '2026-02-30'", sets, out, date="2026-02-30")
     refused(RecipeError, "a version has three numbers, such as 1.0.0, got '1.0'", sets, out, version="1.0")
     refused(FormatError, "is not a published data set", sets, out, previous=sets)
-    refused(RecipeError, "is catalogue@2, but", tmp_path / "planes.parquet", out, previous=published)
+    refused(RecipeError, "is catalogue@3, but", tmp_path / "planes.parquet", out, previous=published)
     refused(SourceError, "only local files and folders can be published", "https://example.org/a.parquet", out)
     (tmp_path / "é.parquet").write_bytes((sets / "test.parquet").read_bytes())
     refused(RecipeError, "a split's name has letters, digits and _", [sets, tmp_path / "é.parquet"], out)

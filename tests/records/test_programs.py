@@ -25,9 +25,10 @@ PROGRAMS = [
     "spectral_1d",
     "Fuego-trunk", "Fuego-1.1", "fuego 1.1", "Fuego_svn", "Golois", "Golois2", "leelazerop", "LeelaZeroT",
     "ELF", "ELFonShelf", "ELFBot", "HiraBot3", "HiraBot44", "DCNN1d01", "DcnnRasPi", "MIss", "GO2", "LeelaX",
-    "Leela7dan",
+    "Leela7dan", "Leela094", "LeelaZFast", "CrazyStonT", "GinseiIgo", "pachipachi",
 ]  # fmt: skip
 PEOPLE = [
+    "PachiPachi", "leelaleela", "CrazySt0ne",
     "", "Zenith", "Zend", "ZenMind", "HelloZen", "botkiller", "Battousai", "antbot1", "ray", "Rayon414", "sai2004",
     "aqua",
     "AquaBlast", "fuegoman", "leelaaa", "pokanasi", "Explorer7", "alphamarc", "AlphaInsei", "crazyeight", "CrazySt0nes",
@@ -39,17 +40,17 @@ PEOPLE = [
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program(name: str) -> None:
-    assert known_programs().is_program(name)
+    assert known_programs().reason(name)
 
 
 @pytest.mark.parametrize("name", PEOPLE)
 def test_no_program(name: str) -> None:
-    assert not known_programs().is_program(name)
+    assert known_programs().reason(name) is None
 
 
 @given(st.text())
 def test_any_name(name: str) -> None:
-    assert not Programs(["GNU Go"]).is_program(name + "x")
+    assert Programs(["GNU Go"]).reason(name + "x") is None
 
 
 def test_user_patterns(tmp_path: Path) -> None:
@@ -57,34 +58,25 @@ def test_user_patterns(tmp_path: Path) -> None:
     file.write_text("\ufeff# mine\n\n  My-Bot*  # all of them\nx[0-9]y\n", "utf-8")
     programs = known_programs("hers?", file=file)
     assert len(programs) == len(known_programs()) + 3
-    matches = {
-        name: programs.is_program(name) for name in ("mybot 3", "X7Y", "x-7 y", "xzy", "hers2", "hers", "GNU Go")
-    }
-    assert matches == {
-        "mybot 3": True,
-        "X7Y": True,
-        "x-7 y": True,
-        "xzy": False,
-        "hers2": True,
-        "hers": False,
-        "GNU Go": True,
-    }
+    names = ("mybot 3", "X7Y", "x-7 y", "xzy", "hers2", "hers", "GNU Go")
+    assert [name for name in names if programs.reason(name)] == ["mybot 3", "X7Y", "x-7 y", "hers2", "GNU Go"]
 
 
 def test_a_separator_before_a_wildcard_has_to_be_there() -> None:
     programs = Programs(["my-bot-*", "his bot?", "=Exact Name"])
     names = ["my-bot-1", "My_Bot 1", "my bot_", "mybot1", "my-bot1", "hisbot2", "Exact Name", "exact name", "ExactName"]
-    assert [name for name in names if programs.is_program(name)] == [
+    assert [name for name in names if programs.reason(name)] == [
         "my-bot-1", "My_Bot 1", "my bot_", "hisbot2", "Exact Name",
     ]  # fmt: skip
 
 
 def test_reasons() -> None:
     programs = known_programs("mine*  # I run it", "hers[0-9]")
-    names = ("mine 7", "HERS3", "AI (x)", "MIss", "GNU Go", "Ann")
+    names = ("mine 7", "HERS3", "AI (x)", "MIss", "GNU Go", "Aya", "Ann", "", None)
     assert [programs.reason(name) for name in names] == [
-        "I run it", "named like hers[0-9]", "named like AI (*",
-        "234 games in 12 days, up to 50 a day, against 4 players, 0 won", "named like GNUGo*", None,
+        "pattern mine*, I run it", "pattern hers[0-9]", "pattern AI (*",
+        "behaviour, 234 games in 12 days, up to 50 a day, against 4 players, 0 won", "pattern GNUGo*", "list",
+        None, None, None,
     ]  # fmt: skip
 
 
@@ -95,8 +87,8 @@ def test_too_general_patterns_are_rejected(pattern: str) -> None:
 
 
 def test_no_patterns_match_nothing() -> None:
-    assert not Programs([]).is_program("")
-    assert not Programs([]).is_program("GNU Go")
+    assert Programs([]).reason("") is None
+    assert Programs([]).reason("GNU Go") is None
 
 
 @pytest.mark.parametrize("data", [None, b"\xff\xfe", b"# " + b"x" * (1 << 20)])

@@ -113,7 +113,7 @@ def test_programs_are_found_in_their_collections(shared: Path) -> None:
     for game in kifu.read(shared / "data" / "wild" / "ai-games-third.tar.gz"):
         folder = game.name.split("/")[1]
         games[folder] += 1
-        with_program[folder] += any(map(programs.is_program, game.players))
+        with_program[folder] += any(map(programs.reason, game.players))
     for folder in (
         "FineArt",
         "DeepZenGo",

@@ -293,7 +293,7 @@ def catalogue(tmp_path: Path, games: Path) -> Path:
 
 def test_inspect_a_catalogue(catalogue: Path, games: Path) -> None:
     shown = lines(run("inspect", catalogue))
-    assert shown[0] == f"{catalogue}: catalogue@2, 5 games = 2 kept + 1 off board + 1 occupied + 1 not go"
+    assert shown[0] == f"{catalogue}: catalogue@3, 5 games = 2 kept + 1 off board + 1 occupied + 1 not go"
     assert shown[1:4] == [
         "  moves       13 in the kept games",
         "  boards      9 x 9: 1, 19 x 19: 1",

@@ -19,6 +19,7 @@ interface Stats {
   komi: Counts;
   boards: Counts;
   formats: Counts;
+  programs: Counts;
   archives: Counts;
   unclear: Record<string, { games: number; texts: Counts }>;
   /** A description of each drop reason. */
@@ -73,6 +74,7 @@ function label(value: string): string {
   const known: Record<string, Key> = {
     unknown: "unknown", others: "others", black: "black", white: "white", draw: "draw", score: "score",
     resign: "resign", time: "time", forfeit: "forfeit", void: "void",
+    people: "people", list: "byList", pattern: "byPattern", behaviour: "byBehaviour",
   };
   return known[value] ? t(known[value]) : value.replace(/^(\d+)x(\d+)$/, "$1 × $2").replace(/^(\d+)-(\d+[kdp]?)$/, "$1–$2");
 }
@@ -118,6 +120,7 @@ function Statistics({ stats }: { stats: Stats }) {
         <List title="boards" counts={byCount(stats.boards)} />
         <List title="archives" counts={byCount(stats.archives)} />
         <List title="formats" counts={byCount(stats.formats)} />
+        <List title="programs" counts={byCount(stats.programs)} />
       </div>
       <Ranks ranks={stats.ranks} />
       <Unparsed unparsed={stats.unclear} />

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 OTHER_FORMATS = {
-    "catalogue@2": "games of a corpus, one row each, in Parquet",
+    "catalogue@3": "games of a corpus, one row each, in Parquet",
     "tokens@1": "games as sequences of tokens, for transformers, in arrays that np.load maps into memory",
     "search-index@2": "positions, captures and results of the games of a catalogue, for searches",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISREG
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from kifu.config import STRICT, first_invalid
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
-from kifu.corpus.schema import SCHEMA, VERSION
+from kifu.corpus.schema import SCHEMA, VERSION, check_version
 from kifu.errors import FormatError, SourceError, first_line, printable
 from kifu.io import hash_file, open_regular, read_small, write_file
 from kifu.records.game import Game
@@ -82,7 +82,7 @@ class Index(BaseModel):
 
     model_config = STRICT
 
-    catalogue: Literal[2] = 2  # `kifu.corpus.schema.VERSION`
+    catalogue: int = VERSION
     kifu: str  # the version that wrote the index
     clean: dict[str, Any]  # the cleaning rules, the same for all sources
     compacted: Count = 0  # how many times, see `kifu.corpus.update.compact`
@@ -130,6 +130,7 @@ def read_index(folder: Path) -> Index:
     try:
         data = read_small(index_path)
         index = Index.model_validate_json(data)
+        check_version(folder, str(index.catalogue))
         _check_partitions(folder, index)
     except ValidationError as error:
         raise FormatError(f"{index_path} is not the index of a catalogue: {first_invalid(error)}") from None

@@ -179,7 +179,7 @@ def _violations(
     if rules.min_rating is not None:
         yield DropReason.RANK_LOW, (ratings[0] < rules.min_rating) | (ratings[1] < rules.min_rating)
     if not rules.programs:
-        yield DropReason.PROGRAM, _mask(batch["black_program"]) | _mask(batch["white_program"])
+        yield DropReason.PROGRAM, _mask(batch["program"].is_valid())
     if rules.min_seconds is not None:
         yield DropReason.BLITZ, thinking_times(batch) < rules.min_seconds
 

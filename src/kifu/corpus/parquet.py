@@ -22,7 +22,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from kifu.corpus.schema import ANNOTATION_SCHEMA, ANNOTATION_VERSION, SCHEMA, VERSION, check_limits, check_move_columns
+from kifu.corpus.schema import (
+    ANNOTATION_SCHEMA,
+    ANNOTATION_VERSION,
+    SCHEMA,
+    VERSION,
+    check_limits,
+    check_move_columns,
+    check_version,
+)
 from kifu.errors import FormatError, OutputError, first_line
 from kifu.io import AtomicFile, require_regular
 
@@ -282,8 +290,7 @@ def open_file(path: Path) -> pq.ParquetFile:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is not a catalogue: {first_line(error)}") from None
     version = metadata.get(VERSION_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
-    if version != str(VERSION):
-        raise FormatError(f"{path} is a catalogue of version {version!r}; this kifu reads version {VERSION}")
+    check_version(path, version)
     missing = [name for name in SCHEMA.names if name not in columns]
     if missing:
         raise FormatError(

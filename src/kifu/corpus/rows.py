@@ -59,7 +59,7 @@ from kifu.records.meta import (
 )
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import decode, make_record, text_properties
-from kifu.records.text import Programs, known_programs
+from kifu.records.text import Programs
 
 TEXT_COLUMNS = {
     "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",
@@ -219,18 +219,24 @@ def parse_fields(
     return columns | _program_columns(text, programs), unparsed
 
 
-def _program_columns(text: Mapping[str, pa.StringArray], programs: Programs) -> dict[str, pa.Array]:
-    columns = {}
+def _program_columns(columns: Mapping[str, pa.Array], programs: Programs) -> dict[str, pa.Array]:
+    """Return the columns on programs by the names of players. Players that are marked in these columns stay marked."""
+    marked = {"program": columns.get("program", pa.nulls(len(columns["black"]), pa.string()))}
     for side in ("black", "white"):
-        encoded = text[side].dictionary_encode()
-        is_program = pa.array([programs.is_program(name) for name in encoded.dictionary.to_pylist()], pa.bool_())
-        columns[f"{side}_program"] = pc.fill_null(is_program.take(encoded.indices), False)
-    return columns
+        encoded = columns[side].dictionary_encode()
+        reasons = map(programs.reason, encoded.dictionary.to_pylist())
+        texts = pa.array([reason and f"{side}: {reason}" for reason in reasons], pa.string())
+        found, name = texts.take(encoded.indices), f"{side}_program"
+        if name in columns:
+            found = pc.if_else(columns[name], None, found)
+        marked[name] = pc.or_(columns[name], found.is_valid()) if name in columns else found.is_valid()
+        marked["program"] = pc.coalesce(
+            pc.binary_join_element_wise(marked["program"], found, "; "), marked["program"], found
+        )
+    return marked
 
 
-@lru_cache(16)
-def _programs_of(names: tuple[str, ...]) -> Programs:
-    return known_programs(*names)
+_programs_of = lru_cache(16)(Programs)
 
 
 def _parse_column(
@@ -280,7 +286,7 @@ def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, pr
         for g in np.flatnonzero(np.isin(games.drop, READER_REASONS))
     }
     moves = pa.array(np.diff(games.move_offset).astype(np.int32))
-    return _rows(games, columns, moves, unreadable, rules, programs, unparsed)
+    return _rows(games, columns, moves, unreadable, rules, unparsed)
 
 
 def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
@@ -323,10 +329,10 @@ def _recorded_columns(
 
 def rows_from_catalogue(batch: pa.RecordBatch, rules: CleaningRules) -> Rows:
     """Return rows of a catalogue with the rules applied anew; only a reader's drop reasons stay."""
-    programs = _programs_of(rules.program_names)
     columns = {name: batch.column(name) for name in SCHEMA.names if name not in ("drop", "drop_detail")}
-    columns |= _program_columns(columns, programs)
-    return _rows(recorded_games(batch), columns, columns["n_moves"], None, rules, programs, {})
+    if rules.program_names:
+        columns |= _program_columns(columns, _programs_of(rules.program_names))
+    return _rows(recorded_games(batch), columns, columns["n_moves"], None, rules, {})
 
 
 def _rows(
@@ -335,7 +341,6 @@ def _rows(
     recorded_moves: pa.Array,
     unreadable: Mapping[int, memoryview] | None,
     rules: CleaningRules,
-    programs: Programs,
     unparsed: UnparsedTexts,
 ) -> Rows:
     """Replay, cut and hash the games, and apply the rules."""
@@ -365,18 +370,9 @@ def _rows(
     drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
     drop = np.where(drop != DropReason.KEPT, drop, apply_rules(rules, games, batch))
-    detail |= _program_reasons(batch, np.flatnonzero(drop == DropReason.PROGRAM), programs)
+    played = np.flatnonzero(drop == DropReason.PROGRAM)
+    detail |= dict(zip(played.tolist(), batch["program"].take(pa.array(played)).to_pylist()))
     return Rows(columns, drop, detail, unparsed)
-
-
-def _program_reasons(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], programs: Programs) -> dict[int, str]:
-    """Return why a player of each of some rows is a program, by row."""
-    players = (batch[side].take(pa.array(rows)).to_pylist() for side in ("black", "white"))
-    reasons = {}
-    for g, names in zip(rows.tolist(), zip(*players)):
-        found = dict.fromkeys(f"{name}: {reason}" for name in names if name and (reason := programs.reason(name)))
-        reasons[g] = "; ".join(found)
-    return {g: reason for g, reason in reasons.items() if reason}
 
 
 def _game_columns(games: GameArrays) -> dict[str, pa.Array]:

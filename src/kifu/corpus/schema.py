@@ -7,6 +7,7 @@ new version.
 from __future__ import annotations
 
 import functools
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -23,7 +24,7 @@ from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE
 from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
 
-VERSION = 2
+VERSION = 3
 """Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""
 
 POINTS = pa.list_(pa.field("element", pa.uint16(), nullable=False))
@@ -73,6 +74,7 @@ SCHEMA = pa.schema(
         _field("white_pro", pa.bool_(), True),
         _field("black_program", pa.bool_()),  # the name is that of a known program
         _field("white_program", pa.bool_()),
+        _field("program", pa.string(), True),  # why, see `kifu.records.text.Programs.reason`; null: two people
         # event
         _field("date", pa.date32(), True),  # the first day; null unless a full date is recorded
         _field("year", pa.int16(), True),
@@ -181,6 +183,14 @@ OVERTIME_COLUMNS = ("overtime_kind", "overtime_count", "overtime_seconds")
 
 GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "drop")
 """The columns that `game_arrays` needs."""
+
+
+def check_version(path: os.PathLike[str] | str, version: str) -> None:
+    """Raise FormatError unless a catalogue has the version of these columns."""
+    if version != str(VERSION):
+        raise FormatError(
+            f"{path} is a catalogue of version {version}; this kifu reads version {VERSION}: ingest its sources again"
+        )
 
 
 def check_limits(name: str, column: pa.Array) -> None:

@@ -6,6 +6,7 @@ All counts but that of dropped games are of kept games.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.rows import PARSED_COLUMNS, is_parsed
-from kifu.corpus.schema import to_numpy
+from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.errors import printable
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.progress import ProgressFactory, silent
@@ -51,6 +52,8 @@ Counts: TypeAlias = dict[str, int]
 UNKNOWN = "unknown"
 """The label of missing values, a key of the JSON output, which must not change."""
 OTHERS = "others"
+PEOPLE = "people"
+"""The label of games without a program."""
 
 _MIN_RATING = {
     "30-21k": None, "20-11k": 12, "10-6k": 22, "5-1k": 27, "1d": 32, "2d": 33, "3d": 34, "4d": 35, "5d": 36, "6d": 37,
@@ -96,6 +99,7 @@ class Stats:
         ranks: [len(BANDS), len(BANDS)], Black's band by White's band.
         results: By winner, then ending, in the order of WINNERS and ENDINGS.
         lengths: By number of moves, in classes of LENGTH_STEP ("0-49", ..., "500+"), then ending.
+        programs: By why a player is a program: PEOPLE, "list", "pattern", "behaviour", or several joined by "+".
         unparsed: By text column, if it has any.
     """
 
@@ -111,6 +115,7 @@ class Stats:
     komi: Counts
     boards: Counts
     formats: Counts
+    programs: Counts
     archives: Counts
     unparsed: dict[str, UnparsedColumn]
 
@@ -169,6 +174,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "komi": ("komi",),
     "boards": ("board",),
     "formats": ("format",),
+    "programs": ("programs",),
     "archives": ("archive",),
     **{column: (column, "format") for column in _TEXTS},
 }
@@ -178,7 +184,7 @@ _COLUMNS = tuple(
     dict.fromkeys(
         [
             "drop", "black_rating", "black_pro", "white_rating", "white_pro", "year", "winner", "ending", "n_legal",
-            "handicap", "komi", "width", "height", "format", "archive", *_TEXTS, *_TEXTS.values(),
+            "handicap", "komi", "width", "height", "format", "program", "archive", *_TEXTS, *_TEXTS.values(),
         ]
     )
 )  # fmt: skip
@@ -224,6 +230,7 @@ def _with_classes(kept: pa.Table) -> pa.Table:
         "board": pc.binary_join_element_wise(*size, "x"),
         "komi": pc.round(kept["komi"], 2, "half_towards_infinity"),
         "winner": kept["winner"].fill_null(UNKNOWN),
+        "programs": map_distinct(kept["program"].combine_chunks(), program_kinds, np.str_),
     }
     for name, column in columns.items():
         kept = kept.drop_columns(name) if name in kept.column_names else kept
@@ -264,6 +271,7 @@ def _stats(catalogues: tuple[str, ...], read: int, rows: Mapping[str, Sequence[t
         komi=_counts(rows["komi"][:_COMMON], kept),
         boards=_counts(rows["boards"][:_COMMON], kept),
         formats=_counts(rows["formats"], kept),
+        programs=_counts(rows["programs"], kept),
         archives=_counts(rows["archives"][:_COMMON], kept),
         unparsed={column: found for column in _TEXTS if (found := _unparsed(column, rows[column])).games},
     )
@@ -302,6 +310,13 @@ def _unparsed(column: str, rows: Iterable[tuple[Any, ...]]) -> UnparsedColumn:
         if record_format in RECORD_FORMATS and not is_parsed(record_format, column, text):
             texts[text] = texts.get(text, 0) + count
     return UnparsedColumn(sum(texts.values()), dict(list(texts.items())[:_EXAMPLES]))
+
+
+def program_kinds(program: str | None) -> str:
+    """Return the key in `Stats.programs` of a value of column `program`."""
+    if program is None:
+        return PEOPLE
+    return "+".join(sorted(set(re.findall(r"(?:black|white): (\w+)", program)))) or UNKNOWN
 
 
 def rank_bands(rating: pa.ChunkedArray | pa.Array, pro: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:

@@ -53,7 +53,7 @@ from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.text import counted, json_text
 
-RANK_COLUMNS = ("black_rating", "white_rating", "black_pro", "white_pro")
+RANK_COLUMNS = ("black_rating", "white_rating", "black_pro", "white_pro", "black_program", "white_program")
 """Catalogue columns that the breakdowns need besides the games."""
 
 _MOVE_STEP, _LATE_MOVE = 20, 300
@@ -74,6 +74,11 @@ def _by_rank(positions: EvalPositions) -> Groups:
     rows = positions.rows
     bands = np.stack([rank_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
     return BANDS, bands[((positions.words & WHITE_BIT) != 0).astype(np.int64), positions.game]
+
+
+def _by_player(positions: EvalPositions) -> Groups:
+    programs = np.stack([to_numpy(positions.rows[f"{side}_program"]) for side in ("black", "white")])
+    return ("people", "programs"), programs[(positions.words & WHITE_BIT != 0).astype(int), positions.game].astype(int)
 
 
 def _by_handicap(positions: EvalPositions) -> Groups:
@@ -111,6 +116,7 @@ def _by_capture(positions: EvalPositions) -> Groups:
 BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
     "move": ("move number", _by_move_number),
     "rank": ("rank of the player", _by_rank),
+    "player": ("player", _by_player),
     "handicap": ("handicap", _by_handicap),
     "region": ("region of the move", _by_region),
     "line": ("line of the move, from the nearest edge", _by_line),

@@ -46,7 +46,9 @@ from kifu.text import Report, counted
 
 NAMES = ("black", "white")
 
-COLUMNS = tuple(dict.fromkeys((*LOADER_COLUMNS, *CONDITION_COLUMNS, *NAMES, "canonical")))
+COLUMNS = tuple(
+    dict.fromkeys((*LOADER_COLUMNS, *CONDITION_COLUMNS, *NAMES, "black_program", "white_program", "canonical"))
+)
 
 PROPERTIES = {
     "handicap": "handicap",
@@ -360,7 +362,7 @@ def estimate_ranks(
     Args:
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal". Games on other boards than that of the calibration are left out.
-        players: Names, exact, or in any case if that is unambiguous; empty for all players of a few games.
+        players: Names, exact, or in any case if that is unambiguous; empty for all players of a few games but programs.
         jobs: Threads that encode planes; None for one per core.
 
     Returns:
@@ -396,12 +398,13 @@ def _index_in(column: pa.Array, names: Sequence[str]) -> Indices:
 
 
 def _find_players(rows: pa.RecordBatch, players: Sequence[str]) -> list[str]:
-    """Return the names of the players, or of all players, those with the most games first."""
-    counts = pc.value_counts(pa.chunked_array([rows[name] for name in NAMES]).drop_null())
+    """Return the names of the players, or of all people, those with the most games first."""
+    people = rows if players else {name: rows[name].filter(pc.invert(rows[f"{name}_program"])) for name in NAMES}
+    counts = pc.value_counts(pa.chunked_array([people[name] for name in NAMES]).drop_null())
     games = dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist()))
     games.pop("", None)
     if not games:
-        raise RecipeError("the games have no names of players")
+        raise RecipeError("the games have no names of people; name programs with --player")
     if players:
         return list(dict.fromkeys(_find_player(list(games), player) for player in players))
     names = sorted(games, key=lambda name: (-games[name], name))
@@ -438,6 +441,9 @@ def _estimate(
     warnings = [*_edge_warnings(probability, ranks), *_range_warnings(medians, calibration)]
     if low[0] == 0 and high[0] == len(ranks) - 1:
         warnings.append("the interval is the whole range of the calibration: the moves do not reveal the rank")
+    programs = np.where(games.white, *(to_numpy(games.rows[f"{side}_program"]) for side in ("white", "black")))
+    if programs[which].any():
+        warnings.append("the player is a program, the games of the calibration are those of people")
     if seen[which].any():
         warnings.append(f"the net was trained on or validated with {seen[which].sum():,} of {len(which):,} games")
     return RankEstimate(

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import IngestReport
-from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, stats
+from kifu.corpus.stats import BANDS, OTHERS, PEOPLE, UNKNOWN, stats
 from kifu.errors import DropReason, printable
 from kifu.execution.executor import THREADS, make_executor
 from kifu.leaks.audit import LATE, audit
@@ -92,21 +91,20 @@ _STRUCT_FIELD = re.compile(r"(\w+): (\w+)")
 
 
 class SetCounts:
-    """Counts of sets: the games of each split, and over all splits those of servers, archives and programs."""
+    """Counts of sets: the games of each split, and over all splits those of servers and archives."""
 
     def __init__(self, sets: Sequence[InputSet], jobs: int | None, progress: ProgressFactory) -> None:
         """Read all catalogues; the counts of data sets come from their manifests."""
         self.splits: list[tuple[int | None, int, dict[str, int]]] = []
         self.archives: Counter[str] = Counter()
         self._servers: Counter[str] = Counter()
-        self._programs: Counter[str] = Counter()
         for each in sets:
             if each.layout is not None:
                 games, drops = (None, {}) if each.manifest is None else (each.manifest.kept, each.manifest.drops)
                 self.splits.append((games, sum(each.files.values()), drops))
                 continue
             report = IngestReport()
-            columns = ("drop", "n_legal", "place", "archive", "black_program", "white_program")
+            columns = ("drop", "n_legal", "place", "archive")
             for batch in open_catalogue(each.path).batches(columns, size=1 << 16):
                 report.add(batch)
                 self._add(batch.filter(batch["drop"].is_null()))
@@ -115,15 +113,24 @@ class SetCounts:
         self.counts: dict[str, Any] = {}
         if sets[0].layout is None:
             counted = json.loads(stats([each.path for each in sets], jobs=jobs, progress=progress).to_json())
-            listed = ("kept", "ranks", "years", "results", "lengths", "handicaps", "komi", "boards", "formats")
+            listed = (
+                "kept",
+                "ranks",
+                "years",
+                "results",
+                "lengths",
+                "handicaps",
+                "komi",
+                "boards",
+                "formats",
+                "programs",
+            )
             self.counts = {name: counted[name] for name in listed}
-            self.counts |= {"servers": _most_common(self._servers), "programs": dict(sorted(self._programs.items()))}
+            self.counts["servers"] = _most_common(self._servers)
 
     def _add(self, kept: pa.RecordBatch) -> None:
         _count(self.archives, kept["archive"])
         _count(self._servers, kept["place"].fill_null(UNKNOWN))
-        programs = pc.add(kept["black_program"].cast(pa.uint8()), kept["white_program"].cast(pa.uint8()))
-        _count(self._programs, programs.cast(pa.string()))
 
 
 def _count(counter: Counter[str], column: pa.Array) -> None:
@@ -445,7 +452,7 @@ def _bias_sections(data: Publication) -> list[str]:
 def _bias_list(counts: Mapping[str, Any], bands: Sequence[int], winners: Mapping[str, int], kept: int) -> str:
     strong = sum(bands[_STRONG : BANDS.index(UNKNOWN)])
     handicap = sum(n for name, n in counts["handicaps"].items() if name not in ("0", "1", OTHERS, UNKNOWN))
-    programs = sum(n for name, n in counts["programs"].items() if name != "0")
+    programs = kept - counts["programs"].get(PEOPLE, 0)
     years = [year for year in counts["years"] if year not in (OTHERS, UNKNOWN)]
     lines = [
         f"Ranks: {_share(strong, 2 * kept)} of the players are 7 dan or stronger; of "
@@ -456,7 +463,7 @@ def _bias_list(counts: Mapping[str, Any], bands: Sequence[int], winners: Mapping
         f"Results: Black wins {_share(winners.get('black', 0), kept)}, White {_share(winners.get('white', 0), kept)}; "
         f"of {_share(winners.get(UNKNOWN, 0), kept)} the winner is unknown.",
         f"Handicap: {_share(handicap, kept)} of the games have a recorded handicap of 2 stones or more.",
-        f"Programs: {_share(programs, kept)} of the games have a player with the name of a known program.",
+        f"Programs: {_share(programs, kept)} of the games have a player who is a program (column `program`).",
         f"Boards: the most frequent is {_largest(counts['boards'], kept)}.",
     ]
     note = "Players' names and ranks are those of the sources. A net that learns from these games learns their habits."

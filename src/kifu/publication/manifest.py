@@ -133,7 +133,7 @@ class Publication(Report):
         licence: Its licence as an identifier of the Hub; None if it must be filled in.
         date: The day of publication, such as 2026-01-31.
         author, url, doi: As given; None if unknown.
-        kind: Format of the Parquet files: catalogue@2 or parquet@1.
+        kind: Format of the Parquet files: catalogue@3 or parquet@1.
         origin: How the sets were made: read, kept and drops, cleaning rules, split, query or recipe, where known.
         sources: The sources with name, size, BLAKE3, and number of games, where known.
         counts: Of a catalogue, the numbers of kept games by rank, year, server and more (`kifu stats`).

@@ -384,8 +384,11 @@ class Programs:
         self.patterns = tuple(dict.fromkeys(patterns))
         self._reasons: dict[str, str] = {}
         for line in self.patterns:
-            pattern, _, reason = (part.strip() for part in line.partition("#"))
-            self._reasons.setdefault(pattern, reason or f"named like {pattern}")
+            pattern, _, comment = (part.strip() for part in line.partition("#"))
+            how = f"pattern {pattern}" if re.search(r"[*?[]", pattern) else "list"
+            self._reasons.setdefault(
+                pattern, comment if comment.startswith("behaviour, ") else ", ".join(filter(None, (how, comment)))
+            )
             if len(re.findall(r"\w", re.sub(r"\[[^]]*]", "", pattern))) < 2:
                 raise RecipeError(
                     f"a program name needs at least two letters or digits besides *, ? and [...], got {pattern!r}"
@@ -395,7 +398,6 @@ class Programs:
         bare = [_bare(pattern) for pattern in inexact if not _SEPARATED.search(pattern)]
         separated = [_separated(pattern) for pattern in inexact if _SEPARATED.search(pattern)]
         self._match_bare, self._match_separated = map(_any_of, (bare, separated))
-        self._is = functools.lru_cache(_MAX_NAMES)(self._matches)
         self._reason = functools.lru_cache(_MAX_NAMES)(self._find_reason)
 
     def _matches(self, name: str) -> bool:
@@ -403,18 +405,17 @@ class Programs:
             return True
         return self._match_separated(_separated(name)) is not None
 
-    def is_program(self, name: str) -> bool:
-        """Return whether a player's name matches a pattern. The last 65,536 names are cached."""
-        return self._is(name)
+    def reason(self, name: str | None) -> str | None:
+        """Return why a name is a program's, None if it is not. The last 65,536 names are cached.
 
-    def reason(self, name: str) -> str | None:
-        """Return why a name is a program's: what the list states, else the pattern; None if it is not."""
-        return self._reason(name)
+        The reason is "list", "pattern GNUGo*" or "behaviour"; what a pattern has after its # follows.
+        """
+        return self._reason(name) if name else None
 
     def _find_reason(self, name: str) -> str | None:
-        return (
-            next((each for program, each in self._single if program.is_program(name)), None) if self._is(name) else None
-        )
+        if not self._matches(name):
+            return None
+        return next((reason for program, reason in self._single if program._matches(name)), None)
 
     @functools.cached_property
     def _single(self) -> list[tuple[Programs, str]]:

@@ -69,10 +69,11 @@ def print_stats(stats: Stats) -> None:
     if stats.dropped:
         parts += ["", _drops(stats)]
     if stats.kept:
-        kept = (stats.years, stats.handicaps, stats.komi, stats.boards, stats.formats)
-        small = [
-            _values(name, counts, stats) for name, counts in zip(("year", "handicap", "komi", "board", "format"), kept)
-        ]
+        kept = {
+            "year": stats.years, "handicap": stats.handicaps, "komi": stats.komi, "board": stats.boards,
+            "format": stats.formats, "program": stats.programs,
+        }  # fmt: skip
+        small = [_values(name, counts, stats) for name, counts in kept.items()]
         parts += ["", "The following tables count kept games only.", "", *_ranks(stats, console.width)]
         parts += ["", _by_ending("winner", stats.results, stats), "", _by_ending("moves", stats.lengths, stats)]
         parts += ["", Columns(small, padding=(1, 6)), "", _values("archive", stats.archives, stats), ""]

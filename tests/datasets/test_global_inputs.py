@@ -14,7 +14,17 @@ from kgs_archives import archive
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets import global_inputs
-from kifu.datasets.global_inputs import INPUTS, Conditions, InputPositions, encode_inputs, input_parts, input_size
+from kifu.datasets.global_inputs import (
+    ABSOLUTE,
+    CLOCKS,
+    INPUTS,
+    SERVERS,
+    Conditions,
+    InputPositions,
+    encode_inputs,
+    input_parts,
+    input_size,
+)
 from kifu.datasets.labels import check_augmentable, inputs_label
 from kifu.errors import RecipeError
 from kifu.point import WHITE_BIT
@@ -22,13 +32,13 @@ from loader_games import load, make
 from runs import SAMPLE
 
 ROOTS = (
-    "KM[6.5]HA[0]RU[Japanese]BR[3d]WR[5k]DT[2011-05-07]TM[600]OT[5x30 byo-yomi]",
-    "KM[0.5]HA[3]RU[Chinese]BR[9p]WR[30k]DT[1987]TM[3600]",
+    "KM[6.5]HA[0]RU[Japanese]BR[3d]WR[5k]DT[2011-05-07]TM[600]OT[5x30 byo-yomi]PC[KGS]",
+    "KM[0.5]HA[3]RU[Chinese]BR[9p]WR[30k]DT[1987]TM[3600]PC[OGS: https://online-go.com/game/1]",
     "KM[?]RU[AGA]BR[?]WR[1d?]DT[unknown]OT[25/600 Canadian]",
     "HA[2]AB[dd][pp]RU[house rules]BR[-]TM[0]OT[14 days + 1 day per move and 10 extra periods]",
     "",
 )
-ALL = tuple(name for name in INPUTS if name != "profile")  # of KataGo, see tests/katago
+ALL = tuple(name for name in INPUTS if name not in ("profile", "metadata"))  # of KataGo, see tests/katago
 
 
 def values_of(conditions: Conditions) -> list[list[float]]:
@@ -78,7 +88,7 @@ def test_columns_and_records_of_all_formats_agree(shared: Path, tmp_path: Path, 
 
 def test_conditions_of_games_by_hand(tmp_path: Path) -> None:
     nan = float("nan")
-    komi, handicap, area, rating, year, seconds = values_of(rows_and_games(catalogue(tmp_path))[0])
+    komi, handicap, area, rating, year, seconds, server, day, clock = values_of(rows_and_games(catalogue(tmp_path))[0])
     np.testing.assert_equal(komi, [6.5, 0.5, nan, nan, nan])
     assert handicap == [0, 3, 0, 2, 0]
     np.testing.assert_equal(area, [0, 1, 1, nan, nan])
@@ -86,6 +96,11 @@ def test_conditions_of_games_by_hand(tmp_path: Path) -> None:
     np.testing.assert_equal(year, [2011, 1987, nan, nan, nan])
     np.testing.assert_allclose(seconds[:3], [(600 + 4 * 30) / 120 + 30, 30, 24], rtol=1e-6)
     assert seconds[3] > 86_400
+    np.testing.assert_equal(server, [SERVERS.index("kgs"), SERVERS.index("ogs"), nan, nan, nan])
+    np.testing.assert_equal(day, [15101, nan, nan, nan, nan])
+    assert clock[:2] == [[CLOCKS["byo-yomi"], 600, 30, 5, 0], [ABSOLUTE, 3600, 0, 0, 0]]
+    assert clock[2][0] == 0  # overtime without a main time
+    np.testing.assert_equal(clock[4][0], nan)
 
 
 def random_conditions(seed: int, games: int = 40) -> Conditions:
@@ -97,7 +112,8 @@ def random_conditions(seed: int, games: int = 40) -> Conditions:
         return np.where(rng.random((games, *shape)) < 0.2, np.float32(np.nan), values)
 
     area = rng.choice(np.array([0, 1, np.nan], np.float32), games)
-    return Conditions(some(-40, 40), some(0, 20), area, some(1, 49, 2), some(1900, 2050), some(0, 600))
+    known = some(-40, 40), some(0, 20), area, some(1, 49, 2), some(1900, 2050), some(0, 600)
+    return Conditions(*known, some(0, 6).round(), some(-9999, 20_000), some(0, 6, 5))
 
 
 def positions_of(conditions: Conditions, seed: int = 0, count: int = 200) -> InputPositions:
@@ -108,7 +124,7 @@ def positions_of(conditions: Conditions, seed: int = 0, count: int = 200) -> Inp
 def naive(names: tuple[str, ...], at: InputPositions, position: int) -> list[float]:
     """Return the inputs of one position, by the table of docs/nets.md."""
     white, values = int(at.white[position]), [getattr(at.conditions, each.name) for each in fields(Conditions)]
-    komi, handicap, area, rating, year, seconds = (each[at.game[position]] for each in values)
+    komi, handicap, area, rating, year, seconds, *_ = (each[at.game[position]] for each in values)
 
     def signed(value: float, scale: float) -> list[float]:
         sign = -1 if white else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.rows import parse_fields
+from kifu.datasets.global_inputs import SERVERS, Conditions
 from kifu.katago.metadata import META_COLUMNS, metadata_rows, profile_rows
 from kifu.records.text import known_programs
 
@@ -209,6 +211,32 @@ def test_a_batch_equals_single_games():
     assert metadata_rows(together.slice(0, 0), "kgs").shape == (0, 2, 192)
 
 
+def known(ratings: list[list[float]], years: list[float]) -> Conditions:
+    """Return conditions of which nothing else is known."""
+    return replace(Conditions.unknown(len(years)), rating=np.float32(ratings), year=np.float32(years))
+
+
+CLOCK_TEXTS = (("600", "5x30 byo-yomi"), ("0", "25/600 Canadian"), ("1200", None), ("0", None), (None, None))
+
+
+@pytest.mark.parametrize("source", ["ogs", "kgs", "fox", "tygem", "gogod", "go4go"])
+def test_profiles_equal_metadata(source):
+    """Of games whose server, date, clock and ranks are recorded."""
+    ranks = ("9d", "3d", "5k", None, "9p")
+    words = [
+        {"black_rank": ranks[k], "white_rank": ranks[k - 1], "time_text": time, "overtime": overtime,
+         "date_text": "2011-05-07", "black": "a", "white": "b"}
+        for k, (time, overtime) in enumerate(CLOCK_TEXTS)
+    ]  # fmt: skip
+    batch = pa.Table.from_batches([games(**each) for each in words]).combine_chunks().to_batches()[0]
+    more = {"place": [f"somewhere on {source}.com"] * len(batch), "komi": [None] * len(batch)}
+    conditions = Conditions.from_rows(rows(**{name: batch[name].to_pylist() for name in META_COLUMNS}, **more))
+    server = np.full(len(batch), SERVERS.index(source), np.float32)
+    assert np.array_equal(conditions.server, server, equal_nan=True) == (source in ("ogs", "kgs", "tygem"))
+    found = profile_rows(replace(conditions, server=server), 361)
+    np.testing.assert_allclose(found, metadata_rows(batch, source), atol=1e-6)
+
+
 def test_profiles():
     """Profiles equal games on KGS with the same ranks, date and clock."""
     cases = (("2016-09-01", 2016), ("2020-03-01", 2020), ("2020-03-01", 2023), ("2020-03-01", np.nan))
@@ -217,7 +245,7 @@ def test_profiles():
             black_rank="5k", white_rank="3d", date_text=date, time_text="1200", overtime="5x30 byo-yomi", black="a",
             white="b",
         )  # fmt: skip
-        assert np.array_equal(profile_rows(np.float32([[27, 34]]), np.float32([year]), 361)[0], game)
-    unknown, half = profile_rows(np.float32([[np.nan] * 2, [np.nan, 34]]), np.float32([2016] * 2), 361)
+        assert np.array_equal(profile_rows(known([[27, 34]], [year]), 361)[0], game)
+    unknown, half = profile_rows(known([[np.nan] * 2, [np.nan, 34]], [2016] * 2), 361)
     assert unknown[:, 4:74].tolist() == [[1, 1, *[0] * 68]] * 2
     assert half[0, 6:40].sum() == half[0, 40:74].sum() == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import kifu
 from kata_engine import Gtp, katrain_net
 from kata_nets import BLOCKS, small_net
+from kifu.datasets.global_inputs import Conditions
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.katago.encoder import encode_katago
@@ -71,9 +73,10 @@ def test_equals_the_engine(tmp_path):
             text += "".join(f";{'BW'[colours[k % 2] == WHITE]}[{word}]" for k, word in enumerate(words)) + ")"
             planes, inputs, _ = encode_katago(kifu.read_sgf(text.encode()))
             plies = [k for k, move in enumerate(moves) if move != width * height]  # passes give no example
-            chosen = set(random.sample(plies, min(PER_GAME, len(plies))))
+            chosen = sorted(random.sample(range(len(plies)), min(PER_GAME, len(plies))))
             with torch.inference_mode():
-                ours = net(torch.from_numpy(planes.astype(np.float32)), torch.from_numpy(inputs))
+                ours = net(torch.from_numpy(planes[chosen].astype(np.float32)), torch.from_numpy(inputs[chosen]))
+            examples = {plies[k]: row for row, k in enumerate(chosen)}
             if number % len(RULES) == 0:  # a new size takes seconds
                 engine(f"rectangular_boardsize {width} {height}")
             # The names of rules would also set friendlyPassOk, which hides some passes from the net.
@@ -83,9 +86,9 @@ def test_equals_the_engine(tmp_path):
             if stones:
                 engine("set_free_handicap " + " ".join(to_gtp(point, width, height) for point in stones))
             for ply, move in enumerate(moves):
-                if ply in chosen:
+                if ply in examples:
                     white = colours[ply % 2] == WHITE
-                    worst = np.maximum(worst, _differences(ours, plies.index(ply), engine.raw_output(), white))
+                    worst = np.maximum(worst, _differences(ours, examples[ply], engine.raw_output(), white))
                     positions += 1
                 vertex = "pass" if move == width * height else to_gtp(move, width, height)
                 engine(f"play {'BW'[colours[ply % 2] == WHITE]} {vertex}")
@@ -149,7 +152,8 @@ def _compare(net, folder):
     """Return the largest differences of a position on 9x9 between a net and the engine with net.bin.gz."""
     planes, inputs, _ = encode_katago(kifu.read_sgf(b"(;SZ[9]RU[Japanese]KM[6.5];B[ee];W[cc];B[gg];W[gc])"))
     ratings, years = np.array([[27, 34]] * 4, np.float32), np.full(4, 2016, np.float32)
-    metadata = torch.from_numpy(profile_rows(ratings, years, 81)[:, 1]) if net.is_human else None  # White to play
+    known = replace(Conditions.unknown(4), rating=ratings, year=years)
+    metadata = torch.from_numpy(profile_rows(known, 81)[:, 1]) if net.is_human else None  # White to play
     with torch.inference_mode():
         ours = net(torch.from_numpy(planes.astype(np.float32)), torch.from_numpy(inputs), metadata)
     profile = {"humanSLProfile": "preaz_5k_3d"} if net.is_human else {}

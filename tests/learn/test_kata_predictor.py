@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import benchmarks
 import kifu
-from commands import run
+from commands import KIFU, run
 from evaluated import make
 from kata_nets import small_net
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
@@ -19,7 +21,9 @@ from kifu.katago.encoder import encode_katago
 from kifu.katago.net_file import write_kata_net
 from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.point import WHITE, WHITE_BIT
+from kifu.web.site import Site
 from lazy import lazy_import
+from web_site import serving
 
 learn = lazy_import("kifu.learn")
 kata = lazy_import("kifu.katago.net")
@@ -123,29 +127,88 @@ def test_ranks(folder):
         human.check_board(25, 25)
 
 
-def test_commands(folder, tmp_path):
-    """Predict, evaluate, annotate, match and GTP take a network file."""
-    net, games = folder / "net.bin.gz", folder / "games.parquet"
-    done = run("predict", "--net", net, folder / "game.sgf")
-    assert (done.code, "White's lead: " in done.out) == (0, True)
-    found = json.loads(run("predict", "--net", net, folder / "game.sgf", "--json", "-").out)
-    assert found["score_stdev"] > 0
-    assert (
-        run("predict", "--net", folder / "human.bin.gz", folder / "game.sgf", "--rank", "9k").out
-        != run("predict", "--net", folder / "human.bin.gz", folder / "game.sgf", "--rank", "9d").out
-    )
-    scores = tmp_path / "scores.json"
-    done = run("evaluate", "--net", net, games, "--board", "9x9", "--positions", 40, "--json", scores)
+def test_servers(folder, tmp_path):
+    """A human-style net imitates players of the server of the record, or of the one that is given."""
+    game, net, games = folder / "game.sgf", folder / "human.bin.gz", folder / "games.parquet"
+    (tmp_path / "kgs.sgf").write_bytes(GAME.replace(b"RU", b"PC[KGS]TM[600]RU"))
+
+    def predicted(game: Path, *more: str) -> list[list[float]]:
+        return json.loads(run("predict", "--net", net, game, "--json", "-", *more).out)["policy"]
+
+    assert predicted(tmp_path / "kgs.sgf", "--server", "profile") == predicted(game, "--server", "profile")
+    by_server = [predicted(game, "--server", server) for server in ("kgs", "ogs", "fox")]
+    assert by_server[0] != by_server[1] != by_server[2]
+    assert predicted(tmp_path / "kgs.sgf") != predicted(game)  # by its clock
+    assert predicted(tmp_path / "kgs.sgf") == predicted(tmp_path / "kgs.sgf", "--server", "kgs")
+    found = [
+        json.loads(run("evaluate", "--net", net, games, "--board", "9x9", "--json", "-", *more).out)["nets"]
+        for more in ((), ("--server", "ogs"))
+    ]
+    assert found[0] != found[1]
+    done = run("annotate", games, "-o", tmp_path / "a.parquet", "--net", "small", "--board", "9x9", "--server", "kgs")
+    assert (done.code, done.err) == (2, ["kifu: server kgs requires a human-style net of KataGo, which small is not"])
+    done = run("predict", "--net", net, game, "--server", "igs")
+    assert (done.code, len(done.err)) == (2, 1)
+
+
+def test_a_broken_file_is_refused(folder, tmp_path):
+    (tmp_path / "broken.bin.gz").write_bytes(b"kifu")
+    done = run("predict", "--net", tmp_path / "broken.bin.gz", folder / "game.sgf")
+    assert (done.code, len(done.err)) == (2, 1)
+
+
+@pytest.fixture(scope="module")
+def nets(folder: Path) -> Path:
+    """The folder, with the ONNX of both nets, a fitted mixture, and games and a set of a benchmark."""
+    for name in ("net", "human"):
+        learn.export.export_net(folder / f"{name}.bin.gz", folder / f"{name}.onnx")
+    members = ("--net", folder / "net.bin.gz", "--net", folder / "human.onnx")
+    done = run("mix", folder / "games.parquet", *members, "-o", folder / "two.mix", "--board", "9x9")
     assert done.code == 0, done.err
-    assert json.loads(scores.read_text())["nets"][0]["description"] == "KataGo's net small"
-    done = run("annotate", games, "-o", tmp_path / "moves.parquet", "--net", net, "--board", "9x9")
-    assert done.code == 0, done.err
+    benchmarks.write_set(folder, benchmarks.draw(benchmarks.games(folder / "set", 4), 2))
+    return folder
+
+
+NETS = ("net.bin.gz", "net.onnx", "human.onnx", "net.bin.gz+small", "two.mix")
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_commands(nets, tmp_path, name):
+    """All commands that take a net take network files, their ONNX and mixtures."""
+    net, games, board = nets / name, nets / "games.parquet", ("--board", "9x9")
+
+    def done(command: str, *arguments: object) -> str:
+        done = run(command, *arguments)
+        assert done.code == 0, done.err
+        return done.out
+
+    assert "White's lead: " in done("predict", "--net", net, nets / "game.sgf")
+    assert json.loads(done("predict", "--net", net, nets / "game.sgf", "--json", "-"))["score_stdev"] > 0
+    scored = json.loads(done("evaluate", "--net", net, games, *board, "--overlap", "keep", "--json", "-"))
+    assert scored["nets"][0]["score"]["nll"][0] < 7
+    done("annotate", games, "-o", tmp_path / "moves.parquet", "--net", net, *board)
+    done("match", net, "small", "--games", 1, *board, "-o", tmp_path / "match")
+    moves = subprocess.run(
+        [KIFU, "gtp", "--net", net], input="boardsize 9\ngenmove b\nquit\n", capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(moves) == 4
+    with benchmarks.only_sets_of(nets):
+        found = json.loads(done("benchmark", nets / "set", "--net", net, "--json", "-"))
+    assert found["sets"][0]["positions"] == 2 * learn.benchmark.PER_GAME
+    with serving(Site([games], [str(net)])) as site:
+        line = {"width": 9, "height": 9, "moves": [40]}
+        assert site.post("/api/predict", {"line": line, "ply": 1, "net": 0}).json["policy"]
+    calibration = learn.rank.RankCalibration(
+        net=name, net_hash=learn.net.net_hash(net), board="9x9", ratings=(30, 31), temperature=1, spread=1,
+        centres=(30, 31),
+    )  # fmt: skip
+    (tmp_path / "ranks.json").write_text(calibration.model_dump_json())
+    estimated = run("rank", games, "--net", net, "--calibration", tmp_path / "ranks.json", "--player", "Black 1")
+    assert (estimated.code, "Black 1" in estimated.out) == ((0, True) if open_net(net).takes_ranks else (2, False))
+
+
+def test_gtp_as_a_rank(folder):
     evaluator = player.NetEvaluator(open_net(folder / "human.bin.gz"), rules="japanese", rank=30.0)
     host = engine.Engine(player.Player(evaluator))
     host.run("boardsize", ["9"])
     assert host.run("genmove", ["b"])
-    done = run("match", net, "small", "--games", 1, "--board", "9x9", "-o", tmp_path / "match")
-    assert done.code == 0, done.err
-    (folder / "broken.bin.gz").write_bytes(b"kifu")
-    done = run("predict", "--net", folder / "broken.bin.gz", folder / "game.sgf")
-    assert (done.code, len(done.err)) == (2, 1)

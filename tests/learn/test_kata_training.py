@@ -68,13 +68,13 @@ def test_the_board_of_the_profile_is_that_of_the_planes():
     [
         ({"planes": "seven"}, "requires the planes katago22@1"),
         ({"positions": {"passes": False}}, "positions.passes must be true"),
-        ({"inputs": ["komi"]}, "takes the input 'profile' only, got komi"),
+        ({"inputs": ["komi"]}, "takes the input 'profile' or 'metadata', got komi"),
         ({"net": "katago"}, "which init_from must name"),
         ({"init_from": "net.bin.gz"}, "requires net = 'katago'"),
         ({"net": "kata-b99c1024"}, "too large or too small"),
         ({"net": "b1c8", "planes": "seven"}, "no head 'score'"),
         ({"net": "katago", "init_from": "old.bin.gz", "inputs": ["profile"]}, "set new_heads = true"),
-        ({"net": "katago", "init_from": "human.bin.gz"}, r"must be \['profile'\], got \[\]"),
+        ({"net": "katago", "init_from": "human.bin.gz"}, r"must be \['profile'\] or \['metadata'\], got \[\]"),
     ],
 )  # fmt: skip
 def test_refused(tmp_path, monkeypatch, changes, words):

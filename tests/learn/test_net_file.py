@@ -108,7 +108,7 @@ def test_the_packaged_net_has_a_name(tmp_path, good, monkeypatch):
 def test_packaged_nets_open_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inputs = {name: learn.net.open_net(name).about.inputs for name in learn.PACKAGED}
-    assert inputs == {"small": (), "human": tuple(name for name in INPUTS if name != "profile")}
+    assert inputs == {"small": (), "human": tuple(name for name in INPUTS if name not in ("profile", "metadata"))}
 
 
 def test_the_value_of_human_follows_the_ranks():

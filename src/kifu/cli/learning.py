@@ -30,6 +30,7 @@ from kifu.cli.options import (
     Picture,
     Precision,
     Recipe,
+    Server,
     Sources,
     Symmetries,
     overrides,
@@ -122,6 +123,7 @@ def evaluate(  # noqa: PLR0913 - command-line options
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions and the bootstrap.")] = 0,
     precision: Precision = "float32",
     overlap: Overlap = "refuse",
+    server: Server = None,
     html: Annotated[Path | None, OutputFile(help="Write a page with plots and boards.")] = None,
     jobs: Jobs = None,
 ) -> Outcome:
@@ -133,7 +135,7 @@ def evaluate(  # noqa: PLR0913 - command-line options
     from kifu.learn.results import EvalOptions
     from kifu.report.evaluation import print_evaluation, write_page
 
-    options = EvalOptions(board, legal, symmetries, passes, per_game, positions, seed, precision, overlap)  # type: ignore[arg-type]
+    options = EvalOptions(board, legal, symmetries, passes, per_game, positions, seed, precision, overlap, server)  # type: ignore[arg-type]
     evaluation = evaluate_nets(nets or [PACKAGED[0]], sources, options, jobs=jobs, progress=progress)
     write = None if html is None else partial(write_page, evaluation, html)
     return Outcome(lambda: print_evaluation(evaluation), evaluation, write=write)
@@ -153,6 +155,7 @@ def annotate(  # noqa: PLR0913 - command-line options
     symmetries: Symmetries = False,
     rank: Mover = None,
     opponent: Opponent = None,
+    server: Server = None,
     precision: Precision = "float32",
     jobs: Jobs = None,
     engine: Engine = "threads",
@@ -166,7 +169,7 @@ def annotate(  # noqa: PLR0913 - command-line options
     from kifu.learn.annotate import AnnotateOptions, prepare
     from kifu.learn.annotate import annotate as annotate_games
 
-    options = AnnotateOptions(board, symmetries, precision, rank, opponent)  # type: ignore[arg-type]
+    options = AnnotateOptions(board, symmetries, precision, rank, opponent, server)  # type: ignore[arg-type]
     names = nets or [PACKAGED[0]]
     if dry_run:
         prepare(names, catalogues, options)
@@ -186,6 +189,7 @@ def mix(
     sources: Sources,
     output: Annotated[Path, Output(help="The .mix file to write, in the folder of the nets.")],
     nets: Annotated[list[str] | None, NetOption(help="A net of the mixture. Twice or more.")] = None,
+    board: Annotated[str | None, Board(show_default="the first net's")] = None,
     positions: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of positions.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions.")] = 0,
     overlap: Overlap = "refuse",
@@ -199,7 +203,7 @@ def mix(
     from kifu.learn.net import describe_net
     from kifu.learn.results import EvalOptions
 
-    options = EvalOptions(legal=True, positions=positions, seed=seed, overlap=overlap)  # type: ignore[arg-type]
+    options = EvalOptions(board, legal=True, positions=positions, seed=seed, overlap=overlap)  # type: ignore[arg-type]
     fitted = fit_mix(nets or (), sources, output, options, jobs=jobs, progress=progress)
     return Outcome(describe_net(output), fitted.model_dump(mode="json"), summary=True)
 
@@ -218,16 +222,18 @@ def predict(  # noqa: PLR0913 - command-line options
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of moves to list.")] = 5,
     rank: Mover = None,
     opponent: Opponent = None,
+    server: Server = None,
     symmetries: Symmetries = False,
     output: Picture = None,
 ) -> Outcome:
     """Predict the next move of a position; draw a heat map."""
-    from kifu.learn.predictors import open_predictor
+    from kifu.learn.predictors import open_predictor, set_server
     from kifu.records.paths import as_path
     from kifu.report.games import find_game
     from kifu.report.predictions import describe, draw, predict_move
 
     predictor = open_predictor(net, symmetries=symmetries)
+    set_server([predictor], server)  # type: ignore[arg-type]
     game = find_game(as_path(container), number)
     prediction = predict_move(predictor, game, move, top, rank=rank, opponent=opponent)
     if output is not None:

@@ -121,6 +121,15 @@ Mover = Annotated[
 Opponent = Annotated[
     float | None, PlayerRank("--opponent", help="Rank of its opponent.", show_default="the opponent's")
 ]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SERVER",
+        help="Server whose players a human-style net of KataGo imitates: katago, ogs, kgs, fox, tygem, gogod,"
+        " go4go; or profile: ranks and year alone count.",
+        show_default="the record's, else kgs",
+    ),
+]
 Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of threads.", show_default="one per core")]
 Engine = Annotated[str, typer.Option(metavar="ENGINE", help="Execution backend: threads, ray, or ray=HOST:PORT.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and list inputs and outputs; write nothing.")]

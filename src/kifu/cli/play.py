@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, command, note_for_interrupt, progress
-from kifu.cli.options import Board, DryRun, Duration, Net, Output, PlayerRank, Rules, Symmetries
+from kifu.cli.options import Board, DryRun, Duration, Net, Output, PlayerRank, Rules, Server, Symmetries
 from kifu.learn import PACKAGED
 
 _PANEL = "Play"
@@ -17,7 +17,7 @@ _PANEL = "Play"
 @command(
     _PANEL, "echo genmove black | kifu gtp", "echo genmove black | kifu gtp --net run --temperature 0.5", kernels=True
 )
-def gtp(
+def gtp(  # noqa: PLR0913 - command-line options
     net: Net = PACKAGED[0],
     rules: Rules = "chinese",
     rank: Annotated[
@@ -26,6 +26,7 @@ def gtp(
     opponent: Annotated[
         float | None, PlayerRank("--opponent", help="Rank of the opponent.", show_default="the same rank")
     ] = None,
+    server: Server = None,
     temperature: Annotated[
         float, typer.Option(metavar="T", help="0 plays the most probable move, 1 samples from the policy.")
     ] = 0,
@@ -45,13 +46,14 @@ def gtp(
     It speaks GTP 2 on standard input and output.
     """
     from kifu.go.rules import Rules
-    from kifu.learn.predictors import open_predictor
+    from kifu.learn.predictors import open_predictor, set_server
     from kifu.play.engine import Engine
     from kifu.play.gtp import serve_stdio
     from kifu.play.player import NetEvaluator, Player
 
     ruleset = Rules.named(rules)
     predictor = open_predictor(net, rules=ruleset, symmetries=symmetries)
+    set_server([predictor], server)  # type: ignore[arg-type]
     opponent = rank if opponent is None else opponent
     evaluator = NetEvaluator(predictor, rules=rules, rank=rank, opponent=opponent)
     player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)

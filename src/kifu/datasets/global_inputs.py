@@ -7,9 +7,10 @@ as zeros, which is also what dropout makes of an input during training. docs/net
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,19 @@ from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.errors import RecipeError
 from kifu.planes.encoder import RATING_COLUMNS, ratings_of
 from kifu.records.game import Game
-from kifu.records.meta import parse_date, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
+from kifu.records.meta import (
+    Overtime,
+    parse_date,
+    parse_main_before,
+    parse_minutes,
+    parse_overtime,
+    thinking_seconds,
+)
 from kifu.registry import unknown
 
 Floats = npt.NDArray[np.float32]
 
-CONDITION_COLUMNS = ("komi", "handicap", "rules", *RATING_COLUMNS, "year", *TIME_COLUMNS)
+CONDITION_COLUMNS = ("komi", "handicap", "rules", *RATING_COLUMNS, "year", "date", "place", *TIME_COLUMNS)
 """The columns of the catalogue from which `Conditions.from_rows` reads."""
 
 _RATING_KNOTS = (12, 22, 27, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 45)
@@ -48,6 +56,22 @@ _MOVES = 120
 
 _AREA, _TERRITORY = 1.0, 0.0
 
+Server: TypeAlias = Literal["katago", "ogs", "kgs", "fox", "tygem", "gogod", "go4go"]
+"""Servers and collections of games, in KataGo's order. Use the most similar one for others."""
+
+SERVERS: tuple[Server, ...] = get_args(Server)
+
+Imitated: TypeAlias = Server | Literal["profile"]
+"""Whom a human-style network imitates: players of a server, or those of KataGo's profiles, given ranks and year."""
+
+_PLACES = re.compile(
+    r"(?P<ogs>\bOGS\b|online-go)|(?P<kgs>\bKGS\b|gokgs)|(?P<fox>foxwq|野狐)|(?P<tygem>tygem)", re.IGNORECASE
+)
+
+NO_LIMIT, ABSOLUTE = 1, 2
+CLOCKS = {"simple": 3, "byo-yomi": 4, "canadian": 5, "fischer": 6}
+"""Kinds of time control, numbered as in KataGo; 0 is an unknown one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -58,6 +82,10 @@ class Conditions:
         area: [G] float32, 1 for area scoring, 0 for territory scoring.
         rating: [G, 2] float32, ratings of Black and White (`kifu.Rank.rating`).
         seconds: [G] float32, thinking time per move, in a game of 120 moves by each player.
+        server: [G] float32, index of SERVERS.
+        day: [G] float32, days since 1 January 1970.
+        clock: [G, 5] float32: the kind of time control; seconds of main time; seconds of a period, of Canadian overtime
+            per move; number of byo-yomi periods; moves of a Canadian period.
     """
 
     komi: Floats
@@ -66,12 +94,16 @@ class Conditions:
     rating: Floats
     year: Floats
     seconds: Floats
+    server: Floats
+    day: Floats
+    clock: Floats
 
     @classmethod
     def unknown(cls, games: int) -> Conditions:
         """Return the conditions of games of which nothing is known."""
-        komi, handicap, area, year, seconds = np.full((5, games), np.nan, np.float32)
-        return cls(komi, handicap, area, np.full((games, 2), np.nan, np.float32), year, seconds)
+        rating, clock = np.full((games, 2), np.nan, np.float32), np.full((games, 5), np.nan, np.float32)
+        komi, handicap, area, year, seconds, server, day = np.full((7, games), np.nan, np.float32)
+        return cls(komi, handicap, area, rating, year, seconds, server, day, clock)
 
     @classmethod
     def from_rows(cls, rows: pa.RecordBatch) -> Conditions:
@@ -83,6 +115,14 @@ class Conditions:
             ratings_of(rows),
             _column(rows, "year"),
             (thinking_times(rows) / _MOVES).astype(np.float32),
+            map_distinct(rows["place"], _server, np.float32),
+            to_numpy(pc.fill_null(rows["date"].cast(pa.int32()).cast(pa.float32()), float("nan"))),
+            _clock(
+                _column(rows, "main_minutes"),
+                map_distinct(rows["overtime_kind"], lambda kind: CLOCKS.get(kind or "", 0), np.float32),
+                _column(rows, "overtime_count"),
+                _column(rows, "overtime_seconds"),
+            ),
         )
 
     @classmethod
@@ -95,7 +135,7 @@ class Conditions:
     @classmethod
     def from_games(cls, games: Sequence[Game]) -> Conditions:
         """Return the conditions of games by their root properties."""
-        found = cls.unknown(len(games))
+        found, times = cls.unknown(len(games)), np.full((4, len(games)), np.nan, np.float32)
         for g, game in enumerate(games):
             found.komi[g] = _number(game.komi)
             found.handicap[g] = game.handicap or 0
@@ -103,8 +143,14 @@ class Conditions:
             found.rating[g] = [_number(None if rank is None else rank.rating) for rank in game.ranks]
             date = parse_date(game.date)
             found.year[g] = _number(None if date is None else date.year)
-            found.seconds[g] = _number(_thinking_seconds(game.text("TM"), game.text("OT"))) / _MOVES
-        return found
+            if date is not None and date.first is not None:
+                found.day[g] = np.datetime64(date.first).astype(np.int64)
+            found.server[g] = _server(game.text("PC"))
+            minutes, overtime = _time_limit(game.text("TM"), game.text("OT"))
+            found.seconds[g] = _number(thinking_seconds(minutes, overtime)) / _MOVES
+            kind = (0, 1, 0) if overtime is None else (CLOCKS[overtime.kind], overtime.count, overtime.seconds)
+            times[:, g] = (_number(minutes), *kind)
+        return replace(found, clock=_clock(*times))
 
     def with_ranks(
         self, white_to_play: npt.NDArray[np.bool_], mover: float | None = None, opponent: float | None = None
@@ -116,6 +162,13 @@ class Conditions:
             if value is not None:
                 rating[game, k] = value
         return replace(self, rating=rating)
+
+    def at_server(self, server: Server | None) -> Conditions:
+        """Return the conditions on another server, or, for None, without server, day and clock."""
+        if server is not None:
+            return replace(self, server=np.full_like(self.server, SERVERS.index(server)))
+        none = Conditions.unknown(len(self.server))
+        return replace(self, server=none.server, day=none.day, clock=none.clock)
 
     def take(self, games: npt.NDArray[np.int64]) -> Conditions:
         """Return the conditions of some of the games, in that order."""
@@ -130,11 +183,27 @@ def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
 
 
-def _thinking_seconds(main_time: str, overtime: str) -> float | None:
-    """Return the thinking time of TM and OT; DGS writes the main time into OT, CGoban 1 the overtime into TM."""
+def _time_limit(main_time: str, overtime: str) -> tuple[float | None, Overtime | None]:
+    """Return minutes and overtime of TM and OT; DGS writes the main time into OT, CGoban 1 the overtime into TM."""
     minutes = parse_minutes(main_time)
     periods = parse_overtime(overtime) or parse_overtime(main_time)
-    return thinking_seconds(parse_main_before(overtime) if minutes is None else minutes, periods)
+    return parse_main_before(overtime) if minutes is None else minutes, periods
+
+
+def _clock(minutes: Floats, kind: Floats, count: Floats, seconds: Floats) -> Floats:
+    """Return clocks [G, 5], given the main time and the overtime, whose kind is 0 without one."""
+    timed = np.where(kind > 0, kind, np.where(minutes > 0, np.float32(ABSOLUTE), np.float32(NO_LIMIT)))
+    kind = np.where(np.isnan(minutes), np.where(kind > 0, np.float32(0), np.float32(np.nan)), timed)
+    moves, periods = count * (kind == CLOCKS["canadian"]), count * (kind == CLOCKS["byo-yomi"])
+    times = np.stack([60 * minutes, seconds / np.maximum(moves, 1), periods, moves], 1)
+    times = np.where(kind[:, None] > NO_LIMIT, np.nan_to_num(times), 0)
+    return np.column_stack([kind, times]).astype(np.float32)
+
+
+def _server(place: str | None) -> float:
+    """Return the index of the server that PC names, or NaN."""
+    found = _PLACES.search(place or "")
+    return SERVERS.index(found.lastgroup) if found else np.nan
 
 
 def _scoring(rules: str | None) -> float:
@@ -189,11 +258,14 @@ def _interpolated(values: Floats, knots: Sequence[float]) -> Floats:
     return weights
 
 
-def _profile(at: InputPositions) -> list[Floats]:
-    """KataGo's profile of ranks and years on 19 x 19; networks of KataGo set the size of the board themselves."""
-    profile_rows = pkgutil.resolve_name("kifu.katago.metadata:profile_rows")
-    rows = profile_rows(at.conditions.rating[at.game], at.conditions.year[at.game], 361)
+def _metadata(at: InputPositions) -> list[Floats]:
+    """KataGo's metadata on 19 x 19; networks of KataGo set the size of the board themselves."""
+    rows = pkgutil.resolve_name("kifu.katago.metadata:profile_rows")(at.conditions.take(at.game), 361)
     return [rows[np.arange(len(at.white)), at.white.astype(np.int64)]]
+
+
+def _profile(at: InputPositions) -> list[Floats]:
+    return _metadata(at._replace(conditions=at.conditions.at_server(None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +297,7 @@ INPUTS: dict[str, GlobalInput] = {
     ),
     "time": GlobalInput("thinking time per move", (len(_TIME_KNOTS),), _time),
     "profile": GlobalInput("ranks and year as KataGo's profiles give them", (192,), _profile, always_known=True),
+    "metadata": GlobalInput("ranks, server, date and clock for KataGo", (192,), _metadata, always_known=True),
 }
 """All inputs by name. Nets store the names; what they mean never changes."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.schema import OVERTIME_COLUMNS, map_distinct, to_numpy
+from kifu.datasets.global_inputs import ABSOLUTE, CLOCKS, NO_LIMIT, SERVERS, Conditions, Server
 from kifu.records.meta import is_recognized
-
-Source: TypeAlias = Literal["katago", "ogs", "kgs", "fox", "tygem", "gogod", "go4go"]
-"""Sources of games, in KataGo's order. Use the most similar one for other sources."""
 
 META_COLUMNS = (
     "width", "height", "black_rank", "white_rank", "black_rating", "white_rating", "black_pro", "white_pro",
@@ -42,10 +40,7 @@ _PERIODS = np.multiply.accumulate([7.0, *[80_000 ** (1 / 31)] * 31])
 
 _TWO_PI = 6.283185307179586476925
 
-_UNKNOWN, _NONE, _ABSOLUTE, _SIMPLE, _BYO_YOMI, _CANADIAN, _FISCHER = range(7)
-"""Kinds of time control."""
-
-_KINDS = {"simple": _SIMPLE, "byo-yomi": _BYO_YOMI, "canadian": _CANADIAN, "fischer": _FISCHER}
+_UNKNOWN = 0
 _DAY = 86_400
 _LIMITS = np.array([3 * _DAY, _DAY, 50, 50])
 _TIME_INPUTS = np.array([[60.0, 6.5, 0.4], [1.0, 3.0, 0.3], [2.0, 1.5, 0.5], [2.0, 1.5, 0.25]])
@@ -70,7 +65,7 @@ Clock: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 number of byo-yomi periods, moves per period of Canadian overtime."""
 
 
-def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float32]:
+def metadata_rows(batch: pa.RecordBatch, source: Server) -> npt.NDArray[np.float32]:
     """Compute the metadata inputs of G games for both sides to move.
 
     Args:
@@ -82,35 +77,42 @@ def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float
     ranks = [_ranks(batch, side, source) for side in ("black", "white")]
     humans = [~to_numpy(batch[f"{side}_program"]) for side in ("black", "white")]
     area = to_numpy(batch["width"]).astype(np.int64) * to_numpy(batch["height"])
-    return _rows(ranks, humans, _clock(batch, source), area, _days(batch), source)
+    sources = np.full(len(batch), SERVERS.index(source))
+    return _rows(ranks, humans, _clock(batch, source), area, _days(batch), sources)
 
 
-def profile_rows(
-    rating: npt.NDArray[np.float32], year: npt.NDArray[np.float32], points: int
-) -> npt.NDArray[np.float32]:
-    """Compute the metadata inputs of G games of people of which only ranks and years are known.
+def profile_rows(known: Conditions, points: int) -> npt.NDArray[np.float32]:
+    """Compute the metadata inputs of G games of people by what is known of them.
 
-    The others are those of KataGo's profiles, such as rank_5k: a game on KGS with 20 minutes and 5 periods of 30 s, on
-    1 March 2020, or on 1 September of an earlier year.
-
-    Args:
-        rating: [G, 2], ratings of Black and White (`kifu.Rank.rating`). NaN is the other player's, or unknown.
+    Where nothing is recorded, it is what KataGo's profiles state, such as rank_5k: KGS, 20 minutes and 5 periods of
+    30 s, 1 March 2020, or 1 September of an earlier year, and the rank of the other player.
 
     Returns:
         [G, 2, 192] float32, as `metadata_rows`.
     """
-    games = len(rating)
-    rating = np.where(np.isnan(rating), rating[:, ::-1], rating)
-    unknown = np.isnan(rating)
-    ranks = np.where(unknown, _NO_RANK, 41 - np.clip(np.nan_to_num(rating).round(), 41 - _RANKS, 40)).astype(np.int64)
-    clock = np.full(games, _BYO_YOMI), np.tile([1200.0, 30.0, 5, 0], (games, 1))
-    past = np.clip(np.nan_to_num(year, nan=_PROFILE_YEAR), 1970, _PROFILE_YEAR).astype(np.int64)
+    recorded, rating, kind = ~np.isnan(known.server), known.rating, known.clock[:, 0]
+    source = np.where(recorded, known.server, SERVERS.index("kgs")).astype(np.int64)
+    collection = np.isin(source, _COLLECTIONS)
+    rating = np.where(np.isnan(rating) & ~recorded[:, None], rating[:, ::-1], rating)
+    nameless = np.where(recorded & (source == SERVERS.index("kgs")), _UNRANKED, _NO_RANK)
+    ranks = 41 - np.clip(np.floor(np.nan_to_num(rating)), 41 - _RANKS, 40).astype(np.int64)
+    ranks = np.where(np.isnan(rating), nameless[:, None], ranks)
+    ranks = np.where((source == SERVERS.index("gogod"))[:, None], (ranks > 0) & (ranks < 10), ranks)  # professionals
+    always = np.isin(source, [SERVERS.index("ogs"), SERVERS.index("kgs")])  # record that there is no limit
+    clock = np.where(np.isnan(kind)[:, None], np.array([_UNKNOWN, 0, 0, 0, 0]), known.clock.astype(np.float64))
+    clock[np.isnan(kind) & always, 0] = NO_LIMIT
+    clock[np.isnan(kind) & ~recorded] = _PROFILE_CLOCK
+    clock[collection] = 0
+    past = np.clip(np.nan_to_num(known.year, nan=_PROFILE_YEAR), 1970, _PROFILE_YEAR).astype(np.int64)
     months = (past - 1970) * 12 + np.where(past == _PROFILE_YEAR, 2, 8)
     days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    return _rows(list(ranks.T), [np.ones(games, np.bool_)] * 2, clock, np.full(games, points), days, "kgs")
+    days = np.where(np.isnan(known.day), days, np.nan_to_num(known.day)).astype(np.int64)
+    humans = [np.ones(len(rating), np.bool_)] * 2
+    return _rows(list(ranks.T), humans, (clock[:, 0], clock[:, 1:]), np.full(len(rating), points), days, source)
 
 
-_PROFILE_YEAR = 2020
+_PROFILE_YEAR, _PROFILE_CLOCK = 2020, (CLOCKS["byo-yomi"], 1200.0, 30.0, 5, 0)
+_COLLECTIONS = [SERVERS.index("gogod"), SERVERS.index("go4go")]
 
 
 def _rows(
@@ -119,7 +121,7 @@ def _rows(
     clock: Clock,
     area: npt.NDArray[np.int64],
     all_days: npt.NDArray[np.int64],
-    source: Source,
+    source: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
     out = np.zeros((len(area), 2, WIDTH), np.float32)
     for mover in range(2):
@@ -129,9 +131,9 @@ def _rows(
             out[:, mover, 2 + k] = ranks[side] == _UNRANKED
             out[:, mover, 4 + k] = ranks[side] == _NO_RANK
             out[:, mover, first : first + _RANKS] = np.arange(_RANKS) < ranks[side][:, None]
-    out[:, :, _RATED_INPUT] = 0.0 if source in ("gogod", "go4go") else 0.5
+    out[:, :, _RATED_INPUT] = np.where(np.isin(source, _COLLECTIONS), 0.0, 0.5)[:, None]
     kind, times = clock
-    out[np.arange(len(out)), :, _CLOCK_INPUTS + kind] = 1.0
+    out[np.arange(len(out)), :, _CLOCK_INPUTS + kind.astype(np.int64)] = 1.0
     added, subtracted, factor = _TIME_INPUTS.T
     out[:, :, 82:86] = (factor * (np.log(np.minimum(times, _LIMITS) + added) - subtracted))[:, None]
     out[:, :, BOARD_INPUT] = (0.5 * np.log(area / 361.0))[:, None]
@@ -139,11 +141,11 @@ def _rows(
     turns = days[:, None] / _PERIODS * _TWO_PI
     waves = np.stack([np.cos(turns), np.sin(turns)], 2).reshape(-1, 2 * len(_PERIODS)).astype(np.float32)
     out[:, :, _DATE_INPUTS:_SOURCE_INPUTS] = waves[day_index][:, None]
-    out[:, :, _SOURCE_INPUTS + get_args(Source).index(source)] = 1.0
+    out[np.arange(len(out)), :, _SOURCE_INPUTS + source] = 1.0
     return out
 
 
-def _ranks(batch: pa.RecordBatch, side: str, source: Source) -> Ranks:
+def _ranks(batch: pa.RecordBatch, side: str, source: Server) -> Ranks:
     text = batch[f"{side}_rank"]
     rating = to_numpy(pc.fill_null(batch[f"{side}_rating"], float("nan")))
     rated = ~np.isnan(rating)
@@ -174,29 +176,29 @@ def _special_rank(text: str | None) -> int:
     return 10 - min(int(dan[1]), 9) if dan else _OTHER
 
 
-def _clock(batch: pa.RecordBatch, source: Source) -> Clock:
+def _clock(batch: pa.RecordBatch, source: Server) -> Clock:
     if source in ("gogod", "go4go"):
         return np.full(len(batch), _UNKNOWN), np.zeros((len(batch), 4))
     main = np.round(60.0 * to_numpy(pc.fill_null(batch["main_minutes"], float("nan"))).astype(np.float64), 1)
     overtime_kind, overtime = _overtime(batch)
     no_time = to_numpy(batch["time_text"].is_null()) & np.isnan(main)
     kind = np.where(np.isnan(main), _UNKNOWN, overtime_kind)
-    kind[(overtime_kind == _NONE) & (main > 0)] = _ABSOLUTE
+    kind[(overtime_kind == NO_LIMIT) & (main > 0)] = ABSOLUTE
     if source in ("ogs", "kgs"):  # always record the time control
-        kind[(overtime_kind == _NONE) & no_time] = _NONE
+        kind[(overtime_kind == NO_LIMIT) & no_time] = NO_LIMIT
     times = np.concatenate([main[:, None], overtime], 1)
-    return kind, np.where(kind[:, None] > _NONE, times, 0.0)
+    return kind, np.where(kind[:, None] > NO_LIMIT, times, 0.0)
 
 
 def _overtime(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the kinds, [G], _NONE without overtime; and period seconds, periods, moves, [G, 3]."""
+    """Return the kinds, [G], NO_LIMIT without overtime; and period seconds, periods, moves, [G, 3]."""
     none = map_distinct(batch["overtime"], lambda text: text is None or is_recognized("overtime", text), np.bool_)
-    kind = map_distinct(batch["overtime_kind"], lambda name: _KINDS.get(name or "", _UNKNOWN), np.int64)
-    kind[(kind == _UNKNOWN) & none] = _NONE
+    kind = map_distinct(batch["overtime_kind"], lambda name: CLOCKS.get(name or "", _UNKNOWN), np.int64)
+    kind[(kind == _UNKNOWN) & none] = NO_LIMIT
     count = to_numpy(pc.fill_null(batch["overtime_count"], 1)).astype(np.int64)
     seconds = np.round(to_numpy(pc.fill_null(batch["overtime_seconds"], 0)).astype(np.float64), 3)
     kind[(count > _INVALID_COUNT) | (seconds >= _INVALID_SECONDS)] = _UNKNOWN
-    periods, moves = count * (kind == _BYO_YOMI), count * (kind == _CANADIAN)
+    periods, moves = count * (kind == CLOCKS["byo-yomi"]), count * (kind == CLOCKS["canadian"])
     return kind, np.stack([seconds / np.maximum(moves, 1), periods, moves], 1)
 
 

@@ -18,11 +18,11 @@ from pydantic import Field, field_validator
 
 from kifu.config import Line, parse_board
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
+from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason
 from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
-from kifu.katago.metadata import Source
 from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel
@@ -70,7 +70,7 @@ class KatagoRecipe(SplitRecipe):
         default={"score": 1.0, "resign": 1.0, "time": 0.5}
     )
     """Weight of the result in the network's loss, by the ending of the game; 0 for missing keys."""
-    metadata: Source | None = None
+    metadata: Server | None = None
     """For human-style networks: the server or collection of the games. Default: no metadataInputNC."""
     compression: Compression = "deflate"
     """deflate: as KataGo; fast: files 2.5 times as large in half the time; stored: none."""

@@ -23,7 +23,7 @@ from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.parquet import annotation_writer
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
-from kifu.datasets.global_inputs import CONDITION_COLUMNS
+from kifu.datasets.global_inputs import CONDITION_COLUMNS, Imitated
 from kifu.datasets.mmap_games import COLUMNS, PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import DropReason, RecipeError
@@ -39,6 +39,7 @@ from kifu.learn.predictors import (
     open_predictor,
     replay_planes,
     score_moves,
+    set_server,
     single_predictors,
     unique_names,
 )
@@ -72,6 +73,7 @@ class AnnotateOptions:
         precision: "float32" or "bfloat16", see `kifu.learn.results.EvalOptions`.
         rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
+        server: See `kifu.learn.predictors.KataPredictor`.
     """
 
     board: str | None = None
@@ -79,6 +81,7 @@ class AnnotateOptions:
     precision: Precision = "float32"
     rank: float | None = None
     opponent: float | None = None
+    server: Imitated | None = None
 
     def __post_init__(self) -> None:
         check_choice("precision", self.precision, get_args(Precision))
@@ -144,10 +147,12 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     def predictors(self) -> list[MovePredictor]:
         """The nets."""
         options = self.options
-        return [
+        predictors = [
             open_predictor(net, symmetries=options.symmetries, precision=options.precision, threads=1)
             for net in self.nets
         ]
+        set_server(predictors, options.server)
+        return predictors
 
     @cached_property
     def hashes(self) -> list[str]:

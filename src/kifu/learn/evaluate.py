@@ -34,7 +34,15 @@ from kifu.learn.net import mix_members
 from kifu.learn.net_format import MixFile, Net
 from kifu.learn.positions import EvalPositions, Indices
 from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import AnyPredictor, as_predictor, common_board, replay_planes, score_moves, unique_names
+from kifu.learn.predictors import (
+    AnyPredictor,
+    as_predictor,
+    common_board,
+    replay_planes,
+    score_moves,
+    set_server,
+    unique_names,
+)
 from kifu.learn.results import (
     EvalOptions,
     Evaluation,
@@ -263,6 +271,7 @@ def evaluate(
     opened = [nets] if isinstance(nets, str | os.PathLike | Net) or not isinstance(nets, Sequence) else nets
     predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in opened]
     board = common_board(predictors, options.board)
+    set_server(predictors, options.server)
     _check_passes(predictors, options)
     source, positions, trained_on = _select_positions(predictors, sources, board, options, jobs)
     with progress("evaluating", len(positions) * len(predictors), "positions") as bar:

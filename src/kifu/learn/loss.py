@@ -152,7 +152,7 @@ def _kata_file(recipe: TrainingRecipe) -> KataNetFile | None:
     file, random = read_network(Path(path)), np.random.default_rng(recipe.seed)
     if recipe.new_heads:
         with_new_heads(file, random)
-    if "profile" in recipe.inputs and not file.is_human:
+    if recipe.inputs and not file.is_human:
         with_encoder(file, random)
     return file
 

@@ -182,7 +182,7 @@ class MixFile(BaseModel):
 
 def kata_metadata(human: bool) -> NetMetadata:
     """Return the metadata of a network file of KataGo, which has none."""
-    inputs = ("profile",) if human else ()
+    inputs = ("metadata",) if human else ()
     return NetMetadata(
         net="katago", planes=KATAGO22.name, passes=True, heads=("value", "ownership", "score"), inputs=inputs
     )

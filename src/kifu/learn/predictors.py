@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.config import parse_board
-from kifu.datasets.global_inputs import InputPositions, encode_inputs
+from kifu.datasets.global_inputs import SERVERS, Imitated, InputPositions, encode_inputs
 from kifu.errors import DropReason, FormatError, RecipeError, missing_extras
 from kifu.go.board import EMPTY, Board
 from kifu.go.replay import GameMoves, GamesLike, check_playable
@@ -37,6 +37,7 @@ from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import WHITE, WHITE_BIT
 from kifu.progress import Progress
+from kifu.registry import check_choice
 
 if TYPE_CHECKING:
     from kifu.learn.nets import Network
@@ -54,9 +55,15 @@ def check_kata_board(width: int, height: int) -> None:
 
 
 class KataPredictor:
-    """Predicts moves with a network of KataGo, without KataGo. The attributes are those of `MovePredictor`."""
+    """Predicts moves with a network of KataGo, without KataGo. The attributes are those of `MovePredictor`.
+
+    Attributes:
+        server: The server whose players a human-style net imitates, "profile" for the ranks and years alone, as in
+            KataGo's profiles; None for what the records state.
+    """
 
     passes = True
+    server: Imitated | None = None
 
     def __init__(
         self,
@@ -69,7 +76,7 @@ class KataPredictor:
     ) -> None:
         """Open a network file, or use a net that was trained here; arguments as for `Predictor`. Raises FormatError."""
         self.net = net = net if isinstance(net, Net) else _open_kata_net(Path(net), threads)
-        self.name, self.takes_ranks, self.rules = net.name, "profile" in net.about.inputs, rules
+        self.name, self.takes_ranks, self.rules = net.name, bool(net.about.inputs), rules
         self.description = f"KataGo's net {net.name}" + (" with ranks" if self.takes_ranks else "")
         self.games, self.board = net.games, (net.about.width, net.about.height)
         self.has_value, self.has_ownership = (head in net.about.heads for head in ("value", "ownership"))
@@ -113,7 +120,11 @@ class KataPredictor:
                 allowed = legal_masks(part.games, assign_slots(part.games, part.game, part.ply), width * height, rules)
             planes, inputs = _encode(encoder, part, rules)
             if names := self.net.about.inputs:
-                profile = encode_inputs(names, part.input_positions)
+                at = part.input_positions
+                if self.server is not None:
+                    server = None if self.server == "profile" else self.server
+                    at = at._replace(conditions=at.conditions.at_server(server))
+                profile = encode_inputs(names, at)
                 profile[:, BOARD_INPUT] = 0.5 * np.log(width * height / 361)
                 inputs = np.concatenate([inputs, profile], 1)
             mask = allowed if legal else None
@@ -282,6 +293,19 @@ def single_predictors(predictors: Sequence[MovePredictor]) -> list[MovePredictor
     """Return predictors, and those that mixtures consist of instead of them."""
     parts = (single_predictors(each.members) if isinstance(each, MixedPredictor) else [each] for each in predictors)
     return list(chain.from_iterable(parts))
+
+
+def set_server(predictors: Sequence[MovePredictor], server: Imitated | None) -> None:
+    """Set `KataPredictor.server` of human-style nets, if it is given. Raise RecipeError if there is no such net."""
+    if server is None:
+        return
+    check_choice("server", server, (*SERVERS, "profile"))
+    nets = [each for each in single_predictors(predictors) if isinstance(each, KataPredictor) and each.takes_ranks]
+    if not nets:
+        names = " or ".join(each.name for each in predictors)
+        raise RecipeError(f"server {server} requires a human-style net of KataGo, which {names} is not")
+    for net in nets:
+        net.server = server
 
 
 def replay_planes(predictors: Sequence[MovePredictor]) -> str:

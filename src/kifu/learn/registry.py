@@ -286,13 +286,13 @@ def _make_net(name: str, config: NetworkConfig, file: KataNetFile | None) -> Net
 
 def _make_kata_net(net: Architecture, config: NetworkConfig, file: KataNetFile | None) -> KataNetwork:
     """Create a network of KataGo. Raises RecipeError if it does not fit its planes, moves or inputs."""
-    name, human = net.name, list(config.inputs) == ["profile"]
+    name, human = net.name, list(config.inputs) in (["profile"], ["metadata"])
     if config.numbers != len(KATAGO22.inputs):
         raise RecipeError(f"net {name} requires the planes {KATAGO22.name}")
     if not config.passes:
         raise RecipeError(f"net {name} predicts passes; positions.passes must be true")
     if config.inputs and not human:
-        raise RecipeError(f"net {name} takes the input 'profile' only, got {', '.join(config.inputs)}")
+        raise RecipeError(f"net {name} takes the input 'profile' or 'metadata', got {', '.join(config.inputs)}")
     if file is None and not net.arguments:
         raise RecipeError(f"net {name} has the layers of a network file of KataGo, which init_from must name")
     if file is None:
@@ -300,7 +300,7 @@ def _make_kata_net(net: Architecture, config: NetworkConfig, file: KataNetFile |
         blocks, channels, kind = net.arguments
         file = new_kata_net(blocks, channels, kind, human, np.random.default_rng(seed))
     if file.is_human != human:
-        allowed = "['profile']" if file.is_human else "empty"
+        allowed = "['profile'] or ['metadata']" if file.is_human else "empty"
         raise RecipeError(f"inputs of net {file.name} must be {allowed}, got {list(config.inputs)}")
     return KataNetwork(config, file)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, Field, InstanceOf
 
 from kifu.config import STRICT, BoardSize, Line, read_model
+from kifu.datasets.global_inputs import Imitated
 from kifu.errors import RecipeError, printable
 from kifu.learn import Precision
 from kifu.learn.scores import Calibration, Drift, Interval, Score, ValueScore, pool_sets
@@ -56,6 +57,7 @@ class EvalOptions:
         overlap: What to do about games that a net was trained on or validated with, also if rotated, mirrored or with
             colours swapped: "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every
             output reports games that were dropped or kept.
+        server: See `kifu.learn.predictors.KataPredictor`.
     """
 
     board: str | None = None
@@ -67,6 +69,7 @@ class EvalOptions:
     seed: int = 0
     precision: Precision = "float32"
     overlap: OnOverlap = "refuse"
+    server: Imitated | None = None
 
     def __post_init__(self) -> None:
         check_choice("precision", self.precision, get_args(Precision))

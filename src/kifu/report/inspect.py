@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Dataset, LabelSpec
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
+from kifu.datasets.global_inputs import SERVERS
 from kifu.datasets.labels import NO_MOVE
 from kifu.datasets.manifest import Manifest, data_set_files, manifest_path, origins_path, read_manifest
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
@@ -26,7 +27,6 @@ from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
 from kifu.errors import FormatError, SourceError, join_lines
 from kifu.io import hash_file, open_regular
 from kifu.katago.checkpoint import read_network
-from kifu.katago.metadata import Source
 from kifu.katago.net_file import Block, Bottleneck
 from kifu.katago.net_onnx import INFO_PREFIX, parse_kata_onnx, read_kata_entries
 from kifu.katago.npz import LAYOUT, POINTS, SIDE, KataNpz, KataRows, game_hashes
@@ -427,7 +427,7 @@ def _players(meta: npt.NDArray[np.float32]) -> str:
         sides.append(f"{side} {rank}" + ("" if meta[k] else ", a program"))
     kinds = ("unknown", "none", "absolute", "simple", "byo-yomi", "Canadian", "Fischer")
     time = kinds[int(meta[75:82].argmax())]
-    sources = get_args(Source)
+    sources = SERVERS
     source = int(meta[151:167].argmax())
     return f"{'; '.join(sides)}; time limit {time}; from {sources[source] if source < len(sources) else source}"
 

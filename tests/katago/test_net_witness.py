@@ -19,7 +19,7 @@ from kifu.katago.encoder import encode_katago
 from kifu.katago.metadata import profile_rows
 from kifu.katago.net_file import kata_net_bytes, read_kata_net, write_kata_net
 from kifu.katago.rules import KataRules
-from kifu.point import BLACK, WHITE, to_gtp, to_sgf
+from kifu.point import BLACK, WHITE, parse_gtp, to_gtp, to_sgf
 from lazy import lazy_import
 from runs import SAMPLE, tiny
 
@@ -132,7 +132,7 @@ def test_small_nets_equal_the_engine(tmp_path, kinds, options):
 
 @pytest.mark.parametrize("name", ["kata-b3c12", "kata-b3c12nbt", "kata-b2c32tf"])
 def test_trained_nets_equal_the_engine(tmp_path, name):
-    """A net that is trained here, written and loaded by KataGo gives the same outputs."""
+    """A net that is trained here, written and loaded by KataGo gives the same outputs, and plays."""
     katrain_net()
     heads = {"value": 0.5, "ownership": 0.5, "score": 0.1}
     recipe = tiny(
@@ -145,22 +145,31 @@ def test_trained_nets_equal_the_engine(tmp_path, name):
     differences = _compare(net.module.net, tmp_path)
     assert (differences[[0, 1, 2, 4]] < [1e-5, 1e-5, 2e-3, 1e-5]).all()
     ours = kata.KataNet(read_kata_net(tmp_path / "net.bin.gz")).eval()
-    assert (_compare(ours, tmp_path) < [1e-5, 1e-5, 2e-3, 2e-3, 1e-5]).all()
+    assert (_compare(ours, tmp_path, plays=7) < [1e-5, 1e-5, 2e-3, 2e-3, 1e-5]).all()
 
 
-def _compare(net, folder):
-    """Return the largest differences of a position on 9x9 between a net and the engine with net.bin.gz."""
-    planes, inputs, _ = encode_katago(kifu.read_sgf(b"(;SZ[9]RU[Japanese]KM[6.5];B[ee];W[cc];B[gg];W[gc])"))
-    ratings, years = np.array([[27, 34]] * 4, np.float32), np.full(4, 2016, np.float32)
-    known = replace(Conditions.unknown(4), rating=ratings, year=years)
-    metadata = torch.from_numpy(profile_rows(known, 81)[:, 1]) if net.is_human else None  # White to play
-    with torch.inference_mode():
-        ours = net(torch.from_numpy(planes.astype(np.float32)), torch.from_numpy(inputs), metadata)
+def _compare(net, folder, plays=0):
+    """Return the largest differences between a net and the engine with net.bin.gz on 9x9, after it has played."""
+    known = replace(Conditions.unknown(1), rating=np.array([[27, 34]], np.float32), year=np.full(1, 2016, np.float32))
     profile = {"humanSLProfile": "preaz_5k_3d"} if net.is_human else {}
+    moves = ["E5", "C7", "G3"]
     with Gtp(folder / "net.bin.gz", folder, **profile) as engine:
-        for command in ("boardsize 9", "kata-set-rules japanese", "komi 6.5", "play B E5", "play W C7", "play B G3"):
+        for command in ("boardsize 9", "kata-set-rules japanese", "komi 6.5"):
             engine(command)
-        return _differences(ours, 3, engine.raw_output(), white=True)
+        for k, move in enumerate(moves):
+            engine(f"play {'BW'[k % 2]} {move}")
+        for k in range(plays):
+            moves.append(engine(f"genmove {'WB'[k % 2]}").strip())
+        found = engine.raw_output()
+    assert set(moves).isdisjoint({"pass", "resign"})
+    white, free = len(moves) % 2 == 1, next(vertex for vertex in ("J1", "A1", "A9") if vertex not in moves)
+    points = [to_sgf(parse_gtp(move, 9), 9) for move in [*moves, free]]
+    text = "".join(f";{'BW'[k % 2]}[{point}]" for k, point in enumerate(points))
+    planes, inputs, _ = encode_katago(kifu.read_sgf(f"(;SZ[9]RU[Japanese]KM[6.5]{text})".encode()))
+    metadata = torch.from_numpy(profile_rows(known, 81)[:, int(white)]) if net.is_human else None
+    with torch.inference_mode():
+        ours = net(torch.from_numpy(planes[-1:].astype(np.float32)), torch.from_numpy(inputs[-1:]), metadata)
+    return _differences(ours, 0, found, white)
 
 
 def test_the_file_survives_to_the_byte():

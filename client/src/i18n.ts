@@ -64,3 +64,28 @@ export function percent(share: number, digits = 1): string {
   const format = { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits } as const;
   return (tiny && share > 0 ? "<" : "") + shown.toLocaleString(language, format);
 }
+
+const ENDINGS = { R: "wonByResignation", T: "wonOnTime", F: "wonByForfeit", "": "won" } as const;
+
+/** Return a result in SGF's form, such as B+3.5, in the present language; texts of another form as they are. */
+export function resultName(text: string): string {
+  const found = /^([BW])\+(?:(\d+(?:\.\d+)?)|(R|T|F)?[a-z]*)$/.exec(text);
+  if (!found) return text === "0" || text === "Draw" ? t("draw") : text === "Void" || text === "?" ? t("noResult") : text;
+  const english = language === "en" && found[0] !== `${found[1]}+`;
+  const winner = english ? found[1]! : t(found[1] === "B" ? "black" : "white");
+  return found[2] ? t("wonBy", { winner, margin: found[2] }) : t(ENDINGS[(found[3] ?? "") as keyof typeof ENDINGS], { winner });
+}
+
+const RANKS = { k: "rankKyu", d: "rankDan", p: "rankPro" } as const;
+
+/** Return a rank such as 3d in the present language; other texts as they are. */
+export function rankName(text: string): string {
+  const found = /^(\d+) ?([kdp])(?:an|yu)?[?*]?$/i.exec(text.trim());
+  return found ? t(RANKS[found[2]!.toLowerCase() as keyof typeof RANKS], { grade: found[1]! }) : text;
+}
+
+/** Return the rank of a rating, see `kifu.Rank.rating`. */
+export function ratingName(rating: number): string {
+  const whole = Math.round(rating);
+  return rankName(whole > 40 ? `${whole - 40}p` : whole > 31 ? `${whole - 31}d` : `${32 - whole}k`);
+}

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Params } from "./api";
-import { number, t } from "./i18n";
+import { number, t, type Key } from "./i18n";
 import { navigate, setQuery, useRoute } from "./router";
 import { openFiles } from "./uploads";
 
@@ -221,6 +221,19 @@ export function FilterForm({ search = true }: { search?: boolean }) {
         </button>
       )}
     </div>
+  );
+}
+
+/** A button that asks once before it acts. */
+export function AskButton({ label, ask = true, onYes }: { label: Key; ask?: boolean; onYes: () => void }) {
+  const [asked, setAsked] = useState(false);
+  if (!asked) return <button type="button" onClick={() => (ask ? setAsked(true) : onYes())}>{t(label)}</button>;
+  return (
+    <span class="row" role="group" aria-label={t(label)} onKeyDown={(event) => event.key === "Escape" && setAsked(false)}>
+      <strong>{t("askSure", { action: t(label) })}</strong>
+      <button type="button" ref={(button) => button?.focus()} onClick={() => { setAsked(false); onYes(); }}>{t("yes")}</button>
+      <button type="button" onClick={() => setAsked(false)}>{t("no")}</button>
+    </span>
   );
 }
 

@@ -8,7 +8,9 @@ import pytest
 
 import kifu
 from kifu.point import POINT_MASK
-from web_site import ServedSite, axe, stones, tab_to
+from kifu.web.site import Site
+from nets import tiny_net
+from web_site import ServedSite, axe, open_page, serving, stones, tab_to
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +41,7 @@ def saved_game(page: Any, tmp_path: Path) -> kifu.Game:
 def test_whole_game_by_mouse(site_server: ServedSite, browser_page: Any, tmp_path: Path) -> None:
     page = browser_page
     page.goto(site_server.url + "/play")
-    page.get_by_label("Temperature").fill("0")
+    page.get_by_label("Variety").fill("0")
     page.get_by_role("button", name="Start the game").click()
     point(page, 15, 3).click()
     wait_for_turn(page, 2)
@@ -51,27 +53,69 @@ def test_whole_game_by_mouse(site_server: ServedSite, browser_page: Any, tmp_pat
     for x, y in ((3, 3), (15, 15), (9, 9)):
         point(page, x, y).click()
         wait_for_turn(page, ply := ply + 2)
-    before = stones(page)
-    page.reload()
+    before, address = stones(page), page.url
+    page.goto(site_server.url)
+    page.goto(address)
     wait_for_turn(page, ply)
     assert stones(page) == before
-    while page.get_by_text("Your turn").is_visible():
-        assert ply < 100
-        page.get_by_role("button", name="Pass", exact=True).click()
-        wait_for_turn(page, ply := ply + 2)
-    result = page.get_by_text("The game is over").inner_text().rpartition(" ")[2]
-    black, white = re.findall(r"\d+\.?\d*", page.get_by_text("Area: Black").inner_text())
-    margin = float(black) - float(white)
-    assert result == f"{'B' if margin > 0 else 'W'}+{abs(margin):g}"
-    assert axe(page) == []
-    page.reload()
-    page.get_by_text(f"The game is over: {result}").wait_for()
+    assert page.locator(".move-list li").all_inner_texts()[::2] == ["D16", "Q4", "K10"]
+    page.get_by_role("button", name="Pass", exact=True).click()
+    wait_for_turn(page, ply := ply + 2)
+    assert sum(map(bool, stones(page))) == ply - 1  # the net plays on
+    page.goto(site_server.url + "/play")
+    page.get_by_role("link", name="Continue your last game").click()
+    wait_for_turn(page, ply)
+
+
+FINISHED = "/play?size=5&komi=0.5&moves=" + "".join(
+    ("ca", "da", "cb", "db", "cc", "dc", "cd", "dd", "ce", "de", "zz", "aa", "zz", "zz")
+)
+"""Black owns the left half, where White's stone is dead, White the right one."""
+
+
+def finished_server(web_catalogue: Path, folder: Path) -> Any:
+    """A server of nets for small boards, the second with ownership."""
+    heads = [(), ("value", "ownership")]
+    nets = [tiny_net(folder / f"net{k}", passes=True, size=7, heads=each) for k, each in enumerate(heads)]
+    return serving(Site([web_catalogue], [str(net) for net in nets]))
+
+
+def test_dead_stones_are_marked_by_hand_or_found_by_the_net(web_catalogue: Path, browser: Any, tmp_path: Path) -> None:
+    with (
+        finished_server(web_catalogue, tmp_path) as server,
+        open_page(browser, server.url, viewport={"width": 1280, "height": 800}) as page,
+    ):
+        page.goto(server.url + FINISHED)
+        page.get_by_text("The game is over: W+6.5").wait_for()
+        page.get_by_text("Choose dead stones on the board to remove them.").wait_for()
+        point(page, 0, 0).click()
+        page.get_by_text("The game is over: B+4.5").wait_for()
+        page.get_by_text("Score: Black 15, White 10.5 (with komi)").wait_for()
+        assert "dead=aa" in page.url
+        page.reload()
+        page.get_by_text("The game is over: B+4.5").wait_for()
+        point(page, 0, 0).click()
+        page.get_by_text("The game is over: W+6.5").wait_for()
+        page.goto(server.url + FINISHED + "&net=1&rules=japanese")
+        page.get_by_text("The opponent found the dead stones.").wait_for()
+        page.get_by_text("Japanese").wait_for()
+        page.goto(server.url + FINISHED + "&net=1&rules=japanese&dead=aa")
+        page.get_by_text("The game is over: B+5.5").wait_for()  # ten points and a prisoner to five
+        assert axe(page) == []
+
+
+def test_end_of_a_game(site_server: ServedSite, browser_page: Any, tmp_path: Path) -> None:
+    page, ply = browser_page, 14
+    page.goto(site_server.url + "/play?size=19&moves=" + "".join(f"{x}{y}" for x in "ab" for y in "abcdef") + "zzzz")
+    page.get_by_text("The game is over: W+7.5", exact=True).wait_for()
     page.get_by_role("button", name="Save as SGF").focus()
     game = saved_game(page, tmp_path)
     moves = (game.moves & POINT_MASK).tolist()
-    assert (len(moves), moves[0], moves[2], moves[-2:]) == (ply, 3 * 19 + 3, 15 * 19 + 15, [PASS, PASS])
+    assert (len(moves), moves[0], moves[2], moves[-2:]) == (ply, 0, 2 * 19, [PASS, PASS])
     assert game.board(ply).stones.ravel().tolist() == stones(page)
-    assert (game.players, str(game.result), game.komi) == (("You", "small"), result, 7.5)
+    assert (game.players, str(game.result), game.komi) == (("You", "small"), "W+7.5", 7.5)
+    page.get_by_role("button", name="Review this game").click()
+    page.get_by_role("heading", name=re.compile("You.*small")).wait_for()
 
 
 def test_game_by_keyboard(site_server: ServedSite, browser_page: Any, tmp_path: Path) -> None:
@@ -92,7 +136,16 @@ def test_game_by_keyboard(site_server: ServedSite, browser_page: Any, tmp_path: 
     tab_to(page, "Undo")
     page.keyboard.press("Enter")
     wait_for_turn(page, 2)
+    tab_to(page, "Hint")
+    page.keyboard.press("Enter")
+    page.locator(".shudan-heatlabel").first.wait_for()
     tab_to(page, "Resign")
+    page.keyboard.press("Enter")
+    page.get_by_text("Resign?").wait_for()
+    page.keyboard.press("Escape")
+    tab_to(page, "Resign")
+    page.keyboard.press("Enter")
+    assert axe(page) == []
     page.keyboard.press("Enter")
     page.get_by_text("The game is over: W+R").wait_for()
     tab_to(page, "Save as SGF")
@@ -101,5 +154,27 @@ def test_game_by_keyboard(site_server: ServedSite, browser_page: Any, tmp_path: 
     tab_to(page, "New game")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Start the game").wait_for()
-    page.reload()
+    page.get_by_role("button", name="Start the game").click()
+    point(page, 3, 3).click()
+    wait_for_turn(page, 2)
+    page.get_by_role("button", name="New game").click()
+    page.get_by_role("button", name="No", exact=True).click()
+    wait_for_turn(page, 2)
+    page.get_by_role("button", name="New game").click()
+    page.get_by_role("button", name="Yes").click()
     page.get_by_role("button", name="Start the game").wait_for()
+
+
+def test_panel_names_players_ranks_komi_and_rules(full_server: ServedSite, full_page: Any) -> None:
+    page = full_page
+    page.goto(full_server.url + "/play")
+    page.get_by_label(re.compile("^Opponent")).select_option("human")
+    page.get_by_label("Rank of the opponent").select_option("3d")
+    page.get_by_label("Handicap").select_option("4")
+    page.get_by_label("Rules").select_option("japanese")
+    page.get_by_role("button", name="Start the game").click()
+    wait_for_turn(page, 1)
+    facts = page.locator(".facts").inner_text().split()
+    assert facts == ["Black", "You", "White", "human", "(3d)", "Komi", "0.5", "Rules", "Japanese", "Handicap", "4"]
+    page.get_by_role("combobox", name="Language").select_option("ja")
+    page.get_by_text("human (3段)").wait_for()

@@ -100,6 +100,11 @@ class KataRules:
         text += "button1" if self.button else ""
         return text + (f"whb{self.handicap_bonus.upper()}" if self.handicap_bonus != "0" else "")
 
+    def bonus(self, handicap: int) -> int:
+        """Return White's points for a number of handicap stones."""
+        stones = handicap if handicap > 1 else 0
+        return {"0": 0, "n": stones, "n-1": max(stones - 1, 0)}[self.handicap_bonus]
+
     def to_json(self) -> str:
         """Return KataGo's JSON, without komi."""
         fields = {each: getattr(self, each).upper() for each in ("ko", "scoring", "tax")}

@@ -582,10 +582,9 @@ class Engine:
         arguments.end()
         if self.game.trailing_passes < 2:
             raise GtpError("cannot score")
-        kata, stones = self._kata_rules, self.game.handicap if self.game.handicap > 1 else 0
+        kata = self._kata_rules
         _, black, white = score_points(self.game.board, self._dead(), territory=kata.scoring == "territory")
-        bonus = {"0": 0, "n": stones, "n-1": max(stones - 1, 0)}[kata.handicap_bonus]
-        score = black - white - bonus - self.game.komi
+        score = black - white - kata.bonus(self.game.handicap) - self.game.komi
         return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
 
     def final_status_list(self, arguments: Arguments) -> str:

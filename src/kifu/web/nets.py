@@ -13,11 +13,12 @@ from starlette.routing import Route
 from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
 from kifu.katago.encoder import encode_katago
+from kifu.katago.rules import KataRules
 from kifu.learn.positions import Words
 from kifu.learn.review import PositionReview, Ranks, after_moves, find_mistakes, line_of
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
-from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player
+from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, dead_stones, score_points
 from kifu.point import MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
 from kifu.records.game import Game, write_sgf
 from kifu.records.meta import Rank
@@ -257,23 +258,28 @@ class PlayParams(NetParams):
     seed: int | None = Field(None, ge=0, le=2**53)
 
 
-class ScoreParams(Params):
+class ScoreParams(NetParams):
     """A finished game.
 
     Attributes:
         komi: Points for White.
-        rules: The rules of legal moves. Scoring is by area under all of them.
+        rules: A name of `Rules.named`.
+        dead: Points of dead stones; None for those that are dead by the net's ownership, if it has it.
     """
+
+    rules: ShortText = "chinese"
+    dead: Annotated[list[Annotated[int, Field(ge=0, lt=MAX_SIZE**2)]], Field(max_length=MAX_SIZE**2)] | None = None
+
+
+class RecordParams(Params):
+    """A game to save, see `NetParams`."""
 
     line: Line
     komi: float = Field(DEFAULT_KOMI, ge=-1000, le=1000, allow_inf_nan=False)
     rules: ShortText = "chinese"
-
-
-class RecordParams(ScoreParams):
-    """A game to save."""
-
     handicap: int = Field(0, ge=0, le=100)
+    black_rank: ShortText = ""
+    white_rank: ShortText = ""
     black: str = Field("", max_length=200)
     white: str = Field("", max_length=200)
     result: ShortText = ""
@@ -339,31 +345,41 @@ def reply(site: Site, params: PlayParams) -> dict[str, Any]:
     return {"move": None if move == RESIGN else move, "value": evaluation.value}
 
 
-def score(params: ScoreParams) -> dict[str, Any]:
-    """Return the area score of the final position, all stones being alive.
+def score(site: Site, params: ScoreParams) -> dict[str, Any]:
+    """Return the score of the final position: of territory by Japanese and Korean rules, else of area.
 
     Returns:
-        {"area": for each point its owner, 0 for neither; "black", "white": points of each, komi included; "result"}.
+        {"area": for each point its owner, 0 for neither; "dead": the points of dead stones; "judged": True if the net
+        found them; "black", "white": points of each, komi and White's points for handicap stones included; "result"}.
     """
-    session = GameSession.from_game(
-        params.line.to_game(), len(params.line.moves), rules=Rules.named(params.rules), default_komi=params.komi
-    )
-    board = session.board
-    area = board.stones.ravel()
-    for region, owners in board.empty_regions():
-        if len(owners) == 1:
-            area[region] = next(iter(owners))
-    black, white = np.bincount(area, minlength=3)[1:].tolist()
-    margin = board.area_score() - params.komi
-    result = "0" if margin == 0 else f"{'B' if margin > 0 else 'W'}+{abs(margin):g}"
-    return {"area": area.tolist(), "black": black, "white": white + params.komi, "result": result}
+    rules = KataRules.parse(params.rules)
+    board = GameSession.from_game(params.line.to_game(), len(params.line.moves), rules=Rules.named(params.rules)).board
+    judged = params.dead is None and site.net(params.net).predictor.has_ownership
+    dead = np.zeros(board.pass_move, np.bool_)
+    if params.dead is not None:
+        dead[[point for point in params.dead if point < board.pass_move]] = True
+        dead &= board.stones.ravel() > 0
+    elif judged:
+        net, game = site.net(params.net), params.game()
+        with net.lock:
+            (found,) = net.reviewer.evaluate(game, [line_of(game, len(game))], (None, None))
+        if found.ownership is not None:
+            dead = dead_stones(board, found.ownership)
+    owners, black, white_points = score_points(board, dead, territory=rules.scoring == "territory")
+    white = white_points + (DEFAULT_KOMI if params.komi is None else params.komi) + rules.bonus(params.handicap or 0)
+    margin = black - white
+    return {
+        "area": owners.tolist(), "dead": np.flatnonzero(dead).tolist(), "judged": judged,
+        "black": black, "white": white,
+        "result": "0" if margin == 0 else f"{'B' if margin > 0 else 'W'}+{abs(margin):g}",
+    }  # fmt: skip
 
 
 def save_record(params: RecordParams) -> Download:
     """Return a game as an SGF record."""
     game = params.line.to_game(
-        params.handicap, AP="kifu", PB=params.black or None, PW=params.white or None, KM=f"{params.komi:g}",
-        RU=params.rules.capitalize(), RE=params.result or None,
+        params.handicap, AP="kifu", PB=params.black or None, PW=params.white or None, BR=params.black_rank or None,
+        WR=params.white_rank or None, KM=f"{params.komi:g}", RU=params.rules.capitalize(), RE=params.result or None,
     )  # fmt: skip
     return Download(write_sgf(game), "application/x-go-sgf", "game.sgf")
 
@@ -468,7 +484,7 @@ def nets_routes(site: Site) -> list[Route]:
         endpoint("/api/boards", BoardsParams, lambda params, _: list_boards(site, params), site.quick),
         endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),
         endpoint("/api/play", PlayParams, lambda params, _: reply(site, params), site.predict, method="POST"),
-        endpoint("/api/score", ScoreParams, lambda params, _: score(params), site.quick, method="POST"),
+        endpoint("/api/score", ScoreParams, lambda params, _: score(site, params), site.predict, method="POST"),
         endpoint("/api/record", RecordParams, lambda params, _: save_record(params), site.quick, method="POST"),
         endpoint("/api/plane-sets", Params, lambda params, _: plane_sets(), site.quick),
         endpoint("/api/planes", PlanesParams, lambda params, _: encode_position(params), site.search, method="POST"),

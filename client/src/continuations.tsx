@@ -1,7 +1,7 @@
 // The continuations of a position or a pattern: labels on the board, a table, counts by year.
 import { useState } from "preact/hooks";
 import { HEAT_STEPS, pointName, type Heat } from "./board";
-import { number, percent, t } from "./i18n";
+import { number, percent, ratingName, t } from "./i18n";
 import { BarChart, Sparkline, yearBars } from "./ui";
 
 export interface Continuation {
@@ -23,8 +23,9 @@ export interface Continuation {
   years: [number, number][];
 }
 
-/** Number of rows that a table shows at first. */
+/** Number of rows that a table shows at first, and the smallest share of one. */
 const SHOWN = 15;
+const RARE = 0.005;
 
 /** Return the labels of continuations on a board, their letters or their shares. */
 export function continuationHeat(found: Continuation[], width: number, shares: boolean): Map<number, Heat> {
@@ -43,10 +44,23 @@ function colourName(each: Continuation): string {
   return each.colour === null ? "" : t(each.colour);
 }
 
-/** Return the name of a continuation: a vertex of a whole board, else column and row. */
+/** Return the name of a continuation: a vertex of a whole board, else its letter on the diagram or column and row. */
 export function moveName(each: Continuation, width: number, height: number, board: boolean): string {
   if (each.x === null || each.y === null) return each.is_pass ? t("pass") : t("noMove");
-  return board ? pointName(each.y * width + each.x, width, height) : `${each.x + 1}-${each.y + 1}`;
+  if (board) return pointName(each.y * width + each.x, width, height);
+  return each.letter ?? t("columnRow", { column: each.x + 1, row: each.y + 1 });
+}
+
+/** Show the shares of games that Black and White won as a bar. */
+export function ResultBar({ black, title }: { black: number; title?: string }) {
+  const text = (share: number) => (share < 0.15 ? "" : percent(share, 0));
+  const label = t("winShares", { black: percent(black), white: percent(1 - black) });
+  return (
+    <span class="result-bar" role="img" aria-label={title ? `${label}. ${title}` : label} title={title ?? label}>
+      <span class="result-bar_black" style={{ width: `${100 * black}%` }}>{text(black)}</span>
+      <span class="result-bar_white">{text(1 - black)}</span>
+    </span>
+  );
 }
 
 export interface ContinuationsProps {
@@ -63,7 +77,9 @@ export interface ContinuationsProps {
 export function ContinuationTable({ found, name, years, selected, onPick }: ContinuationsProps) {
   const [all, setAll] = useState(false);
   if (!found.length) return null;
-  const shown = all ? found : found.slice(0, SHOWN);
+  const common = found.filter((each, k) => k < SHOWN && (each.share >= RARE || k < 3));
+  const shown = all ? found : common;
+  const rare = found.slice(common.length).reduce((sum, each) => sum + each.count, 0);
   const series = (each: Continuation) => {
     const counts = new Map(each.years);
     return years.map(([year, total]) => (counts.get(year) ?? 0) / total);
@@ -78,7 +94,7 @@ export function ContinuationTable({ found, name, years, selected, onPick }: Cont
               <th scope="col">{t("nextMove")}</th>
               <th scope="col" class="number">{t("timesPlayed")}</th>
               <th scope="col" class="number">{t("shareOfAll")}</th>
-              <th scope="col" class="number">{t("winRate")}</th>
+              <th scope="col">{t("winRate")}</th>
               <th scope="col" class="number">{t("meanRating")}</th>
               <th scope="col">{t("yearsPlayed")}</th>
             </tr>
@@ -86,28 +102,29 @@ export function ContinuationTable({ found, name, years, selected, onPick }: Cont
           <tbody>
             {shown.map((each) => {
               const spanned = span(each).filter((year) => year !== null).join("–");
-              const text = <>{each.letter && <b class="letter">{each.letter}</b>} {name(each)}</>;
+              const text = each.letter && each.letter !== name(each)
+                ? <><b class="letter">{each.letter}</b> {name(each)}</> : <b class="letter">{name(each)}</b>;
               return (
                 <tr key={`${each.x} ${each.y} ${each.colour} ${each.is_pass}`} class={each === selected ? "chosen" : undefined}>
                   <td>
                     {each.colour && <span class={`stone stone_${each.colour}`} role="img" aria-label={t(each.colour)} />}
                     {onPick && each.colour ? (
-                      <button type="button" class="plain" onClick={() => onPick(each)}>{text}</button>
+                      <button type="button" class="plain whole-row" onClick={() => onPick(each)}>{text}</button>
                     ) : (
                       text
                     )}
                   </td>
                   <td class="number">{number(each.count)}</td>
                   <td class="number">{percent(each.share)}</td>
-                  <td class="number">
+                  <td>
                     {each.win_rate !== null && (
-                      <>
-                        {percent(each.win_rate)}{" "}
-                        <span class="muted interval">{number(100 * each.win_low!)}–{percent(each.win_high!, 0)}</span>
-                      </>
+                      <ResultBar
+                        black={each.colour === "white" ? 1 - each.win_rate : each.win_rate}
+                        title={t("winInterval", { rate: percent(each.win_rate), low: percent(each.win_low!, 0), high: percent(each.win_high!, 0) })}
+                      />
                     )}
                   </td>
-                  <td class="number">{each.rating !== null && number(each.rating, 1)}</td>
+                  <td class="number">{each.rating !== null && ratingName(each.rating)}</td>
                   <td>
                     {years.length > 1 && <Sparkline values={series(each)} label={`${name(each)}, ${spanned}`} width={60} />}{" "}
                     <span class="muted interval">{spanned}</span>
@@ -119,7 +136,7 @@ export function ContinuationTable({ found, name, years, selected, onPick }: Cont
         </table>
       </div>
       {found.length > shown.length && (
-        <button type="button" onClick={() => setAll(true)}>{t("showAll", { count: number(found.length) })}</button>
+        <button type="button" onClick={() => setAll(true)}>{t("rareMoves", { count: number(found.length - shown.length), games: number(rare) })}</button>
       )}
     </>
   );

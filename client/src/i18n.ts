@@ -73,7 +73,7 @@ export function resultName(text: string): string {
   if (!found) return text === "0" || text === "Draw" ? t("draw") : text === "Void" || text === "?" ? t("noResult") : text;
   const english = language === "en" && found[0] !== `${found[1]}+`;
   const winner = english ? found[1]! : t(found[1] === "B" ? "black" : "white");
-  return found[2] ? t("wonBy", { winner, margin: found[2] }) : t(ENDINGS[(found[3] ?? "") as keyof typeof ENDINGS], { winner });
+  return found[2] ? t("wonBy", { winner, margin: String(Number(found[2])) }) : t(ENDINGS[(found[3] ?? "") as keyof typeof ENDINGS], { winner });
 }
 
 const RANKS = { k: "rankKyu", d: "rankDan", p: "rankPro" } as const;

@@ -192,6 +192,50 @@ def test_moves_are_played_by_mouse_and_keyboard(site_server: ServedSite, browser
 
 
 @pytest.mark.slow
+def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(f"{site_server.url}/explore?moves=qd")
+    rows, found = (
+        page.locator(".continuations tbody tr"),
+        site_server.get("/api/explore", moves="qd").json["continuations"],
+    )
+    rows.first.wait_for()
+    shown = rows.count()
+    rare = found[shown:]
+    assert shown < len(found)
+    assert all(each["share"] >= 0.005 for each in found[3:shown])
+    first = found[0]
+    bar = rows.first.get_by_role("img", name=re.compile("^Black won"))
+    assert f"White {100 * first['win_rate']:.1f}%" in str(bar.get_attribute("aria-label"))
+    assert re.fullmatch(r"\d+[dkp]", rows.first.locator("td").nth(4).inner_text())
+    page.get_by_role("button", name=f"{len(rare)} more, {sum(each['count'] for each in rare)} games").click()
+    assert rows.count() == len(found)
+    rows.first.locator("td").nth(2).click()  # the whole row is a button
+    page.locator(".breadcrumbs a").nth(2).wait_for()
+    page.evaluate("document.activeElement.blur()")
+    for key, crumbs in (("ArrowLeft", 1), ("ArrowRight", 2), ("Home", 0), ("End", 2)):
+        page.keyboard.press(key)
+        page.locator(f'.breadcrumbs a[aria-current="step"]:nth-child({crumbs + 1})').wait_for()
+    results = page.locator("ul.plain-list .muted").all_inner_texts()
+    assert any(re.search(r"[BW]\+", each) for each in results)
+
+
+@pytest.mark.slow
+def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(f"{site_server.url}/game/0/3?ply=4")
+    page.get_by_role("link", name="Find this corner").click()
+    page.locator(".hits li").first.wait_for()
+    games = [str(each.get_attribute("href")).split("?")[0] for each in page.locator(".hits a").all()]
+    assert len(set(games)) == len(games) > 0
+    page.get_by_text("Letters are points of the diagram").wait_for()
+    page.goto(f"{site_server.url}/game/0/3?ply=4")
+    page.get_by_role("link", name="Find this position").click()
+    page.get_by_text("Games with the position").wait_for()
+    assert page.locator("table.games tbody tr").count() > 0
+
+
+@pytest.mark.slow
 def test_the_games_of_a_move_are_listed(site_server: ServedSite, browser_page: Any) -> None:
     page = browser_page
     page.goto(f"{site_server.url}/explore?moves=pd&next=D4&winner=black")

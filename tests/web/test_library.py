@@ -68,7 +68,6 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     interval = [0.5, 0.4, 0.6]
     score = {
         "positions": 10,
-        "games": 5,
         "accounts": 4,
         "top1": interval,
         "top3": interval,

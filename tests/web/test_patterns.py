@@ -19,7 +19,7 @@ PATTERNS += ["moves: white/consecutive: yes/+-----/|...../|..1../|...../|...X./|
 
 @pytest.mark.parametrize("text", PATTERNS)
 def test_counts_and_hits_are_those_of_the_search(site_server: ServedSite, searcher: Searcher, text: str) -> None:
-    answer = site_server.post("/api/search", {"pattern": text, "first": 1, "count": 5}).json
+    answer = site_server.post("/api/search", {"pattern": text, "first": 1, "count": 5, "every": True}).json
     hits = searcher.find(parse_pattern(text))
     assert (answer["hits"], answer["games"]) == (len(hits), hits.games)
     assert (answer["black_wins"], answer["white_wins"]) == hits.wins
@@ -31,6 +31,9 @@ def test_counts_and_hits_are_those_of_the_search(site_server: ServedSite, search
         assert (given["row"], given["ply"], given["exchanged"]) == (hit["row"], hit["ply"], hit["exchanged"])
         assert given["region"][:2] == [hit["x"], hit["y"]]
         assert given["stones"] == searcher.position(hit["row"], hit["ply"]).stones.tolist()
+    first = dict(zip(*(reversed(hits.table[key].to_pylist()) for key in ("row", "ply"))))
+    page = site_server.post("/api/search", {"pattern": text, "first": 1, "count": 48}).json["page"]
+    assert [(each["row"], each["ply"]) for each in page] == sorted(first.items())[1:49]
 
 
 def test_pages_of_equal_searches_are_cached(web_catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { address, BLACK, POINT_MASK, stonesAfter, useGet, WHITE, WHITE_BIT, type Params, type ShownLine } from "../api";
 import { Board, pointName } from "../board";
-import { ContinuationTable, continuationHeat, LabelChoice, moveName, YearChart, type Continuation } from "../continuations";
-import { number, percent, t } from "../i18n";
+import { ContinuationTable, continuationHeat, LabelChoice, moveName, ResultBar, YearChart, type Continuation } from "../continuations";
+import { number, percent, resultName, t } from "../i18n";
 import { setQuery, useRoute } from "../router";
 import { useCorpus, useSite } from "../site";
 import { Disclosure, FilterForm, useFilter } from "../ui";
@@ -70,9 +70,12 @@ export function ExplorerPage() {
   };
   const keyDown = (event: KeyboardEvent) => {
     if (/^(INPUT|SELECT|TEXTAREA)$/.test((event.target as Element).tagName)) return;
-    if (event.key === "Backspace" && tokens.length) go(at(tokens.length - 1));
-    else return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const by = { Backspace: -1, ArrowLeft: -1, ArrowRight: 1, ArrowUp: -10, ArrowDown: 10, PageUp: -10, PageDown: 10, Home: -1e6, End: 1e6 }[event.key];
+    if (by === undefined) return;
     event.preventDefault();
+    const count = Math.min(Math.max(tokens.length + by, 0), longest.current.length);
+    if (count !== tokens.length) go(at(count));
   };
   useEffect(() => {
     // On the window, since the focus is lost when a chosen continuation disappears.
@@ -166,6 +169,7 @@ function Found({ value, corpus, start, filter, moves, play }: FoundProps) {
         )}
         {value.games > 0 && <> · <a href={all("")}>{t("listGames")}</a></>}
       </p>
+      {decided > 0 && <ResultBar black={value.black_wins / decided} />}
       <h2>{t("continuations")}</h2>
       {value.continuations.length === 0 && <p>{t("noContinuations")}</p>}
       {value.continuations.length > 0 && (
@@ -222,7 +226,7 @@ function Games({ corpus, start, moves, chosen, size }: Pick<FoundProps, "corpus"
             {rows.map((row) => games.get(row)).map((game) => game && (
               <li key={game.row} class="anywhere">
                 <a href={address(`/game/${corpus}/${game.row}`, { ply: game.ply })}>{game.black ?? "?"} – {game.white ?? "?"}</a>{" "}
-                <span class="muted">{[game.date ?? game.year, game.result].filter(Boolean).join(", ")}</span>
+                <span class="muted">{[game.date ?? game.year, game.result && resultName(game.result)].filter(Boolean).join(", ")}</span>
               </li>
             ))}
           </ul>

@@ -245,6 +245,12 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
           {place && !variation.length && (
             <a class="button" href={address("/explore", { corpus: place.corpus, game: place.row, ply: base })}>{t("openExplorer")}</a>
           )}
+          {place && !variation.length && (
+            <>
+              <a class="button" href={address("/", { corpus: place.corpus, position: `${place.row}-${base}..` })}>{t("findPosition")}</a>
+              <a class="button" href={address("/search", { corpus: place.corpus, game: place.row, ply: base })}>{t("findCorner")}</a>
+            </>
+          )}
           {place && <a class="button" href={address("/planes", { ...place, ply: base, line: letters })}>{t("openPlanes")}</a>}
           {place && <a class="button" href={`/api/games/${place.corpus}/${place.row}/sgf`} download>{t("downloadSgf")}</a>}
         </p>

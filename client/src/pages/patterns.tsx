@@ -1,8 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { address, useGet, usePost, type Params } from "../api";
 import { Thumbnail } from "../board";
-import { ContinuationTable, continuationHeat, LabelChoice, moveName, YearChart, type Continuation } from "../continuations";
-import { number, percent, t, type Key } from "../i18n";
+import { ContinuationTable, continuationHeat, LabelChoice, moveName, ResultBar, YearChart, type Continuation } from "../continuations";
+import { number, percent, resultName, t, type Key } from "../i18n";
 import { ANY_CELL, BLACK_CELL, Cells, CHARACTERS, EMPTY_CELL, edgesOf, PatternBoard, WHITE_CELL, type Shape } from "../pattern_board";
 import { setQuery, useRoute } from "../router";
 import { useCorpus, useSite } from "../site";
@@ -172,7 +172,7 @@ export function PatternsPage() {
   );
   const { value, error, loading } = usePost<Found>(
     "/api/search",
-    searched && searched === text && !read.error ? { ...given, corpus, pattern: searched, first, count: COUNT } : undefined,
+    searched && searched === text && !read.error ? { ...given, corpus, pattern: searched, first, count: COUNT, every: query.get("every") === "1" } : undefined,
   );
   const shares = query.get("labels") === "shares";
   const heat = useMemo(() => continuationHeat(value?.continuations ?? [], draft.width, shares), [value, shares, draft.width]);
@@ -346,10 +346,12 @@ function Counts({ value, shares }: { value: Found; shares: boolean }) {
           <> · {t("winShares", { black: percent(value.black_wins / decided), white: percent(value.white_wins / decided) })}</>
         )}
       </p>
+      {decided > 0 && <ResultBar black={value.black_wins / decided} />}
       <div class="row spread">
         <h2>{t("continuations")}</h2>
         <LabelChoice shares={shares} onChange={(on) => setQuery({ labels: on ? "shares" : undefined }, true)} />
       </div>
+      {anchor !== "board" && <p class="muted">{t("letterHint")}</p>}
       <ContinuationTable
         key={value.pattern.text}
         found={value.continuations}
@@ -362,9 +364,20 @@ function Counts({ value, shares }: { value: Found; shares: boolean }) {
 }
 
 function HitList({ value, corpus, first }: { value: Found; corpus: number; first: number }) {
+  const every = useRoute().query.get("every") === "1";
   return (
     <section>
-      <h2>{t("hitPages")}</h2>
+      <div class="row spread">
+        <h2>{t("hitPages")}</h2>
+        <label>
+          <input
+            type="checkbox"
+            checked={every}
+            onChange={(event) => setQuery({ every: event.currentTarget.checked ? 1 : undefined, first: undefined }, true)}
+          />{" "}
+          {t("everyHit")}
+        </label>
+      </div>
       <ul class="hits">
         {value.page.map((hit, k) => {
           const [x, y, width, height] = hit.region;
@@ -381,13 +394,13 @@ function HitList({ value, corpus, first }: { value: Found; corpus: number; first
                 <span class="anywhere">{players}</span>
               </a>
               <span class="muted anywhere">
-                {[hit.date, hit.result, t("hitMove", { ply: hit.ply }), hit.exchanged && t("hitExchanged")].filter(Boolean).join(", ")}
+                {[hit.date, hit.result && resultName(hit.result), t("hitMove", { ply: hit.ply }), hit.exchanged && t("hitExchanged")].filter(Boolean).join(", ")}
               </span>
             </li>
           );
         })}
       </ul>
-      <Pager first={first} count={COUNT} total={value.hits} />
+      <Pager first={first} count={COUNT} total={every ? value.hits : value.games} />
     </section>
   );
 }

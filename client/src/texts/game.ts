@@ -57,6 +57,8 @@ export const game = {
   leastExpected: ["Moves that the net expected least", "最も予想外の手", "最出乎意料的着法", "가장 예상 밖의 수"],
   numbered: ["Move {number}: {point}, {share}", "{number} 手目：{point}、{share}", "第 {number} 手：{point}，{share}", "{number}수째: {point}, {share}"],
   openExplorer: ["Explore this position", "この局面を探索", "探索此局面", "이 국면 탐색"],
+  findPosition: ["Find this position", "この局面を検索", "查找此局面", "이 국면 찾기"],
+  findCorner: ["Find this corner", "この隅を検索", "查找此角", "이 귀 찾기"],
   openPlanes: ["Planes of this position", "この局面の入力平面", "此局面的输入平面", "이 국면의 입력 평면"],
   downloadSgf: ["Download SGF", "SGF をダウンロード", "下载 SGF", "SGF 내려받기"],
   uploadMissing: ["This session has no such record. Open it again on the games page.", "このセッションに棋譜がありません。棋譜ページで開き直してください。", "本会话没有此棋谱，请在棋谱页重新打开。", "이 세션에 기보가 없습니다. 기보 페이지에서 다시 여세요."],

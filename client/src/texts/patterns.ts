@@ -31,6 +31,13 @@ export const patterns = {
   patternText: ["As text", "テキスト表記", "文本形式", "텍스트 형식"],
   patternTextLabel: ["Pattern in text notation", "テキスト表記のパターン", "文本表示的棋形", "텍스트 표기 패턴"],
   patternHits: ["Hits: {hits}, games: {games}", "{games} 局中 {hits} 件", "{games} 局中 {hits} 处", "{games}국에서 {hits}곳"],
+  letterHint: [
+    "Letters are points of the diagram, where the next move in it was played; all games are turned to match it.",
+    "記号は図の中で次に打たれた点です。棋譜はすべて図の向きに合わせています。",
+    "字母为图中下一手的落点；所有棋谱均已转到与图一致的方向。",
+    "글자는 그림 안에서 다음 수가 놓인 점입니다. 모든 기보는 그림의 방향에 맞추었습니다.",
+  ],
+  everyHit: ["Several hits of a game", "同じ棋譜の複数の一致も表示", "显示同一局中的多处匹配", "한 기보의 여러 곳도 표시"],
   patternHint: [
     "Paint stones, then the search starts by itself. The back button undoes.",
     "石を置くと自動的に検索します。ブラウザの「戻る」で取り消せます。",

@@ -98,11 +98,13 @@ class SearchParams(CorpusParams):
     Attributes:
         first: Number of hits before the page.
         count: Number of hits on the page.
+        every: List all hits of each game instead of its first one.
     """
 
     pattern: Annotated[str, Field(min_length=1, max_length=_MAX_TEXT)]
     first: int = Field(0, ge=0, le=10**9)
     count: int = Field(12, ge=0, le=48)
+    every: bool = False
 
 
 class PatternParams(PositionParams):
@@ -182,7 +184,10 @@ def search(site: Site, results: SearchResults, params: SearchParams, deadline: D
 
 
 def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str, Any]]:
-    found = hits.table.slice(params.first, params.count).to_pylist()
+    table = hits.table
+    if not params.every:
+        table = table.take(np.sort(np.unique(table["row"].to_numpy(), return_index=True)[1]))
+    found = table.slice(params.first, params.count).to_pylist()
     games = searcher.games([each["row"] for each in found])
     positions = searcher.positions([GamePly(each["row"], each["ply"]) for each in found])
     size = hits.pattern.width, hits.pattern.height

@@ -174,7 +174,7 @@ def module_of(recipe: Any) -> learn.loss.PolicyModule:
 
 
 def test_losses_match_a_naive_loop() -> None:
-    recipe = tiny(heads={"value": 2.0, "ownership": 0.5}, board="5x5", planes="own+opp")
+    recipe = tiny(heads={"value": 2.0, "ownership": 0.5, "next": 0.3}, board="5x5", planes="own+opp")
     module = module_of(recipe).eval()
     chance = torch.Generator().manual_seed(2)
     batch = learn.data.TrainingBatch(
@@ -184,6 +184,7 @@ def test_losses_match_a_naive_loop() -> None:
         torch.randint(-1, 2, (40, 25), generator=chance).to(torch.int8),
     )
     batch.ownership[:20] = UNKNOWN
+    batch = batch._replace(next=torch.randint(-1, 26, (40, 3), generator=chance).to(torch.int16))
     with torch.no_grad():
         result, measured = module.network(batch.planes), module(batch)
     loss = top1 = top5 = value = ownership = 0.0
@@ -199,6 +200,14 @@ def test_losses_match_a_naive_loop() -> None:
     expected = [40, loss, top1, top5, value, 30, ownership, 500, 0, 0]
     assert measured.sums.tolist() == pytest.approx(expected, rel=1e-4)
     assert float(measured.loss) == pytest.approx(loss / 40 + 2 * value / 30 + 0.5 * ownership / 500, rel=1e-4)
+    assert result.next is None  # in training only
+    module.train()
+    with torch.no_grad():
+        trained, without = (module(each).loss for each in (batch, batch._replace(next=None)))
+        logits = module.network(batch.planes).next.log_softmax(2)
+    known = [(k, j, m) for k in range(40) for j in (0, 1) if 0 <= (m := int(batch.next[k, j + 1])) < 25]
+    expected = -sum(float(logits[each]) for each in known) / len(known)
+    assert float(trained - without) == pytest.approx(0.3 * expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
@@ -404,7 +413,8 @@ def test_validation_is_repeatable_and_limited(games: Path) -> None:
 
 
 def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
-    recipe = tiny(steps=60, heads={"value": 1.0, "ownership": 1.0}, positions={"passes": True}, average=0.9, clip=1.0)
+    heads = {"value": 1.0, "ownership": 1.0, "next": 0.1}
+    recipe = tiny(steps=60, heads=heads, positions={"passes": True}, average=0.9, clip=1.0)
     result = learn.train.train(recipe, [games], tmp_path / "run")
     names = {
         "run.json",
@@ -430,7 +440,7 @@ def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     assert result.best["validation_loss"] == pytest.approx(min(row["validation_loss"] for row in held))
     assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
     net = learn.net.open_net(tmp_path / "run")
-    assert (net.about.heads, net.about.passes, net.about.planes) == (("value", "ownership"), True, recipe.planes)
+    assert (net.about.heads, net.about.passes, net.about.planes) == (tuple(heads), True, recipe.planes)
     planes = torch.from_numpy(np.random.default_rng(0).random((2, 5, 19, 19), np.float32))
     assert net.module(planes).policy.shape == (2, 362)
 

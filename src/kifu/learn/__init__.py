@@ -22,7 +22,7 @@ if "torch" not in sys.modules and not any(name in os.environ for name in _WAIT_V
 Precision = Literal["float32", "bfloat16"]
 """Precision in which networks compute."""
 
-Heads = Literal["value", "ownership", "score"]
+Heads = Literal["value", "ownership", "score", "next"]
 """Optional outputs of networks besides the policy; only networks of KataGo have a score."""
 
 SUFFIX, ONNX_SUFFIX = ".safetensors", ".onnx"

@@ -239,6 +239,7 @@ class TrainingBatch(NamedTuple):
         result: [B] int8, if the network has a value head.
         ownership: [B, N] int8, if the network has an ownership head.
         margin: [B] float32, if the network has a score head.
+        next: [B, 3] int16, the next three moves, if the network has a head for the last two of them.
         globals: [B, G] float32, if the network has global inputs.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
         teachers: What each teacher is asked, until they have labelled the batch: planes and global inputs for a net,
@@ -252,6 +253,7 @@ class TrainingBatch(NamedTuple):
     result: Tensor | None = None
     ownership: Tensor | None = None
     margin: Tensor | None = None
+    next: Tensor | None = None
     globals: Tensor | None = None
     next_position: tuple[int, int] = (0, 0)
     teachers: tuple[tuple[Tensor, Tensor | None], ...] = ()
@@ -442,6 +444,6 @@ class TrainingData:
     ) -> TrainingBatch:
         inputs = [values[name] for name in ("globals", inputs_label(self.recipe.inputs)) if name in values]
         return TrainingBatch(
-            values["planes"], values["move"], values.get("result"), values.get("ownership"),
-            values.get("margin"), torch.cat(inputs, 1) if inputs else None, next_position, teachers,
+            values["planes"], values["move"], values.get("result"), values.get("ownership"), values.get("margin"),
+            values.get("next3"), torch.cat(inputs, 1) if inputs else None, next_position, teachers,
         )  # fmt: skip

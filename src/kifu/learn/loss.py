@@ -32,6 +32,9 @@ TOP = 5
 _MIN_STDEV = 0.5
 """Points."""
 
+_IGNORED = -100
+"""Class that cross-entropy ignores."""
+
 HEADS = ("value", "ownership", "score")
 
 SUMS = ("positions", "loss", "top1", "top5", *(name for head in HEADS for name in (head, f"{head}_known")))
@@ -92,6 +95,8 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
                 head_loss = (1 - self._soft_weight) * head_loss + self._soft_weight * soft_error
             loss = loss + self._head_weights[head] * head_loss  # type: ignore[index]
             sums += [error.detach(), known.sum().float()]
+        if output.next is not None and batch.next is not None:
+            loss = loss + self._head_weights["next"] * _next_loss(output.next.float(), batch.next[:, 1:])
         return BatchLoss(loss, torch.stack(sums))
 
     def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:
@@ -113,6 +118,14 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
 
 def _squared_error(predicted: Tensor, label: Tensor) -> Tensor:
     return (predicted - label) ** 2
+
+
+def _next_loss(logits: Tensor, moves: Tensor) -> Tensor:
+    """Return the mean cross-entropy of logits [B, K, N] with moves [B, K], but for passes and moves after the end."""
+    known = (moves >= 0) & (moves < logits.shape[2])
+    target = torch.where(known, moves.long(), _IGNORED)
+    total = functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=_IGNORED, reduction="sum")
+    return total / known.sum().clamp(min=1)
 
 
 def _score_loss(score: Tensor, margin: Tensor) -> Tensor:

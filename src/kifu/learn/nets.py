@@ -40,12 +40,14 @@ class NetworkOutput(NamedTuple):
         value: [B] expected result from -1 (the side to move loses) to 1 (it wins), or None.
         ownership: [B, N] final owner of each point from -1 (the opponent) to 1 (the side to move), or None.
         score: [B, 2] points by which the side to move is ahead, and the standard deviation of its score, or None.
+        next: [B, 2, N] logits of the two moves after the next one, in training only, or None.
     """
 
     policy: Tensor
     value: Tensor | None = None
     ownership: Tensor | None = None
     score: Tensor | None = None
+    next: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         outputs, globals_ = (2, 0) if self.by_colour else (1, config.global_size)
         self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in config.heads else None
         self.ownership = PointsConv(channels, outputs) if "ownership" in config.heads else None
+        self.next = PointsConv(channels, 2) if "next" in config.heads else None
 
     @abstractmethod
     def features(self, planes: Tensor, globals: Tensor | None) -> Tensor:
@@ -117,7 +120,8 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         features = self.features(planes, globals)
         value = None if self.value is None else self.value(features, None if self.by_colour else globals)
         ownership = None if self.ownership is None else torch.tanh(self.ownership(features))
-        output = NetworkOutput(self.policy(features), value, ownership)
+        following = self.next(features) if self.next is not None and self.training else None
+        output = NetworkOutput(self.policy(features), value, ownership, next=following)
         if not self.by_colour or globals is None:
             return output
         white = globals[:, 0] < 0

@@ -275,6 +275,8 @@ def _make_net(name: str, config: NetworkConfig, file: KataNetFile | None) -> Net
         raise RecipeError(f"net {name} has an output for each colour: inputs must be ['colour'], got {list(inputs)}")
     if inputs and not (net.inputs or net.cls.takes_inputs):
         raise RecipeError(f"net {name} takes planes only, but inputs are {', '.join(inputs)}")
+    if "next" in config.heads and net.cls is not Residual:
+        raise RecipeError(f"net {name} has no head 'next'; residual networks have, such as {RESIDUAL}")
     if net.cls is KataNetwork:
         return _make_kata_net(net, config, file)
     if config.numbers:

@@ -84,7 +84,7 @@ def net_of(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64], n
     return Net(about, games, name, module.any_size, parameters, lambda: module)
 
 
-_OPTIONAL_WEIGHTS = ("value", "ownership", "globals", "pass_")
+_OPTIONAL_WEIGHTS = ("value", "ownership", "next", "globals", "pass_")
 """First parts of the names of weights that depend on heads, inputs and passes."""
 
 

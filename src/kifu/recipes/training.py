@@ -206,7 +206,7 @@ class TrainingRecipe(NamedConfig):
     """A plane set (`kifu planes`), or features joined by +."""
     board: BoardSize = "19x19"
     """Board size; other games are ignored."""
-    heads: dict[Literal["value", "ownership", "score"], Positive] = Field(default={})
+    heads: dict[Literal["value", "ownership", "score", "next"], Positive] = Field(default={})
     """Outputs besides the policy, and the weight of the loss of each relative to that of the policy."""
     inputs: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Global inputs besides the planes (`kifu.datasets.global_inputs.INPUTS`)."""
@@ -332,4 +332,4 @@ class TrainingRecipe(NamedConfig):
         return self.model_dump(mode="json")
 
 
-_LABELS: Mapping[str, str] = {"value": "result", "ownership": "ownership", "score": "margin"}
+_LABELS: Mapping[str, str] = {"value": "result", "ownership": "ownership", "score": "margin", "next": "next3"}

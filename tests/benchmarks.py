@@ -36,7 +36,7 @@ def games(folder: Path, count: int = 32, seed: int = 0) -> Path:
 def draw(source: Path, count: int = 24) -> Hashes:
     """Return the keys of games drawn from a source."""
     rows = read_games([source], (19, 19), False, 1, make_benchmarks.DRAW_COLUMNS)
-    keys: Hashes = make_benchmarks.draw_games(rows, FIRST, LAST, count)
+    keys: Hashes = make_benchmarks.draw_games(rows, FIRST, LAST, count)[0]
     return keys
 
 
@@ -61,6 +61,7 @@ def only_sets_of(folder: Path) -> Iterator[None]:
     def forget() -> None:
         sets.load_set.cache_clear()
         sets._reserved_openings.cache_clear()
+        sets._reserved_accounts.cache_clear()
 
     def find(*parts: str) -> object:
         return folder.joinpath(*parts) if parts[0] == "benchmarks" else asset(*parts)

@@ -16,12 +16,13 @@ import benchmarks
 import kifu
 from commands import run
 from kata_nets import small_net
-from kgs_archives import archive, members
+from kgs_archives import archive, members, record
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.katago.net_file import write_kata_net
+from kifu.point import WHITE_BIT
 from kifu.recipes.schema import load_training
 from lazy import lazy_import
 from nets import tiny_net
@@ -58,7 +59,10 @@ def only(results: learn.results.BenchmarkResults) -> learn.results.SetResults:
 
 WINDOWS = {
     "kgs-2018q4@1": "kgs/KGS-2018_1*",
+    "people-kgs-2018q4@1": "kgs/KGS-2018_*",
     "fox-2018to19@1": "wild/fox-pro-680.tar.gz",
+    "people-fox@1": "fox/*.7z",
+    "people-tygem@1": "tygem/*2016*.zip",
     "tygem-2016-07@1": "tygem/*.zip",
     "kgs-2003@1": "kgs/KGS-2003-*",
     "kgs-2016@1": "kgs/KGS-2016_*",
@@ -68,14 +72,17 @@ WINDOWS = {
 def test_packaged_sets_share_no_game_and_are_small() -> None:
     sets = [learn.benchmark.load_set(name) for name in learn.benchmark.set_names()]
     assert {each.name for each in sets} == set(WINDOWS)
-    assert sum(len(each.hashes) for each in sets) < 90_000
-    for column in (0, 1):
-        keys = np.concatenate([each.keys()[:, column] for each in sets])
-        assert len(np.unique(keys)) == len(keys) == sum(each.games for each in sets)
+    assert sum(len(each.hashes + each.accounts) for each in sets) < 140_000
+    for people in (False, True):
+        chosen = [each for each in sets if each.name.startswith("people") == people]
+        assert all((len(each.movers()) > 100) == people for each in chosen)
+        for column in (0, 1):
+            keys = np.concatenate([each.keys()[:, column] for each in chosen])
+            assert len(np.unique(keys)) == len(keys) == sum(each.games for each in chosen)
 
 
 @pytest.mark.parametrize(
-    "name", [*list(WINDOWS)[:2], *(pytest.param(each, marks=pytest.mark.slow) for each in list(WINDOWS)[2:])]
+    "name", [*list(WINDOWS)[:3], *(pytest.param(each, marks=pytest.mark.slow) for each in list(WINDOWS)[3:])]
 )
 def test_packaged_sets_are_drawn_by_their_rule(name: str, shared: Path) -> None:
     each = learn.benchmark.load_set(name)
@@ -86,9 +93,12 @@ def test_packaged_sets_are_drawn_by_their_rule(name: str, shared: Path) -> None:
     for name in ("black_program", "white_program"):  # some are recognized only since sets were drawn
         people = pc.and_not(rows[name], pc.is_in(rows["canonical"], pa.array(each.keys()[:, 0])))
         rows = rows.set_column(rows.schema.get_field_index(name), name, people)
-    keys = make_benchmarks.draw_games(rows, each.first, each.last, each.games)
+    share = next(window.share for window in make_benchmarks.WINDOWS if window.name == each.name)
+    keys, movers = make_benchmarks.draw_games(rows, each.first, each.last, each.games, share)
     assert np.array_equal(keys, each.keys())
+    assert np.array_equal(movers, each.movers())
     listing = "".join(f"{canonical:016x} {opening:016x}\n" for canonical, opening in keys.tolist())
+    listing += "".join(f"{account:016x}\n" for account in movers.tolist())
     assert blake3(listing.encode()).hexdigest() == each.digest
 
 
@@ -125,6 +135,28 @@ def test_games_that_share_an_opening_are_not_drawn(source: Path, tmp_path: Path)
     drawn, before = (set(benchmarks.draw(path, 99)[:, 0].tolist()) for path in (doubled, source))
     assert len(before - drawn) == 1
     assert drawn < before
+
+
+def test_accounts_of_sets_are_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are programs, unless the recipe wants them; a set predicts the moves of its accounts only."""
+    players = (("Alice", "Bob"), ("alice ", "Zen19"), ("Bob", "Zen19"))
+    texts = [f"(;PB[{b}]PW[{w}]".encode() + record(b + w, 80)[2:] for b, w in players]
+    source = archive(tmp_path / "names", texts)
+    rows = read_games([source], (19, 19), False, 1, learn.benchmark._COLUMNS)
+    alice = learn.benchmark.hash_accounts(pa.array(["ALICE"]))
+    chosen = learn.benchmark.fixed_positions(rows, alice)
+    assert set(rows["black"].take(pa.array(chosen.game)).to_pylist()) == {"Alice", "alice "}
+    assert not (chosen.words & WHITE_BIT).any()
+    monkeypatch.setattr(learn.benchmark, "_reserved_accounts", lambda: alice)
+    for programs, reserved, expected in (
+        (False, True, [0, 40, 40]),
+        (True, True, [40, 40, 80]),
+        (True, False, [80] * 3),
+    ):
+        switches = f"positions={{passes=True,programs={programs}}}", f"exclude_benchmarks={reserved}"
+        recipe = load_training("quick-cpu", ["validation=0.0", *map(str.lower, switches)])
+        counts = learn.data.read_training_games(recipe, [source], (), 1).train.select(0, 0, False).counts
+        assert sorted(counts.tolist()) == expected
 
 
 # Runs

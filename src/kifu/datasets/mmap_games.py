@@ -53,6 +53,7 @@ class PositionFilter:
         ply_weights: The weight, 0 to 1, from each ply on; 0 before the first one.
         rank_weights: The weight, 0 to 1, from each rank of the side to move on, such as "1d"; 0 below the lowest one.
             "?" is the weight of unknown ranks, by default 0.
+        programs: Keep moves of programs, by the columns `black_program` and `white_program`.
         where: A condition in SQL over the columns of the catalogue that selects games, see docs/queries.md; NULL
             selects none. Requires duckdb, as `weight` does.
         merge_plies: Merge equal positions within this number of plies of all selected games: the first one represents
@@ -71,6 +72,7 @@ class PositionFilter:
     where: str | None = None
     weight: str | None = None
     merge_plies: _Int = 0
+    programs: Annotated[bool, Field(strict=True)] = True
 
     def __post_init__(self) -> None:
         """Raise RecipeError for invalid values."""
@@ -125,6 +127,7 @@ class PositionFilter:
             "per_game": self.per_game,
         }
         rules |= {name: getattr(self, name) for name in ("min_ply", "merge_plies") if getattr(self, name)}
+        rules |= {} if self.programs else {"programs": False}
         optional = {name: getattr(self, name) for name in ("max_ply", "where", "weight")}
         return rules | {name: value for name, value in optional.items() if value is not None}
 

@@ -50,6 +50,8 @@ Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
 Slots = npt.NDArray[np.int32]
 
+PROGRAM_COLUMNS = ("black_program", "white_program")
+
 DRAW_COLUMNS = (*RATING_COLUMNS, "black_pro", "white_pro", "year", "winner", "canonical")
 """Columns of the catalogue that `kifu.datasets.draws` counts positions by."""
 
@@ -82,7 +84,9 @@ class ExampleSpec:
         layout = make_layout(renderer, self.labels)
         ratings = () if self.filter.rank_weights is None else RATING_COLUMNS
         weight = () if self.filter.weight is None else (WEIGHT_COLUMN,)
-        names = ("id", "n_legal", *PLAYED_COLUMNS, *renderer.columns, *label_columns(layout.labels), *ratings, *weight)
+        programs = () if self.filter.programs else PROGRAM_COLUMNS
+        names = ("id", "n_legal", *PLAYED_COLUMNS, *renderer.columns, *label_columns(layout.labels))
+        names += (*ratings, *weight, *programs)
         return tuple(dict.fromkeys(names))
 
 
@@ -297,6 +301,8 @@ class CatalogueSource(LoaderSource):
         weights = np.ones((len(rows), 2))
         if rules.rank_weights is not None:
             weights = rules.weights_by_player(ratings_of(rows))
+        if not rules.programs:
+            weights = weights * ~np.stack([to_numpy(rows[name]) for name in PROGRAM_COLUMNS], 1)
         return weights if rules.weight is None else weights * to_numpy(rows[WEIGHT_COLUMN])[:, None]
 
     def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:

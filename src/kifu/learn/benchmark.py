@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from kifu.assets import config_names
 from kifu.config import Line, NamedConfig, check_config, load_config
 from kifu.corpus.hashes import mix_words
-from kifu.corpus.schema import game_arrays, to_numpy
+from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.sources import open_datasets
@@ -33,7 +33,7 @@ from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor, score_moves, unique_names
 from kifu.learn.results import BenchmarkResults, NetScores, SetResults
 from kifu.learn.scores import MoveScores, differences, measure_drift, score, score_groups
-from kifu.point import POINT_MASK, WHITE
+from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.registry import find_name
@@ -70,6 +70,8 @@ class BenchmarkSet(NamedConfig):
     """BLAKE3 of `listing`."""
     hashes: str
     """Base64 of the canonical and the opening hash of each game, little-endian, ascending."""
+    accounts: str = ""
+    """Base64 of the hashes of the accounts whose moves are predicted (`hash_accounts`), ascending; empty for all."""
 
     @model_validator(mode="after")
     def _check_hashes(self) -> BenchmarkSet:
@@ -80,15 +82,33 @@ class BenchmarkSet(NamedConfig):
 
     def keys(self) -> Hashes:
         """Return [games, 2]: the canonical and the opening hash of each game. Raises ValueError."""
-        try:
-            data = base64.b64decode("".join(self.hashes.split()), validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"hashes: {error}") from None
-        return np.frombuffer(data, "<u8").reshape(-1, 2).astype(np.uint64)
+        return np.frombuffer(_decode(self.hashes), "<u8").reshape(-1, 2).astype(np.uint64)
+
+    def movers(self) -> Hashes:
+        """Return the hashes of the accounts whose moves are predicted, none for all. Raises ValueError."""
+        return np.frombuffer(_decode(self.accounts), "<u8").astype(np.uint64)
 
     def listing(self) -> str:
-        """Return one line for each game: the canonical and the opening hash as 16 hexadecimal digits."""
-        return "".join(f"{canonical:016x} {opening:016x}\n" for canonical, opening in self.keys().tolist())
+        """Return a line for each game, its canonical and opening hash as 16 hexadecimal digits, and each account."""
+        games = "".join(f"{canonical:016x} {opening:016x}\n" for canonical, opening in self.keys().tolist())
+        return games + "".join(f"{account:016x}\n" for account in self.movers().tolist())
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"hashes: {error}") from None
+
+
+def hash_accounts(names: pa.Array) -> Hashes:
+    """Return [G] hashes of the names of accounts, whose case does not matter; 0 without a name."""
+
+    def hash_name(name: str | None) -> int:
+        text = (name or "").strip().lower()
+        return int.from_bytes(blake3(text.encode()).digest(8), "little") if text else 0
+
+    return map_distinct(names, hash_name, np.uint64)
 
 
 def set_names() -> list[str]:
@@ -107,6 +127,18 @@ def load_set(name: str) -> BenchmarkSet:
 def _reserved_openings() -> Hashes:
     openings: Hashes = np.unique(np.concatenate([load_set(name).keys()[:, 1] for name in set_names()]))
     return openings
+
+
+@cache
+def _reserved_accounts() -> Hashes:
+    accounts: Hashes = np.unique(np.concatenate([load_set(name).movers() for name in set_names()]))
+    return accounts
+
+
+def has_reserved_account(names: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return [G] whose moves must not be trained on: those of accounts whose moves a benchmark set predicts."""
+    reserved: npt.NDArray[np.bool_] = np.isin(hash_accounts(names), _reserved_accounts())
+    return reserved
 
 
 def is_reserved(opening: Hashes) -> npt.NDArray[np.bool_]:
@@ -199,8 +231,8 @@ def _rows_of(rows: pa.RecordBatch, benchmark_set: BenchmarkSet) -> pa.RecordBatc
     return rows.filter(pa.array(np.isin(to_numpy(rows["canonical"]), benchmark_set.keys()[:, 0])))
 
 
-def fixed_positions(rows: pa.RecordBatch) -> EvalPositions:
-    """Return up to PER_GAME positions of each game, none before a pass.
+def fixed_positions(rows: pa.RecordBatch, accounts: Hashes | None = None) -> EvalPositions:
+    """Return up to PER_GAME positions of each game, none before a pass, before moves of these accounts or of all.
 
     They are the plies with the smallest mix(canonical ^ mix(ply)), where `kifu.corpus.hashes` defines mix, so that they
     depend on the game alone.
@@ -210,6 +242,9 @@ def fixed_positions(rows: pa.RecordBatch) -> EvalPositions:
     game = np.repeat(np.arange(len(rows)), np.diff(start))
     ply = np.arange(len(game)) - start[game]
     eligible = ((games.moves & POINT_MASK) < BOARD[0] * BOARD[1]) & (ply < to_numpy(rows["n_legal"])[game])
+    if accounts is not None and len(accounts):
+        movers = np.stack([np.isin(hash_accounts(rows[side]), accounts) for side in ("black", "white")])
+        eligible &= movers[(games.moves & WHITE_BIT != 0).astype(np.int64), game]
     key = mix_words(to_numpy(rows["canonical"])[game] ^ mix_words(ply.astype(np.uint64)))
     order = np.lexsort((key, ~eligible, game))
     # The order keeps each game's moves together, so that ply is also the place among them.
@@ -226,7 +261,7 @@ def _run_set(
 ) -> SetResults:
     seen = [np.isin(to_numpy(rows["canonical"]), predictor.games) for _, _, predictor in entrants]
     used = rows.filter(pa.array(~np.any(seen, axis=0)))
-    positions = fixed_positions(used)
+    positions = fixed_positions(used, benchmark_set.movers())
     with progress(benchmark_set.name, len(positions) * len(entrants), "positions") as bar:
         scores = [
             score_moves(predictor, positions, legal=False, jobs=jobs, bar=bar)

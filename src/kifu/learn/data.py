@@ -26,13 +26,13 @@ from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions, shift_kom
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
 from kifu.datasets.mmap_games import read_games, select_rows
-from kifu.datasets.sources import DRAW_COLUMNS, CatalogueSource, ExampleSpec, open_datasets
+from kifu.datasets.sources import DRAW_COLUMNS, PROGRAM_COLUMNS, CatalogueSource, ExampleSpec, open_datasets
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
 from kifu.io import hash_file, utf8_name
 from kifu.katago.net_file import is_kata_net
-from kifu.learn.benchmark import is_reserved
+from kifu.learn.benchmark import has_reserved_account, is_reserved
 from kifu.learn.net import net_file, open_net
 from kifu.learn.net_format import Net
 from kifu.learn.positions import PredictPositions
@@ -40,7 +40,7 @@ from kifu.learn.torch_net import supported_precision
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
-_COLUMNS = ("opening", *DRAW_COLUMNS)
+_COLUMNS = ("opening", "black", "white", *DRAW_COLUMNS)
 
 Paths = Sequence[str | os.PathLike[str]]
 
@@ -190,7 +190,18 @@ def _read_rows(
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
     conditions = CONDITION_COLUMNS if recipe.teacher else ()
     columns = dict.fromkeys(name for spec in specs for name in (*spec.columns(), *_COLUMNS, *conditions))
-    return read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions), excluded
+    rows = read_games(paths, recipe.size, False, jobs, tuple(columns), select, recipe.positions)
+    return _mark_left_out(rows, recipe), excluded
+
+
+def _mark_left_out(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
+    """Return the rows with the programs and accounts whose moves are left out in the columns of programs."""
+    for name in PROGRAM_COLUMNS:
+        left_out = to_numpy(rows[name]) & (not recipe.positions.programs)
+        if recipe.exclude_benchmarks:
+            left_out |= has_reserved_account(rows[name.removesuffix("_program")])
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(left_out))
+    return rows
 
 
 def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
@@ -210,7 +221,7 @@ def _example_specs(recipe: TrainingRecipe, teachers: Sequence[TeacherSpec]) -> l
     for planes, inputs in teachers:
         labels.setdefault(planes, {"move": None}).update({inputs_label(inputs): None} if inputs else {})
     return [
-        ExampleSpec(planes, recipe.size, labels=tuple(names), filter=recipe.positions)
+        ExampleSpec(planes, recipe.size, labels=tuple(names), filter=replace(recipe.positions, programs=False))
         for planes, names in labels.items()
     ]
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, field_serializer, model_validator
+from pydantic import BaseModel, Field, field_serializer, field_validator, model_validator
 
 from kifu.config import STRICT, BoardSize, Line, NamedConfig, parse_board
 from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.global_inputs import check_inputs
 from kifu.datasets.labels import inputs_label
-from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter
+from kifu.datasets.mmap_games import PositionFilter
 from kifu.planes.encoder import FrameEncoder, find_encoder
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
@@ -232,7 +232,7 @@ class TrainingRecipe(NamedConfig):
     """Share of the games that is held out for validation, unless validation games are given."""
     validation_positions: Count = 20_000
     """Maximum number of positions to validate on, always the same ones."""
-    positions: PositionFilter = DEFAULT_FILTER
+    positions: PositionFilter = PositionFilter(programs=False)
 
     batch_size: Annotated[int, Field(ge=1, le=10**6)] = 128
     """Positions per step, of all processes together."""
@@ -263,12 +263,18 @@ class TrainingRecipe(NamedConfig):
     checkpoint_minutes: Positive = 5.0
     """Interval of checkpoints, besides those after each epoch and at the end."""
 
+    @field_validator("positions", mode="before")
+    @classmethod
+    def _leave_out_programs(cls, positions: Any) -> Any:
+        return {"programs": False, **positions} if isinstance(positions, dict) else positions
+
     @field_serializer("positions")
     def _dump_positions(self, positions: PositionFilter) -> dict[str, Any]:
         optional = ("min_ply", "max_ply", "where", "weight")
         limits = {name: getattr(positions, name) for name in optional if getattr(positions, name)}
         return {
             "passes": positions.passes,
+            "programs": positions.programs,
             "ply_weights": positions.ply_weights,
             "rank_weights": positions.rank_weights,
             "per_game": positions.per_game,

@@ -117,7 +117,8 @@ def test_positions_are_filtered_as_by_the_loader() -> None:
     weights = {"ply_weights": {"10": 0.5}, "rank_weights": {"1d": 1.0, "?": 0.5}, "passes": True, "per_game": 3}
     choice = tiny(positions=weights).positions
     assert choice.to_dict() == {
-        "passes": True, "per_game": 3, "ply_weights": [[10, 0.5]], "rank_weights": {"1d": 1.0, "?": 0.5}
+        "passes": True, "programs": False, "per_game": 3, "ply_weights": [[10, 0.5]],
+        "rank_weights": {"1d": 1.0, "?": 0.5},
     }  # fmt: skip
 
 

@@ -43,6 +43,7 @@ MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
     "catalogue": files.catalogue_fuzzer,
     "catalogue-folder": files.catalogue_folder_fuzzer,
     **{name.partition("@")[0]: functools.partial(files.dataset_fuzzer, name) for name in FORMATS},
+    **{f"whole-{kind}": functools.partial(files.whole_fuzzer, kind) for kind in files.WHOLE},
     "search-index": fuzz_search.index_fuzzer,
     "net": files.net_fuzzer,
     "run": files.run_fuzzer,

@@ -28,8 +28,9 @@ from example_sets import layout_for, random_batch
 from fuzz_chunks import chunk_fuzzer
 from fuzz_sgf import trap_records
 from fuzzing import TOKENS, Fuzzer, damage, mutant
+from kata_nets import small_net
 from kata_rows import as_arrays, random_rows
-from kifu.assets import config_names
+from kifu.assets import config_names, sample_path
 from kifu.config import config_text
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
@@ -37,12 +38,21 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.rows import rows_from_catalogue, rows_to_olf, rows_to_sgf
 from kifu.corpus.schema import EVALUATION, EVALUATIONS, MOVE_COLUMNS, SCHEMA
 from kifu.corpus.splits import load_split
+from kifu.corpus.update import append
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.formats import open_writer
+from kifu.datasets.manifest import read_manifest
+from kifu.datasets.tokens import open_tokens
+from kifu.io import add_checksum
+from kifu.katago.net_file import write_kata_net
 from kifu.katago.npz import KataWriter
+from kifu.learn.net import mix_members
+from kifu.learn.net_format import MixFile, PoolWeights
 from kifu.recipes.kgs import parse_index
 from kifu.recipes.schema import load_recipe, load_training, recipe_names
 from kifu.report.describe import describe
+from kifu.search.build import build_index
+from kifu.search.index import open_index
 from naive_dat import random_file
 from nets import tiny_net
 from record_samples import OLF_LINE, SGF, TAIL, TYGEM_LINE, one_member_zip, small_archives, tar_entry
@@ -364,6 +374,143 @@ def run_fuzzer(folder: Path) -> Fuzzer:
             read_checkpoint(path)
 
     return Fuzzer(one_damaged(seeds), on_disk(folder / "tried", read))
+
+
+# Whole files that kifu wrote: after any damage the same answer, or an error
+
+
+def _contents(dataset: Any) -> Any:
+    return [batch.columns() for batch in dataset.batches(64)], dataset.about
+
+
+def read_set(path: Path) -> Any:
+    """Return all that a data set and its manifest hold."""
+    with kifu.open(path) as data:
+        return _contents(data), read_manifest(path)
+
+
+def read_token_set(path: Path) -> Any:
+    games = open_tokens(path)
+    return games.tokens, games.offsets, games.games, read_manifest(path)
+
+
+def read_index_arrays(path: Path) -> Any:
+    index = open_index(path)
+    return [index.read(name) for name in index.header.arrays()]
+
+
+def read_rows(path: Path) -> Any:
+    catalogue = open_catalogue(path)
+    return [batch.to_pylist() for batch in catalogue.batches()], catalogue.metadata
+
+
+def read_policy(path: Path) -> Any:
+    """Return what a net predicts."""
+    from kifu.learn.positions import PredictPositions
+    from kifu.learn.predictors import open_predictor
+
+    predictor = open_predictor(path)
+    predicted = predictor.predict(PredictPositions.from_moves([[40, 41 | 0x8000]], *predictor.board))
+    return predicted.policy, predicted.value, predictor.games
+
+
+def _build(recipe: str, *options: str) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        ingest(sample_path(), folder / "g.parquet", jobs=1)
+        *_, report = kifu.build(load_recipe(recipe, ["clean=legal", *options]), folder / "g.parquet", folder, sets=["test"], jobs=1)
+        (folder / "g.parquet").unlink()
+        return str(report.path.name)
+
+    return make
+
+
+def _indexed(folder: Path) -> str:
+    write_catalogue(folder / "a.parquet", *[GAMES] * 40)
+    build_index(folder / "a.parquet", jobs=1)
+    return "a.parquet"
+
+
+def _net(write: Callable[[Path], object], name: str) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        write(folder / name)
+        return name
+
+    return make
+
+
+def _onnx(path: Path) -> None:
+    from kifu.learn.export import export_net
+
+    export_net(tiny_net(path.with_name("b.safetensors"), heads=("value",)), path)
+    path.with_name("b.safetensors").unlink()
+
+
+def _mix(path: Path) -> None:
+    nets = [
+        tiny_net(path.with_name(name), heads=("value",), seed=k)
+        for k, name in enumerate(("a.safetensors", "b.safetensors"))
+    ]
+    table = PoolWeights.of_table(np.full((PoolWeights.rows(), 2), 0.25))
+    mix = MixFile(
+        members=mix_members(nets, path), policy=table, value=table, positions=10, accounts=2, figures=(), games="",
+    )  # fmt: skip
+    path.write_bytes(add_checksum(mix.model_dump_json()))
+
+
+WHOLE: dict[str, tuple[Callable[[Path], str], Callable[[Path], Any]]] = {
+    "catalogue": (_net(lambda path: write_catalogue(path, *[GAMES] * 40), "a.parquet"), read_rows),
+    "folder": (_net(lambda path: append(sample_path(), path, jobs=1), "parts"), read_rows),
+    "index": (_indexed, read_index_arrays),
+    "npy": (_build("agz17", "format=npy"), read_set),
+    "book-npy": (_build("book-seven"), read_set),
+    "hdf5": (_build("agz17", "format=hdf5", "positions.passes=false"), read_set),
+    "parquet": (_build("agz17"), read_set),
+    "katago": (_build("katago"), read_set),
+    "tokens": (_build("tokens"), read_token_set),
+    "net": (_net(lambda path: tiny_net(path, heads=("value",), games=(1, 2)), "a.safetensors"), read_policy),
+    "onnx": (_net(_onnx, "a.onnx"), read_policy),
+    "mix": (_net(_mix, "a.mix"), read_policy),
+    "kata-net": (_net(lambda path: write_kata_net(path, small_net()), "a.bin.gz"), read_policy),
+}
+"""What writes files into an empty folder, and what reads the path that it returns."""
+
+
+def damaged_bytes(draw: random.Random, data: bytes) -> bytes:
+    """Return data with a bit, a byte or a block changed, two blocks exchanged, or the end lost."""
+    at, size = draw.randrange(len(data)), draw.choice((1, 1, 8, 512, 70_000))
+    kind, rest = draw.randrange(5), data[at + size :]
+    if kind == 0:
+        return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+    if kind == 1:
+        return data[:at] + draw.randbytes(min(size, len(data) - at)) + rest
+    if kind == 2:
+        return data[:at] + bytes(min(size, len(data) - at)) + rest
+    if kind == 3:
+        return data[:at]
+    return rest[:size] + data[size : at + size] + data[:size] + rest[size:] if at >= size else data[:at] + rest
+
+
+def whole_fuzzer(kind: str, folder: Path) -> Fuzzer:
+    """Return the fuzzer of files of a kind, which are compared with the undamaged ones."""
+    make, read = WHOLE[kind]
+    made = folder / "made"
+    made.mkdir()
+    name = make(made)
+    files, expected = content(made), read(made / name)
+
+    def draw_files(draw: random.Random) -> tuple[str, bytes]:
+        victim = draw.choice(list(files))
+        return victim, damaged_bytes(draw, files[victim])
+
+    def check(damaged: tuple[str, bytes]) -> None:
+        target = made / damaged[0]
+        target.write_bytes(damaged[1])
+        try:
+            np.testing.assert_equal(read(made / name), expected)
+        finally:
+            target.write_bytes(files[damaged[0]])
+
+    return Fuzzer(draw_files, check)
 
 
 # Text files and commands

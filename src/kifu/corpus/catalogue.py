@@ -28,7 +28,7 @@ from kifu.config import STRICT, first_invalid
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
 from kifu.corpus.schema import SCHEMA, VERSION, check_version
 from kifu.errors import FormatError, SourceError, first_line, printable
-from kifu.io import hash_file, open_regular, read_small, write_file
+from kifu.io import add_checksum, hash_file, open_regular, read_small, write_file
 from kifu.records.game import Game
 from kifu.records.paths import Remote, as_path
 
@@ -110,7 +110,7 @@ class Index(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Replace the folder's index atomically."""
-        write_file(folder / INDEX, json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False).encode() + b"\n")
+        write_file(folder / INDEX, add_checksum(json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False)))
 
 
 def has_index(path: Path) -> bool:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import Format, detect_dat
+from kifu.datasets.manifest import block_checks
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.io import open_regular
 from kifu.kernel import kernel
@@ -300,6 +301,7 @@ class Dat(Dataset):
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from None
         self.bytes = len(data)
+        block_checks(self.path)[self.path.name].check(lambda start, stop: data[start:stop].data, 0, self.bytes)
         self.about: Mapping[str, Any] = {}
         plane_set = find_plane_set(self.format.plane_set)
         self.layout = Layout(plane_set.name, plane_set.plane_names, False, 19, 19, 0, plane_set.first_row, (_MOVE,))

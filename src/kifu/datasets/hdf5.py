@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
-from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
+from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
-from kifu.io import AtomicFile, require_regular, temp_path
+from kifu.io import AtomicFile, open_regular, temp_path
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, one chunk of every other dataset."""
@@ -155,7 +155,8 @@ class Hdf5Writer(Writer):
             self._file.close()
         self._output.adopt()
         digest = self._output.commit()
-        return WriteReport(self.examples, (WrittenFile(self._path.name, self._output.size, digest),))
+        written = WrittenFile(self._path.name, self._output.size, digest, self._output.sums.to_text())
+        return WriteReport(self.examples, (written,))
 
     @contextmanager
     def _as_output_error(self) -> Iterator[None]:
@@ -179,7 +180,9 @@ class Hdf5(Dataset):
         """Open a file. Raises SourceError and FormatError."""
         self.path = Path(path)
         try:
-            require_regular(self.path.stat())
+            with open_regular(self.path) as file:
+                size = os.fstat(file.fileno()).st_size
+                block_checks(self.path)[self.path.name].check_file(file.fileno(), 0, size)
         except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error.strerror}") from None
         with ExitStack() as stack, self._as_format_error():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Layout
 from kifu.errors import FormatError, first_line, printable
-from kifu.io import read_small, utf8_name, write_file
+from kifu.io import BlockChecks, add_checksum, read_small, utf8_name, write_file
 from kifu.text import format_bytes, format_games
 
 SUFFIX = ".manifest.json"
@@ -151,7 +151,7 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, atomically."""
-        write_file(path, json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        write_file(path, add_checksum(json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)))
 
 
 def manifest_path(path: Path) -> Path:
@@ -189,6 +189,13 @@ def read_manifest(path: Path) -> Manifest | None:
 _MANIFEST = TypeAdapter(Manifest)
 
 
+def block_checks(path: Path) -> dict[str, BlockChecks]:
+    """Return the checks of the files of the data set at `path`, by name; empty ones if it has no manifest."""
+    manifest = read_manifest(path)
+    found = [] if manifest is None else [each for each in data_set_files(path, manifest) if each[1].crc32]
+    return defaultdict(lambda: BlockChecks(path, ""), {at.name: BlockChecks(at, file.crc32) for at, file in found})
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A file of a data set, by its name within the directory if the data set is one."""
@@ -196,6 +203,7 @@ class WrittenFile:
     file: str
     bytes: int
     blake3: str
+    crc32: str = ""  # see `kifu.io.BlockSums`; "" for formats with checksums of their own
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.config import first_invalid
 from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes, part_spans
-from kifu.datasets.manifest import Writer, WriteReport, WrittenFile
+from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.io import AtomicDirectory, AtomicFile, open_regular, read_at, read_small
@@ -97,7 +97,7 @@ class ArrayFile:
     def commit(self) -> WrittenFile:
         """Finish the file and give it its name."""
         digest = self._output.commit(npy_header(self._dtype, (self.rows, *self._row_shape)))
-        return WrittenFile(self.name, self._output.size, digest)
+        return WrittenFile(self.name, self._output.size, digest, self._output.sums.to_text())
 
     def discard(self) -> None:
         """Delete the file unless it is committed."""
@@ -192,6 +192,7 @@ class Npy(Dataset):
         index = read_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about
         self._columns = _columns(self.layout)
+        self._checks = block_checks(self.path)
         with ExitStack() as stack:
             self._files = {
                 name: stack.enter_context(open_array(self.path / name, dtype, (self.examples, *row_shape)))
@@ -233,10 +234,12 @@ class Npy(Dataset):
             if rows.step == 1
             else [(row, data[k * row_bytes : (k + 1) * row_bytes]) for k, row in enumerate(rows)]
         )
+        descriptor = self._files[name].fileno()
         for first, part in parts:
             at = HEADER_BYTES + first * row_bytes
+            self._checks[name].check_file(descriptor, at, at + len(part))
             while part:
-                count = read_at(self._files[name].fileno(), part, at)
+                count = read_at(descriptor, part, at)
                 if not count:
                     raise FormatError(f"{self.path / name} has been truncated")
                 part, at = part[count:], at + count
@@ -347,6 +350,7 @@ class BookNpy(Dataset):
             raise FormatError(f"{self.path}: {error}") from None
         if len(index.files) % 2:
             raise FormatError(f"{self.path} has {len(index.files)} files, which are not pairs of features and labels")
+        self._checks = block_checks(self.path)
         self._chunks = [(self.path / pair[0], self.path / pair[1]) for pair in zip(index.files[::2], index.files[1::2])]
         self._first = [0, *accumulate(self._count_rows(*pair) for pair in self._chunks)]
         if self._first[-1] != self.examples:
@@ -375,8 +379,8 @@ class BookNpy(Dataset):
     def _read_chunk(self, k: int, start: int, stop: int) -> Batch:
         features_file, labels_file = self._chunks[k]
         rows = stop - start
-        planes: npt.NDArray[Any] = _read(features_file, start, (rows, *self.layout.shape))
-        labels = _read(labels_file, start, (rows,))
+        planes: npt.NDArray[Any] = self._read_file(features_file, start, (rows, *self.layout.shape))
+        labels = self._read_file(labels_file, start, (rows,))
         with np.errstate(invalid="ignore"):  # NaN is reported below
             moves = labels.astype(np.int64)
         if np.any(labels != moves) or np.any((moves < 0) | (moves >= self.layout.pass_label)):
@@ -395,15 +399,16 @@ class BookNpy(Dataset):
         """Close the files; see `Dataset.close`."""
         self._first = []
 
-
-def _read(path: Path, start: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Read shape[0] rows of an array, from row `start` on."""
-    count = int(np.prod(shape))
-    try:
-        with open_regular(path) as file:
-            values = np.fromfile(file, _DTYPE, count, offset=HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
-    if len(values) != count:
-        raise FormatError(f"{path} has been truncated")
-    return values.reshape(shape)
+    def _read_file(self, path: Path, start: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Read shape[0] rows of an array, from row `start` on."""
+        count = int(np.prod(shape))
+        at = HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize
+        try:
+            with open_regular(path) as file:
+                self._checks[path.name].check_file(file.fileno(), at, at + count * _DTYPE.itemsize)
+                values = np.fromfile(file, _DTYPE, count, offset=at)
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+        if len(values) != count:
+            raise FormatError(f"{path} has been truncated")
+        return values.reshape(shape)

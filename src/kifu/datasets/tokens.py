@@ -23,11 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kifu.config import first_invalid
 from kifu.corpus.schema import PLAYED_COLUMNS, map_distinct, move_arrays, to_numpy
 from kifu.datasets.formats import TOKENS_INDEX
-from kifu.datasets.manifest import WriteReport
+from kifu.datasets.manifest import WriteReport, block_checks
 from kifu.datasets.npy import ArrayFile, open_array
 from kifu.datasets.npz import HEADER_BYTES
 from kifu.errors import FormatError, GameError, RecipeError, SourceError
-from kifu.io import AtomicDirectory, read_small
+from kifu.io import AtomicDirectory, BlockChecks, read_small
 from kifu.kernel import kernel
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, check_size, symmetries, to_gtp
 from kifu.records.games import NO_HANDICAP, GameArrays
@@ -626,11 +626,14 @@ def is_tokens(path: Path) -> bool:
 
 
 def open_tokens(path: str | os.PathLike[str]) -> TokenGames:
-    """Map a tokens@1 directory into memory. Tokens are not checked; all else is."""
+    """Map a tokens@1 directory into memory. All but the tokens is checked, and they are if there is a manifest."""
     folder = Path(path)
     index, tokenizer = _read_index(folder)
     rows = (index.tokens, index.games + 1, index.games)
-    tokens, offsets, games = (_map(folder / name, dtype, count) for (name, dtype), count in zip(_COLUMNS.items(), rows))
+    checks = block_checks(folder)
+    tokens, offsets, games = (
+        _map(folder / name, dtype, count, checks[name]) for (name, dtype), count in zip(_COLUMNS.items(), rows)
+    )
     shortest = 2 + len(tokenizer.fields)
     if offsets[0] != 0 or offsets[-1] != index.tokens or (np.diff(offsets) < shortest).any():
         raise FormatError(
@@ -657,6 +660,8 @@ def _read_index(folder: Path) -> tuple[TokenIndex, Tokenizer]:
     return index, tokenizer
 
 
-def _map(path: Path, dtype: np.dtype[Any], rows: int) -> npt.NDArray[Any]:
+def _map(path: Path, dtype: np.dtype[Any], rows: int, checks: BlockChecks) -> npt.NDArray[Any]:
     with open_array(path, dtype, (rows,)) as file:
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, offset=HEADER_BYTES)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    checks.check(lambda start, stop: memoryview(mapped)[start:stop], 0, len(mapped))
+    return np.frombuffer(mapped, dtype, offset=HEADER_BYTES)

@@ -26,7 +26,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.replay import captured_stones
-from kifu.io import utf8_name, write_output
+from kifu.io import add_checksum, utf8_name, write_output
 from kifu.learn import MIX_SUFFIX
 from kifu.learn.evaluator import BatchOutput
 from kifu.learn.mix import design, fit_pools, reblock
@@ -358,7 +358,7 @@ def fit_mix(
         figures=figures,
         games=base64.b64encode(games.astype("<u8").tobytes()).decode(),
     )
-    write_output(output, json_text(mix.model_dump(mode="json")).encode())
+    write_output(output, add_checksum(json_text(mix.model_dump(mode="json"))))
     return mix
 
 

@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from kifu.config import STRICT, Line, first_invalid
 from kifu.errors import FormatError, RecipeError, first_line, missing_extras, printable
 from kifu.execution.executor import count_cores
-from kifu.io import open_regular
+from kifu.io import CHECKSUM_KEY, is_intact, open_regular
 from kifu.katago.net_onnx import parse_kata_onnx
 from kifu.learn import MIX_SUFFIX, Heads
 from kifu.planes.encoder import FrameEncoder, find_encoder
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 METADATA_KEY = "kifu-net"
 """Key of a net's metadata in the header of its file."""
-
-CHECKSUM_KEY = "kifu-blake3"
-"""Key of the last entry of an ONNX file's metadata: the hash of all bytes before this entry."""
 
 _MAX_BYTES = 4 << 30
 _MAX_HEADER_BYTES = 16 << 20
@@ -323,7 +320,10 @@ def read_onnx(path: Path) -> bytes:
 
 
 def checksum_entry(data: bytes) -> bytes:
-    """Return the bytes that append the hash of an ONNX model to its metadata, in protobuf (field 14 of ModelProto)."""
+    """Return the bytes that append the hash of an ONNX model to its metadata, in protobuf (field 14 of ModelProto).
+
+    The value of CHECKSUM_KEY, the last entry, is the hash of all bytes before this entry.
+    """
     key, value = CHECKSUM_KEY.encode(), blake3(data).hexdigest().encode()
     entry = b"\x0a%c%b\x12%c%b" % (len(key), key, len(value), value)
     return b"\x72%c%b" % (len(entry), entry)
@@ -352,7 +352,7 @@ def open_net_file(path: Path, framework: str) -> Iterator[Any]:
     with missing_extras():
         from safetensors import SafetensorError, safe_open
     try:
-        _check_size(path)
+        _check_file(path)
         with safe_open(path, framework=framework) as file:
             if METADATA_KEY not in (file.metadata() or {}):
                 raise FormatError(f"{path} is not a net of kifu: its safetensors metadata has no {METADATA_KEY!r}")
@@ -363,11 +363,14 @@ def open_net_file(path: Path, framework: str) -> Iterator[Any]:
         raise FormatError(f"{path} is not a net of kifu: {first_line(error)}") from None
 
 
-def _check_size(path: Path) -> None:
-    """Raise FormatError for a file, or a header, that is too large for a net. Raises OSError."""
+def _check_file(path: Path) -> None:
+    """Raise FormatError for a file that is damaged or too large for a net, or whose header is. Raises OSError."""
     with open_regular(path) as file:
-        size, header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
-    if size > _MAX_BYTES:
-        raise FormatError(f"{path} has more than {_MAX_BYTES >> 30} GiB, too large for a net")
-    if size > header > _MAX_HEADER_BYTES:
-        raise FormatError(f"{path} is not a net of kifu: its header has more than {_MAX_HEADER_BYTES >> 20} MiB")
+        size, start = os.fstat(file.fileno()).st_size, file.read(8)
+        header = int.from_bytes(start, "little")
+        if size > _MAX_BYTES:
+            raise FormatError(f"{path} has more than {_MAX_BYTES >> 30} GiB, too large for a net")
+        if size > header > _MAX_HEADER_BYTES:
+            raise FormatError(f"{path} is not a net of kifu: its header has more than {_MAX_HEADER_BYTES >> 20} MiB")
+        if not is_intact(start + file.readall()):
+            raise FormatError(f"{path} is damaged: its bytes do not have its checksum")

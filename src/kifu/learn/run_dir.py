@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, OutputError, first_line
 from kifu.io import (
+    add_checksum,
     append_to,
     cannot_write,
     make_folder,
@@ -218,7 +219,7 @@ class Run(BaseModel):
 
     def save(self, directory: Path) -> None:
         """Write `run.json` atomically."""
-        write_file(directory / MANIFEST, self.model_dump_json(indent=1).encode() + b"\n")
+        write_file(directory / MANIFEST, add_checksum(self.model_dump_json(indent=1)))
 
 
 class _SavedState(BaseModel):

@@ -404,7 +404,7 @@ class _SetBuild(Build[Manifest]):
             require_unchanged(self.sources.values())
             output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
-            written = WrittenFile(utf8_name(target.path.name), output.size, digest)
+            written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text())
             return counts.manifest(
                 self.recipe,
                 games,

@@ -30,7 +30,7 @@ from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job, make_executor
-from kifu.io import AtomicFile, locked_folder, read_small, remove_file, staging_dir, write_file
+from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, staging_dir, write_file
 from kifu.recipes.pipeline import (
     CATALOGUE,
     Build,
@@ -103,7 +103,7 @@ class ArchiveManifest:
 
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, atomically. Raises OutputError."""
-        write_file(path, json.dumps(asdict(self), ensure_ascii=False, indent=1).encode() + b"\n")
+        write_file(path, add_checksum(json.dumps(asdict(self), ensure_ascii=False, indent=1)))
 
     def adds_up(self) -> bool:
         """Return whether the counts equal those of the lists, and the files have valid names."""

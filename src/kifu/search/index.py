@@ -26,7 +26,7 @@ from kifu.config import STRICT, first_invalid
 from kifu.corpus.catalogue import SEARCH_SUFFIX, Count, Hash
 from kifu.errors import FormatError
 from kifu.go.replay import GamesLike
-from kifu.io import bytes_at, open_regular, read_at
+from kifu.io import BLOCK_BYTES, BlockSums, bytes_at, open_regular, read_at
 from kifu.point import MAX_SIZE, NO_POINT, WHITE
 from kifu.search.continuations import GameInfo
 from kifu.search.positions import EntryLayout, PositionEntries, entry_bits, entry_layout, unpack_entries
@@ -41,9 +41,6 @@ _HEADER_BYTES = 4096
 _DIGEST_BYTES = 32
 _JSON_START = len(_MAGIC) + 2 + 2 + _DIGEST_BYTES
 _ALIGNMENT = 64
-
-_BLOCK_BYTES = 1 << 16
-"""Bytes with a checksum of their own, counted from the first array."""
 
 _CHECKSUM = np.dtype("<u4")
 
@@ -112,18 +109,11 @@ class IndexHeader(BaseModel):
 
 def with_checksums(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     """Yield the bytes of all arrays, then the table that ends an index file: the CRC-32 of each block and its own."""
-    values: list[int] = []
-    size = 0
+    sums = BlockSums()
     for piece in pieces:
-        view = memoryview(piece)
-        while len(view):
-            if size % _BLOCK_BYTES == 0:
-                values.append(0)
-            part = view[: _BLOCK_BYTES - size % _BLOCK_BYTES]
-            values[-1], size = crc32(part, values[-1]), size + len(part)
-            view = view[len(part) :]
+        sums.update(piece)
         yield piece
-    table = np.array(values, _CHECKSUM).tobytes()
+    table = np.array(sums.values, _CHECKSUM).tobytes()
     yield table + crc32(table).to_bytes(4, "little")
 
 
@@ -187,15 +177,15 @@ class SearchIndex:
         row = dtype.itemsize * prod(shape[1:])
         first, stop, _ = slice(first, stop).indices(shape[0])
         start, end = (self._start[name] + at * row for at in (first, max(first, stop)))
-        blocks = range(start // _BLOCK_BYTES, -(-end // _BLOCK_BYTES))
-        data = np.empty(min(blocks.stop * _BLOCK_BYTES, self._size) - blocks.start * _BLOCK_BYTES, np.uint8)
+        blocks = range(start // BLOCK_BYTES, -(-end // BLOCK_BYTES))
+        data = np.empty(min(blocks.stop * BLOCK_BYTES, self._size) - blocks.start * BLOCK_BYTES, np.uint8)
         self._read_blocks(blocks, data.data)
-        return np.frombuffer(data, dtype, (end - start) // dtype.itemsize, start % _BLOCK_BYTES).reshape(-1, *shape[1:])
+        return np.frombuffer(data, dtype, (end - start) // dtype.itemsize, start % BLOCK_BYTES).reshape(-1, *shape[1:])
 
     def _read_blocks(self, blocks: range, out: memoryview) -> None:
         filled = 0
         while filled < len(out):
-            at = _HEADER_BYTES + blocks.start * _BLOCK_BYTES + filled
+            at = _HEADER_BYTES + blocks.start * BLOCK_BYTES + filled
             try:
                 count = read_at(self._descriptor, out[filled:], at)
             except OSError as error:
@@ -204,7 +194,7 @@ class SearchIndex:
                 raise FormatError(f"{self.path} was truncated; run kifu index again")
             filled += count
         for k, block in enumerate(blocks):
-            if crc32(out[k * _BLOCK_BYTES : (k + 1) * _BLOCK_BYTES]) != self._checksums[block]:
+            if crc32(out[k * BLOCK_BYTES : (k + 1) * BLOCK_BYTES]) != self._checksums[block]:
                 raise FormatError(f"{self.path} is damaged; remove it and run kifu index again")
 
     @cached_property
@@ -298,7 +288,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
             header = _parse_header(path, bytes_at(file.fileno(), _HEADER_BYTES, 0))
             if header.parquet != identify(parquet):
                 raise FormatError(f"{path} is the index of another catalogue; run kifu index again")
-            n_blocks = -(-_arrays_bytes(header) // _BLOCK_BYTES)
+            n_blocks = -(-_arrays_bytes(header) // BLOCK_BYTES)
             start = _HEADER_BYTES + _arrays_bytes(header)
             expected = start + (n_blocks + 1) * _CHECKSUM.itemsize
             if size != expected:

@@ -304,7 +304,7 @@ def write_set(path, *files):
             with folder.file(name) as file:
                 file.write(name.encode())
                 file.commit()
-        assert folder.encode_index({"a": 1}).endswith(b"]}\n")
+        assert folder.encode_index({"a": 1}).endswith(b'"}\n')
         folder.commit({"a": 1})
 
 

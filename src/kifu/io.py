@@ -137,43 +137,47 @@ def read_small(path: str | os.PathLike[str], limit: int = 64 << 20) -> bytes:
             if len(data) <= limit:
                 if not is_intact(data):
                     raise _RefusedError(errno.EIO, "damaged: its bytes do not have its checksum")
-                return _JSON_CHECKSUM.sub(b"", data)
+                return _LAST_CHECKSUM.sub(b"", data)
     raise _RefusedError(errno.EFBIG, f"larger than {limit:,} bytes")
 
 
 CHECKSUM_KEY = "kifu-blake3"
 """Key of a file's checksum in JSON and in the metadata of nets: the BLAKE3 of all other bytes, 64 digits."""
 
-EMPTY_CHECKSUM = "0" * 64
+_CHECKSUM = re.compile(rb'%b\\?"\s*:\s*\\?"([0-9a-f]{64})' % CHECKSUM_KEY.encode())
+"""Also as part of JSON that is a text in JSON."""
 
-_JSON_CHECKSUM = re.compile(rb',"%b":"([0-9a-f]{64})"(?=}\n$)' % CHECKSUM_KEY.encode())
+_LAST_CHECKSUM = re.compile(rb',\s*"%b\s*"(?=\s*}\s*$)' % _CHECKSUM.pattern)
 
 
 def _checksum(data: bytes, at: int) -> bytes:
     view = memoryview(data)
     digest = blake3(view[:at])
-    digest.update(EMPTY_CHECKSUM.encode())
+    digest.update(b"0" * 64)
     digest.update(view[at + 64 :])
     return digest.hexdigest().encode()
 
 
 def _checksum_at(data: bytes) -> int:
     """Return where the digits of a file's checksum begin, or -1 if it has none."""
-    key = b'"%b":"' % CHECKSUM_KEY.encode()
-    at = data.rfind(key) + len(key)
-    return at if at >= len(key) and re.fullmatch(b"[0-9a-f]{64}", data[at : at + 64]) else -1
+    found = _CHECKSUM.match(data, max(data.rfind(CHECKSUM_KEY.encode()), 0))
+    return found.start(1) if found else -1
 
 
 def with_checksum(data: bytes) -> bytes:
-    """Return a file whose checksum, so far EMPTY_CHECKSUM, is that of its bytes."""
+    """Return a file whose checksum, so far `room_for_checksum`, is that of its bytes."""
     at = _checksum_at(data)
     return data[:at] + _checksum(data, at) + data[at + 64 :]
 
 
+def room_for_checksum(text: str) -> str:
+    """Return a JSON object with a last key for a checksum, for `with_checksum`."""
+    return f'{text.rstrip().removesuffix("}").rstrip()},"{CHECKSUM_KEY}":"{"0" * 64}"}}'
+
+
 def add_checksum(text: str) -> bytes:
-    """Return a JSON object as the content of a file, with a last key for its checksum, which `read_small` verifies."""
-    body = text.rstrip().removesuffix("}").rstrip()
-    return with_checksum(f'{body},"{CHECKSUM_KEY}":"{EMPTY_CHECKSUM}"}}\n'.encode())
+    """Return a JSON object as the content of a file, with a checksum, which `read_small` verifies."""
+    return with_checksum(f"{room_for_checksum(text)}\n".encode())
 
 
 def is_intact(data: bytes) -> bool:

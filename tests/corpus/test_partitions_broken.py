@@ -18,6 +18,7 @@ from kifu.corpus.catalogue import INDEX, Index, RowShard, is_catalogue, open_cat
 from kifu.corpus.query import open_database
 from kifu.corpus.update import CatalogueTransaction, append, compact
 from kifu.errors import FormatError, OutputError, RecipeError
+from kifu.io import read_small
 from kifu.report.describe import describe_catalogue
 from partition_sources import bag, make_sources, rules, tree
 from serializing import ENGINE, SerializingExecutor
@@ -50,7 +51,7 @@ def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """Change the index of a folder and return it."""
-    index: dict[str, Any] = json.loads((path / INDEX).read_text())
+    index: dict[str, Any] = json.loads(read_small(path / INDEX))
     change(index)
     (path / INDEX).write_text(json.dumps(index))
     return index

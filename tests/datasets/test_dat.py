@@ -424,9 +424,8 @@ def test_inspect_compares_the_manifest(saved):
         f"set.dat.manifest.json lists blake3 ab; the file has {found.blake3}",
     )
     beside.write_text("[]")
-    found = inspect_dat(path)
-    assert found.manifest is None
-    assert "is not a manifest" in found.problems[0]
+    with pytest.raises(FormatError, match="is not a manifest"):
+        inspect_dat(path)
 
 
 def test_inspect_rejects_what_open_rejects(saved):

@@ -23,6 +23,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import split
 from kifu.corpus.update import append
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
+from kifu.io import read_small
 from kifu.publication.card import _text
 from kifu.publication.manifest import Changes, read_publication
 from kifu.publication.publish import publish
@@ -306,7 +307,7 @@ def test_errors_are_one_clear_line(sets: Path, published: Path, tmp_path: Path) 
     refused(RecipeError, "a split's name has letters, digits and _", [sets, tmp_path / "é.parquet"], out)
     assert not out.exists()
     broken = tmp_path / "kifu.json"
-    broken.write_text((published / "kifu.json").read_text().replace("data/test.parquet", "../test.parquet"))
+    broken.write_text(read_small(published / "kifu.json").decode().replace("data/test.parquet", "../test.parquet"))
     refused(FormatError, "kifu.json is not a manifest: splits.2.files.0.path", sets, out, previous=tmp_path)
 
 

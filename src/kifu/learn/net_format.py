@@ -332,7 +332,10 @@ def checksum_entry(data: bytes) -> bytes:
 def parse_metadata(path: Path, metadata: Mapping[str, str]) -> NetMetadata:
     """Return the metadata in the header of a net's file. Raise FormatError unless they are valid."""
     try:
-        return NetMetadata.model_validate(json.loads(metadata[METADATA_KEY]))
+        values = json.loads(metadata[METADATA_KEY])
+        if isinstance(values, dict):
+            values.pop(CHECKSUM_KEY, None)
+        return NetMetadata.model_validate(values)
     except ValidationError as error:
         raise FormatError(f"{path}: invalid metadata: {first_invalid(error)}") from None
     except (ValueError, RecursionError) as error:

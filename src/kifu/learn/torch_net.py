@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from kifu.datasets.torch_data import unpack
 from kifu.errors import FormatError, KifuError, RecipeError
-from kifu.io import CHECKSUM_KEY, EMPTY_CHECKSUM, with_checksum, write_file
+from kifu.io import room_for_checksum, with_checksum, write_file
 from kifu.katago.net_file import KataNetFile, parse_structure
 from kifu.learn import Precision
 from kifu.learn.net_format import METADATA_KEY, Net, NetMetadata, kata_metadata, open_net_file, parse_metadata
@@ -45,7 +45,7 @@ def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]
     """
     tensors = {_WEIGHT_PREFIX + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
     tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
-    return with_checksum(save(tensors, {METADATA_KEY: about.model_dump_json(), CHECKSUM_KEY: EMPTY_CHECKSUM}))
+    return with_checksum(save(tensors, {METADATA_KEY: room_for_checksum(about.model_dump_json())}))
 
 
 def save_net(path: Path, module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]) -> None:

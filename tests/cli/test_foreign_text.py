@@ -25,6 +25,7 @@ import kifu
 from commands import run
 from kifu.cli import app, main
 from kifu.errors import printable
+from kifu.io import read_small
 from kifu.learn import SUFFIX
 from lazy import lazy_import
 from marks import slow
@@ -375,7 +376,7 @@ def compact(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"{PATH}.parquet"]
     index = parts / "catalogue.json"
     for change in ({EVIL: EVIL}, {"parts": [EVIL]}, {"clean": {EVIL: EVIL}}):
-        index.write_text(json.dumps(json.loads(index.read_text()) | change))
+        index.write_text(json.dumps(json.loads(read_small(index)) | change))
         yield [parts]
 
 
@@ -419,7 +420,7 @@ def inspect(world: Path, out: Path) -> Iterator[Arguments]:
         yield [path, "--row", 3, "-o", f"{{out}}/{EVIL}.svg"]
         yield [path, "--row", 999999]
     (manifest,) = sets.glob("*.manifest.json")
-    whole = json.loads(manifest.read_text())
+    whole = json.loads(read_small(manifest))
     for change in ({"recipe": {"name": EVIL}}, {"set": EVIL, "drops": {EVIL: 0}}, {EVIL: EVIL}, {"format": EVIL}):
         manifest.write_text(json.dumps(whole | change))
         yield from ([path] for path in sets.iterdir())
@@ -456,7 +457,7 @@ def train(world: Path, out: Path) -> Iterator[Arguments]:
     yield [tiny, world / "b.parquet", "-o", out / EVIL, "--resume"]
     yield [tiny, world / f"{PATH}.parquet", "-o", out / EVIL, "--resume", "--set", f"name={EVIL}"]
     yield [tiny, world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}", "--accelerator", EVIL]
-    stored = json.loads((out / EVIL / "run.json").read_text())
+    stored = json.loads(read_small(out / EVIL / "run.json"))
     (out / EVIL / "run.json").write_text(json.dumps(stored | {"recipe": {EVIL: EVIL}}))
     yield [tiny, world / f"{PATH}.parquet", "-o", out / EVIL, "--resume"]
 

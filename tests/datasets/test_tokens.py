@@ -18,6 +18,7 @@ from catalogues import GAMES, rows
 from commands import run
 from kifu.datasets.tokens import TokenGames, Tokenizer, TokenWriter, open_tokens, pack_tokens
 from kifu.errors import FormatError, OutputError, SourceError
+from kifu.io import read_small
 from kifu.point import WHITE_BIT
 
 TOKENIZER = Tokenizer(metadata=("komi",))
@@ -100,7 +101,7 @@ def test_inspect_shows_counts_and_a_game(tmp_path: Path) -> None:
 
 
 def change_index(path: Path, **changes: Any) -> None:
-    index = json.loads((path / "tokens.json").read_text())
+    index = json.loads(read_small(path / "tokens.json"))
     (path / "tokens.json").write_text(json.dumps(index | changes))
 
 

@@ -53,7 +53,7 @@ def good(source, tmp_path_factory):
 
 
 def content(folder):
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    return {path.name: path.read_bytes() for path in Path(folder).glob("*")}
 
 
 def mended(source, into, good):
@@ -64,7 +64,7 @@ def mended(source, into, good):
 
 def whole(into, good):
     """Assert that files with a final name are complete; the others are partial."""
-    for path in into.iterdir():
+    for path in into.glob("*"):
         if path.suffix != ".part":
             assert path.read_bytes() == good[path.name], path.name
 

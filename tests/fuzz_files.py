@@ -474,7 +474,7 @@ WHOLE: dict[str, tuple[Callable[[Path], str], Callable[[Path], Any]]] = {
     "mix": (_net(_mix, "a.mix"), read_policy),
     "kata-net": (_net(lambda path: write_kata_net(path, small_net()), "a.bin.gz"), read_policy),
 }
-"""What writes files into an empty folder, and what reads the path that it returns."""
+"""By kind, a function that writes files into an empty folder, and one that reads the path that this returns."""
 
 
 def damaged_bytes(draw: random.Random, data: bytes) -> bytes:

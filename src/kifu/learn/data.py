@@ -195,9 +195,14 @@ def _read_rows(
 
 
 def _mark_left_out(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
-    """Return the rows with the programs and accounts whose moves are left out in the columns of programs."""
-    for name in PROGRAM_COLUMNS:
-        left_out = to_numpy(rows[name]) & (not recipe.positions.programs)
+    """Return the rows with the programs and accounts whose moves are left out in the columns of programs.
+
+    Where programs alone play, as in the packaged sample, their moves are learned.
+    """
+    programs = [to_numpy(rows[name]) for name in PROGRAM_COLUMNS]
+    learned = recipe.positions.programs or bool(np.all(programs))
+    for name, program in zip(PROGRAM_COLUMNS, programs):
+        left_out = program & (not learned)
         if recipe.exclude_benchmarks:
             left_out |= has_reserved_account(rows[name.removesuffix("_program")])
         rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(left_out))

@@ -207,7 +207,10 @@ def open_calibration(path: str | os.PathLike[str] | None, net: str | os.PathLike
         path = file.with_name(file.name.removesuffix(SUFFIX) + CALIBRATION_SUFFIX)
     path = Path(path)
     if not path.exists():
-        raise FormatError(f"there is no calibration {path}; no packaged net has one (docs/rank.md)")
+        raise FormatError(
+            f"there is no calibration {path}; no packaged net has one, as their moves depend on ranks too little: take"
+            " a human-style net of KataGo, and calibrate it as docs/rank.md shows"
+        )
     calibration = read_model(RankCalibration, path, "a calibration of ranks", 1 << 20)
     if calibration.net_hash != net_hash(net):
         raise FormatError(f"{path} is the calibration of another net, {calibration.net}")

@@ -1,4 +1,8 @@
-"""The web application: time until it is ready, answers to one and to many clients, memory, size of the client."""
+"""The web application: time until it is ready, answers to one and to many clients, memory, size of the client.
+
+`python benchmarks/webserver.py CATALOGUE SECONDS` lets the clients also send filters that take long or are refused, and
+prints how long lists took and how memory grew.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,12 @@ import itertools
 import json
 import re
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,8 +51,34 @@ class Ask(NamedTuple):
     body: Any = None
 
 
+_LISTS = [
+    Ask("/api/games"),
+    Ask("/api/games?q=lee"),
+    Ask("/api/games?sort=moves&descending=true"),
+    Ask("/api/games?first=300&year_from=2002"),
+]
+_FILTERS = [
+    Ask(f"/api/{path}?{urlencode({'sql': sql})}")
+    for path in ("games", "explore")
+    for sql in (
+        "length(repeat(black, 100000000)) > 0",
+        "levenshtein(repeat(black, 10000), repeat(white, 10000)) > 0",
+        " OR ".join(f"regexp_matches(black, '(.*b.*c){{50}}q{k}')" for k in range(40)),
+        "black LIKE '%a%b%c%' AND n_legal > 100",
+    )
+]
+"""Filters of strangers: refused ones, one that takes long, and a good one."""
+
 _FIRST = Ask("/api/predict", {"line": {"moves": [60]}, "ply": 1}), Ask("/api/search", {"pattern": "X . X\n. O ."})
 """A prediction and a pattern search."""
+
+
+class Answer(NamedTuple):
+    """The status of an answer, and its seconds."""
+
+    ask: Ask
+    status: int
+    seconds: float
 
 
 class Asks(NamedTuple):
@@ -63,21 +96,16 @@ def web(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     count = ingest(corpus.every or corpus.archives, path).read
     build_index(path)
     began = time.perf_counter()
-    with subprocess.Popen([*KIFU, "serve", str(path), "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            found = re.match(r"http://127\.0\.0\.1:(\d+)/", server.stdout.readline())
-            assert found is not None
-            ready, port = time.perf_counter() - began, int(found[1])
-            page = sum(_times(port, [Ask(target) for target in _PAGE]))
-            _times(port, [Ask("/api/nets")])
-            nets = time.perf_counter() - began
-            first = _times(port, _FIRST)
-            asks = _asks(port, corpus)
-            times = [_times(port, each) for each in asks._replace(lists=asks.lists * 10 * rounds)]
-            asked, failed, growth = _many(port, server.pid, asks)
-        finally:
-            server.terminate()
+    with _serving(path) as (process, port):
+        ready = time.perf_counter() - began
+        page = sum(_times(port, [Ask(target) for target in _PAGE]))
+        _times(port, [Ask("/api/nets")])
+        nets = time.perf_counter() - began
+        first = _times(port, _FIRST)
+        asks = _asks(port, corpus)
+        times = [_times(port, each) for each in asks._replace(lists=asks.lists * 10 * rounds)]
+        answers, growth = _many(port, process, asks, _SECONDS)
+        asked, failed = len(answers), sum(status != 200 for _, status, _ in answers)
     size = sum(len(gzip.compress(each.read_bytes())) for each in files("kifu").joinpath("assets", "web").iterdir())
     lists, explorer, predictions, patterns = (float(np.percentile(each, 95)) * 1e3 for each in times)
     return [
@@ -110,12 +138,7 @@ def _asks(port: int, corpus: Corpus) -> Asks:
     searches = load_searches(corpus.patterns)
     step = max(len(searches) // _PATTERNS, 1)
     return Asks(
-        [
-            Ask("/api/games"),
-            Ask("/api/games?q=lee"),
-            Ask("/api/games?sort=moves&descending=true"),
-            Ask("/api/games?first=300&year_from=2002"),
-        ],
+        _LISTS,
         [Ask(f"/api/explore?game={row}&ply={ply}") for row in rows for ply in range(_PLIES)],
         [Ask("/api/predict", {"line": line, "ply": ply}) for line in lines for ply in range(0, 200, 20)],
         [Ask("/api/search", {"pattern": format_pattern(each.pattern)}) for each in searches[::step]],
@@ -151,22 +174,35 @@ def _ask(port: int, ask: Ask) -> tuple[int, bytes]:
         connection.close()
 
 
-def _many(port: int, process: int, asks: Asks) -> tuple[int, int, float]:
+@contextmanager
+def _serving(path: Path) -> Iterator[tuple[int, int]]:
+    """Serve a catalogue; yield the id of the process and the port."""
+    with subprocess.Popen([*KIFU, "serve", str(path), "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            found = re.match(r"http://127\.0\.0\.1:(\d+)/", server.stdout.readline())
+            assert found is not None
+            yield server.pid, int(found[1])
+        finally:
+            server.terminate()
+
+
+def _many(port: int, process: int, asks: Sequence[list[Ask]], seconds: float) -> tuple[list[Answer], float]:
     """Let many clients ask all kinds of requests in turn.
 
     Returns:
-        The number of answers, the number of errors, and the growth of the server's memory after `_SETTLING` seconds,
-        in MB.
+        The answers, and the growth of the server's memory after `_SETTLING` seconds, in MB.
     """
-    end = time.monotonic() + _SECONDS
-    statuses: list[int] = []
+    end = time.monotonic() + seconds
+    answers: list[Answer] = []
 
     def client(number: int) -> None:
         kinds = [itertools.islice(itertools.cycle(each), number, None) for each in asks]
         for kind in itertools.cycle(kinds):
             if time.monotonic() > end:
                 break
-            statuses.append(_ask(port, next(kind))[0])
+            began, ask = time.perf_counter(), next(kind)
+            answers.append(Answer(ask, _ask(port, ask)[0], time.perf_counter() - began))
 
     threads = [threading.Thread(target=client, args=[number]) for number in range(_CLIENTS)]
     for each in threads:
@@ -175,10 +211,27 @@ def _many(port: int, process: int, asks: Asks) -> tuple[int, int, float]:
     settled = _memory(process)
     for each in threads:
         each.join()
-    return len(statuses), sum(status != 200 for status in statuses), max(_memory(process) - settled, 0)
+    return answers, max(_memory(process) - settled, 0)
 
 
 def _memory(process: int) -> float:
     """Return the resident memory of a process in MB."""
     done = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=True)
     return int(done.stdout) * 1024 / 1e6
+
+
+def main(catalogue: Path, seconds: float) -> None:
+    """Serve a catalogue to clients, some of which send filters of strangers."""
+    with _serving(catalogue) as (process, port):
+        _times(port, [Ask("/api/nets"), *_FIRST])
+        answers, growth = _many(port, process, [_LISTS, list(_FIRST), _FILTERS], seconds)
+    lists = [each.seconds for each in answers if each.ask in _LISTS]
+    kinds = {"lists": _LISTS, "predictions, patterns": _FIRST, "filters": _FILTERS}
+    for name, asks in kinds.items():
+        print(f"{name}: {dict(Counter(each.status for each in answers if each.ask in asks))}")
+    slowest = f"95th percentile {np.percentile(lists, 95):.2f} s, slowest {max(lists):.2f} s"
+    print(f"lists: {slowest}; memory after {_SETTLING} s: +{growth:.0f} MB")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

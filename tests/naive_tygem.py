@@ -59,7 +59,7 @@ def read_line(number: int, text: bytes) -> NaiveLine:
         row.drop = DropReason.UNREADABLE
         return row
     for colour, value in MOVE.findall(match[2]):
-        row.moves.append(read_value(value.strip(SPACE), row) | (WHITE_BIT if colour == b"W" else 0))
+        row.moves.append(read_value(value.translate(None, SPACE), row) | (WHITE_BIT if colour == b"W" else 0))
     if match[3]:
         row.warnings |= ParseWarning.TRUNCATED
     if len(row.moves) > 65_535:

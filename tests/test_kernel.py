@@ -191,3 +191,19 @@ def test_packaged_code_is_used_where_it_runs(tmp_path: Path) -> None:
     assert hits("b", "+a feature that no CPU has") == 0
     entry.write_bytes(entry.read_bytes()[:-1])
     assert hits("c") == 0
+
+
+def test_a_kernel_from_disk_is_compiled_into_another(bars: Bars) -> None:
+    """Its LLVM IR is parsed only then."""
+
+    def double(x):
+        return x + x
+
+    first, loaded = kernel(double), kernel(double)
+    assert first(2) == loaded(2) == 4
+
+    def quadruple(x):
+        return loaded(loaded(x))
+
+    assert kernel(quadruple)(3) == kernel(quadruple)(3) == 12
+    assert [label for label, *_ in bars.shown] == ["compiling kernel double", "compiling kernel quadruple"]

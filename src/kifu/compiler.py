@@ -1,7 +1,7 @@
 """Compilation of kernels by Numba, the compiled code on disk, and the progress of compilation.
 
 Everything that depends on Numba's internals is in this module: `_CachedDispatcher` derives from Numba's dispatcher
-class, `_InlinedCode` from the class of its compiled code, and `_Cache` stands for its cache class.
+class, `_InlinedCode` and `_LoadedCode` from the class of its compiled code, and `_Cache` stands for its cache class.
 
 Compiled code is keyed on content, by a fingerprint of the byte code of the kernel and of every function, constant and
 class it uses, with the signature, the CPU, and the versions of Python and Numba. So editing a comment, a docstring or
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba.core import event
-from numba.core.codegen import JITCodeLibrary, get_host_cpu_features
+from numba.core.codegen import JITCodeLibrary, get_host_cpu_features, ll
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
@@ -105,6 +105,26 @@ class _InlineCompiler(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
+class _LoadedCode(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a kernel from disk. Its LLVM IR, whose parsing takes most of the time, only serves other kernels."""
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> Any:
+        name, (machine_code, bitcode, symbols) = state
+        self = cls(codegen, name)
+        self.enable_object_caching()
+        self._set_compiled_object(machine_code)
+        self._bitcode = bitcode
+        self._finalize_final_module()
+        codegen._engine._defined_symbols |= symbols
+        return self
+
+    def _get_module_for_linking(self) -> Any:
+        if self._shared_module is None:
+            self._shared_module = ll.parse_bitcode(self._bitcode)
+        return self._shared_module
+
+
 class _CachedDispatcher(CPUDispatcher):  # type: ignore[misc]
     """A dispatcher that sets its cache at the first compilation, when all globals that it uses are defined."""
 
@@ -160,7 +180,7 @@ class _Cache:
             with contextlib.suppress(Exception):  # any, since damaged or old entries cannot be unpickled
                 digest, payload = (data := path.read_bytes())[:_HASH_SIZE], data[_HASH_SIZE:]
                 if digest == hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest():
-                    compiled = CompileResult._rebuild(target_context, *pickle.loads(payload))
+                    compiled = self._rebuild(target_context, *pickle.loads(payload))
                     if compiled.signature.args == sig:
                         if path.parent != PACKAGED:
                             os.utime(path)  # see _prune
@@ -171,13 +191,27 @@ class _Cache:
         """Write the compiled code of a signature to the user's folder."""
         if self._folder is None or compiled.library.has_dynamic_globals or compiled.lifted:
             return
-        payload = dumps(compiled._reduce())
+        (name, _, code), *others = compiled._reduce()
+        module = compiled.library._get_module_for_linking()
+        defined = (each for part in (module.functions, module.global_variables) for each in part)
+        symbols = {each.name for each in defined if not each.is_declaration}
+        payload = dumps(((name, (*code, symbols)), *others))
         path = self._path(self._folder, sig, compiled.library.codegen.magic_tuple())
         temporary = path.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):  # the disk is full: compile again in each process
             temporary.write_bytes(hashlib.blake2b(payload, digest_size=_HASH_SIZE).digest() + payload)
             temporary.replace(path)
             self._prune(self._folder)
+
+    @staticmethod
+    def _rebuild(target_context: Any, *parts: Any) -> Any:
+        """Return compiled code; Numba's lock is held, so only this code is of the other class."""
+        codegen = target_context.codegen()
+        codegen._library_class = _LoadedCode
+        try:
+            return CompileResult._rebuild(target_context, *parts)
+        finally:
+            del codegen._library_class
 
     @staticmethod
     def _prune(folder: Path) -> None:
@@ -247,6 +281,7 @@ class _Walk:
         self.lines = [repr(_OPTIONS), repr(_INLINE_OPTIONS)]
         self.modules: set[str] = set()
         self.functions: set[int] = set()
+        self._globals: set[int] = set()
 
     def add(self, value: Any) -> None:
         value = getattr(value, "py_func", value)
@@ -280,10 +315,12 @@ class _Walk:
         for cell in function.__closure__ or ():
             self.add(cell.cell_contents)
         self.add(function.__defaults__ or ())
-        # The parameters of a kernel may be named tuples that its code does not name.
-        for _, value in sorted(names.items()):
-            if isinstance(value, type) and issubclass(value, tuple):
-                self._add_class(value)
+        if id(names) not in self._globals:
+            self._globals.add(id(names))
+            # The parameters of a kernel may be named tuples that its code does not name.
+            for _, value in sorted(names.items()):
+                if isinstance(value, type) and issubclass(value, tuple):
+                    self._add_class(value)
 
     def _add_code(self, code: CodeType, constants: tuple[Any, ...], names: dict[str, Any]) -> None:
         self.lines += [code.co_code.hex(), repr(code.co_names)]

@@ -6,12 +6,29 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from kifu.errors import printable
 
 Z95 = 1.959963984540054
 """Half-width of a 95 % interval in standard deviations."""
+
+
+class _LazyPattern:
+    """A regular expression that is compiled at its first use; most are not used, and compiling them takes long."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self.pattern, self.flags = pattern, flags
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(re.compile(self.pattern, self.flags), name)
+        setattr(self, name, method)
+        return method
+
+
+def lazy_pattern(pattern: str, flags: int = re.NOFLAG) -> re.Pattern[str]:
+    """Return a regular expression that is compiled at its first use."""
+    return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 
 
 def counted(count: int, noun: str) -> str:

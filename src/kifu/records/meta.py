@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from kifu.errors import RecipeError
 from kifu.point import BLACK, WHITE
 from kifu.records.text import normalize
+from kifu.text import lazy_pattern
 
 _UNITS = {"day": 86_400, "hour": 3600, "minute": 60, "second": 1}
 _UNIT = (
@@ -23,18 +24,18 @@ _UNIT = (
     r"|(?P<minute>minutes?|mins?|m|分钟|分鐘|分|분)|(?P<second>seconds?|secs?|s|秒|초))(?![a-z]))"
 )
 _DURATION = r"(?P<number>\d{1,9}(?:[.,]\d{1,9})?)"
-_PART = re.compile(rf"{_DURATION}\s*{_UNIT}", re.IGNORECASE)
-_FILLERS = re.compile(
+_PART = lazy_pattern(rf"{_DURATION}\s*{_UNIT}", re.IGNORECASE)
+_FILLERS = lazy_pattern(
     r"\b(?:each|per|a|player|side|and|main|time|absolute)\b|各|每方|每人|持ち時間|制限時間|用时|用時|각자?|[.,;:+()]",
     re.IGNORECASE,
 )
-_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d\d)")
-_CGOBAN = re.compile(
+_CLOCK = lazy_pattern(r"(?:(\d{1,4}):)?(\d{1,4}):(\d\d)")
+_CGOBAN = lazy_pattern(
     r"(?P<main>[\d:]{1,10})\s*(?:\(\s*(?P<periods>\d{1,5}\s*x\s*[\d:]{1,10})\s*\)"
     r"|\+(?P<by>[\d:]{1,10})(?:/(?P<stones>\d{1,5})|x\d{1,5}))"
 )
 """A time limit of CGoban 1: byo-yomi "10:00(5x1:00)", Canadian "10:00+5:00/25", Ing's "10:00+5:00x3"."""
-_HOURS_AND_MINUTES = re.compile(r"h\s*(\d{1,2})$", re.IGNORECASE)
+_HOURS_AND_MINUTES = lazy_pattern(r"h\s*(\d{1,2})$", re.IGNORECASE)
 
 
 def _seconds(amount: re.Match[str]) -> float:
@@ -116,13 +117,13 @@ _FORMS: tuple[tuple[OvertimeKind, str], ...] = (
     ("canadian", rf"{_SPAN}\s*(?:per|/)\s*{_COUNT} stones(?: canadian byoyomi)?"),
     ("fischer", rf"with {_SPAN} extra per move"),
 )
-_MAIN_BEFORE = re.compile(
+_MAIN_BEFORE = lazy_pattern(
     r"(?:[a-z ]{1,20}:\s*)?(?P<main>\d{1,4} (?:days?|hours?)(?: and \d{1,2} hours?)?)\s+(?:\+\s*|(?=with))",
     re.IGNORECASE,
 )
 """The main time that DGS writes before an overtime, behind the name of its kind in some versions."""
 
-_OVERTIMES = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FORMS)
+_OVERTIMES = tuple((kind, lazy_pattern(form, re.IGNORECASE)) for kind, form in _FORMS)
 
 
 def parse_overtime(text: str) -> Overtime | None:
@@ -205,7 +206,7 @@ _ANY_YEAR = r"(?P<year>\d{4})(?!\d)"
 # clear which is which; "until" is the month of the last day, whose year it is. The leftmost match of the first form
 # that matches is used.
 _DATE_FORMS = tuple(
-    re.compile(form, re.IGNORECASE)
+    lazy_pattern(form, re.IGNORECASE)
     for form in (
         rf"(?P<era>{'|'.join(_ERAS)})\s*(?P<year>元|\d{{1,2}})\s*年(?:\s*(?P<month>\d{{1,2}})\s*月"
         r"(?:\s*(?P<day>\d{1,2})(?!\d))?)?",
@@ -228,7 +229,7 @@ _DATE_FORMS = tuple(
         rf"(?<!\d){_ANY_YEAR}",
     )
 )
-_GAME_NUMBER = re.compile(r"\b(?:game|round|match|board|table|part|no|nr)\b[.\s#]*\d{1,2}\b", re.IGNORECASE)
+_GAME_NUMBER = lazy_pattern(r"\b(?:game|round|match|board|table|part|no|nr)\b[.\s#]*\d{1,2}\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,27 +335,27 @@ _EQUIVALENT: dict[RankScale, str] = {
 }
 """Equally strong ranks of the 1990s by Schraudolph's README, from rating 2 to 36. Those of IGS name the ratings."""
 _FIRST_RATING = 2
-_CELL = re.compile(r"(\d+)(k|d|gup)?-(\d+)(k|d|gup)|(\d+)(k|d|gup)", re.IGNORECASE)
+_CELL = lazy_pattern(r"(\d+)(k|d|gup)?-(\d+)(k|d|gup)|(\d+)(k|d|gup)", re.IGNORECASE)
 
 _INPUT_LEVELS = (*range(-29, 10), *range(11, 20))
 """`Rank.level` of the ranks that a user may give: 30 kyu to 9 dan, 1 to 9 dan professional."""
 
 _BODIES = "aga|egf|ffg|bga|dgob|kgs|igs|nngs|ogs|dgs|fox|tygem"
-_REMARK = re.compile(
+_REMARK = lazy_pattern(
     rf"[,(\[]?\s*\b(?:{_BODIES})\b[\s:]*(?:(?:gor|rating)\b[\s:]*)?(?:-?\d{{1,4}}(?:\.\d+)?(?![\w.]))?\s*[)\]]?",
     re.IGNORECASE,
 )
 _PRO = "professional|pro|p|职业|職業|专业|專業|プロ|프로"
 _AMATEUR = "amateur|ama|业余|業餘|アマ|아마"
-_RANK = re.compile(
+_RANK = lazy_pattern(
     rf"~?(?:(?P<before>{_PRO})|{_AMATEUR})?[\s-]*(?P<number>\d{{1,2}})(?P<tenth>[.,]\d)?(?:st|nd|rd|th)?[\s-]*"
     rf"(?:(?P<dan>dan|d|段|단)|(?P<kyu>kyu|kup|gup|k|级|級|급)|(?P<pro>{_PRO}))?\.?"
     rf"\s*\(?(?:(?P<after>{_PRO})|{_AMATEUR})?\)?\s*(?P<doubt>[?*+~]*)"
     r"(?:\s*±\s*[\d.]{1,4})?",
     re.IGNORECASE,
 )
-_AGA = re.compile(r"(?:aga[\s:]*)?([+-]?\d{1,2}\.\d{1,6})(?:\s*\(?aga\)?)?", re.IGNORECASE)
-_GOR = re.compile(
+_AGA = lazy_pattern(r"(?:aga[\s:]*)?([+-]?\d{1,2}\.\d{1,6})(?:\s*\(?aga\)?)?", re.IGNORECASE)
+_GOR = lazy_pattern(
     r"(?:(?:egf|gor|rating)[\s:]*){1,2}(\d{3,4})(?:\.\d+)?|(\d{3,4})(?:\.\d+)?(?:\s*(?:egf|gor)){1,2}", re.I
 )
 
@@ -502,37 +503,40 @@ def _levels(cell: str) -> tuple[int, int] | None:
 ResultKind = Literal["score", "resign", "time", "forfeit", "draw", "void", "unknown"]
 Ending = Literal["score", "resign", "time", "forfeit", "void", "unknown"]
 
-_SIDE = re.compile(
+_SIDE = lazy_pattern(
     r"(?:(?P<black>\bblack|黑|黒|흑|先番)|(?P<white>\bwhite|白|백)"
     r"|(?:^|(?<=[,;:(.\s]))(?:(?P<b>b)|(?P<w>w)))(?![a-z])(?:'s)?[番번方棋]?\s*",
     re.IGNORECASE,
 )
-_WON = re.compile("win|won|beats?|defeat|胜|勝|승", re.IGNORECASE)
-_LOST = re.compile(
+_WON = lazy_pattern("win|won|beats?|defeat|胜|勝|승", re.IGNORECASE)
+_LOST = lazy_pattern(
     "los[et]|resign|forfeit[se]|timed? ?out|out of time|[超逾][时時]|時間切れ|负|負|败|敗|패|认输|認輸|投了"
     "|弃权|棄權|기권",
     re.IGNORECASE,
 )
-_WON_BEFORE = re.compile(r"\b(?:win|won|winner|victory)\b[^,;.]*$|[胜勝][方者]\s*:?\s*$|승자\s*:?\s*$", re.IGNORECASE)
-_BY_REASON = re.compile(r"by\s+(?:[rtf]\b|res|time|forfeit|default|[\d.,])", re.IGNORECASE)
-_LOST_BEFORE = re.compile(r"\b(?:resignation|resigned|forfeit|loss|lost|loser)\s+(?:by|of|for)\s*$", re.IGNORECASE)
-_OBJECT_BEFORE = re.compile(r"\b(?:beats?|defeat(?:s|ed)?|over|against|to|vs\.?)\s*$", re.IGNORECASE)
-_MOVE_COUNT = re.compile(
+_WON_BEFORE = lazy_pattern(r"\b(?:win|won|winner|victory)\b[^,;.]*$|[胜勝][方者]\s*:?\s*$|승자\s*:?\s*$", re.IGNORECASE)
+_BY_REASON = lazy_pattern(r"by\s+(?:[rtf]\b|res|time|forfeit|default|[\d.,])", re.IGNORECASE)
+_LOST_BEFORE = lazy_pattern(r"\b(?:resignation|resigned|forfeit|loss|lost|loser)\s+(?:by|of|for)\s*$", re.IGNORECASE)
+_OBJECT_BEFORE = lazy_pattern(r"\b(?:beats?|defeat(?:s|ed)?|over|against|to|vs\.?)\s*$", re.IGNORECASE)
+_MOVE_COUNT = lazy_pattern(
     r"\(?\s*(?:after|in|共|全|总|總|計|计|총)?\s*[\d百]{1,5}\s*(?:手|수|moves?\b)\s*(?:完|まで|で|终|終|끝)?\s*\)?[\s,、。:;.]*",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"^(?:result|score|结果|結果|결과)\s*:?\s*", re.IGNORECASE)
+_HEADING = lazy_pattern(r"^(?:result|score|结果|結果|결과)\s*:?\s*", re.IGNORECASE)
 _CAUSES: tuple[tuple[ResultKind, re.Pattern[str]], ...] = (
     (
         "resign",
-        re.compile(
+        lazy_pattern(
             r"(?:^[bw\s]*\+|\bby)\s*r(?:es)?\b|\bresi|中盘|中盤|中押|投了|认输|認輸|불계|不计|不計", re.IGNORECASE
         ),
     ),
-    ("time", re.compile(r"(?:^[bw\s]*\+|\bby)\s*t\b|time|超时|超時|逾时|逾時|时间|時間|時間切れ|시간", re.IGNORECASE)),
+    (
+        "time",
+        lazy_pattern(r"(?:^[bw\s]*\+|\bby)\s*t\b|time|超时|超時|逾时|逾時|时间|時間|時間切れ|시간", re.IGNORECASE),
+    ),
     (
         "forfeit",
-        re.compile(
+        lazy_pattern(
             r"(?:^[bw\s]*\+|\bby)\s*f\b|forfeit|default|walkover|offline|disconnect|不[戦战]|弃权|棄權|棄権|犯规|犯規"
             "|反则|反則|断线|斷線|掉线|掉線|失格|반칙|기권|접속|실격",
             re.IGNORECASE,
@@ -540,23 +544,25 @@ _CAUSES: tuple[tuple[ResultKind, re.Pattern[str]], ...] = (
     ),
 )
 # Only the winner: bare; by the referee's decision, or by agreement of two programs (both from the UEC Cup).
-_WINNER_ONLY = re.compile(
+_WINNER_ONLY = lazy_pattern(
     r"\+?\s*(?:j|aw)?|\+?\s*(?:wins?|won)(?: on points)?[.!]?|(?:获|獲|判定)?[胜勝]ち?|(?:판정)?승", re.IGNORECASE
 )
-_MARGIN = re.compile(
+_MARGIN = lazy_pattern(
     r"(?P<whole>(?:\d+(?:[.,]\d*)?|[.,]\d+)(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
     r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?\s*(?P<half_stone>子)?[目집]?"
 )
-_ONLY_REASON = re.compile(rf"中押し?|中盘|中盤|불계|(?=[^\s]){_MARGIN.pattern}\s*(?:points?|pts?|moku)?", re.IGNORECASE)
-_FIRST_NUMBER = re.compile(r"(?:(?<![^\s+])[.,])?\d|半|반")
+_ONLY_REASON = lazy_pattern(
+    rf"中押し?|中盘|中盤|불계|(?=[^\s]){_MARGIN.pattern}\s*(?:points?|pts?|moku)?", re.IGNORECASE
+)
+_FIRST_NUMBER = lazy_pattern(r"(?:(?<![^\s+])[.,])?\d|半|반")
 _NUMBER_WORDS = ["half", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _NUMBERS = {word: str(number or "1/2") for number, word in enumerate(_NUMBER_WORDS)}
-_NUMBER_WORD = re.compile(rf"\b(?:and )?(?:an? )?({'|'.join(_NUMBERS)})(?: an?)?\b", re.IGNORECASE)
-_DRAW = re.compile(
+_NUMBER_WORD = lazy_pattern(rf"\b(?:and )?(?:an? )?({'|'.join(_NUMBERS)})(?: an?)?\b", re.IGNORECASE)
+_DRAW = lazy_pattern(
     r"0(\.0*)?|draw(n|\s+by\b.*)?|d\+j?|jigo|tie|和棋?|平局|持碁|持棋|ジゴ|무승부|비김|빅", re.IGNORECASE
 )
-_VOID = re.compile(r"void|no result|annulled|cancell?ed|無勝負|无胜负|无效|無効|勝負なし|무효", re.IGNORECASE)
-_UNFINISHED = re.compile(
+_VOID = lazy_pattern(r"void|no result|annulled|cancell?ed|無勝負|无胜负|无效|無効|勝負なし|무효", re.IGNORECASE)
+_UNFINISHED = lazy_pattern(
     r"|\?+|-+|none|unknown|n/a|u|unf|unfinished|(left|not)? ?(unfinished|finished|played out)|suspended|adjourned"
     r"|打ち?掛け?|封棋|未完|未[终終]局|不明",
     re.IGNORECASE,
@@ -669,8 +675,8 @@ def _points(match: re.Match[str]) -> float | None:
     return points * 2 if match["stones"] or match["half_stone"] or points % 0.5 == 0.25 else points
 
 
-_NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)")
-_KOMI_WORDS = re.compile(
+_NUMBER = lazy_pattern(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)")
+_KOMI_WORDS = lazy_pattern(
     r"^(?:[黑黒]番?|先番)?\s*(?:komi|コミ|[贴貼]目?|덤)?\s*:?\s*|\s*(?:points?|pts?|moku|(?:コミ)?出し?|コミ)$",
     re.IGNORECASE,
 )

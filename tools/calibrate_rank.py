@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from kifu.config import parse_board
 from kifu.corpus.hashes import mix_words, text_hashes
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.mmap_games import read_games
@@ -43,6 +42,7 @@ from kifu.learn.rank import (
     summarize,
 )
 from kifu.planes.encoder import ratings_of
+from kifu.point import parse_board
 from kifu.progress import ProgressFactory, silent
 from kifu.records.meta import Rank
 from kifu.records.paths import Paths, as_list

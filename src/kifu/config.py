@@ -48,18 +48,10 @@ def one_line(text: str) -> str:
 
 
 BoardSize = Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")]
-"""Width and height of a board, such as "19x19"; `parse_board` parses it."""
+"""Width and height of a board, such as "19x19"; `kifu.point.parse_board` parses it."""
 
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 """A line of printable text."""
-
-
-def parse_board(text: str) -> tuple[int, int]:
-    """Return width and height of a board size such as "19x19". Raises RecipeError; the maximum size is not checked."""
-    width, x, height = text.partition("x")
-    if not (x and all(side.isascii() and side.isdigit() and len(side) <= 2 for side in (width, height))):
-        raise RecipeError(f"board must be like 19x19, got {text!r}")
-    return int(width), int(height)
 
 
 def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:

@@ -20,7 +20,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import GameError
+from kifu.errors import GameError, RecipeError
 
 BLACK, WHITE = 1, 2
 
@@ -33,6 +33,14 @@ MAX_SIZE = 25
 
 SGF_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _GTP_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I
+
+
+def parse_board(text: str) -> tuple[int, int]:
+    """Return width and height of a board size such as "19x19". Raises RecipeError; the maximum size is not checked."""
+    width, x, height = text.partition("x")
+    if not (x and all(side.isascii() and side.isdigit() and len(side) <= 2 for side in (width, height))):
+        raise RecipeError(f"board must be like 19x19, got {text!r}")
+    return int(width), int(height)
 
 
 def check_size(width: int, height: int) -> None:

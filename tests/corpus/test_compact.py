@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from commands import run
 from kgs_archives import archive
-from kifu.corpus import catalogue, update
-from kifu.corpus.catalogue import Partition, open_catalogue, read_index
+from kifu.corpus import partitions, update
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.partitions import Partition, read_index
 from kifu.corpus.update import _pieces, append, compact
 from kifu.errors import FormatError
 from marks import slow
@@ -125,7 +126,7 @@ def test_only_the_longer_game_is_kept(tmp_path: Path) -> None:
 def test_readers_beside_it(sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "games"
     append(sources, path)
-    earlier, check = open_catalogue(path), catalogue._check_partitions
+    earlier, check = open_catalogue(path), partitions._check_partitions
     calls = iter([compact])
 
     def check_late(*given: Any) -> None:
@@ -133,7 +134,7 @@ def test_readers_beside_it(sources: list[Path], tmp_path: Path, monkeypatch: pyt
             change(path)
         check(*given)
 
-    monkeypatch.setattr(catalogue, "_check_partitions", check_late)
+    monkeypatch.setattr(partitions, "_check_partitions", check_late)
     assert open_catalogue(path).partitions != earlier.partitions
     with pytest.raises(FormatError, match="was removed while the catalogue was read, as kifu compact does; try again"):
         list(earlier.batches())

@@ -18,10 +18,12 @@ from kgs_archives import archive
 from kifu.convert import convert
 from kifu.corpus import sources as corpus_sources
 from kifu.corpus import update
-from kifu.corpus.catalogue import INDEX, PARTITION_PATH, is_catalogue, open_catalogue, read_shard
+from kifu.corpus.catalogue import is_catalogue, open_catalogue, read_shard
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
+from kifu.corpus.partitions import PARTITION_PATH
 from kifu.corpus.query import query
+from kifu.corpus.schema import INDEX
 from kifu.corpus.splits import load_split, split
 from kifu.corpus.stats import stats
 from kifu.corpus.update import CatalogueTransaction, append

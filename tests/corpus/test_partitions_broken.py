@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from commands import run
 from kifu.corpus import update
-from kifu.corpus.catalogue import INDEX, Index, RowShard, is_catalogue, open_catalogue, read_shard
+from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
+from kifu.corpus.partitions import Index
 from kifu.corpus.query import open_database
+from kifu.corpus.schema import INDEX
 from kifu.corpus.update import CatalogueTransaction, append, compact
 from kifu.errors import FormatError, OutputError, RecipeError
 from kifu.io import read_small

@@ -98,10 +98,10 @@ def match(  # noqa: PLR0913 - command-line options
     A match that was interrupted, or shall have more games, is resumed.
     """
     from kifu.cli.dry_run import Plan
-    from kifu.config import parse_board
     from kifu.errors import RecipeError
     from kifu.play.match import MatchOptions, play_match
     from kifu.play.referee import MatchRules
+    from kifu.point import parse_board
 
     width, height = parse_board(board)
     if width != height:

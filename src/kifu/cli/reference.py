@@ -83,9 +83,9 @@ def nets(
     """List the networks with their sizes, or show the layers of one."""
     if (name, planes, board) == (None, None, _BOARD):
         return _listed(read_titles("nets"))
-    from kifu.config import parse_board
     from kifu.katago.net_file import is_kata_net
     from kifu.learn.registry import KATA, NETS, RESIDUAL, net_card, net_line
+    from kifu.point import parse_board
 
     width, height = parse_board(board)
     if name is not None and is_kata_net(name):

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from kifu.config import parse_board
 from kifu.corpus.catalogue import is_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.errors import RecipeError, SourceError, printable
+from kifu.point import parse_board
 from kifu.registry import check_choice
 from kifu.search.notation import check_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, Pattern

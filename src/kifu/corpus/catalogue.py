@@ -1,8 +1,4 @@
-"""The catalogue: a Parquet file with the columns of `kifu.corpus.schema`, or a folder of them with a JSON index.
-
-The index lists the partitions in order. It is untrusted input: its size is bounded, and the partitions must lie within
-the folder and have the recorded sizes. Field names of its models are the JSON keys.
-"""
+"""The catalogue: a Parquet file with the columns of `kifu.corpus.schema`, or a folder of them with a JSON index."""
 
 from __future__ import annotations
 
@@ -11,106 +7,29 @@ import json
 import logging
 import os
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from stat import S_ISREG
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from blake3 import blake3
-from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from kifu.config import STRICT, first_invalid
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
-from kifu.corpus.schema import SCHEMA, VERSION, check_version
+from kifu.corpus.schema import INDEX, SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError, first_line, printable
-from kifu.io import add_checksum, hash_file, open_regular, read_small, write_file
-from kifu.records.game import Game
+from kifu.io import hash_file, open_regular
 from kifu.records.paths import Remote, as_path
+
+if TYPE_CHECKING:
+    from kifu.corpus.partitions import Index
+    from kifu.records.game import Game
 
 _log = logging.getLogger(__name__)
 
-INDEX = "catalogue.json"
-"""The index's file name within the folder."""
-
 SEARCH_SUFFIX = ".search"
 """Added to the name of a Parquet file, the name of its search index (`kifu.search.index`), which is removed with it."""
-
-
-Count = Annotated[int, Field(ge=0, le=10**12)]
-Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-_PLAIN = r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,150}"
-"""A path component that is neither hidden nor "..", which would leave the folder."""
-
-PARTITION_PATH = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
-"""The pattern of a partition's path within the folder."""
-
-
-class Partition(BaseModel):
-    """A Parquet file of the folder, itself a catalogue."""
-
-    model_config = STRICT
-
-    path: Annotated[str, Field(pattern=f"^{PARTITION_PATH}$")]
-    rows: Count  # of which `kept` are not dropped
-    kept: Count
-    bytes: Count
-    blake3: Hash
-    sources: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)]  # ascending indices into `Index.sources`
-    year: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}$")]  # of all its games, see `kifu.corpus.update.year_name`
-
-
-class SourceInfo(BaseModel):
-    """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size and hash."""
-
-    model_config = STRICT
-
-    name: str
-    bytes: Count | None = None
-    blake3: Hash | None = None
-    left_out: dict[str, Count] | None = None  # files or members that were not read, by kind
-    about: dict[str, Any] | None = None  # the metadata of a catalogue
-
-
-class Index(BaseModel):
-    """The content of the index; `read` == `kept` + the sum of `drops` == the rows of all partitions."""
-
-    model_config = STRICT
-
-    catalogue: int = VERSION
-    kifu: str  # the version that wrote the index
-    clean: dict[str, Any]  # the cleaning rules, the same for all sources
-    compacted: Count = 0  # how many times, see `kifu.corpus.update.compact`
-    sources: Annotated[tuple[SourceInfo, ...], Field(strict=False)]  # in the order in which they were added
-    read: Count
-    kept: Count
-    drops: dict[str, Count]  # by the name of the `DropReason`
-    parts: Annotated[tuple[Partition, ...], Field(min_length=1, strict=False)]  # in the order of the rows; may be empty
-
-    @field_validator("parts")
-    @classmethod
-    def _require_distinct(cls, parts: tuple[Partition, ...]) -> tuple[Partition, ...]:
-        if repeated := [path for path, n in Counter(part.path.casefold() for part in parts).items() if n > 1]:
-            raise ValueError(f"{repeated[0]} is listed twice")
-        return parts
-
-    def metadata(self) -> dict[str, Any]:
-        """Return the value of `Catalogue.metadata`."""
-        sources = [source.model_dump(exclude_none=True) for source in self.sources]
-        return {"clean": self.clean, "sources": sources, "read": self.read, "kept": self.kept, "drops": self.drops}
-
-    def digest(self) -> str:
-        """Return the BLAKE3, in hex, of the hashes of all partitions."""
-        return blake3(b"".join(bytes.fromhex(part.blake3) for part in self.parts)).hexdigest()
-
-    def write(self, folder: Path) -> None:
-        """Replace the folder's index atomically."""
-        write_file(folder / INDEX, add_checksum(json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False)))
 
 
 def has_index(path: Path) -> bool:
@@ -119,55 +38,6 @@ def has_index(path: Path) -> bool:
         return path.joinpath(INDEX).is_file()
     except (OSError, ValueError):
         return False
-
-
-def read_index(folder: Path) -> Index:
-    """Read the index of a folder and check that the partitions exist and have their sizes.
-
-    Raises FormatError if the index or a partition is damaged or missing.
-    """
-    index_path, data = folder / INDEX, b""
-    try:
-        data = read_small(index_path)
-        index = Index.model_validate_json(data)
-        check_version(folder, str(index.catalogue))
-        _check_partitions(folder, index)
-    except ValidationError as error:
-        raise FormatError(f"{index_path} is not the index of a catalogue: {first_invalid(error)}") from None
-    except FormatError:
-        raise
-    except (OSError, ValueError) as error:
-        if data and read_small(index_path) != data:  # `compact` has replaced it meanwhile
-            return read_index(folder)
-        raise FormatError(f"{folder} is not a complete catalogue: {first_line(error)}") from None
-    _check_counts(index, index_path)
-    return index
-
-
-def _check_partitions(folder: Path, index: Index) -> None:
-    """Raise FormatError or OSError unless the partitions are regular files within the folder with their sizes."""
-    top = folder.resolve()
-    for directory in {Path(part.path).parent for part in index.parts}:
-        if not (folder / directory).resolve().is_relative_to(top):
-            raise FormatError(f"{folder / directory} lies outside the folder")
-    for part in index.parts:
-        path = folder / part.path
-        status = path.lstat()
-        if not S_ISREG(status.st_mode):
-            raise FormatError(f"{path} is not a regular file")
-        if status.st_size != part.bytes:
-            raise FormatError(f"{path} has {status.st_size:,} bytes, but {INDEX} lists {part.bytes:,}")
-
-
-def _check_counts(index: Index, index_path: Path) -> None:
-    """Raise FormatError if the counts of an index contradict each other."""
-    rows, kept = (sum(getattr(part, name) for part in index.parts) for name in ("rows", "kept"))
-    if (index.read, index.kept, index.read - index.kept) != (rows, kept, sum(index.drops.values())):
-        raise FormatError(
-            f"{index_path}: its partitions have {rows:,} games, {kept:,} kept; it lists {index.read:,}, {index.kept:,}"
-        )
-    if any(source >= len(index.sources) for part in index.parts for source in part.sources):
-        raise FormatError(f"{index_path}: a partition refers to a source that is not listed")
 
 
 _SHARD_ROWS = 131_072
@@ -316,6 +186,8 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     if isinstance(path, Remote):
         raise SourceError(f"{path}: catalogues must be local files or folders; only archives can be read from URLs")
     if has_index(path):
+        from kifu.corpus.partitions import read_index  # loads pydantic
+
         index = read_index(path)
         partitions = {path / part.path: part.rows for part in index.parts}
         return Catalogue(path, index.read, index.metadata(), partitions, index)

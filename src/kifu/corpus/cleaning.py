@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from kifu.config import Line, NamedConfig, check_config, load_config, parse_board
+from kifu.config import Line, NamedConfig, check_config, load_config
 from kifu.corpus.hashes import handicap_as_setup
 from kifu.corpus.schema import OVERTIME_COLUMNS
 from kifu.errors import DropReason
 from kifu.go.rules import Rules
-from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.point import POINT_MASK, WHITE_BIT, parse_board
 from kifu.records.games import GameArrays, ParseWarning
 from kifu.records.meta import Overtime, OvertimeKind, RankScale, thinking_seconds
 

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, Self, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from blake3 import blake3
 
@@ -256,6 +255,8 @@ def _read_seal(path: Path, file: pa.NativeFile) -> tuple[int, bytes]:
 
 def _row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
     """Return the size of the lists and texts of each row, [G] int64."""
+    import pyarrow.compute as pc  # slow to load
+
     size = np.zeros(len(table), np.int64)
     for column in table.columns:
         if pa.types.is_list(column.type):
@@ -337,7 +338,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
             except pa.ArrowException as error:
                 raise FormatError(f"{path}: column {field.name}: {first_line(error)}") from None
         may_be_null = not pa.types.is_list(field.type) or field.type.value_field.nullable
-        null_elements = False if may_be_null else pc.any(column.flatten().is_null()).as_py()
+        null_elements = not may_be_null and column.flatten().null_count > 0
         if null_elements or (column.null_count and not field.nullable):
             raise FormatError(f"{path}: column {field.name} must not contain nulls")
         try:

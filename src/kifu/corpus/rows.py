@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from kifu.corpus.cleaning import CleaningRules, apply_rules
 from kifu.corpus.hashes import handicap_as_setup, hash_games, hash_rows
 from kifu.corpus.schema import (
     EVALUATION,
@@ -60,6 +59,9 @@ from kifu.records.meta import (
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import decode, make_record, text_properties
 from kifu.records.text import Programs
+
+if TYPE_CHECKING:
+    from kifu.corpus.cleaning import CleaningRules
 
 TEXT_COLUMNS = {
     "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",
@@ -344,6 +346,8 @@ def _rows(
     unparsed: UnparsedTexts,
 ) -> Rows:
     """Replay, cut and hash the games, and apply the rules."""
+    from kifu.corpus.cleaning import apply_rules  # loads pydantic
+
     illegal, legal = replay_all(games, Rules.named(rules.rules))
     illegal[games.drop != DropReason.KEPT] = DropReason.KEPT
     if rules.illegal == "cut":

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kifu.errors import DropReason, FormatError
 from kifu.kernel import writable_view
@@ -26,6 +25,9 @@ from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
 
 VERSION = 3
 """Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""
+
+INDEX = "catalogue.json"
+"""The name of the file that lists the partitions of a folder."""
 
 POINTS = pa.list_(pa.field("element", pa.uint16(), nullable=False))
 
@@ -195,6 +197,8 @@ def check_version(path: os.PathLike[str] | str, version: str) -> None:
 
 def check_limits(name: str, column: pa.Array) -> None:
     """Raise FormatError if a value of a column is out of its range."""
+    import pyarrow.compute as pc  # slow to load; records are read without it
+
     if name == "evaluations":
         elements = column.flatten()
         for field, values in zip(EVALUATION.names, elements.flatten()):
@@ -249,7 +253,7 @@ def game_arrays(batch: pa.RecordBatch) -> GameArrays:
     return GameArrays(
         **{field.name: getattr(played, field.name) for field in fields(played)},
         to_play=to_numpy(batch.column("to_play")),
-        handicap=to_numpy(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
+        handicap=to_numpy(batch.column("handicap").fill_null(NO_HANDICAP)),
         warnings=map_distinct(batch.column("repairs"), warnings_from_text, np.uint32),
         drop=drop_codes(batch),
         member=to_numpy(batch.column("entry")),
@@ -277,7 +281,9 @@ def check_move_columns(batch: pa.RecordBatch) -> None:
     """Raise FormatError if a list of MOVE_COLUMNS is not as long as the row's moves. Only present columns count."""
     for name in MOVE_COLUMNS:
         if name in batch.schema.names and "moves" in batch.schema.names:
-            lengths, moves = (pc.list_value_length(batch.column(each)) for each in (name, "moves"))
+            import pyarrow.compute as pc  # slow to load
+
+            lengths, moves = (batch.column(each).value_lengths() for each in (name, "moves"))
             if pc.any(pc.not_equal(lengths, moves)).as_py():  # nulls are ignored
                 raise FormatError(f"{name} of a row must have one element for each of its moves")
 

@@ -27,24 +27,19 @@ import pyarrow.compute as pc
 from blake3 import blake3
 
 from kifu.corpus.catalogue import (
-    INDEX,
-    PARTITION_PATH,
     SEARCH_SUFFIX,
     CatalogueWriter,
-    Index,
-    Partition,
     RowShard,
-    SourceInfo,
     has_index,
     is_catalogue,
     open_catalogue,
-    read_index,
     read_shard,
 )
 from kifu.corpus.cleaning import CleaningRules, check_cleaning_rules, load_cleaning_rules
 from kifu.corpus.duplicates import DUPLICATE_REASONS, DuplicateFlags, flag_duplicates
 from kifu.corpus.ingest import IngestJob, IngestReport
-from kifu.corpus.schema import drop_codes, to_numpy, with_drop
+from kifu.corpus.partitions import PARTITION_PATH, Index, Partition, SourceInfo, read_index
+from kifu.corpus.schema import INDEX, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     ShardReader,
     Source,

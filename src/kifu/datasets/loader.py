@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kifu.config import parse_board
 from kifu.datasets.draws import Draws, count_draws
 from kifu.datasets.epoch_plan import (
     DEFAULT_CONFIG,
@@ -42,6 +41,7 @@ from kifu.errors import RecipeError
 from kifu.execution.executor import cancel, count_jobs, prefetch
 from kifu.planes.packing import unpack
 from kifu.planes.registry import find_plane_set
+from kifu.point import parse_board
 from kifu.records.paths import Paths, as_list
 
 _PREFETCH = 2

@@ -28,7 +28,6 @@ from isal import igzip, isal_zlib
 
 from kifu.errors import FormatError, first_line
 from kifu.io import open_regular, write_file
-from kifu.katago.net_onnx import read_kata_entries
 
 SUFFIXES, CHECKPOINT = (".bin.gz", ".txt.gz"), ".ckpt"
 """Suffixes of KataGo's network files, and of the checkpoints of its training (`kifu.katago.checkpoint`).
@@ -415,7 +414,11 @@ class KataNetFile:
 def is_kata_net(path: str | os.PathLike[str]) -> bool:
     """Return True if the name is that of a network file of KataGo, or for an ONNX file, if its metadata are."""
     name = os.fspath(path).lower()
-    return name.endswith((*SUFFIXES, CHECKPOINT)) or (name.endswith(".onnx") and bool(read_kata_entries(path)))
+    if not name.endswith(".onnx"):
+        return name.endswith((*SUFFIXES, CHECKPOINT))
+    from kifu.katago.net_onnx import read_kata_entries  # loads pydantic
+
+    return bool(read_kata_entries(path))
 
 
 def read_kata_net(path: str | os.PathLike[str]) -> KataNetFile:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from kifu.config import Line, parse_board
+from kifu.config import Line
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
@@ -28,7 +28,7 @@ from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel
 from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
-from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.point import POINT_MASK, WHITE_BIT, parse_board
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
 from kifu.recipes.schema import SplitRecipe
 from kifu.records.games import GameArrays, ParseWarning

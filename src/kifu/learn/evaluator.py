@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, Output
 from kifu.datasets.global_inputs import InputPositions, encode_inputs
-from kifu.datasets.loader import Loader
 from kifu.datasets.mmap_games import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.learn import Precision
@@ -268,6 +267,8 @@ def stream_outputs(
     evaluator: BatchEvaluator, positions: EvalPositions, *, legal: bool, jobs: int
 ) -> Generator[Iterator[BatchOutput]]:
     """Provide an iterator over the outputs of consecutive positions, see `kifu.learn.predict.Predictor.stream`."""
+    from kifu.datasets.loader import Loader  # slow to load; few positions are evaluated without it
+
     backend, (width, height) = evaluator.backend, (positions.width, positions.height)
     encoder = evaluator.net.encoder_for(width, height)
     source = _PositionSource(positions, encoder.plane_set.name)

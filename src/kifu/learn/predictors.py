@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kifu.config import parse_board
 from kifu.datasets.global_inputs import SERVERS, Imitated, InputPositions, encode_inputs
 from kifu.errors import DropReason, FormatError, RecipeError, missing_extras
 from kifu.go.board import EMPTY, Board
@@ -35,7 +34,7 @@ from kifu.learn.scores import MoveScores
 from kifu.planes import packing
 from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
-from kifu.point import WHITE, WHITE_BIT
+from kifu.point import WHITE, WHITE_BIT, parse_board
 from kifu.progress import Progress
 from kifu.registry import check_choice
 

@@ -25,7 +25,7 @@ import torch
 from pydantic import BaseModel, Field, model_validator
 from torch import Tensor
 
-from kifu.config import STRICT, BoardSize, Line, parse_board, read_model
+from kifu.config import STRICT, BoardSize, Line, read_model
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions
 from kifu.datasets.mmap_games import COLUMNS as LOADER_COLUMNS
@@ -38,7 +38,7 @@ from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import score_moves
 from kifu.planes.encoder import RATING_COLUMNS
-from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.point import POINT_MASK, WHITE_BIT, parse_board
 from kifu.progress import ProgressFactory, silent
 from kifu.records.meta import Rank
 from kifu.records.paths import Paths, as_list

@@ -24,7 +24,6 @@ from kifu.config import (
     config_text,
     default_table,
     load_config,
-    parse_board,
 )
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.splits import Split, load_split
@@ -37,6 +36,7 @@ from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
 from kifu.datasets.tokens import DEFAULT_METADATA, Tokenizer
 from kifu.errors import RecipeError
+from kifu.point import parse_board
 from kifu.registry import unknown
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, field_serializer, field_validator, model_validator
 
-from kifu.config import STRICT, BoardSize, Line, NamedConfig, parse_board
+from kifu.config import STRICT, BoardSize, Line, NamedConfig
 from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.global_inputs import check_inputs
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.mmap_games import PositionFilter
 from kifu.planes.encoder import FrameEncoder, find_encoder
+from kifu.point import parse_board
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel, writable_view
@@ -1299,6 +1298,8 @@ def _buffers(
 
 def _spaced(names: pa.StringArray) -> pa.StringArray:
     """Replace "_" by a space in player names of OLF; a name of nothing else becomes null."""
+    import pyarrow.compute as pc  # slow to load, and only OLF needs it
+
     spaced = pc.replace_substring(names, "_", " ")
     return pc.if_else(pc.equal(pc.utf8_trim(spaced, " "), ""), None, spaced)
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import INDEX, Catalogue, is_catalogue, open_catalogue
-from kifu.corpus.schema import SCHEMA, VERSION, game_arrays, to_numpy
+from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
+from kifu.corpus.schema import INDEX, SCHEMA, VERSION, game_arrays, to_numpy
 from kifu.datasets.examples import Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples

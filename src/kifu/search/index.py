@@ -23,7 +23,8 @@ from isal.isal_zlib import crc32
 from pydantic import BaseModel, Field, ValidationError
 
 from kifu.config import STRICT, first_invalid
-from kifu.corpus.catalogue import SEARCH_SUFFIX, Count, Hash
+from kifu.corpus.catalogue import SEARCH_SUFFIX
+from kifu.corpus.partitions import Count, Hash
 from kifu.errors import FormatError
 from kifu.go.replay import GamesLike
 from kifu.io import BLOCK_BYTES, BlockSums, bytes_at, open_regular, read_at

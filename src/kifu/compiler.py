@@ -108,6 +108,8 @@ class _InlineCompiler(Compiler):  # type: ignore[misc]
 class _LoadedCode(JITCodeLibrary):  # type: ignore[misc]
     """The code of a kernel from disk. Its LLVM IR, whose parsing takes most of the time, only serves other kernels."""
 
+    _shared_module: Any
+
     @classmethod
     def _unserialize(cls, codegen: Any, state: Any) -> Any:
         name, (machine_code, bitcode, symbols) = state

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +37,8 @@ def peak(command: Sequence[str]) -> float:
     return int(_run([sys.executable, "-c", _PEAK, *command])) * 1024 / 1e6
 
 
-def _build_command(archives: Sequence[Path], into: Path, overrides: Sequence[str], name: str, jobs: int) -> list[str]:
+def build_command(archives: Sequence[Path], into: Path, overrides: Sequence[str], name: str, jobs: int) -> list[str]:
+    """Return the command that builds a set of kgsgo-v2."""
     command = [*KIFU, "build", "kgsgo-v2", *map(str, archives), "--output", str(into), "--sets", name]
     for override in overrides:
         command += ["--set", override]
@@ -47,7 +50,7 @@ def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     into = folder / "built"
 
     def peak_of(archives: Sequence[Path], overrides: Sequence[str], jobs: int) -> float:
-        megabytes = peak(_build_command(archives, into, overrides, "trainall", jobs))
+        megabytes = peak(build_command(archives, into, overrides, "trainall", jobs))
         shutil.rmtree(into)
         return megabytes
 
@@ -68,34 +71,59 @@ _LISTS = ("--help", "--version", "planes", "formats", "nets", "recipes", "fetch"
 _GAMES = (
     "show sample --game 3 --move 57",
     "stats games.parquet",
+    "query 'select count(*) from kept' games.parquet",
     "inspect games.parquet",
     "split games.parquet -o sets",
     "explore games.parquet",
+    "search '.XO/XO.' games.parquet",
+    "build agz17 sample -o data --set clean=legal",
     "ingest sample -o other.parquet",
 )
-_PREDICT = "predict sample --game 3 --move 57"
+_NETS = ("predict sample --game 3 --move 57", "gtp")
 
 
 def starts(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     """Measure the processor time of warm commands on the sample against imports that they cannot do without."""
+    servers: list[subprocess.Popen[str]] = []
 
     def task(*command: str) -> Task:
-        return Task(lambda: subprocess.run(command, check=True, capture_output=True, cwd=folder))
+        def run() -> None:
+            subprocess.run(command, check=True, capture_output=True, cwd=folder, input=b"name\nquit\n")
+
+        return Task(run, lambda: shutil.rmtree(folder / "data", ignore_errors=True))
+
+    def serve(target: str) -> Task:
+        def run() -> None:
+            command = [*KIFU, "serve", "games.parquet", "--port", "0", "--quiet"]
+            servers.append(server := subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder))
+            assert server.stdout is not None
+            urllib.request.urlopen(server.stdout.readline().split("/ ")[0].strip().rstrip("/") + target).read()
+
+        def end() -> None:
+            servers[-1].terminate()
+            servers.pop().communicate()
+
+        return Task(run, end)
 
     for line in ("fetch sample -o sample", "ingest sample -o games.parquet"):
         task(*KIFU, *line.split()).run()
     figures = []
-    for imports, lines, predict in (("typer, rich", _LISTS, ()), ("numba, pyarrow, typer, rich", _GAMES, (_PREDICT,))):
-        commands = [*lines, *predict]
-        tasks = [task(*KIFU, *line.split()) for line in commands]
+    for imports, lines, nets in (("typer, rich", _LISTS, ()), ("numba, pyarrow, typer, rich", _GAMES, _NETS)):
+        commands = [*lines, *nets]
+        tasks = [task(*KIFU, *shlex.split(line)) for line in commands]
         floor, *measured = in_turns(rounds, task(sys.executable, "-c", f"import {imports}"), *tasks)
         least = min(floor.processor)
         figures.append(Figure(f"floor: import {imports}", least, "s", floor))
         figures += [
-            at_most(f"kifu {line}", min(times.processor) / least, "floors", 2 if line in predict else 1.5, times)
+            at_most(f"kifu {line}", min(times.processor) / least, "floors", 2 if line in nets else 1.5, times)
             for line, times in zip(commands, measured)
         ]
-    return figures
+    page, answer = in_turns(rounds, serve("/"), serve("/api/nets"))
+    return [
+        *figures,
+        at_most("kifu serve of the sample, until its page is there", page.best, "s", 1, page),
+        at_most("kifu serve of the sample, until its nets answer", answer.best, "s", 2, answer),
+    ]
 
 
 def start(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
@@ -111,7 +139,7 @@ def start(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     overrides = [*corpus.overrides, "sets.test.games=20"]
 
     def build() -> str:
-        return _run(_build_command([smallest], into, overrides, "test", cores()), NUMBA_CACHE_DIR=str(cache))
+        return _run(build_command([smallest], into, overrides, "test", cores()), NUMBA_CACHE_DIR=str(cache))
 
     task = Task(build, lambda: shutil.rmtree(into))
     (first,) = in_turns(1, task, warm_up=False)

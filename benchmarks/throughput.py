@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from unittest import mock
 import numpy as np
 from figures import Figure, at_least, at_most
 from isal import igzip_lib
+from processes import build_command
 from timing import Task, cores, in_turns, one_core
 
 from corpus import Corpus
@@ -72,6 +74,7 @@ def whole_way(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     manifest = _build(corpus, into, 1)
     shutil.rmtree(into)
 
+    command = build_command(corpus.archives, into, corpus.overrides, "trainall", 1)
     waits: list[float] = []
 
     def prepare() -> None:
@@ -83,12 +86,15 @@ def whole_way(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         write(beside, manifest.bytes)
 
     with one_core(), mock.patch("os.write", _stopwatch(os.write, waits)):
-        low, built = in_turns(
+        low, built, process = in_turns(
             rounds,
             Task(floor, beside.unlink, prepare),
             Task(lambda: _build(corpus, into, 1), lambda: shutil.rmtree(into), prepare),
+            Task(
+                lambda: subprocess.run(command, check=True, capture_output=True), lambda: shutil.rmtree(into), prepare
+            ),
         )
-    writing = waits[3::2][built.clock.index(built.best)]  # the floor's come between, and the round that is not counted
+    writing = waits[4::3][built.clock.index(built.best)]  # the floor's come between, and the round that is not counted
     size = f"{manifest.examples:,} examples, {manifest.bytes:,} bytes"
     return [
         Figure(f"floor: inflate with isal, write {manifest.bytes:,} bytes", low.best, "s", low),
@@ -96,6 +102,8 @@ def whole_way(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         Figure("of that, in write()", writing, "s"),
         at_least("whole way, one core", manifest.examples / built.best / 1e6, "M examples/s", 3, built),
         at_most("whole way, one core, against the floor", built.best / low.best, "x", 4),
+        at_most("whole process of kifu build, against the build itself", process.best / built.best, "x", 1.6, process),
+        at_most("whole process of kifu build, against the floor", process.best / low.best, "x", 4),
     ]
 
 

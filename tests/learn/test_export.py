@@ -19,6 +19,7 @@ from kifu.errors import FormatError, OutputError
 from kifu.io import hash_file
 from kifu.katago import net_onnx
 from kifu.katago.net_file import KataNetFile, write_kata_net
+from kifu.learn import PACKAGED
 from kifu.learn.positions import PredictPositions
 from kifu.planes.registry import find_plane_set
 from lazy import lazy_import
@@ -196,6 +197,21 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def positions(count: int = 60) -> learn.positions.PredictPositions:
     game = kifu.read_sgf(b"(;SZ[9]KM[6.5]BR[3d];B[ee];W[cc];B[gc];W[cg];B[gg];W[ce];B[dd];W[cd])")
     return learn.positions.PredictPositions.from_games([game] * count, [k % (len(game) + 1) for k in range(count)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PACKAGED)
+def test_packaged_nets_equal_torch_on_10_000_positions(name: str) -> None:
+    games = [game for game in kifu.read(kifu.sample_path()) if game.width == game.height == 19]
+    plies = [(game, ply) for game in games for ply in range(len(game))][::5][:10_000]
+    each = PredictPositions.from_games(*map(list, zip(*plies)))
+    assert len(each) == 10_000
+    fast, net = learn.net.open_net(name), learn.torch_net.read_net(learn.net.net_file(name), name)
+    assert fast.session is not None
+    ours, its = (learn.predict.Predictor(net).predict(each) for net in (fast, net))
+    for output in ("policy", "value", "ownership"):
+        if (values := getattr(its, output)) is not None:
+            np.testing.assert_allclose(getattr(ours, output), values, atol=1e-5)
 
 
 @pytest.mark.parametrize("symmetries", [False, True])

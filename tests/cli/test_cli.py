@@ -295,6 +295,7 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ("recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
+        ("train nosuch KGS -o OUT", ["unknown training recipe 'nosuch'; available: blog,"]),
         ("recipes kgsgo-v3", ["unknown recipe 'kgsgo-v3'; did you mean 'kgsgo-v2'? available: agz17,"]),
         ("show KGS -q -v", ["--quiet and --verbose exclude each other"]),
         ("train quick-cpu KGS -o OUT --time 15", ["a duration needs a unit, such as 90s, 15m or 2h; got '15'"]),

@@ -220,7 +220,7 @@ def test_report_as_text(tmp_path: Path) -> None:
     archive = zipped(tmp_path / "a.zip", [game("RE[B+R]DT[the day after]", line(3)), game("", "")])
     report = ingest(archive, tmp_path / "a.parquet", clean=load_cleaning_rules("legal", ["min_moves=1"]))
     first, second = str(report).splitlines()
-    assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")
+    assert first.startswith("2 games = 1 kept + 1 no moves; 3 legal moves, ")
     assert second == "  not parsed, kept as text: 1 of date_text: 'the day after' 1"
     assert report.unparsed == {"date_text": Counter({"the day after": 1})}
 

@@ -134,7 +134,7 @@ def test_command_prints_the_report(sources: dict[str, Path], tmp_path: Path) -> 
     (line,) = done.out.splitlines()
     size = f"{path.stat().st_size / 1000:,.1f} kB"
     moves = sum(rows(path, "n_moves")) - sum(n for n in rows(path, "n_moves") if n < 10)
-    assert (done.code, line) == (0, f"{path}: 46 games = 36 kept + 10 too short; {moves:,} moves, {size}")
+    assert (done.code, line) == (0, f"{path}: 46 games = 36 kept + 10 too short; {moves:,} legal moves, {size}")
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def query(
 )
 def split(
     catalogues: Catalogues,
-    output: Annotated[Path, Output(help="Folder for the sets, one catalogue each.")],
+    output: Annotated[Path, Output(help="Folder for the sets, one catalogue each; files of their names are replaced.")],
     by: Annotated[str, typer.Option(metavar="SPLIT", help="The split: hash, or a .toml file.")] = "hash",
     set_: Annotated[list[str] | None, overrides("the split", "split.seed=1")] = None,
     dry_run: DryRun = False,

@@ -58,7 +58,7 @@ def complete_recipes(incomplete: str) -> list[str]:
 
 
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
-"""The option for the file or folder that a command writes."""
+"""The option for the file or folder that a command writes. A file of that name is replaced, see docs/untrusted.md."""
 
 OutputFile = partial(typer.Option, parser=output_path, metavar="FILE")
 """An option for a further file."""

@@ -71,7 +71,7 @@ class IngestReport(Report):
 
     def __str__(self) -> str:
         games = format_games(self.read, self.kept, dict(self.drops.most_common()))
-        lines = [f"{games}; {self.moves:,} moves, {format_bytes(self.bytes)}"]
+        lines = [f"{games}; {self.moves:,} legal moves, {format_bytes(self.bytes)}"]
         for column, texts in self.unparsed.items():
             shown = ", ".join(f"{text!r} {count:,}" for text, count in texts.most_common(_SHOWN_UNPARSED))
             more = ", ..." if len(texts) > _SHOWN_UNPARSED else ""

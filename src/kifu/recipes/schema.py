@@ -7,6 +7,7 @@ drawn from the archives of KGS, as by the 2015 program.
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
@@ -343,6 +344,10 @@ def _find_model(table: Mapping[str, Any], name: str | os.PathLike[str]) -> type[
 
 def load_training(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> TrainingRecipe:
     """Load the recipe of a training run, see `load_recipe`; paths in a file are relative to it where they exist."""
+    if not os.fspath(name).endswith(".toml") and name not in config_names(_FOLDER):
+        kinds = {each: tomllib.loads(recipe_text(each)).get("kind") for each in config_names(_FOLDER)}
+        names = [each for each, kind in kinds.items() if kind == "training"]
+        raise unknown("training recipe", os.fspath(name), names, ", or a file that ends in .toml")
     recipe = load_recipe(name, overrides)
     if getattr(recipe, "kind", None) != "training":
         raise RecipeError(f"recipe {name} builds data sets; it does not train a network")

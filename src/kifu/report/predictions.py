@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import join_lines, printable
+from kifu.errors import GameError, join_lines, printable
 from kifu.go.board import Board
 from kifu.learn.positions import PredictPositions
 from kifu.learn.predict import MovePredictor, Predictions
@@ -123,6 +123,8 @@ def predict_move(
     """
     check_ranks(predictor, rank, opponent)
     game, plies = shown.game, shown.plies if move is None else move
+    if not 0 <= plies <= len(game):
+        raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
     positions = PredictPositions.from_games([game], [plies]).with_ranks(rank, opponent)
     predictions = predictor.predict(positions)
     best = predictions.top(top)[0][0]

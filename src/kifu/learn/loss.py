@@ -96,7 +96,9 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             loss = loss + self._head_weights[head] * head_loss  # type: ignore[index]
             sums += [error.detach(), known.sum().float()]
         if output.next is not None and batch.next is not None:
-            loss = loss + self._head_weights["next"] * _next_loss(output.next.float(), batch.next[:, 1:])
+            loss = loss + self._head_weights["next"] * _next_loss(
+                output.next.float(), batch.next[:, 1 : 1 + output.next.shape[1]]
+            )
         return BatchLoss(loss, torch.stack(sums))
 
     def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:

@@ -40,7 +40,8 @@ class NetworkOutput(NamedTuple):
         value: [B] expected result from -1 (the side to move loses) to 1 (it wins), or None.
         ownership: [B, N] final owner of each point from -1 (the opponent) to 1 (the side to move), or None.
         score: [B, 2] points by which the side to move is ahead, and the standard deviation of its score, or None.
-        next: [B, 2, N] logits of the two moves after the next one, in training only, or None.
+        next: [B, K, N] logits of the two moves after the next one, in training only, or None; a network of KataGo has
+            the first of them in place of its optimistic policy.
     """
 
     policy: Tensor
@@ -533,4 +534,5 @@ class KataNetwork(Network):
             output.result[:, 0] - output.result[:, 1] if "value" in heads else None,
             output.ownership if "ownership" in heads else None,
             torch.stack((output.lead, output.score_stdev), 1) if "score" in heads else None,
+            output.policy[:, 1:2, :-1] if "next" in heads and self.training else None,
         )

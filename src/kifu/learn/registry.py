@@ -275,7 +275,7 @@ def _make_net(name: str, config: NetworkConfig, file: KataNetFile | None) -> Net
         raise RecipeError(f"net {name} has an output for each colour: inputs must be ['colour'], got {list(inputs)}")
     if inputs and not (net.inputs or net.cls.takes_inputs):
         raise RecipeError(f"net {name} takes planes only, but inputs are {', '.join(inputs)}")
-    if "next" in config.heads and net.cls is not Residual:
+    if "next" in config.heads and net.cls not in (Residual, KataNetwork):
         raise RecipeError(f"net {name} has no head 'next'; residual networks have, such as {RESIDUAL}")
     if net.cls is KataNetwork:
         return _make_kata_net(net, config, file)
@@ -304,6 +304,8 @@ def _make_kata_net(net: Architecture, config: NetworkConfig, file: KataNetFile |
     if file.is_human != human:
         allowed = "['profile'] or ['metadata']" if file.is_human else "empty"
         raise RecipeError(f"inputs of net {file.name} must be {allowed}, got {list(config.inputs)}")
+    if "next" in config.heads and file.policy.policies < 2:
+        raise RecipeError(f"head 'next' requires a network of KataGo of version 12 or later, got {file.version}")
     return KataNetwork(config, file)
 
 

@@ -186,6 +186,7 @@ def test_commands(nets, tmp_path, name):
     assert json.loads(done("predict", "--net", net, nets / "game.sgf", "--json", "-"))["score_stdev"] > 0
     scored = json.loads(done("evaluate", "--net", net, games, *board, "--overlap", "keep", "--json", "-"))
     assert scored["nets"][0]["score"]["nll"][0] < 7
+    assert any("are unknown" in remark for remark in scored["remarks"])
     done("annotate", games, "-o", tmp_path / "moves.parquet", "--net", net, *board)
     done("match", net, "small", "--games", 1, *board, "-o", tmp_path / "match")
     moves = subprocess.run(

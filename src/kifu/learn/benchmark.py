@@ -30,7 +30,7 @@ from kifu.execution.executor import count_jobs
 from kifu.learn.evaluate import BREAKDOWNS, RANK_COLUMNS, Groups
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import open_predictor, score_moves, unique_names
+from kifu.learn.predictors import count_known_games, open_predictor, score_moves, unique_names
 from kifu.learn.results import BenchmarkResults, NetScores, SetResults
 from kifu.learn.scores import MoveScores, differences, measure_drift, score, score_groups
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
@@ -283,7 +283,7 @@ def _run_set(
                 name=name,
                 description=printable(predictor.description)[:200],
                 symmetries=symmetries,
-                known_games=len(predictor.games),
+                known_games=count_known_games(predictor),
                 seen=int(known.sum()),
                 **(_summarize(scores[k], scores[0], positions, windows) if scores else {}),
             )

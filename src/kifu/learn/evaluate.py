@@ -38,6 +38,7 @@ from kifu.learn.predictors import (
     AnyPredictor,
     as_predictor,
     common_board,
+    count_known_games,
     replay_planes,
     score_moves,
     set_server,
@@ -413,7 +414,7 @@ def _summarize(
         NetResult(
             name=name,
             description=predictor.description,
-            known_games=len(predictor.games),
+            known_games=count_known_games(predictor),
             learned=int(known.sum()),
             score=score(moves, account, seed),
             calibration=calibrate(moves, account, seed),

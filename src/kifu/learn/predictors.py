@@ -294,6 +294,12 @@ def single_predictors(predictors: Sequence[MovePredictor]) -> list[MovePredictor
     return list(chain.from_iterable(parts))
 
 
+def count_known_games(predictor: MovePredictor) -> int:
+    """Return how many games a net was trained on or validated with; 0 if unknown, also for one net of a mixture."""
+    known = all(len(each.games) for each in single_predictors([predictor]))
+    return len(predictor.games) if known else 0
+
+
 def set_server(predictors: Sequence[MovePredictor], server: Imitated | None) -> None:
     """Set `KataPredictor.server` of human-style nets, if it is given. Raise RecipeError if there is no such net."""
     if server is None:

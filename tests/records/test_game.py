@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import zipfile
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kifu
+from archives import zipped
 from format_samples import RECORDS
 from kifu.corpus.sources import read
-from kifu.errors import DropReason, GameError, IllegalMove, KifuError, RecordError
+from kifu.errors import DropReason, GameError, IllegalMove, KifuError, RecordError, SourceError
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
 from kifu.records.game import Game, read_games, read_sgf, write_sgf
@@ -313,6 +315,14 @@ def test_board_after_setup_of_another_length() -> None:
 def test_read_games_reads_every_format(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(RECORDS[name])
     assert read_games(RECORDS[name]) == list(read(tmp_path / name))
+
+
+def test_read_games_reads_archives(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", RECORDS)
+    assert read_games(path.read_bytes()) == list(read(path))
+    assert read_games(gzip.compress(RECORDS["a.sgf"])) == read_games(RECORDS["a.sgf"])
+    with pytest.raises(SourceError, match="cut off"):
+        read_games(path.read_bytes()[:-30])
 
 
 def test_read_games_reads_tygem_lines() -> None:

@@ -16,6 +16,7 @@ import format_samples
 import kifu
 from archives import zip_of
 from catalogues import rows, write_catalogue
+from kifu.corpus.splits import split
 from kifu.errors import FormatError, SourceError
 from kifu.records.game import read_sgf
 from kifu.records.meta import Rank
@@ -461,10 +462,13 @@ def test_clusters_of_duplicates(served: ServedSite) -> None:
     assert len(cluster["canonical"]) == 16
 
 
-def test_splits_assign_all_kept_games(served: ServedSite) -> None:
+def test_splits_are_those_of_kifu_split(served: ServedSite, tmp_path: Path) -> None:
     splits = {split["name"]: split["sets"] for split in served.get("/api/splits", corpus=0).json}
-    assert list(splits["hash"]) == ["train", "validation", "test"]
     assert sum(splits["hash"].values()) == GAMES["drop"].count(None)
+    report = split(served.site.corpus(0).searcher.catalogue.path, tmp_path)
+    assert {name: count for name, count in splits["hash"].items() if name} == {
+        file.stem: count for file, count in report.sets.items()
+    }
 
 
 def test_reports_link_their_games(served: ServedSite) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printable
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, check_size, to_sgf
-from kifu.records.containers import read_blocks
+from kifu.records.containers import memory_blocks, read_blocks
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, LeftOut, MoveArrays, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank, Result, parse_komi
@@ -319,12 +319,16 @@ def games_in(containers: Sequence[AnyPath], left_out: LeftOut) -> Iterator[Game]
 
 
 def read_games(data: bytes) -> list[Game]:
-    """Return all games in the text of a record or a collection, in any format that `kifu.read` knows.
+    """Return all games of a file in memory: a record, a collection or an archive, in any format that `kifu.read` knows.
+
+    Games of TYGEM have no metadata, as that is in files of their own.
 
     Raises:
-        RecordError: The text contains no game.
+        RecordError: There is no game.
+        SourceError: An archive is damaged.
     """
-    return _require_games(data, [game for parsed in parse_block(as_block([data]), None) for game in _games_of(parsed)])
+    parsed = (each for block in memory_blocks(data, ".sgf") for each in parse_block(block, None))
+    return _require_games(data, [game for each in parsed for game in _games_of(each)])
 
 
 def _require_games(data: bytes, games: list[Game]) -> list[Game]:

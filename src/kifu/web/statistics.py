@@ -99,14 +99,17 @@ def count_games(site: Site, corpus: int, deadline: Deadline) -> dict[str, Any]:
 
 def count_splits(site: Site, corpus: int, deadline: Deadline) -> list[dict[str, Any]]:
     """Return the number of kept games in each set of the built-in splits: [{"name", "title", "sets": {set: games}}]."""
+    catalogue = site.corpus(corpus).searcher.catalogue
     configs = [load_split(name) for name in split_names()]
     columns = list(dict.fromkeys(["drop", *(column for config in configs for column in config.split.columns)]))
+    deadline.check()
+    splits = [config.split.fit(catalogue.path) for config in configs]
     tallies = [np.zeros(len(config.split.sets) + 1, np.int64) for config in configs]
-    for batch in site.corpus(corpus).searcher.catalogue.batches(columns, size=65_536):
+    for batch in catalogue.batches(columns, size=65_536):
         deadline.check()
         kept = batch.filter(batch.column("drop").is_null())
-        for config, tally in zip(configs, tallies):
-            tally += np.bincount(config.split.codes(kept) - NO_SET, minlength=len(tally))
+        for split, tally in zip(splits, tallies):
+            tally += np.bincount(split.codes(kept) - NO_SET, minlength=len(tally))
     return [
         {
             "name": config.name,

@@ -25,12 +25,20 @@ def counted(tmp_path: Path, **columns: Any) -> Stats:
     return stats([write_catalogue(tmp_path / "games.parquet", rows(**columns))])
 
 
+PROGRAMS = {
+    None: "people", "black: list": "list", "white: list; black: pattern Zen19[A-Z]": "list+pattern",
+    "black: behaviour, 2 games": "behaviour",
+}  # fmt: skip
+"""The kinds of programs of values of the column."""
+
+
 def drawn_at_random(count: int, seed: int) -> dict[str, list[Any]]:
     """Columns of games with all that statistics look at."""
     draw = random.Random(seed)
     several = {
         "black_rating": [None, *range(2, 50)], "white_rating": [None, 31, 40, 45], "year": [None, 1846, 2001, 2002],
-        "winner": [None, "black", "white", "draw"], "ending": ["score", "resign", "void", "unknown", "time", "odd"],
+        "winner": [None, "black", "white", "draw"], "ending": ["score", "resign", "void", "unknown", "time", "forfeit"],
+        "program": [*PROGRAMS],
         "handicap": [None, 0, 2, 9], "komi": [None, *(k / 2 for k in range(30))], "width": [9, 19], "height": [9, 19],
         "format": ["sgf", "olf"], "archive": [f"{k}.zip" for k in range(20)], "drop": [None, None, "ko", "suicide"],
         "n_legal": [0, 49, 50, 123, 499, 500, 9999],
@@ -57,6 +65,7 @@ def test_counts_equal_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
     assert stats.handicaps == Counter(expected_text(game["handicap"]) for game in kept)
     assert stats.boards == Counter(f"{game['width']}x{game['height']}" for game in kept)
     assert stats.formats == Counter(game["format"] for game in kept)
+    assert stats.programs == Counter(PROGRAMS[game["program"]] for game in kept)
     for found, all_of_them in (
         (stats.komi, Counter(expected_text(game["komi"]) for game in kept)),
         (stats.archives, Counter(game["archive"] for game in kept)),
@@ -97,16 +106,16 @@ def test_order_of_counts(tmp_path: Path) -> None:
         tmp_path,
         komi=[7.5, None, 3.125, 7.5, None, 6.5, 6.5, -2.125], year=[2002, None, 1999, 2002, 1999, None, 1846, 2002],
         width=[9, 9, 19, 19, 13, 9, 19, 9], height=[9, 9, 19, 19, 13, 9, 19, 9], handicap=[2, 0, None, 9, 0, 0, 0, 0],
-        winner=[None, "odd", "draw", "white", "black", "white", None, None],
-        ending=["void", "odd", "score", "even", "time", "resign", "unknown", "score"],
+        winner=[None, "black", "draw", "white", "black", "white", None, None],
+        ending=["void", "forfeit", "score", "forfeit", "time", "resign", "unknown", "score"],
     )  # fmt: skip
     assert [*stats.komi.items()] == [("6.5", 2), ("7.5", 2), (UNKNOWN, 2), ("-2.13", 1), ("3.13", 1)]
     assert [*stats.years.items()] == [("1846", 1), ("1999", 2), ("2002", 3), (UNKNOWN, 2)]
     assert [*stats.handicaps.items()] == [("0", 5), ("2", 1), ("9", 1), (UNKNOWN, 1)]
     assert [*stats.boards] == ["9x9", "19x19", "13x13"]
-    assert [*stats.results] == ["black", "white", "draw", "unknown", "odd"]
-    assert [*stats.results["white"], *stats.results["unknown"]] == ["resign", "even", "score", "void", "unknown"]
-    assert [*stats.lengths["0-49"]] == ["score", "resign", "time", "void", "unknown", "even", "odd"]
+    assert [*stats.results] == ["black", "white", "draw", "unknown"]
+    assert [*stats.results["white"], *stats.results["unknown"]] == ["resign", "forfeit", "score", "void", "unknown"]
+    assert [*stats.lengths["0-49"]] == ["score", "resign", "time", "forfeit", "void", "unknown"]
 
 
 def test_unparsed_texts_are_counted(tmp_path: Path) -> None:
@@ -173,15 +182,6 @@ def test_bound_of_exact_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (bounded.kept, sum(bounded.archives.values())) == (1200, 1200)
     assert sum(count for name, count in bounded.archives.items() if name != OTHERS) > 200
     assert bounded.unparsed["date_text"].games < 1200
-
-
-def test_bound_of_unparsed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kifu.corpus.stats._EXACT", 10)
-    stats = counted(tmp_path, ending=["score"] * 50 + [f"odd {k}" for k in range(50)], winner=["black"] * 100)
-    assert stats.results["black"]["score"] == stats.lengths["0-49"]["score"] == 50
-    for table in (stats.results, stats.lengths):
-        assert table[OTHERS] == {OTHERS: 40 + 1}
-        assert sum(sum(counts.values()) for counts in table.values()) == 100
 
 
 def test_other_files_are_rejected(tmp_path: Path) -> None:
@@ -305,11 +305,11 @@ def test_page_shows_all_tables(tmp_path: Path) -> None:
     stats = counted(
         tmp_path,
         black_rating=[32] * 7, white_rating=[40] * 7, year=[1846, 2001, 2001, 2001, 2001, None, 2001],
-        komi=[6.5, 6.5, 3.25, 6.5, None, 6.5, 6.5], drop=[None] * 6 + ["$x$<&\x00"], ending=["odd$"] * 7,
+        komi=[6.5, 6.5, 3.25, 6.5, None, 6.5, 6.5], drop=[None] * 6 + ["$x$<&\x00"],
     )  # fmt: skip
     text = to_svg(draw_charts(stats))
     shown = re.findall(r"<text[^>]*>([^<]*)</text>", text)
-    assert {"6 games", "years (1 unknown)", "1d", "9d", "3.25", "odd$", r"$x$&lt;&amp;\x00", "handicap"} <= {
+    assert {"6 games", "years (1 unknown)", "1d", "9d", "3.25", r"$x$&lt;&amp;\x00", "handicap"} <= {
         s.strip() for s in shown
     }
     assert any("7 read, 1 dropped" in each and "1846 to 2001" in each for each in shown)

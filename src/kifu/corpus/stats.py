@@ -265,8 +265,8 @@ def _stats(catalogues: tuple[str, ...], read: int, rows: Mapping[str, Sequence[t
         dropped=_counts(rows["dropped"], read - kept),
         ranks=ranks,
         years=_counts(_by_value(rows["years"]), kept),
-        results=_by_ending(rows["results"], WINNERS, kept),
-        lengths={name: {} for name in _LENGTHS} | _by_ending(lengths, _LENGTHS, kept),
+        results=_by_ending(rows["results"], WINNERS),
+        lengths={name: {} for name in _LENGTHS} | _by_ending(lengths, _LENGTHS),
         handicaps=_counts(_by_value(rows["handicaps"]), kept),
         komi=_counts(rows["komi"][:_COMMON], kept),
         boards=_counts(rows["boards"][:_COMMON], kept),
@@ -291,17 +291,12 @@ def _counts(rows: Iterable[tuple[Any, ...]], total: int) -> Counts:
     return counts | ({OTHERS: others} if others else {})
 
 
-def _by_ending(rows: Iterable[tuple[Any, ...]], names: Sequence[str], total: int) -> dict[str, Counts]:
-    """Return rows (name, ending, games) as nested counts, ordered by `names` and ENDINGS, then alphabetically."""
+def _by_ending(rows: Iterable[tuple[Any, ...]], names: Sequence[str]) -> dict[str, Counts]:
+    """Return rows (name, ending, games) as nested counts, ordered by `names` and ENDINGS."""
     nested: dict[str, Counts] = {}
-    for name, ending, count in sorted(rows, key=lambda row: (_order(row[0], names), _order(row[1], ENDINGS))):
+    for name, ending, count in sorted(rows, key=lambda row: (names.index(row[0]), ENDINGS.index(row[1]))):
         nested.setdefault(name, {})[ending] = count
-    others = total - sum(sum(counts.values()) for counts in nested.values())
-    return nested | ({OTHERS: {OTHERS: others}} if others else {})
-
-
-def _order(name: str, known: Sequence[str]) -> tuple[int, str]:
-    return known.index(name) if name in known else len(known), name
+    return nested
 
 
 def _unparsed(column: str, rows: Iterable[tuple[Any, ...]]) -> UnparsedColumn:

@@ -418,7 +418,11 @@ def _build(recipe: str, *options: str) -> Callable[[Path], str]:
     def make(folder: Path) -> str:
         ingest(sample_path(), folder / "g.parquet", jobs=1)
         *_, report = kifu.build(
-            load_recipe(recipe, ["clean=legal", *options]), folder / "g.parquet", folder, sets=["test"], jobs=1
+            load_recipe(recipe, ["clean=legal", *options]),
+            folder / "g.parquet",
+            folder,
+            sets=["val" if recipe == "katago" else "test"],
+            jobs=1,
         )
         (folder / "g.parquet").unlink()
         return str(report.path.name)

@@ -8,6 +8,7 @@ import { games } from "./texts/games";
 import { patterns } from "./texts/patterns";
 import { planes } from "./texts/planes";
 import { play } from "./texts/play";
+import { problems } from "./texts/problems";
 import { reports } from "./texts/reports";
 import { ui } from "./texts/ui";
 import { upload } from "./texts/upload";
@@ -15,7 +16,7 @@ import { upload } from "./texts/upload";
 export const LANGUAGES = { en: "English", ja: "日本語", zh: "中文", ko: "한국어" } as const;
 export type Language = keyof typeof LANGUAGES;
 
-const TEXTS = { ...common, ...corpus, ...explorer, ...game, ...games, ...patterns, ...planes, ...play, ...reports, ...ui, ...upload };
+const TEXTS = { ...common, ...corpus, ...explorer, ...game, ...games, ...patterns, ...planes, ...play, ...problems, ...reports, ...ui, ...upload };
 export type Key = keyof typeof TEXTS;
 
 function preferred(): Language {

@@ -1,4 +1,5 @@
 // Lines of moves: their place in addresses, the player to move, captures.
+import type { GameInfo } from "./uploads";
 import { BLACK, POINT_MASK, WHITE, WHITE_BIT, type Line, type ShownLine } from "./api";
 
 const LETTERS = "abcdefghijklmnopqrstuvwxyz";
@@ -66,4 +67,12 @@ export function moveNumbers(line: Line, stones: number[], ply: number, from = 0)
     if (stones[word & POINT_MASK]) numbers.set(word & POINT_MASK, k + 1);
   });
   return numbers;
+}
+
+/** Return the conditions of a game that nets take. */
+export function conditions(info: GameInfo) {
+  const year = Number(/^\d{4}/.exec(info.date)?.[0] ?? 0);
+  const komi = info.komi !== null && Math.abs(info.komi) <= 1000 ? info.komi : null;
+  const handicap = info.handicap !== null && info.handicap >= 0 && info.handicap <= 100 ? info.handicap : null;
+  return { komi, handicap, rules: info.rules.slice(0, 40), year: year || null };
 }

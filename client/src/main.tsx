@@ -12,6 +12,7 @@ import { GamesPage } from "./pages/games";
 import { PatternsPage } from "./pages/patterns";
 import { PlanesPage } from "./pages/planes";
 import { PlayPage } from "./pages/play";
+import { ProblemsPage } from "./pages/problems";
 import { ReportsPage } from "./pages/reports";
 import { navigate, RouteContext, setQuery, useRouter, type Route } from "./router";
 import { SiteContext } from "./site";
@@ -24,6 +25,7 @@ const PAGES: Record<string, { page: ComponentType; title: Key; nav?: false }> = 
   explore: { page: ExplorerPage, title: "explore" },
   search: { page: PatternsPage, title: "search" },
   play: { page: PlayPage, title: "play" },
+  problems: { page: ProblemsPage, title: "problems" },
   planes: { page: PlanesPage, title: "planes" },
   corpus: { page: CorpusPage, title: "corpus" },
   reports: { page: ReportsPage, title: "reports" },
@@ -97,11 +99,11 @@ function Application() {
         </div>
       </header>
       <main id="content" tabIndex={-1}>
+        <DropFiles />
         {(error ?? netsError) && <p class="error" role="alert">{error ?? netsError}</p>}
         {site && (
           <SiteContext.Provider value={{ ...site, nets: site.nets ?? nets ?? null }}>
             <PendingCondition />
-            <DropFiles />
             {shown ? <shown.page key={route.parts.join("/")} /> : <p>{t("missing")}</p>}
           </SiteContext.Provider>
         )}

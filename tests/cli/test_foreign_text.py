@@ -520,6 +520,12 @@ def mix(world: Path, out: Path) -> Iterator[Arguments]:
 
 
 @case
+def problems_(world: Path, out: Path) -> Iterator[Arguments]:
+    yield [world / f"{PATH}.parquet", "-o", out / f"{EVIL}.sgf", "--count", 1]
+    yield [world / f"{PATH}.zip", "-o", f"{{out}}/{PATH}.sgf"]
+
+
+@case
 def export(world: Path, out: Path) -> Iterator[Arguments]:
     yield [world / f"net{EVIL}{SUFFIX}", "-o", f"{{out}}/{EVIL}.onnx", "--dry-run"]
     yield [world / f"odd{SUFFIX}", "-o", "{out}/x.onnx"]

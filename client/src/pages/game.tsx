@@ -3,7 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, type ShownLine } from "../api";
 import { Board, HeatLegend, heatOf, pointName } from "../board";
 import { t } from "../i18n";
-import { captures, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
+import { captures, conditions, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
 import { AnalysisChart, LeastExpected, Mistakes, TopMoves, TwoRanks, useAnalysis, type Mistake, type Prediction } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
@@ -58,14 +58,6 @@ interface Tree {
   path: TreePath;
   /** The node that names the variation on show; 0 for the game. */
   branch: number;
-}
-
-/** Return the conditions of a game that nets take. */
-function conditions(info: GameInfo) {
-  const year = Number(/^\d{4}/.exec(info.date)?.[0] ?? 0);
-  const komi = info.komi !== null && Math.abs(info.komi) <= 1000 ? info.komi : null;
-  const handicap = info.handicap !== null && info.handicap >= 0 && info.handicap <= 100 ? info.handicap : null;
-  return { komi, handicap, rules: info.rules.slice(0, 40), year: year || null };
 }
 
 function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; tree?: Tree }) {

@@ -28,6 +28,7 @@ from kifu.cli.options import (
     Output,
     OutputFile,
     Picture,
+    PlayerRank,
     Precision,
     Recipe,
     Server,
@@ -258,6 +259,51 @@ def export(
 
     report = export_net(checkpoint, output)
     return Outcome(str(report), report, summary=True)
+
+
+@command(
+    _PANEL,
+    "kifu problems games.parquet -o problems.sgf --strong 5d --weak 15k",
+    "kifu problems games.parquet -o some.sgf --where 'year >= 2010' --count 3",
+    kernels=True,
+)
+def problems(
+    catalogue: Annotated[Path, typer.Argument(metavar="CATALOGUE", help="A catalogue made by `kifu ingest`.")],
+    output: Annotated[Path, Output(help="The .sgf file to write.")],
+    net: Net = PACKAGED[0],
+    strong: Annotated[
+        float | None, PlayerRank("--strong", help="Rank of players who find the move.", show_default="7d; or points")
+    ] = None,
+    weak: Annotated[
+        float | None, PlayerRank("--weak", help="Rank of players who do not.", show_default="10k; or points")
+    ] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help="Only games for which this holds.")] = None,
+    count: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Number of problems.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the order of games.")] = 0,
+) -> Outcome:
+    """Collect positions in which strong players play one move and weaker ones another.
+
+    With a net that takes no ranks but gives points, positions in which one move is better than others by five points.
+    """
+    from kifu.io import write_output
+    from kifu.learn.predictors import open_predictor
+    from kifu.learn.review import ProblemSearch, Reviewer, default_ranks, write_problems
+    from kifu.search.searcher import Searcher
+
+    searcher, predictor = Searcher(catalogue), open_predictor(net)
+    ranks = default_ranks(predictor, strong, weak)
+    search, found, tried = ProblemSearch(Reviewer(predictor), searcher, searcher.select(where), *ranks, seed), [], 0
+    with progress("searching problems", count, "problems") as bar:
+        for _, problem in search.run():
+            tried += 1
+            if problem is not None:
+                found.append(problem)
+                bar.advance(1)
+            if len(found) == count:
+                break
+    write_output(output, write_problems(found))
+    report = f"{len(found)} problems from {tried:,} games"
+    return Outcome.of_output(output, report, {"problems": len(found), "games": tried})
 
 
 @command(

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.corpus.rows import rows_to_games
 from kifu.datasets.global_inputs import Conditions
+from kifu.errors import RecipeError
 from kifu.learn.positions import PredictPositions, Words
-from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, to_sgf
 from kifu.records.game import Game
+from kifu.records.text import escape
+from kifu.search.searcher import Searcher
 
 if TYPE_CHECKING:
     from kifu.learn.predict import MovePredictor
@@ -209,7 +213,7 @@ class Problem(NamedTuple):
     loss: float | None
 
 
-_SURE, _RATIO = 0.35, 0.6
+_SURE, _RATIO = 0.15, 0.75
 """Smallest probability of an answer among strong players, and largest part of it among weak ones."""
 
 _CHOICES, _POINTS = 4, 5.0
@@ -218,8 +222,21 @@ _CHOICES, _POINTS = 4, 5.0
 _FIRST_PLY, _LAST_PLY = 20, 220
 
 
+_STRONG, _WEAK = 38.0, 22.0
+"""Ratings of players who find a problem's answer and of those who do not, unless others are given: 7d and 10k."""
+
+
+def default_ranks(predictor: MovePredictor, strong: float | None, weak: float | None) -> Ranks:
+    """Return the ratings for problems: those given, or the usual ones if the net takes ranks; None for points."""
+    if strong is None and weak is None and not predictor.takes_ranks:
+        return None, None
+    return _STRONG if strong is None else strong, _WEAK if weak is None else weak
+
+
 def find_problem(reviewer: Reviewer, game: Game, strong: float | None, weak: float | None, seed: int) -> Problem | None:
     """Return the problem of a random position of a game; None if it is none, or the game too short.
+
+    Raises RecipeError for a net that gives no points, if no ranks are given.
 
     Args:
         strong: Rating of players who find the answer; None to compare points, which requires a net that gives them.
@@ -240,18 +257,75 @@ def find_problem(reviewer: Reviewer, game: Game, strong: float | None, weak: flo
         return Problem(shown, able.to_play, answer, mistake, chances, None)
     (before,) = reviewer.evaluate(game, [line])
     choices = [move for move in before.best(_CHOICES) if move != points]
-    if before.lead is None or len(choices) < 2:
+    if before.lead is None:
+        raise RecipeError(
+            f"problems require a net that gives points or takes ranks; {reviewer.predictor.name} does not"
+        )
+    if len(choices) < 2:
         return None
     side, leads = (1 if before.to_play == BLACK else -1), []
     for after in after_moves(line, choices):
         (evaluated,) = reviewer.evaluate(game, [after])
         leads.append(side * (evaluated.lead or 0.0))
-    first, second = np.argsort(-np.array(leads), kind="stable")[:2].tolist()
-    if leads[first] - leads[second] < _POINTS:
-        return None
+        first, second = np.argsort(-np.array([*leads, -np.inf]), kind="stable")[:2].tolist()
+        if len(leads) > 1 and leads[first] - leads[second] < _POINTS:
+            return None  # a later move could be better by five, but is improbable
     return Problem(shown, before.to_play, choices[first], choices[second], None, leads[first] - leads[second])
 
 
-def draw_games(rows: npt.NDArray[np.int64], seed: int) -> Iterator[int]:
-    """Yield rows in the random order in which games are searched for problems."""
-    yield from np.random.default_rng(seed).permutation(rows).tolist()
+class ProblemSearch(NamedTuple):
+    """A search for problems in games of a catalogue, in a random order.
+
+    Attributes:
+        games: [rows] bool, the games to search; None for all.
+        strong: See `find_problem`, also for `weak`.
+    """
+
+    reviewer: Reviewer
+    searcher: Searcher
+    games: npt.NDArray[np.bool_] | None
+    strong: float | None
+    weak: float | None
+    seed: int = 0
+
+    def run(self, first: int = 0) -> Iterator[tuple[int, Problem | None]]:
+        """Yield row and problem of one game after another, from place `first` of the order on.
+
+        Raises:
+            RecipeError: The net takes no ranks, or none are given and it gives no points.
+        """
+        from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
+
+        check_ranks(self.reviewer.predictor, self.strong, self.weak)
+        rows = np.arange(len(self.searcher.catalogue)) if self.games is None else np.flatnonzero(self.games)
+        for row in np.random.default_rng(self.seed).permutation(rows)[first:].tolist():
+            (game,) = rows_to_games(self.searcher.record(row))
+            yield row, find_problem(self.reviewer, game, self.strong, self.weak, self.seed)
+
+
+def write_problems(problems: Sequence[Problem]) -> bytes:
+    """Return problems as a collection of SGF records: the position, then the answer (TE) and the mistake (BM)."""
+    records = []
+    for game, to_play, answer, mistake, chances, loss in problems:
+        size = game.width, game.height
+        stones = game.board().stones.ravel()
+        players = " - ".join(f"{name or '?'} {rank or ''}".strip() for name, rank in zip(game.players, game.ranks))
+        head = [f"SZ[{size[0]}]" if size[0] == size[1] else f"SZ[{size[0]}:{size[1]}]"]
+        for name, owner in (("AB", BLACK), ("AW", WHITE)):
+            own = np.flatnonzero(stones == owner)
+            head.append(name + "".join(f"[{to_sgf(point, *size)}]" for point in own.tolist()) if len(own) else "")
+        colour, side = ("B", "Black") if to_play == BLACK else ("W", "White")
+        told = f"{side} to play. {players}, {game.date}, move {len(game) + 1}"
+        if chances is None:
+            why = ["Right.", f"{loss or 0:.1f} points worse."]
+        else:
+            why = [
+                "Right: chance {:.0%} for strong players, {:.0%} for weak ones.".format(*chances),
+                "Weak players' move.",
+            ]
+        records.append(
+            f"(;GM[1]FF[4]CA[UTF-8]AP[kifu]{''.join(head)}PL[{colour}]C[{escape(told)}]\n"
+            f"(;{colour}[{to_sgf(answer, *size)}]TE[1]C[{why[0]}])\n"
+            f"(;{colour}[{to_sgf(mistake, *size)}]BM[1]C[{why[1]}]))\n"
+        )
+    return "".join(records).encode()

@@ -15,7 +15,7 @@ from kifu.go.rules import Rules
 from kifu.katago.encoder import encode_katago
 from kifu.katago.rules import KataRules
 from kifu.learn.positions import Words
-from kifu.learn.review import PositionReview, Ranks, after_moves, find_mistakes, line_of
+from kifu.learn.review import PositionReview, ProblemSearch, Ranks, after_moves, default_ranks, find_mistakes, line_of
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, dead_stones, score_points
@@ -23,8 +23,9 @@ from kifu.point import MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, m
 from kifu.records.game import Game, write_sgf
 from kifu.records.meta import Rank
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint
+from kifu.web.games import game_info
 from kifu.web.positions import MAX_MOVES, Line
-from kifu.web.site import ServedNet, Site
+from kifu.web.site import CorpusParams, ServedNet, Site
 
 if TYPE_CHECKING:
     from kifu.learn.predict import MovePredictor
@@ -212,6 +213,49 @@ def list_mistakes(site: Site, params: ReviewParams) -> list[dict[str, Any]]:
     with net.lock:
         found = find_mistakes(net.reviewer, replace(game, moves=game.moves[:_MAX_ANALYSED]), _MISTAKES, params.ratings)
     return [each._asdict() for each in found]
+
+
+class ProblemsParams(CorpusParams):
+    """A search for problems in a choice of games.
+
+    Attributes:
+        net: Number of the net, from 0.
+        strong: Rank of players who find the move, such as "3d"; "" for the usual one, or for points.
+        first: Number of games that were searched before.
+    """
+
+    net: int = Field(0, ge=0, le=1000)
+    strong: ShortText = ""
+    weak: ShortText = ""
+    seed: int = Field(0, ge=0, le=2**31)
+    first: int = Field(0, ge=0, le=10**9)
+
+
+def list_problems(site: Site, params: ProblemsParams, deadline: Deadline) -> dict[str, Any]:
+    """Return the problems in some of the chosen games, as far as `_PART_SECONDS` suffice.
+
+    Returns:
+        {"problems": [{"row", "ply", "line": `Line.to_json`, "to_play", "answer", "mistake", "chances", "loss"}];
+        "first": number of games that were searched so far; "done": True after the last game}. See `Problem`.
+    """
+    corpus, net = site.corpus(params.corpus), site.net(params.net)
+    ranks = default_ranks(net.predictor, _rating(params.strong), _rating(params.weak))
+    chosen = corpus.table.select(params.chosen, deadline)
+    search = ProblemSearch(net.reviewer, corpus.searcher, chosen, *ranks, params.seed).run(params.first)
+    found: list[dict[str, Any]] = []
+    first = params.first
+    while deadline.seconds - deadline.left < _PART_SECONDS:
+        with net.lock:
+            searched = next(search, None)
+        if searched is None:
+            return {"problems": found, "first": first, "done": True}
+        first += 1
+        row, problem = searched
+        if problem is not None:
+            values = problem._asdict() | {"row": row, "ply": len(problem.game)}
+            found.append(values | {"game": game_info(problem.game), "line": Line.of_game(problem.game).to_json()})
+            break
+    return {"problems": found, "first": first, "done": False}
 
 
 _SIZES = (9, 13, 19)
@@ -481,6 +525,7 @@ def nets_routes(site: Site) -> list[Route]:
         endpoint(
             "/api/mistakes", ReviewParams, lambda params, _: list_mistakes(site, params), site.predict, method="POST"
         ),
+        endpoint("/api/problems", ProblemsParams, partial(list_problems, site), site.predict),
         endpoint("/api/boards", BoardsParams, lambda params, _: list_boards(site, params), site.quick),
         endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),
         endpoint("/api/play", PlayParams, lambda params, _: reply(site, params), site.predict, method="POST"),

@@ -1,0 +1,175 @@
+// Problems from games: positions in which strong players play one move and weaker ones another.
+import type { Marker } from "@sabaki/shudan";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { address, get, stonesAfter, type ShownLine } from "../api";
+import { Board, pointName } from "../board";
+import { number, percent, t } from "../i18n";
+import { setQuery, useRoute } from "../router";
+import { useCorpus, useNets } from "../site";
+import { Disclosure, FilterForm, useFilter } from "../ui";
+import type { GameInfo } from "../uploads";
+import { RANKS } from "./game";
+
+interface Problem {
+  row: number;
+  ply: number;
+  game: GameInfo;
+  line: ShownLine;
+  to_play: number;
+  answer: number;
+  mistake: number;
+  chances: [number, number] | null;
+  loss: number | null;
+}
+
+interface Found {
+  problems: Problem[];
+  first: number;
+  done: boolean;
+}
+
+const COUNT = 10;
+const [STRONG, WEAK] = ["7d", "10k"];
+
+/** Show ten problems of the chosen games, one after another. */
+export function ProblemsPage() {
+  const { query } = useRoute();
+  const { nets, opening } = useNets();
+  const corpus = useCorpus();
+  const filter = useFilter();
+  const given = query.get("net");
+  const usable = nets.flatMap((net, k) => (net.takes_ranks || net.has_ownership ? [k] : []));
+  const net = given !== null && Number(given) in nets ? Number(given) : usable[0];
+  const ranked = net !== undefined && nets[net]!.takes_ranks;
+  const [strong, weak] = ranked ? [query.get("strong") ?? STRONG!, query.get("weak") ?? WEAK!] : ["", ""];
+  const seed = Math.max(0, Math.round(Number(query.get("seed"))) || 0);
+  const asked = net === undefined ? undefined : address("/api/problems", { ...filter, corpus, net, strong, weak, seed });
+  const [found, setFound] = useState<Found & { error?: string }>({ problems: [], first: 0, done: false });
+  const [at, setAt] = useState(0);
+  const [answers, setAnswers] = useState<(number | undefined)[]>([]);
+  useEffect(() => {
+    const control = new AbortController();
+    const state: Found = { problems: [], first: 0, done: false };
+    setFound(state);
+    setAt(0);
+    setAnswers([]);
+    const search = async () => {
+      while (asked && state.problems.length < COUNT && !state.done) {
+        const part = await get<Found>(`${asked}&first=${state.first}`, {}, control.signal);
+        state.problems.push(...part.problems);
+        Object.assign(state, { first: part.first, done: part.done });
+        setFound({ ...state, problems: state.problems.slice() });
+      }
+    };
+    search().catch((error: Error) => control.signal.aborted || setFound({ ...state, done: true, error: error.message }));
+    return () => control.abort();
+  }, [asked]);
+  const problem = found.problems[at];
+  const right = found.problems.filter((each, k) => answers[k] === each.answer).length;
+  const complete = found.problems.length >= COUNT || found.done;
+  return (
+    <>
+      <h1>{t("problems")}</h1>
+      <div class="columns">
+        <section aria-label={t("positionLabel")}>
+          {problem && (
+            <Exercise
+              key={`${seed} ${problem.row} ${problem.ply}`}
+              problem={problem}
+              corpus={corpus}
+              ranks={[strong, weak]}
+              given={answers[at]}
+              onAnswer={(point) => setAnswers((old) => { const next = old.slice(); next[at] ??= point; return next; })}
+            />
+          )}
+          {problem && (
+            <div class="row">
+              <button type="button" disabled={at === 0} onClick={() => setAt(at - 1)}>{t("previous")}</button>
+              <strong>{t("problemOf", { k: at + 1, count: found.problems.length })}</strong>
+              <button type="button" disabled={at + 1 >= found.problems.length} onClick={() => setAt(at + 1)}>{t("next")}</button>
+              <span class="muted">{t("problemsRight", { right, count: answers.filter((each) => each !== undefined).length })}</span>
+            </div>
+          )}
+        </section>
+        <div>
+          {found.error && <p class="error" role="alert">{found.error}</p>}
+          {net === undefined && <p>{t(opening ? "netsOpening" : "problemsNoNet")}</p>}
+          {net !== undefined && !complete && (
+            <p role="status">
+              {t("problemsSearched", { count: found.problems.length, games: number(found.first) })}{" "}
+              <progress max={COUNT} value={found.problems.length} aria-label={t("problems")} />
+            </p>
+          )}
+          {complete && !found.error && !found.problems.length && <p role="status">{t("problemsNone")}</p>}
+          <div class="panel" hidden={net === undefined}>
+            <p>{t(ranked ? "problemsRanks" : "problemsPoints")}</p>
+            <div class="row">
+              {usable.length > 1 && (
+                <select aria-label={t("netLabel")} value={net} onChange={(event) => setQuery({ net: event.currentTarget.value })}>
+                  {usable.map((k) => <option key={k} value={k}>{nets[k]!.name}</option>)}
+                </select>
+              )}
+              {ranked && ([["strong", strong, "problemsStrong"], ["weak", weak, "problemsWeak"]] as const).map(([name, value, label]) => (
+                <label key={name}>
+                  {t(label)}{" "}
+                  <select value={value} onChange={(event) => setQuery({ [name]: event.currentTarget.value })}>
+                    {RANKS.map((each) => <option key={each} value={each}>{each}</option>)}
+                  </select>
+                </label>
+              ))}
+              <button type="button" onClick={() => setQuery({ seed: seed + 1 })}>{t("problemsOthers")}</button>
+            </div>
+          </div>
+          <Disclosure title={t("filter")}><FilterForm /></Disclosure>
+        </div>
+      </div>
+    </>
+  );
+}
+
+interface ExerciseProps {
+  problem: Problem;
+  corpus: number;
+  ranks: [string, string] | string[];
+  given: number | undefined;
+  onAnswer: (point: number) => void;
+}
+
+function Exercise({ problem, corpus, ranks, given, onAnswer }: ExerciseProps) {
+  const { line, answer, mistake, chances, loss } = problem;
+  const stones = useMemo(() => stonesAfter(line, line.steps.length), [line]);
+  const last = line.moves.at(-1);
+  const name = (point: number) => pointName(point, line.width, line.height);
+  const side = t(problem.to_play === 2 ? "white" : "black");
+  const markers = new Map<number, Marker>();
+  if (given !== undefined) {
+    markers.set(given, { type: "cross" });
+    markers.set(mistake, { type: "triangle" });
+    markers.set(answer, { type: "square" });
+  }
+  const why = chances
+    ? t("problemChances", { strong: ranks[0]!, weak: ranks[1]!, answer: name(answer), mistake: name(mistake), one: percent(chances[0], 0), two: percent(chances[1], 0) })
+    : t("problemLoss", { answer: name(answer), mistake: name(mistake), loss: number(loss ?? 0, 1) });
+  return (
+    <>
+      <Board
+        width={line.width}
+        height={line.height}
+        stones={stones}
+        label={t("toMove", { colour: side })}
+        markers={markers}
+        onPoint={(point) => !stones[point] && onAnswer(point)}
+        {...(last === undefined ? {} : { last: last & 0x3fff })}
+      />
+      <p role="status">
+        {given === undefined ? <strong>{t("toMove", { colour: side })}</strong> : (
+          <>
+            <strong>{given === answer ? t("problemRight", { move: name(given) }) : t("problemWrong", { move: name(given), answer: name(answer) })}</strong>{" "}
+            {why}{" "}
+            <a href={address(`/game/${corpus}/${problem.row}`, { ply: problem.ply })}>{problem.game.black || "?"} – {problem.game.white || "?"}</a>
+          </>
+        )}
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,285 @@
+"""The review of games in a browser: expected moves, mistakes, own files, problems, in all sizes and themes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kifu
+from archives import zip_of
+from commands import run
+from kata_nets import small_net
+from kifu.katago.net_file import write_kata_net
+from kifu.point import POINT_MASK, to_gtp
+from web_site import ServedSite, axe, open_page, problems, serving, stones, tab_to
+
+pytestmark = pytest.mark.slow
+
+SIZES = ((1440, 900), (768, 1024), (390, 844))
+DROP = """files => {
+    const data = new DataTransfer();
+    for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name));
+    return data;
+}"""
+TREE = (
+    b"(;SZ[9]PB[Ann]PW[Bob]BR[3d]WR[5k]C[The beginning.]LB[ee:A]TR[cc];B[ee]C[Tengen]"
+    b"(;W[cc];B[dd];W[gg])(;W[gg]C[Another way]CR[gg](;B[cg])(;B[gc]C[Third])))"
+)
+ILLEGAL = b"(;SZ[9]PB[Ann]PW[Cid]WR[2k];B[ee];W[cc];B[ee];W[aa])"
+GB18030 = "(;CA[UTF-8]SZ[9]PB[古力]PW[李世石]EV[围棋甲级联赛];B[ee];W[cc])".encode("gb18030")
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small network of KataGo, which gives points and ownership."""
+    path = tmp_path_factory.mktemp("net") / "points.bin.gz"
+    write_kata_net(path, small_net())
+    return path
+
+
+@pytest.fixture(scope="module")
+def review_server(web_catalogue: Path, net: Path) -> Iterator[ServedSite]:
+    """A server with that network, and the net human, which takes ranks."""
+    from kifu.web.site import Site
+
+    with serving(Site([web_catalogue], [str(net), "human"])) as served:
+        yield served
+
+
+@pytest.fixture
+def page(browser: Any, review_server: ServedSite) -> Iterator[Any]:
+    """An empty page of that server."""
+    with open_page(browser, review_server.url, viewport={"width": 1440, "height": 900}) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def game() -> kifu.Game:
+    """The first game of the sample."""
+    return next(iter(kifu.read(kifu.sample_path())))
+
+
+def check_layout(page: Any) -> None:
+    """Check accessibility and width in all sizes, light and dark."""
+    found = []
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            too_wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            found += [f"{width} {theme}: {each}" for each in axe(page) + [f"{too_wide} px too wide"] * (too_wide > 0)]
+    assert found == []
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def drop(page: Any, **files: bytes) -> None:
+    """Drop files on a page; the first _ of a name is its dot."""
+    page.locator(".facets li").first.wait_for()
+    content = [(name.replace("_", ".", 1), list(data)) for name, data in files.items()]
+    page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, content)})
+
+
+def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
+    page.goto(review_server.url + "/game/0/0?ply=57")
+    move = int(game.moves[57] & POINT_MASK)
+    name = to_gtp(move, 19)
+    with page.expect_response("**/api/predict") as answer:
+        page.reload()
+    chance, choice = answer.value.json()["played"]
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(choice % 10 if choice // 10 != 1 else 0, "th")
+    text = page.get_by_text(f"Played: {name}, {choice}{ending} choice").inner_text()
+    assert f"{100 * chance:.0f}%" in text or "<1" in text
+    assert page.locator("tr.chosen td").first.inner_text() == f"{name} played"
+    y, x = divmod(move, 19)
+    assert "shudan-marker_triangle" in page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').get_attribute(
+        "class"
+    )
+    page.get_by_text(f"{name}: played").wait_for()
+    page.locator("#least").wait_for()
+    assert "log" not in page.locator("main").inner_text().lower()
+    check_layout(page)
+
+
+def test_candidates_have_values_of_their_own(review_server: ServedSite, page: Any) -> None:
+    with page.expect_response("**/api/candidates") as answer:
+        page.goto(review_server.url + "/game/0/0?ply=30")
+    values = answer.value.json()
+    assert len({round(win, 4) for _, win, _ in values}) > 1
+    for move, win, lead in values:
+        row = page.locator("tr.probability").filter(has_text=to_gtp(move, 19)).first
+        row.get_by_text(f"{'B' if lead >= 0 else 'W'}+{abs(lead):,.1f}").wait_for()
+        assert f"{100 * win:.0f}%" in row.inner_text()
+
+
+def test_mistakes_and_ownership(
+    review_server: ServedSite, page: Any, game: kifu.Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kifu.learn.review._LEAST_LOSS", -99.0)  # the net is untrained and loses little
+    held: list[Any] = []
+    released: list[bool] = []
+
+    def part(route: Any) -> None:
+        """Deliver four positions first, then wait."""
+        if released:
+            route.continue_()
+        elif json.loads(route.request.post_data)["first"]:
+            held.append(route)
+        else:
+            answer = route.fetch().json()
+            route.fulfill(json=answer | {"rows": answer["rows"][:4]})
+
+    page.route("**/api/analyse", part)
+    with page.expect_response("**/api/mistakes") as answer:
+        page.goto(review_server.url + "/game/0/0?ply=10")
+        page.get_by_text(f"4 of {len(game) + 1} positions analysed").wait_for()
+        assert page.get_by_role("progressbar").get_attribute("value") == "4"
+        released.append(True)
+        held[0].continue_()
+    mistakes = answer.value.json()
+    white = [bool(game.moves[each["ply"]] >> 15) for each in mistakes]
+    assert (white.count(True), white.count(False)) == (3, 3)
+    links = page.locator("section[aria-labelledby=mistakes] a")
+    assert links.count() == len(mistakes)
+    first = next(each for each in mistakes if not game.moves[each["ply"]] >> 15)
+    assert links.first.inner_text().startswith(f"Move {first['ply'] + 1}: ")
+    tab_to(page, f"Move {first['ply'] + 1}: ")
+    page.keyboard.press("Enter")
+    page.get_by_text(f"{to_gtp(first['better'], 19)}: better").wait_for()
+    y, x = divmod(first["better"], 19)
+    page.locator(f'.shudan-vertex.shudan-marker_square[data-x="{x}"][data-y="{y}"]').wait_for()
+    assert page.locator(".analysis-lead").get_attribute("points")
+    assert page.locator(".analysis-value").get_attribute("points")
+    page.get_by_label("Territory").check()
+    page.locator(".shudan-paint").first.wait_for()
+    assert "area=1" in page.url
+    check_layout(page)
+    with page.expect_response("**/api/analyse") as kept:
+        page.reload()
+    rows = kept.value.json()
+    assert len(rows["rows"]) == rows["total"]  # kept, so that one part holds all
+
+
+def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
+    page.goto(review_server.url)
+    drop(page, a_sgf=TREE.replace(b"SZ[9]", b"SZ[19]"))
+    page.wait_for_url("**/upload/**")
+    page.locator("#nets ~ .row input").first.uncheck()
+    page.get_by_label("human").check()
+    captions = page.locator("caption")
+    captions.nth(1).wait_for()
+    assert captions.all_inner_texts() == ["human · 3d", "human · 5k"]
+    page.get_by_text("3d plays", exact=False).or_(page.get_by_text("3d, 5k: both play")).wait_for()
+    page.get_by_label("Rank").first.select_option("9d")
+    page.get_by_label("compared with").select_option("18k")
+    page.wait_for_url("**ranks=9d%2C18k*")
+    page.locator("caption", has_text="human · 18k").wait_for()
+    check_layout(page)
+
+
+def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedSite, page: Any) -> None:
+    page.goto(review_server.url)
+    archive = zip_of({"x/cut.sgf": b"(;SZ[9]PB[Cut];B[ee];W[cc", "x/b.sgf": GB18030})
+    drop(page, tree_sgf=TREE, bad_sgf=ILLEGAL, both_zip=archive, no_txt=b"nothing")
+    page.get_by_role("heading", name="Your games").wait_for()
+    rows = page.locator("table.games tbody tr")
+    assert rows.count() == 4
+    text = page.locator("main").inner_text()
+    assert "The game ends before move 3: the point is occupied." in text
+    assert "The file is cut off." in text
+    assert "The file says that its text is UTF-8; it was read as GB18030." in text
+    assert "古力" in text
+    assert "no.txt: the file.txt: neither an archive" in page.get_by_role("alert").inner_text()
+    problems(page).clear()  # the answer to no.txt
+    check_layout(page)
+    tab_to(page, "Ann")
+    page.keyboard.press("Enter")
+    page.get_by_text("Move 0 of 4").wait_for()
+    page.get_by_text("All games of the file").click()
+    rows.nth(1).locator("a").click()
+    page.get_by_text("Move 0 of 2").wait_for()
+    page.get_by_text("The game ends before move 3: the point is occupied.").wait_for()
+
+
+def test_variations_comments_and_marks_are_walked(review_server: ServedSite, page: Any) -> None:
+    page.goto(review_server.url)
+    drop(page, a_sgf=TREE)
+    page.get_by_text("The beginning.").wait_for()
+    assert page.locator(".shudan-marker_label .shudan-marker").inner_text() == "A"
+    page.locator('.shudan-marker_triangle[data-x="2"][data-y="2"]').wait_for()
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("Tengen").wait_for()
+    tab_to(page, "A G3")
+    page.keyboard.press("Enter")
+    page.get_by_text("Another way").wait_for()
+    page.get_by_text("Move 2 of 3").wait_for()
+    assert [point for point, stone in enumerate(stones(page)) if stone] == [40, 60]
+    page.get_by_role("button", name="A G7").click()
+    page.get_by_text("Third").wait_for()
+    assert stones(page)[24] == 1
+    page.reload()
+    page.get_by_text("Third").wait_for()
+    check_layout(page)
+    page.get_by_role("button", name="Back to the game").click()
+    page.get_by_text("Move 1 of 4").wait_for()
+
+
+def test_summary_over_games(review_server: ServedSite, page: Any) -> None:
+    page.goto(review_server.url)
+    drop(page, a_sgf=TREE, b_sgf=ILLEGAL)
+    tab_to(page, "Compare")
+    page.keyboard.press("Enter")
+    page.get_by_text("Largest differences").wait_for()
+    page.get_by_text("2 games compared").wait_for(state="detached")
+    assert page.locator("#summary ~ .row select").first.input_value() == "Ann"
+    phases = page.get_by_role("table").filter(has_text="By phase")
+    assert phases.locator("tbody td").first.inner_text() == "3"  # Ann's moves of both games
+    assert page.locator("section[aria-labelledby=summary] ol a").count() == 3
+    check_layout(page)
+    page.locator("section[aria-labelledby=summary] ol a").first.click()
+    page.get_by_text("Played: ").wait_for()
+
+
+def test_problems_of_the_page_are_those_of_the_command(
+    review_server: ServedSite, page: Any, web_catalogue: Path, tmp_path: Path
+) -> None:
+    page.goto(review_server.url + "/problems?net=1&strong=9d&weak=18k")
+    page.get_by_text("Problem 1 of 10").wait_for()
+    output = tmp_path / "problems.sgf"
+    assert run("problems", web_catalogue, "-o", output, "--net", "human", "--strong", "9d", "--weak", "18k").code == 0
+    found = list(kifu.read(output))
+    assert len(found) == 10
+    first = found[0]
+    assert stones(page) == first.board(0).stones.ravel().tolist()
+    answer = int(first.moves[0] & POINT_MASK)
+    y, x = divmod(answer, 19)
+    page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
+    page.get_by_text(f"{to_gtp(answer, 19)} is right.").wait_for()
+    page.get_by_text("1 of 1 right").wait_for()
+    check_layout(page)
+    tab_to(page, "Next")
+    page.keyboard.press("Enter")
+    page.get_by_text("Problem 2 of 10").wait_for()
+    board = page.locator(".board")
+    board.focus()
+    empty = stones(page).index(0)
+    assert stones(page) == found[1].board(0).stones.ravel().tolist()
+    for key, count in (("ArrowUp", 18), ("ArrowLeft", 18), ("ArrowRight", empty % 19), ("ArrowDown", empty // 19)):
+        for _ in range(count):
+            page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    page.get_by_text("is not best").or_(page.get_by_text("is right.")).wait_for()
+
+
+def test_problems_by_points(review_server: ServedSite) -> None:
+    first, found = 0, []
+    for _ in range(30):
+        answer = review_server.get("/api/problems", net=0, first=first).json
+        found, first = found + answer["problems"], answer["first"]
+        if found or answer["done"]:
+            break
+    for problem in found:
+        assert problem["loss"] >= 5
+        assert problem["chances"] is None
+    assert first > 0

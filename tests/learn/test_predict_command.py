@@ -181,7 +181,7 @@ def test_the_packaged_net_is_the_default(folder: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["points.safetensors", "game.sgf", "--move", 5], "ply must be 0 to 4, got 5"),
+        (["points.safetensors", "game.sgf", "--move", 5], "move must be within 0 to 4, got 5"),
         (["points.safetensors", "bad.sgf", "--move", 3], "move 2 (point 0) is illegal"),
         (["points.safetensors", "two.sgf", "--game", 3], "game must be within 1 to 2, got 3"),
         (["fixed.safetensors", "large.sgf"], "supports 9 x 9 boards only, got 19 x 19"),

@@ -1,5 +1,6 @@
 // Requests to the server. Every answer is JSON; an error is {"error": line}.
 import { useEffect, useState } from "preact/hooks";
+import { errorText } from "./i18n";
 
 export type Params = Record<string, string | number | boolean | null | undefined>;
 
@@ -15,7 +16,7 @@ export function address(path: string, params: Params = {}): string {
 async function answer<T>(request: Promise<Response>): Promise<T> {
   const response = await request;
   const value = await response.json();
-  if (!response.ok) throw new Error(value.error);
+  if (!response.ok) throw new Error(errorText(value.error));
   return value as T;
 }
 

@@ -90,3 +90,24 @@ export function ratingName(rating: number): string {
   const whole = Math.round(rating);
   return rankName(whole > 40 ? `${whole - 40}p` : whole > 31 ? `${whole - 31}d` : `${32 - whole}k`);
 }
+
+/** Errors of the server by what their English text contains; others are quoted. */
+const ERRORS: [pattern: RegExp, key: Key][] = [
+  [/took longer than/, "errorSlow"],
+  [/is busy|server stops/, "errorBusy"],
+  [/has changed since/, "errorChanged"],
+  [/^there is no game|^row must be/, "errorNoGame"],
+  [/^there is no|^ply must be/, "errorNotFound"],
+  [/a token is required/, "errorToken"],
+  [/occurs about .* times/, "errorFrequent"],
+  [/occupied point/, "errorOccupied"],
+  [/a suicide/, "errorSuicide"],
+  [/ko recapture/, "errorKo"],
+  [/repeats an earlier position/, "errorSuperko"],
+];
+
+/** Return an error of the server, one line in English, in the present language. */
+export function errorText(message: string): string {
+  const known = ERRORS.find(([pattern]) => pattern.test(message));
+  return known ? t(known[1]) : t("errorOther", { message });
+}

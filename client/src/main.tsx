@@ -104,7 +104,12 @@ function Application() {
         {site && (
           <SiteContext.Provider value={{ ...site, nets: site.nets ?? nets ?? null }}>
             <PendingCondition />
-            {shown ? <shown.page key={route.parts.join("/")} /> : <p>{t("missing")}</p>}
+            {shown ? <shown.page key={route.parts.join("/")} /> : (
+              <>
+                <h1>{t("missing")}</h1>
+                <p><a href="/">{t("toGames")}</a></p>
+              </>
+            )}
           </SiteContext.Provider>
         )}
       </main>

@@ -270,11 +270,11 @@ export function SortHead(props: { column: string; numeric?: boolean; children: C
   const active = query.get("sort") === props.column;
   const descending = active && query.get("descending") === "true";
   const click = () => {
-    // Numbers and dates are of most interest in descending order; a third click restores the catalogue's order.
+    // Numbers and dates are of most interest in descending order; a third click restores the first order.
     const start = props.numeric ?? false;
     if (!active) setFilter({ sort: props.column, descending: start || undefined });
     else if (descending === start) setFilter({ sort: props.column, descending: !start || undefined });
-    else setFilter({ sort: undefined, descending: undefined });
+    else setFilter({ sort: undefined, descending: undefined }); // the order of the page
   };
   return (
     <th

@@ -1,5 +1,6 @@
 // Records that the user opened: the server parses them, the browser's session keeps them.
 import { POINT_MASK, type Line } from "./api";
+import { errorText } from "./i18n";
 
 /** What a record states about its game, see `kifu.web.games.game_info`; "" or null where it states nothing. */
 export interface GameInfo {
@@ -69,7 +70,7 @@ export async function openFiles(files: { name: string; content: Blob | string }[
     const response = await fetch(`/api/upload?name=${encodeURIComponent(name.slice(-100))}`, { method: "POST", headers, body: content });
     const answer = await response.json();
     if (!response.ok) {
-      found.errors.push(label + answer.error);
+      found.errors.push(label + errorText(answer.error));
       continue;
     }
     found.games.push(...answer.games.map((game: UploadedGame) => ({ ...game, file: name })));

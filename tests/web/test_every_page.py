@@ -26,11 +26,18 @@ PAGES = {
     "/corpus?view=clusters": "main h2",
     "/corpus?view=splits": "main table",
     "/reports": "main h1",
+    "/nowhere/at-all": "main a",
 }
 """The address of each page, and what it shows once it has loaded."""
 
-SIZES = {"phone": {"width": 360, "height": 740}, "desktop": {"width": 1280, "height": 800}}
+SIZES = {
+    "phone": {"width": 390, "height": 844}, "tablet": {"width": 768, "height": 1024},
+    "desktop": {"width": 1440, "height": 900},
+}  # fmt: skip
 HEADINGS = "[...document.querySelectorAll('h1')].map(each => each.innerText)"
+
+CUT_OFF = """() => [...document.querySelectorAll(".scroll")].filter((each) => each.scrollWidth > each.clientWidth + 1)
+    .map((each) => `${each.scrollWidth - each.clientWidth} px cut off: ${each.innerText.slice(0, 60)}`)"""
 
 FOCUS = """() => {
     const marked = (style) => [style.outlineStyle, style.boxShadow, style.stroke].some((each) => each !== "none");
@@ -53,7 +60,7 @@ def show(page: Any, url: str, ready: str) -> None:
     page.goto(url)
     page.locator(ready).first.wait_for(state="attached")
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-    if "alert" in ready:
+    if "alert" in ready or "nowhere" in url:
         problems(page)[:] = [each for each in problems(page) if "the server responded with a status of 40" not in each]
 
 
@@ -64,6 +71,7 @@ def layout_problems(page: Any) -> list[str]:
     if len(headings) != 1 or not headings[0].strip():
         found.append(f"headings: {headings}")
     width = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    found += page.evaluate(CUT_OFF)
     return found + [f"{width} px too wide"] * (width > 0)
 
 

@@ -1,5 +1,6 @@
 """The list of games in a browser: records that are opened in each way, hostile texts, sorting by keyboard."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,46 @@ def test_games_are_sorted_and_opened_by_keyboard(site_server: ServedSite, browse
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/game/0/{expected[0]['row']}*")
     page.get_by_text("Move 0 of").wait_for()
+
+
+def test_the_start_shows_the_newest_games_and_a_random_one(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(site_server.url)
+    newest = site_server.get("/api/games", sort="date", descending=True, count=6).json["games"]
+    page.locator(".latest li svg").nth(5).wait_for()
+    links = [each.get_attribute("href").split("?")[0] for each in page.locator(".latest a").all()]
+    assert links == [f"/game/0/{game['row']}" for game in newest]
+    assert page.locator("table.games tbody td:nth-child(3)").first.inner_text() == newest[0]["date"]
+    assert all("stones" not in each for each in page.locator("td.event").all_inner_texts())
+    page.get_by_role("button", name="A random game").click()
+    page.wait_for_url("**/game/0/*")
+
+
+def test_results_ranks_and_errors_are_localized(site_server: ServedSite, browser_page: Any) -> None:
+    page = browser_page
+    page.goto(site_server.url)
+    page.get_by_role("combobox", name="Language").select_option("ja")
+    page.locator("table.games").wait_for()
+    shown = page.locator("table.games tbody").inner_text()
+    assert re.search(r"黒中押し勝ち|白中押し勝ち", shown)
+    assert re.search(r"[黒白]\d+(\.5)?目勝ち", shown)
+    assert "12級" in shown
+    assert not re.search(r"[BW]\+|\d+[kd]\b", shown)
+    page.goto(site_server.url + "/game/0/99999")
+    page.get_by_role("alert").get_by_text("その棋譜はありません。").wait_for()
+    problems(page).clear()
+    page.get_by_role("link", name="棋譜の一覧へ").click()
+    page.locator("table.games").wait_for()
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/nowhere/0/1"])
+def test_a_wrong_address_has_a_way_back(site_server: ServedSite, browser_page: Any, path: str) -> None:
+    page = browser_page
+    assert page.goto(site_server.url + path).status == 404
+    problems(page).clear()
+    page.get_by_role("heading", name="There is no such page.").wait_for()
+    page.get_by_role("link", name="Back to the games").click()
+    page.locator("table.games").wait_for()
 
 
 @pytest.mark.parametrize(

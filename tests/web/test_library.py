@@ -533,7 +533,7 @@ def open_filter(page: Any) -> None:
 @pytest.mark.slow
 def test_search_filter_and_order_games(served: ServedSite, page: Any) -> None:
     status = page.get_by_role("status")
-    page.goto(served.url + "/")
+    page.goto(served.url + "/?sort=catalogue")
     status.get_by_text(f"{len(GAMES['black'])} games").wait_for()
     page.get_by_role("searchbox").press_sequentially("<SCRIPT", delay=20)
     found = chosen(q="<script>")

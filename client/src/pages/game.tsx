@@ -2,7 +2,7 @@ import type { Marker } from "@sabaki/shudan";
 import { useEffect, useMemo } from "preact/hooks";
 import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, type ShownLine } from "../api";
 import { Board, HeatLegend, heatOf, pointName } from "../board";
-import { t } from "../i18n";
+import { errorText, t } from "../i18n";
 import { captures, conditions, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
 import { AnalysisChart, LeastExpected, Mistakes, TopMoves, TwoRanks, useAnalysis, type Mistake, type Prediction } from "../review";
 import { setQuery, useRoute } from "../router";
@@ -30,7 +30,7 @@ export function GamePage() {
 
 function CatalogueGame({ corpus, row }: { corpus: string; row: string }) {
   const { value, error } = useGet<Shown>(`/api/games/${encodeURIComponent(corpus)}/${encodeURIComponent(row)}`);
-  if (error) return <><h1>{t("games")}</h1><p class="error" role="alert">{error}</p></>;
+  if (error) return <><h1>{t("games")}</h1><p class="error" role="alert">{error}</p><p><a href="/">{t("toGames")}</a></p></>;
   if (!value) return <p class="muted">{t("loading")}</p>;
   return <GameView {...value} row={[corpus, row]} />;
 }
@@ -42,7 +42,7 @@ function OpenedGame({ game, line, info, list }: { game: UploadedGame; line: Line
   const path = useMemo(() => (game.nodes.length ? pathThrough(game.nodes, chosen) : { nodes: [], plies: [] }), [game, chosen]);
   const base = useMemo(() => (chosen ? lineOfPath(game.nodes, path, line) : line), [game, path]);
   const { value, error, loading } = usePost<ShownLine>("/api/line", { line: sent(base) });
-  if (error) return <><h1>{t("games")}</h1><p class="error" role="alert">{error}</p></>;
+  if (error) return <><h1>{t("games")}</h1><p class="error" role="alert">{error}</p><p><a href="/">{t("toGames")}</a></p></>;
   if (!value || (loading && value.moves.length !== base.moves.length)) return <p class="muted">{t("loading")}</p>;
   return (
     <>
@@ -196,7 +196,7 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
           </nav>
         )}
         {(tried.error ?? tried.value?.illegal) && variation.length > 0 && (
-          <p class="error" role="alert">{tried.error ?? tried.value?.illegal}</p>
+          <p class="error" role="alert">{tried.error ?? errorText(tried.value!.illegal!)}</p>
         )}
         <div class="row spread">
           <p>

@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
-import { address, BLACK, POINT_MASK, stonesAfter, useGet, WHITE, type ShownLine } from "../api";
+import { address, BLACK, get, POINT_MASK, stonesAfter, useGet, WHITE, type ShownLine } from "../api";
 import { pointName, Thumbnail } from "../board";
-import { number, t } from "../i18n";
+import { number, rankName, resultName, t } from "../i18n";
 import { fromLetters } from "../lines";
 import { navigate, useRoute } from "../router";
 import { useCorpus } from "../site";
@@ -47,6 +47,18 @@ interface Facets {
 
 const PAGE = 50;
 
+/** Number of games that are shown as pictures. */
+const LATEST = 6;
+
+/** The order of the catalogue, which the server takes as no order. */
+const UNSORTED = "catalogue";
+
+/** Return the order of the list in the address, by default the newest games first. */
+function orderOf(query: URLSearchParams): { sort: string; descending: boolean } {
+  const sort = query.get("sort") ?? "date";
+  return { sort: sort === UNSORTED ? "" : sort, descending: query.has("sort") ? query.get("descending") === "true" : true };
+}
+
 /** List the games of a catalogue. */
 export function GamesPage() {
   const [wide] = useState(() => matchMedia("(min-width: 56rem)").matches);
@@ -77,7 +89,7 @@ function GameList() {
   const first = Number(query.get("first") ?? 0);
   const position = query.get("position");
   const { value, error, loading } = useGet<Games>("/api/games", {
-    ...filter, corpus, position, first, count: PAGE, sort: query.get("sort"), descending: query.get("descending"),
+    ...filter, corpus, position, first, count: PAGE, ...orderOf(query),
   });
   if (error) {
     return <div><p class="error" role="alert">{error}</p>{position && <RemovePosition />}</div>;
@@ -88,8 +100,10 @@ function GameList() {
       {position && value.line && <PositionFilter position={position} line={value.line} />}
       <div class="row spread">
         <p role="status">{t("found", { count: number(value.total) })}</p>
+        {value.total > 0 && <RandomGame total={value.total} />}
         <SortChoice />
       </div>
+      {!first && !position && !Object.values(filter).some(Boolean) && <Latest corpus={corpus} games={value.games} />}
       {value.games.length === 0 ? <p>{t("noGames")}</p> : (
         <table class="games">
           <thead>
@@ -108,6 +122,45 @@ function GameList() {
       )}
       <Pager first={first} count={PAGE} total={value.total} />
     </section>
+  );
+}
+
+/** Show a game of the list that is drawn by chance. */
+function RandomGame({ total }: { total: number }) {
+  const { query } = useRoute();
+  const [filter, corpus] = [useFilter(), useCorpus()];
+  const [error, setError] = useState("");
+  const show = async () => {
+    const first = Math.floor(Math.random() * total);
+    const { games } = await get<Games>("/api/games", { ...filter, corpus, position: query.get("position"), first, count: 1 });
+    if (games[0]) navigate(address(`/game/${corpus}/${games[0].row}`, { ply: games[0].ply }));
+  };
+  return (
+    <>
+      <button type="button" onClick={() => show().catch((failed: Error) => setError(failed.message))}>{t("randomGame")}</button>
+      {error && <p class="error" role="alert">{error}</p>}
+    </>
+  );
+}
+
+/** Show positions of the first games of a list as pictures. */
+function Latest({ corpus, games }: { corpus: number; games: Game[] }) {
+  const rows = games.filter((game) => !game.drop).slice(0, LATEST).map((game) => game.row);
+  const { value } = useGet<{ row: number; ply: number; width: number; height: number; stones: number[] }[]>(
+    rows.length ? "/api/games/positions" : undefined, { corpus, rows: rows.join(",") },
+  );
+  const named = new Map(games.map((game) => [game.row, `${game.black ?? "?"} – ${game.white ?? "?"}`]));
+  return (
+    <ul class="hits latest">
+      {value?.map(({ row, ply, ...board }) => (
+        <li key={row}>
+          <a href={address(`/game/${corpus}/${row}`, { ply })}>
+            <Thumbnail {...board} />
+            <span class="anywhere">{named.get(row)}</span>
+          </a>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -167,13 +220,13 @@ function GameRow({ corpus, game }: { corpus: number; game: Game }) {
       <td class="black">
         <a href={target}><Player name={game.black} rank={game.black_rank} won={game.winner === "black"} /></a>
       </td>
-      <td class="white"><Player name={game.white} rank={game.white_rank} won={game.winner === "white"} /></td>
+      <td class="white"><Player name={game.white} rank={game.white_rank} won={game.winner === "white"} />{conditions && <small class="muted"> · {conditions}</small>}</td>
       <td class="number">{game.date}</td>
       <td class="event">
-        {[game.event, conditions].filter(Boolean).join(" · ")}
+        {game.event}
         {game.drop && <small class="error"> {t("dropped", { reason: game.drop.replaceAll("_", " ") })}</small>}
       </td>
-      <td>{game.result}</td>
+      <td>{game.result && resultName(game.result)}</td>
       <td class="number">{game.moves}</td>
       <td>
         <a href={`/api/games/${corpus}/${game.row}/sgf`} download aria-label={t("downloadOf", { row: game.row })}>
@@ -186,26 +239,27 @@ function GameRow({ corpus, game }: { corpus: number; game: Game }) {
 
 function Player({ name, rank, won }: { name: string | null; rank: string | null; won: boolean }) {
   const shown = name ?? "?";
-  return <>{won ? <strong>{shown}</strong> : shown}{rank && <span class="muted"> {rank}</span>}</>;
+  return <>{won ? <strong>{shown}</strong> : shown}{rank && <span class="muted"> {rankName(rank)}</span>}</>;
 }
 
 function SortChoice() {
   const { query } = useRoute();
   const orders = {
-    "": t("catalogueOrder"),
     "date-": t("newestFirst"),
     "date": t("oldestFirst"),
     "rating-": t("strongestFirst"),
     "moves-": t("longestFirst"),
+    [UNSORTED]: t("catalogueOrder"),
   };
-  const order = (query.get("sort") ?? "") + (query.get("descending") === "true" ? "-" : "");
+  const { sort, descending } = orderOf(query);
+  const order = (sort || UNSORTED) + (descending ? "-" : "");
   const choose = (chosen: string) =>
     setFilter({ sort: chosen.replace("-", ""), descending: chosen.endsWith("-") || undefined });
   return (
     <label class="row">
       <span class="muted">{t("sortBy")}</span>
       <select value={order} onChange={(event) => choose(event.currentTarget.value)}>
-        {!(order in orders) && <option value={order}>{query.get("sort")}</option>}
+        {!(order in orders) && <option value={order}>{t("otherOrder")}</option>}
         {Object.entries(orders).map(([value, text]) => <option key={value} value={value}>{text}</option>)}
       </select>
     </label>

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { address, BLACK, POINT_MASK, stonesAfter, useGet, usePost, WHITE, WHITE_BIT, post, type ShownLine } from "../api";
 import { Board, heatOf, pointName } from "../board";
-import { number, rankName, resultName, t, type Key } from "../i18n";
+import { errorText, number, rankName, resultName, t, type Key } from "../i18n";
 import { captures, continued, fromLetters, moverAt, sent, toLetters } from "../lines";
 import { navigate, setQuery, useRoute } from "../router";
 import { useNets } from "../site";
@@ -131,7 +131,7 @@ function MatchPage({ settings }: { settings: Settings }) {
   const points = base ? fromLetters(query.get("moves") ?? "", base) : [];
   const played = usePost<ShownLine>("/api/line", base && { line: sent(base, continued(base, 0, points)), rules });
   useEffect(() => sessionStorage.setItem(LAST, location.pathname + location.search), [query]);
-  const error = start.error ?? played.error ?? (played.value?.illegal || undefined);
+  const error = start.error ?? played.error ?? (played.value?.illegal ? errorText(played.value.illegal) : undefined);
   if (played.value) return <MatchView settings={settings} line={played.value} {...(error ? { refused: error } : {})} />;
   return error ? (
     <><p class="error" role="alert">{error}</p><p><a href="/play">{t("newGame")}</a></p></>
@@ -172,7 +172,7 @@ function MatchView({ settings, line, refused }: { settings: Settings; line: Show
   const playPoint = async (point: number) => {
     const words = [...line.moves, point | (mover === WHITE ? WHITE_BIT : 0)];
     const next = await post<ShownLine>("/api/line", { line: sent(line, words), rules });
-    if (next.illegal) throw new Error(next.illegal);
+    if (next.illegal) throw new Error(errorText(next.illegal));
     setError("");
     show([...points, point]);
   };
@@ -209,7 +209,7 @@ function MatchView({ settings, line, refused }: { settings: Settings; line: Show
     const ranks = colour === BLACK ? { white_rank: rank } : { black_rank: rank };
     const body = JSON.stringify({ line: sent(line), komi, handicap, rules, black: names[0], white: names[1], ...ranks, result });
     const response = await fetch("/api/record", { method: "POST", headers: { "content-type": "application/json" }, body });
-    if (!response.ok) throw new Error((await response.json()).error);
+    if (!response.ok) throw new Error(errorText((await response.json()).error));
     return response.blob();
   };
   const save = async () => {

@@ -16,6 +16,8 @@ export const games = {
   newestFirst: ["Date, newest first", "日付（新しい順）", "日期（从晚到早）", "날짜 (최신 순)"],
   strongestFirst: ["Rank, strongest first", "段級位（強い順）", "段位（从高到低）", "기력 (높은 순)"],
   longestFirst: ["Moves, most first", "手数（多い順）", "手数（从多到少）", "수 (많은 순)"],
+  otherOrder: ["Another column", "他の列", "其他列", "다른 열"],
+  randomGame: ["A random game", "ランダムな棋譜", "随机一局", "무작위 기보"],
   dropped: ["dropped: {reason}", "除外：{reason}", "已剔除：{reason}", "제외: {reason}"],
   noGames: ["No game matches the filter.", "条件に合う棋譜がありません。", "没有符合条件的棋谱。", "조건에 맞는 기보가 없습니다."],
   withPosition: ["Games with the position", "この局面の棋譜", "含此局面的棋谱", "이 국면이 나온 기보"],

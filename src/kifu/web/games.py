@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from starlette.routing import Route
 
 from kifu.corpus.rows import rows_to_games, rows_to_sgf
 from kifu.corpus.schema import drop_code
-from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
+from kifu.errors import DropReason, GameError, IllegalMove, KifuError, RecordError
 from kifu.records.containers import memory_blocks
 from kifu.records.game import Game, game_at
 from kifu.records.games import ParseWarning
@@ -29,6 +30,9 @@ _MAX_TEXT = 1000
 
 _MAX_UPLOADED = 500
 """Games of an uploaded file that are listed."""
+
+_MAX_SHOWN, _SHOWN_PLY = 12, 60
+"""Number of games whose position is shown, and the move before which it is."""
 
 _MAX_VALUES = 20
 """Number of archives and players that are counted, the most frequent ones."""
@@ -60,6 +64,18 @@ class GameParams(Params):
 
     corpus: int = Field(ge=0, le=10_000)
     row: int = Field(ge=0, le=10**12)
+
+
+class PositionsParams(Params):
+    """Games of a catalogue.
+
+    Attributes:
+        corpus: Number of the catalogue, from 0.
+        rows: Rows of the games, from 0, joined by commas.
+    """
+
+    corpus: int = Field(0, ge=0, le=10_000)
+    rows: str = Field(max_length=100, pattern=r"^[0-9]{1,12}(,[0-9]{1,12})*$")
 
 
 _FIELDS = {
@@ -97,6 +113,20 @@ def list_games(site: Site, params: ListParams, deadline: Deadline) -> dict[str, 
     plies = played.plies()
     games = [game | {"ply": plies[game["row"]]} for game in games]
     return {"total": total, "games": games, "line": played.line.to_json()}
+
+
+def show_positions(site: Site, params: PositionsParams) -> list[dict[str, Any]]:
+    """Return a position of each of some games, to be drawn small: {"row", "ply", "width", "height", "stones"}."""
+    corpus, rows = site.corpus(params.corpus), [int(row) for row in params.rows.split(",")][:_MAX_SHOWN]
+    for row in rows:
+        corpus.table.require_row(row)
+    shown = []
+    for row in rows:
+        ply = min(_SHOWN_PLY, len(corpus.searcher.moves(row).moves))
+        with contextlib.suppress(KifuError):  # a game with an illegal move has no position after it
+            at = corpus.searcher.position(row, ply)
+            shown.append({"row": row, "ply": ply, "width": at.width, "height": at.height, "stones": at.stones.tolist()})
+    return shown
 
 
 def _source(played: Played | None) -> tuple[str, pa.Table | None]:
@@ -276,6 +306,7 @@ def games_routes(site: Site) -> list[Route]:
     """Return the routes of this module."""
     return [
         endpoint("/api/games", ListParams, partial(list_games, site), site.quick),
+        endpoint("/api/games/positions", PositionsParams, lambda params, _: show_positions(site, params), site.quick),
         endpoint("/api/facets", PlayedParams, partial(count_facets, site), site.search),
         endpoint(
             "/api/games/{corpus}/{row}/sgf", GameParams, lambda params, _: download_game(site, params), site.quick

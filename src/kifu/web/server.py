@@ -338,6 +338,9 @@ _TYPES = {
     ".txt": "text/plain",
 }
 
+_PAGES = ("", "game", "explore", "search", "play", "problems", "planes", "corpus", "reports")
+"""The first parts of the paths of pages, as client/src/main.tsx has them."""
+
 _FEW = '"row" < 100'
 """The games that are searched when the server starts."""
 
@@ -362,9 +365,12 @@ def create_app(site: Site, access: Access, failed: Callable[[str, Exception], ob
 
     async def page(request: Request) -> Response:
         first = request.path_params.get("path", "").partition("/")[0]
-        if first == "api" or not re.fullmatch("[a-z]*", first):  # the client shows all pages from one document
+        if first == "api" or not re.fullmatch("[a-z]*", first):
             return error_response(404, f"there is no page {request.url.path[:80]!r}")
-        return _asset(assets, "index.html", request)
+        shown = _asset(assets, "index.html", request)  # the client shows all pages from one document
+        if first not in _PAGES:
+            shown.status_code = 404
+        return shown
 
     async def asset(request: Request) -> Response:
         return _asset(assets, request.path_params["name"], request)

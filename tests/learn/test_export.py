@@ -199,7 +199,7 @@ def positions(count: int = 60) -> learn.positions.PredictPositions:
     return learn.positions.PredictPositions.from_games([game] * count, [k % (len(game) + 1) for k in range(count)])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PACKAGED)
 def test_packaged_nets_equal_torch_on_10_000_positions(name: str) -> None:
     games = [game for game in kifu.read(kifu.sample_path()) if game.width == game.height == 19]

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from kifu.corpus.rows import rows_to_games, rows_to_sgf
 from kifu.corpus.schema import drop_code
-from kifu.errors import DropReason, GameError, IllegalMove, KifuError, RecordError
+from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
 from kifu.records.containers import memory_blocks
 from kifu.records.game import Game, game_at
 from kifu.records.games import ParseWarning

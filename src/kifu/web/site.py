@@ -418,10 +418,14 @@ def _open_nets(nets: Sequence[str | None]) -> list[ServedNet]:
     """Open nets. Each predicts once, so that no visitor waits for imports and the compilation of kernels."""
     if not nets:
         return []
-    from kifu.learn.positions import PredictPositions
     from kifu.learn.predictors import open_predictor, unique_names
+    from kifu.learn.review import line_of
+    from kifu.records.game import read_sgf
 
     predictors = [open_predictor(net) for net in nets]
-    for each in predictors:
-        each.predict(PredictPositions.from_moves([[]], *each.board))
-    return [ServedNet(name, each) for name, each in zip(unique_names(predictors), predictors)]
+    served = [ServedNet(name, each) for name, each in zip(unique_names(predictors), predictors)]
+    for net in served:
+        width, height = net.predictor.board
+        game = read_sgf(f"(;SZ[{width}:{height}];B[aa];W[bb])".encode())
+        net.reviewer.evaluate(game, [line_of(game, len(game))])
+    return served

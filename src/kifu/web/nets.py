@@ -207,11 +207,16 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     return {"total": total, "rows": rows}
 
 
-def list_mistakes(site: Site, params: ReviewParams) -> list[dict[str, Any]]:
+def list_mistakes(site: Site, params: ReviewParams, deadline: Deadline) -> list[dict[str, Any]]:
     """Return the moves that lost most points, as `Mistake` has them; an analysis before makes this quick."""
     net, game = _reviewed(site, params)
+    game = replace(game, moves=game.moves[:_MAX_ANALYSED])
+    for ply in range(len(game) + 1):
+        deadline.check()
+        with net.lock:
+            net.reviewer.evaluate(game, [line_of(game, ply)], params.ratings)
     with net.lock:
-        found = find_mistakes(net.reviewer, replace(game, moves=game.moves[:_MAX_ANALYSED]), _MISTAKES, params.ratings)
+        found = find_mistakes(net.reviewer, game, _MISTAKES, params.ratings)
     return [each._asdict() for each in found]
 
 
@@ -522,9 +527,7 @@ def nets_routes(site: Site) -> list[Route]:
         endpoint("/api/predict", PredictParams, lambda params, _: predict(site, params), site.predict, method="POST"),
         endpoint("/api/analyse", ReviewParams, partial(analyse, site), site.predict, method="POST"),
         endpoint("/api/candidates", PredictParams, partial(candidates, site), site.predict, method="POST"),
-        endpoint(
-            "/api/mistakes", ReviewParams, lambda params, _: list_mistakes(site, params), site.predict, method="POST"
-        ),
+        endpoint("/api/mistakes", ReviewParams, partial(list_mistakes, site), site.predict, method="POST"),
         endpoint("/api/problems", ProblemsParams, partial(list_problems, site), site.predict),
         endpoint("/api/boards", BoardsParams, lambda params, _: list_boards(site, params), site.quick),
         endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),

@@ -315,7 +315,7 @@ def write_problems(problems: Sequence[Problem]) -> bytes:
             own = np.flatnonzero(stones == owner)
             head.append(name + "".join(f"[{to_sgf(point, *size)}]" for point in own.tolist()) if len(own) else "")
         colour, side = ("B", "Black") if to_play == BLACK else ("W", "White")
-        told = f"{side} to play. {players}, {game.date}, move {len(game) + 1}"
+        comment = f"{side} to play. {players}, {game.date}, move {len(game) + 1}"
         if chances is None:
             why = ["Right.", f"{loss or 0:.1f} points worse."]
         else:
@@ -324,7 +324,7 @@ def write_problems(problems: Sequence[Problem]) -> bytes:
                 "Weak players' move.",
             ]
         records.append(
-            f"(;GM[1]FF[4]CA[UTF-8]AP[kifu]{''.join(head)}PL[{colour}]C[{escape(told)}]\n"
+            f"(;GM[1]FF[4]CA[UTF-8]AP[kifu]{''.join(head)}PL[{colour}]C[{escape(comment)}]\n"
             f"(;{colour}[{to_sgf(answer, *size)}]TE[1]C[{why[0]}])\n"
             f"(;{colour}[{to_sgf(mistake, *size)}]BM[1]C[{why[1]}]))\n"
         )

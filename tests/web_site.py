@@ -187,19 +187,53 @@ def stones(page: Any) -> list[int]:
     return found
 
 
+HEADINGS = "[...document.querySelectorAll('h1')].map(each => each.innerText)"
+CUT_OFF = """() => [document.documentElement, ...document.querySelectorAll(".scroll")]
+    .map((each) => [each.scrollWidth - each.clientWidth, each])
+    .filter(([over]) => over > 1)
+    .map(([over, each]) => `${over} px too wide: ${each.tagName} ${each.innerText.slice(0, 60)}`)"""
+
+
+def settled(page: Any, check: Callable[[], list[str]]) -> list[str]:
+    """Return what a check finds on a page, repeated for up to 30 s while it finds something.
+
+    The page follows a change of its size, theme or data only later.
+    """
+    for _ in range(60):
+        if not (found := check()):
+            break
+        page.wait_for_timeout(500)
+    return found
+
+
 def axe(page: Any) -> list[str]:
-    """Return the serious and critical violations that axe-core finds on a page: "rule: selector" each."""
+    """Return the serious and critical violations that axe-core finds on a settled page: "rule: selector" each."""
     script = CLIENT / "node_modules" / "axe-core" / "axe.min.js"
     if not script.is_file():
         pytest.skip("needs axe-core: run npm ci in client/")
     page.evaluate(script.read_text("utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{each['id']}: {' '.join(node['target'])}"
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
-    ]
+
+    def check() -> list[str]:
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{each['id']}: {' '.join(node['target'])}"
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+
+    return settled(page, check)
+
+
+def layout_problems(page: Any) -> list[str]:
+    """Return what is wrong with the headings and widths of a settled page, and what axe finds."""
+
+    def check() -> list[str]:
+        headings = page.evaluate(HEADINGS)
+        right = len(headings) == 1 and headings[0].strip()
+        return [*page.evaluate(CUT_OFF), *([] if right else [f"headings: {headings}"])]
+
+    return settled(page, check) + axe(page)
 
 
 @contextmanager

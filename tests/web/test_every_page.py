@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from web_site import ServedSite, axe, problems
+from web_site import ServedSite, layout_problems, problems
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +34,6 @@ SIZES = {
     "phone": {"width": 390, "height": 844}, "tablet": {"width": 768, "height": 1024},
     "desktop": {"width": 1440, "height": 900},
 }  # fmt: skip
-HEADINGS = "[...document.querySelectorAll('h1')].map(each => each.innerText)"
-
-CUT_OFF = """() => [...document.querySelectorAll(".scroll")].filter((each) => each.scrollWidth > each.clientWidth + 1)
-    .map((each) => `${each.scrollWidth - each.clientWidth} px cut off: ${each.innerText.slice(0, 60)}`)"""
 
 FOCUS = """() => {
     const marked = (style) => [style.outlineStyle, style.boxShadow, style.stroke].some((each) => each !== "none");
@@ -62,17 +58,6 @@ def show(page: Any, url: str, ready: str) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     if "alert" in ready or "nowhere" in url:
         problems(page)[:] = [each for each in problems(page) if "the server responded with a status of 40" not in each]
-
-
-def layout_problems(page: Any) -> list[str]:
-    """Return what is wrong with headings and width, and what axe finds."""
-    found = axe(page)
-    headings = page.evaluate(HEADINGS)
-    if len(headings) != 1 or not headings[0].strip():
-        found.append(f"headings: {headings}")
-    width = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    found += page.evaluate(CUT_OFF)
-    return found + [f"{width} px too wide"] * (width > 0)
 
 
 def focus_problems(page: Any) -> list[str]:

@@ -23,7 +23,7 @@ from kifu.records.meta import Rank
 from kifu.web.api import Deadline, TimeLimitError
 from kifu.web.site import Site
 from kifu.web.statistics import count_games, count_splits
-from web_site import ServedSite, axe, open_page, problems, serving, tab_to
+from web_site import ServedSite, axe, layout_problems, open_page, problems, serving, tab_to
 
 HOSTILE = '<script>alert("1")</script>'
 RECORDS = {
@@ -520,7 +520,7 @@ def page(request: pytest.FixtureRequest, browser: Any, served: ServedSite) -> It
     size = {"width": 1280, "height": 800} if request.param == "desktop" else {"width": 360, "height": 740}
     with open_page(browser, served.url, viewport=size) as page:
         yield page
-        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert layout_problems(page) == []
 
 
 def open_filter(page: Any) -> None:

@@ -13,7 +13,7 @@ from commands import run
 from kata_nets import small_net
 from kifu.katago.net_file import write_kata_net
 from kifu.point import POINT_MASK, to_gtp
-from web_site import ServedSite, axe, open_page, problems, serving, stones, tab_to
+from web_site import ServedSite, layout_problems, open_page, problems, serving, stones, tab_to
 
 pytestmark = pytest.mark.slow
 
@@ -68,8 +68,7 @@ def check_layout(page: Any) -> None:
         page.set_viewport_size({"width": width, "height": height})
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
-            too_wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            found += [f"{width} {theme}: {each}" for each in axe(page) + [f"{too_wide} px too wide"] * (too_wide > 0)]
+            found += [f"{width} {theme}: {each}" for each in layout_problems(page)]
     assert found == []
     page.set_viewport_size({"width": 1440, "height": 900})
 

@@ -15,6 +15,9 @@ import pytest
 
 from kifu.web.server import Access, SiteServer, create_app, listen
 from kifu.web.site import Site
+from lazy import lazy_import
+
+_playwright = lazy_import("playwright.sync_api")
 
 CLIENT = Path(__file__).parents[1] / "client"
 
@@ -178,13 +181,25 @@ def tab_to(page: Any, name: str) -> None:
     raise AssertionError(f"Tab does not reach {name}")
 
 
+STONES = """[...document.querySelectorAll(".shudan-vertex")].map((each) =>
+    ["shudan-sign_0", "shudan-sign_1", "shudan-sign_-1"].findIndex((sign) => each.classList.contains(sign)))"""
+
+
 def stones(page: Any) -> list[int]:
     """Return the stones of the board on a page, row by row: 0 empty, 1 black, 2 white."""
-    found: list[int] = page.locator(".shudan-vertex").evaluate_all(
-        "all => all.map(each => ['shudan-sign_0', 'shudan-sign_1', 'shudan-sign_-1']"
-        ".findIndex(sign => each.classList.contains(sign)))"
-    )
+    found: list[int] = page.evaluate(STONES)
     return found
+
+
+def wait_for_stones(page: Any, board: Any) -> None:
+    """Wait until a page shows the stones of a board, or a list of stones."""
+    shown = board if isinstance(board, list) else board.stones.ravel().tolist()
+    page.wait_for_function(f"shown => {STONES}.join() === shown.join()", arg=shown)
+
+
+def expect(shown: Any) -> Any:
+    """Return Playwright's assertions about a page or a locator, which wait until they are true."""
+    return _playwright.expect(shown)
 
 
 HEADINGS = "[...document.querySelectorAll('h1')].map(each => each.innerText)"
@@ -241,6 +256,7 @@ def open_page(browser: Any, url: str, **options: object) -> Iterator[Any]:
     """An empty page of a server, which may report no problems until the end."""
     context = browser.new_context(locale="en-GB", **options)
     context.set_default_timeout(30_000)
+    _playwright.expect.set_options(timeout=30_000)
     page = context.new_page()
     watch(page, url)
     try:

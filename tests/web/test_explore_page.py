@@ -14,7 +14,7 @@ from kifu.search.notation import parse_pattern
 from kifu.search.position import GamePly, Position, parse_position
 from kifu.search.positions import position_hash
 from kifu.search.searcher import Searcher
-from web_site import ServedSite, axe
+from web_site import ServedSite, axe, expect
 
 
 def words(text: str) -> Position:
@@ -181,9 +181,7 @@ def test_moves_are_played_by_mouse_and_keyboard(site_server: ServedSite, browser
     page.locator(".breadcrumbs a").nth(2).wait_for()
     page.go_back()
     page.locator(".breadcrumbs a").nth(2).wait_for(state="detached")
-    game = page.locator('a[href^="/game/0/"]').first
-    game.wait_for()
-    assert "ply=1" in str(game.get_attribute("href"))
+    page.locator('a[href^="/game/0/"][href*="ply=1"]').first.wait_for()
     assert axe(page) == []
     page.get_by_role("link", name="Search a region").click()
     page.wait_for_url("**/search?*pattern=*")
@@ -209,7 +207,7 @@ def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite,
     assert f"White {100 * first['win_rate']:.1f}%" in str(bar.get_attribute("aria-label"))
     assert re.fullmatch(r"\d+[dkp]", rows.first.locator("td").nth(4).inner_text())
     page.get_by_role("button", name=f"{len(rare)} more, {sum(each['count'] for each in rare)} games").click()
-    assert rows.count() == len(found)
+    expect(rows).to_have_count(len(found))
     box = rows.first.locator("td").nth(2).bounding_box()
     page.mouse.click(box["x"] + 5, box["y"] + 5)  # the whole row is a button
     page.locator(".breadcrumbs a").nth(2).wait_for()
@@ -217,8 +215,7 @@ def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite,
     for key, crumbs in (("ArrowLeft", 1), ("ArrowRight", 2), ("Home", 0), ("End", 2)):
         page.keyboard.press(key)
         page.locator(f'.breadcrumbs a[aria-current="step"]:nth-child({crumbs + 1})').wait_for()
-    results = page.locator("ul.plain-list .muted").all_inner_texts()
-    assert any(re.search(r"[BW]\+", each) for each in results)
+    page.locator("ul.plain-list .muted", has_text=re.compile(r"[BW]\+")).first.wait_for()
 
 
 @pytest.mark.slow
@@ -233,7 +230,7 @@ def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, br
     page.goto(f"{site_server.url}/game/0/3?ply=4")
     page.get_by_role("link", name="Find this position").click()
     page.get_by_text("Games with the position").wait_for()
-    assert page.locator("table.games tbody tr").count() > 0
+    page.locator("table.games tbody tr").first.wait_for()
 
 
 @pytest.mark.slow
@@ -244,14 +241,14 @@ def test_the_games_of_a_move_are_listed(site_server: ServedSite, browser_page: A
     count = re.sub("[^0-9]", "", link.inner_text())
     link.click()
     page.get_by_text("Games with the move D4").wait_for()
-    assert page.get_by_role("status").inner_text() == f"{count} games"
+    expect(page.get_by_role("status")).to_have_text(f"{count} games")
     assert axe(page) == []
     page.locator("table.games tbody a").first.click()
     page.wait_for_url("**/game/0/*?ply=*")
-    assert page.get_by_role("link", name="Explorer").get_attribute("href") == "/explore?corpus=0"
+    expect(page.get_by_role("link", name="Explorer")).to_have_attribute("href", "/explore?corpus=0")
     page.go_back()
-    back = page.get_by_role("link", name="Explore this position").get_attribute("href")
-    assert back == "/explore?corpus=0&winner=black&moves=pd"
+    back = page.get_by_role("link", name="Explore this position")
+    expect(back).to_have_attribute("href", "/explore?corpus=0&winner=black&moves=pd")
     page.get_by_role("button", name="Remove the position").click()
     page.get_by_text("Games with the move D4").wait_for(state="detached")
-    assert "winner=black" in page.url
+    page.wait_for_url("**winner=black**")

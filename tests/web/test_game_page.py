@@ -9,7 +9,7 @@ import pytest
 
 import kifu
 from kifu.point import WHITE_BIT
-from web_site import ServedSite, stones
+from web_site import ServedSite, expect, stones, wait_for_stones
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def test_game_by_keyboard(site_server: ServedSite, browser_page: Any) -> None:
     page.get_by_text("Move 11 of").wait_for()
     page.keyboard.press("Home")
     page.get_by_text("Move 0 of").wait_for()
-    assert "ply" not in page.url
+    expect(page).not_to_have_url(re.compile("ply"))
 
 
 def test_game_by_wheel_slider_and_chart(site_server: ServedSite, browser_page: Any, game: kifu.Game) -> None:
@@ -81,7 +81,7 @@ def test_game_by_wheel_slider_and_chart(site_server: ServedSite, browser_page: A
     chart.click(position={"x": 0.75 * box["width"], "y": 20})
     target = int(0.75 * len(game))
     wait_for_move(page, target)
-    assert stones(page) == game.board(target).stones.ravel().tolist()
+    wait_for_stones(page, game.board(target))
     chart.focus()
     page.keyboard.press("ArrowLeft")
     wait_for_move(page, target - 1)
@@ -104,15 +104,12 @@ def test_least_expected_moves_lead_to_their_positions(
     least = sorted(range(len(game)), key=log_prob.__getitem__)
     black, white = ([ply for ply in least if bool(game.moves[ply] & WHITE_BIT) == colour] for colour in (False, True))
     links = page.locator("section[aria-labelledby=least] a")
-    links.first.wait_for()
-    expected = [f"Move {ply + 1}: " for ply in black[:5] + white[:5]]
-    for text, start in zip(links.all_inner_texts(), expected, strict=True):
-        assert text.startswith(start)
+    expect(links).to_have_text([re.compile(f"^Move {ply + 1}: ") for ply in black[:5] + white[:5]])
     for k, ply in ((0, black[0]), (5, white[0])):
         links.nth(k).click()
         wait_for_move(page, ply)
-        assert stones(page) == game.board(ply).stones.ravel().tolist()
-        assert "heat=0" in page.url
+        wait_for_stones(page, game.board(ply))
+        page.wait_for_url("**heat=0**")
     page.go_back()
     wait_for_move(page, black[0])
 
@@ -127,7 +124,7 @@ def test_ranks_change_the_expected_moves(full_server: ServedSite, full_page: Any
     wait_for_table(page, "human", weak)
     assert weak != unknown
     page.wait_for_function(f"shown => {HEAT_TEXTS} !== shown", arg=shown)
-    assert "ranks=18k" in page.url
+    page.wait_for_url("**ranks=18k**")
 
 
 def test_two_nets_side_by_side(full_server: ServedSite, full_page: Any) -> None:
@@ -165,11 +162,11 @@ def test_copied_address_shows_the_same(full_server: ServedSite, full_page: Any) 
     copy = opened.value
     copy.get_by_text("Variation from move 60").wait_for()
     wait_for_move(copy, 61)
-    assert stones(copy) == stones(page)
-    assert copy.get_by_label("Rank").input_value() == "3d"
-    assert copy.get_by_label("Move numbers").is_checked()
-    assert copy.locator(".shudan-marker").all_inner_texts() == page.locator(".shudan-marker").all_inner_texts()
-    assert copy.get_by_role("table").locator("caption").all_inner_texts() == ["human · 3d", "small"]
+    wait_for_stones(copy, stones(page))
+    expect(copy.get_by_label("Rank")).to_have_value("3d")
+    expect(copy.get_by_label("Move numbers")).to_be_checked()
+    expect(copy.locator(".shudan-marker")).to_have_text(page.locator(".shudan-marker").all_inner_texts())
+    expect(copy.get_by_role("table").locator("caption")).to_have_text(["human · 3d", "small"])
 
 
 def test_game_variation_by_mouse(site_server: ServedSite, browser_page: Any) -> None:
@@ -187,8 +184,7 @@ def test_game_variation_by_mouse(site_server: ServedSite, browser_page: Any) -> 
 def test_planes_of_a_position(site_server: ServedSite, browser_page: Any) -> None:
     page = browser_page
     page.goto(site_server.url + "/planes?corpus=0&row=0&ply=30&planes=alphago48@1")
-    page.locator(".planes li").nth(47).wait_for()
-    assert page.locator(".planes li").count() == 48
+    expect(page.locator(".planes li")).to_have_count(48)
     page.get_by_role("button", name="Next").focus()
     page.keyboard.press("Enter")
     page.get_by_text("Move 31").wait_for()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from web_site import HOSTILE_TEXT, ServedSite, axe, problems, stones, tab_to
+from web_site import HOSTILE_TEXT, ServedSite, axe, expect, problems, tab_to, wait_for_stones
 
 pytestmark = pytest.mark.slow
 
@@ -39,21 +39,20 @@ def test_records_are_opened(site_server: ServedSite, browser_page: Any, tmp_path
     page.get_by_label("Or paste").fill("my text")
     open_record(page, way, "(;SZ[99];B[aa])", tmp_path)
     alert = page.get_by_role("alert")
-    alert.wait_for()
-    assert "board size" in alert.inner_text()
+    expect(alert).to_contain_text("board size")
     assert "\n" not in alert.inner_text()
     problems(page).clear()
-    assert page.get_by_role("status").inner_text() == "142 games"
-    assert page.get_by_label("Or paste").input_value() == ("my text" if way != "paste" else "(;SZ[99];B[aa])")
+    page.get_by_role("status").get_by_text("142 games", exact=True).wait_for()
+    expect(page.get_by_label("Or paste")).to_have_value("my text" if way != "paste" else "(;SZ[99];B[aa])")
     assert axe(page) == []
     open_record(page, way, RECORD, tmp_path)
     page.wait_for_url("**/game/upload/*/0")
     page.get_by_text("Move 0 of 2").wait_for()
     page.keyboard.press("End")
     page.get_by_text("Move 2 of 2").wait_for()
-    assert [point for point, stone in enumerate(stones(page)) if stone] == [20, 40]
-    assert HOSTILE_TEXT in page.get_by_role("heading", level=1).inner_text()
-    assert HOSTILE_TEXT in page.locator(".facts").inner_text()
+    wait_for_stones(page, [{20: 2, 40: 1}.get(point, 0) for point in range(81)])
+    expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE_TEXT)
+    expect(page.locator(".facts")).to_contain_text(HOSTILE_TEXT)
     page.reload()
     page.get_by_text("Move 2 of 2").wait_for()
     assert (page.locator("img").count(), "hostile" in page.title()) == (0, False)
@@ -66,14 +65,13 @@ def test_hostile_texts_are_shown(full_server: ServedSite, full_page: Any) -> Non
     page = full_page
     page.goto(full_server.url + "/?corpus=1")
     rows = page.locator("table.games tbody tr")
-    rows.first.wait_for()
-    assert [HOSTILE_TEXT in text for text in rows.all_inner_texts()] == [True, True]
+    expect(rows).to_contain_text([HOSTILE_TEXT, HOSTILE_TEXT])
     page.get_by_role("button", name=HOSTILE_TEXT).first.click()
     page.wait_for_url("**player=*")
     page.get_by_role("status").get_by_text("2 games").wait_for()
     rows.first.get_by_role("link").first.click()
     page.get_by_text("Move 0 of 2").wait_for()
-    assert page.get_by_text(HOSTILE_TEXT).count() >= 3
+    page.get_by_text(HOSTILE_TEXT).nth(2).wait_for()
     for path in ("/explore?corpus=1&moves=pd", "/search?corpus=1&pattern=anchor: corner/..../..../..../...X"):
         page.goto(full_server.url + path)
         page.locator("main").get_by_text(HOSTILE_TEXT).first.wait_for()
@@ -93,8 +91,8 @@ def test_games_are_sorted_and_opened_by_keyboard(site_server: ServedSite, browse
         page.wait_for_url(f"**?{address}")
         expected = site_server.get("/api/games", **params).json["games"]
         page.locator(f"table.games tbody tr:first-child a[href^='/game/0/{expected[0]['row']}']").wait_for()
-        shown = page.locator("table.games tbody td:nth-child(6)").all_inner_texts()
-        assert shown == [str(game["moves"]) for game in expected]
+        moves = page.locator("table.games tbody td:nth-child(6)")
+        expect(moves).to_have_text([str(game["moves"]) for game in expected])
     tab_to(page, "Next")
     page.keyboard.press("Enter")
     page.wait_for_url("**&first=50")
@@ -114,7 +112,7 @@ def test_the_start_shows_the_newest_games_and_a_random_one(site_server: ServedSi
     page.locator(".latest li svg").nth(5).wait_for()
     links = [each.get_attribute("href").split("?")[0] for each in page.locator(".latest a").all()]
     assert links == [f"/game/0/{game['row']}" for game in newest]
-    assert page.locator("table.games tbody td:nth-child(3)").first.inner_text() == newest[0]["date"]
+    expect(page.locator("table.games tbody td:nth-child(3)").first).to_have_text(newest[0]["date"])
     assert all("stones" not in each for each in page.locator("td.event").all_inner_texts())
     page.get_by_role("button", name="A random game").click()
     page.wait_for_url("**/game/0/*")
@@ -124,12 +122,10 @@ def test_results_ranks_and_errors_are_localized(site_server: ServedSite, browser
     page = browser_page
     page.goto(site_server.url)
     page.get_by_role("combobox", name="Language").select_option("ja")
-    page.locator("table.games").wait_for()
-    shown = page.locator("table.games tbody").inner_text()
-    assert re.search(r"黒中押し勝ち|白中押し勝ち", shown)
-    assert re.search(r"[黒白]\d+(\.5)?目勝ち", shown)
-    assert "12級" in shown
-    assert not re.search(r"[BW]\+|\d+[kd]\b", shown)
+    rows = page.locator("table.games tbody")
+    for text in (r"黒中押し勝ち|白中押し勝ち", r"[黒白]\d+(\.5)?目勝ち", "12級"):
+        expect(rows).to_contain_text(re.compile(text))
+    expect(rows).not_to_contain_text(re.compile(r"[BW]\+|\d+[kd]\b"))
     page.goto(site_server.url + "/game/0/99999")
     page.get_by_role("alert").get_by_text("その棋譜はありません。").wait_for()
     problems(page).clear()
@@ -169,11 +165,11 @@ def test_a_condition_that_comes_with_a_link_waits_for_a_click(site_server: Serve
     run = page.get_by_role("button", name="Run it")
     run.wait_for()
     page.get_by_text("320 games").wait_for()
-    assert page.get_by_text("n_moves > 300", exact=True).is_visible()
+    page.get_by_text("n_moves > 300", exact=True).wait_for()
     assert axe(page) == []
     run.click()
     page.get_by_text("320 games").wait_for(state="detached")
-    assert run.count() == 0
+    expect(run).to_have_count(0)
     page.reload()
     page.get_by_role("status").wait_for()
     assert (run.count(), page.get_by_text("320 games").count()) == (0, 0)

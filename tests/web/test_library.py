@@ -23,7 +23,7 @@ from kifu.records.meta import Rank
 from kifu.web.api import Deadline, TimeLimitError
 from kifu.web.site import Site
 from kifu.web.statistics import count_games, count_splits
-from web_site import ServedSite, axe, layout_problems, open_page, problems, serving, tab_to
+from web_site import ServedSite, axe, expect, open_page, problems, serving, tab_to
 
 HOSTILE = '<script>alert("1")</script>'
 RECORDS = {
@@ -520,7 +520,7 @@ def page(request: pytest.FixtureRequest, browser: Any, served: ServedSite) -> It
     size = {"width": 1280, "height": 800} if request.param == "desktop" else {"width": 360, "height": 740}
     with open_page(browser, served.url, viewport=size) as page:
         yield page
-        assert layout_problems(page) == []
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
 def open_filter(page: Any) -> None:
@@ -538,9 +538,9 @@ def test_search_filter_and_order_games(served: ServedSite, page: Any) -> None:
     page.get_by_role("searchbox").press_sequentially("<SCRIPT", delay=20)
     found = chosen(q="<script>")
     status.get_by_text(f"{len(found)} games", exact=True).wait_for()
-    assert "q=%3CSCRIPT" in page.url
-    assert page.locator("tbody tr").first.inner_text().startswith(HOSTILE)
-    assert page.locator("tbody tr a").first.get_attribute("href") == f"/game/0/{found[0]}"
+    page.wait_for_url("**q=%3CSCRIPT**")
+    expect(page.locator("tbody tr").first).to_contain_text(HOSTILE)
+    expect(page.locator("tbody tr a").first).to_have_attribute("href", f"/game/0/{found[0]}")
     assert page.evaluate("history.length") == 2  # typing adds no entries
     assert axe(page) == []
     open_filter(page)
@@ -592,7 +592,7 @@ def test_each_control_filters_games(served: ServedSite, page: Any) -> None:
         status.get_by_text(f"{len(chosen(**{name: value}))} games", exact=True).wait_for()
         page.get_by_role("button", name="Clear filter").click()
         status.get_by_text(f"{len(GAMES['black'])} games").wait_for()
-        assert control.input_value() == ""
+        expect(control).to_have_value("")
 
 
 @pytest.mark.slow
@@ -605,7 +605,7 @@ def test_pages_of_games_by_keyboard(served: ServedSite, page: Any) -> None:
     tab_to(page, "Last page")
     page.keyboard.press("Space")
     page.get_by_text(re.compile("^101.150 of 150")).wait_for()
-    assert "first=100" in page.url
+    page.wait_for_url("**first=100**")
     page.go_back()
     page.get_by_text(re.compile("^51.100 of 150")).wait_for()
 
@@ -621,13 +621,13 @@ def test_corpus_page(served: ServedSite, page: Any) -> None:
     page.get_by_text("\\x00\\xff no record \\x1b[31m <b>").wait_for()
     assert axe(page) == []
     page.get_by_role("link", name="Duplicates").click()
-    assert page.get_by_role("link", name="Shusaku").get_attribute("href") == "/game/1/0"
+    expect(page.get_by_role("link", name="Shusaku")).to_have_attribute("href", "/game/1/0")
     page.get_by_role("link", name="Games", exact=True).click()
     page.get_by_role("status").get_by_text("7 games").wait_for()  # links keep the catalogue
     page.go_back()
     page.get_by_role("link", name="Splits").click()
     page.get_by_role("rowheader", name="validation").wait_for()
-    assert page.get_by_role("link", name="audit.json").get_attribute("href") == "/reports?report=1"
+    expect(page.get_by_role("link", name="audit.json")).to_have_attribute("href", "/reports?report=1")
     assert axe(page) == []
     page.goto(served.url + "/corpus?corpus=2&view=dropped&record=1")
     page.get_by_text("does not know where renamed is").wait_for()
@@ -637,11 +637,11 @@ def test_corpus_page(served: ServedSite, page: Any) -> None:
 def test_reports_page(served: ServedSite, page: Any) -> None:
     page.goto(served.url + "/reports")
     page.get_by_text("10 positions of 5 games on 19").wait_for()
-    assert page.get_by_role("link", name=HOSTILE).first.get_attribute("href") == "/game/1/0?ply=2"
-    assert page.get_by_text("This game is in no catalogue").count() == 2
+    expect(page.get_by_role("link", name=HOSTILE).first).to_have_attribute("href", "/game/1/0?ply=2")
+    expect(page.get_by_text("This game is in no catalogue")).to_have_count(2)
     page.get_by_label("Measure").select_option("nll")
     page.wait_for_url("**measure=nll")
     assert axe(page) == []
     page.get_by_role("link", name="audit.json").click()
-    assert page.get_by_role("link", name="records, entry 1").get_attribute("href") == "/game/1/0"
+    expect(page.get_by_role("link", name="records, entry 1")).to_have_attribute("href", "/game/1/0")
     assert axe(page) == []

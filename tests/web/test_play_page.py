@@ -10,7 +10,7 @@ import kifu
 from kifu.point import POINT_MASK
 from kifu.web.site import Site
 from nets import tiny_net
-from web_site import ServedSite, axe, open_page, serving, stones, tab_to
+from web_site import STONES, ServedSite, axe, expect, open_page, serving, stones, tab_to, wait_for_stones
 
 pytestmark = pytest.mark.slow
 
@@ -45,10 +45,10 @@ def test_whole_game_by_mouse(site_server: ServedSite, browser_page: Any, tmp_pat
     page.get_by_role("button", name="Start the game").click()
     point(page, 15, 3).click()
     wait_for_turn(page, 2)
-    assert sum(map(bool, stones(page))) == 2
+    page.wait_for_function(f"{STONES}.filter(Boolean).length === 2")
     page.get_by_role("button", name="Undo").click()
     wait_for_turn(page, 0)
-    assert not any(stones(page))
+    wait_for_stones(page, [0] * PASS)
     ply = 0
     for x, y in ((3, 3), (15, 15), (9, 9)):
         point(page, x, y).click()
@@ -57,11 +57,11 @@ def test_whole_game_by_mouse(site_server: ServedSite, browser_page: Any, tmp_pat
     page.goto(site_server.url)
     page.goto(address)
     wait_for_turn(page, ply)
-    assert stones(page) == before
+    wait_for_stones(page, before)
     assert page.locator(".move-list li").all_inner_texts()[::2] == ["D16", "Q4", "K10"]
     page.get_by_role("button", name="Pass", exact=True).click()
     wait_for_turn(page, ply := ply + 2)
-    assert sum(map(bool, stones(page))) == ply - 1  # the net plays on
+    page.wait_for_function(f"{STONES}.filter(Boolean).length === {ply - 1}")  # the net plays on
     page.goto(site_server.url + "/play")
     page.get_by_role("link", name="Continue your last game").click()
     wait_for_turn(page, ply)
@@ -91,7 +91,7 @@ def test_dead_stones_are_marked_by_hand_or_found_by_the_net(web_catalogue: Path,
         point(page, 0, 0).click()
         page.get_by_text("The game is over: B+4.5").wait_for()
         page.get_by_text("Score: Black 15, White 10.5 (with komi)").wait_for()
-        assert "dead=aa" in page.url
+        page.wait_for_url("**dead=aa**")
         page.reload()
         page.get_by_text("The game is over: B+4.5").wait_for()
         point(page, 0, 0).click()
@@ -126,10 +126,10 @@ def test_game_by_keyboard(site_server: ServedSite, browser_page: Any, tmp_path: 
     page.get_by_role("application").wait_for()
     tab_to(page, "Board, move 0")
     page.keyboard.press("ArrowUp")
-    assert "K11" in page.locator(".board [aria-live]").inner_text()
+    expect(page.locator(".board [aria-live]")).to_contain_text("K11")
     page.keyboard.press("Enter")
     wait_for_turn(page, 2)
-    assert stones(page)[8 * 19 + 9] == 1
+    page.wait_for_function(f"{STONES}[{8 * 19 + 9}] === 1")
     tab_to(page, "Pass")
     page.keyboard.press("Enter")
     wait_for_turn(page, 4)

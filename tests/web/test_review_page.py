@@ -1,6 +1,7 @@
 """The review of games in a browser: expected moves, mistakes, own files, problems, in all sizes and themes."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from commands import run
 from kata_nets import small_net
 from kifu.katago.net_file import write_kata_net
 from kifu.point import POINT_MASK, to_gtp
-from web_site import ServedSite, layout_problems, open_page, problems, serving, stones, tab_to
+from web_site import ServedSite, expect, layout_problems, open_page, problems, serving, stones, tab_to, wait_for_stones
 
 pytestmark = pytest.mark.slow
 
@@ -90,11 +91,9 @@ def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: An
     ending = {1: "st", 2: "nd", 3: "rd"}.get(choice % 10 if choice // 10 != 1 else 0, "th")
     text = page.get_by_text(f"Played: {name}, {choice}{ending} choice").inner_text()
     assert f"{100 * chance:.0f}%" in text or "<1" in text
-    assert page.locator("tr.chosen td").first.inner_text() == f"{name} played"
+    expect(page.locator("tr.chosen td").first).to_have_text(f"{name} played")
     y, x = divmod(move, 19)
-    assert "shudan-marker_triangle" in page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').get_attribute(
-        "class"
-    )
+    page.locator(f'.shudan-vertex.shudan-marker_triangle[data-x="{x}"][data-y="{y}"]').wait_for()
     page.get_by_text(f"{name}: played").wait_for()
     page.locator("#least").wait_for()
     assert "log" not in page.locator("main").inner_text().lower()
@@ -108,8 +107,8 @@ def test_candidates_have_values_of_their_own(review_server: ServedSite, page: An
     assert len({round(win, 4) for _, win, _ in values}) > 1
     for move, win, lead in values:
         row = page.locator("tr.probability").filter(has_text=to_gtp(move, 19)).first
-        row.get_by_text(f"{'B' if lead >= 0 else 'W'}+{abs(lead):,.1f}").wait_for()
-        assert f"{100 * win:.0f}%" in row.inner_text()
+        expect(row).to_contain_text(f"{'B' if lead >= 0 else 'W'}+{abs(lead):,.1f}")
+        expect(row).to_contain_text(f"{100 * win:.0f}%")
 
 
 def test_mistakes_and_ownership(
@@ -133,14 +132,14 @@ def test_mistakes_and_ownership(
     with page.expect_response("**/api/mistakes") as answer:
         page.goto(review_server.url + "/game/0/0?ply=10")
         page.get_by_text(f"4 of {len(game) + 1} positions analysed").wait_for()
-        assert page.get_by_role("progressbar").get_attribute("value") == "4"
+        expect(page.get_by_role("progressbar")).to_have_attribute("value", "4")
         released.append(True)
         held[0].continue_()
     mistakes = answer.value.json()
     white = [bool(game.moves[each["ply"]] >> 15) for each in mistakes]
     assert (white.count(True), white.count(False)) == (3, 3)
     links = page.locator("section[aria-labelledby=mistakes] a")
-    assert links.count() == len(mistakes)
+    expect(links).to_have_count(len(mistakes))
     first = next(each for each in mistakes if not game.moves[each["ply"]] >> 15)
     assert links.first.inner_text().startswith(f"Move {first['ply'] + 1}: ")
     tab_to(page, f"Move {first['ply'] + 1}: ")
@@ -148,11 +147,11 @@ def test_mistakes_and_ownership(
     page.get_by_text(f"{to_gtp(first['better'], 19)}: better").wait_for()
     y, x = divmod(first["better"], 19)
     page.locator(f'.shudan-vertex.shudan-marker_square[data-x="{x}"][data-y="{y}"]').wait_for()
-    assert page.locator(".analysis-lead").get_attribute("points")
-    assert page.locator(".analysis-value").get_attribute("points")
+    for curve in ("lead", "value"):
+        expect(page.locator(f".analysis-{curve}")).to_have_attribute("points", re.compile(r"\d"))
     page.get_by_label("Territory").check()
     page.locator(".shudan-paint").first.wait_for()
-    assert "area=1" in page.url
+    page.wait_for_url("**area=1**")
     check_layout(page)
     with page.expect_response("**/api/analyse") as kept:
         page.reload()
@@ -167,8 +166,7 @@ def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
     page.locator("#nets ~ .row input").first.uncheck()
     page.get_by_label("human").check()
     captions = page.locator("caption")
-    captions.nth(1).wait_for()
-    assert captions.all_inner_texts() == ["human · 3d", "human · 5k"]
+    expect(captions).to_have_text(["human · 3d", "human · 5k"])
     page.get_by_text("3d plays", exact=False).or_(page.get_by_text("3d, 5k: both play")).wait_for()
     page.get_by_label("Rank").first.select_option("9d")
     page.get_by_label("compared with").select_option("18k")
@@ -183,13 +181,15 @@ def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedS
     drop(page, tree_sgf=TREE, bad_sgf=ILLEGAL, both_zip=archive, no_txt=b"nothing")
     page.get_by_role("heading", name="Your games").wait_for()
     rows = page.locator("table.games tbody tr")
-    assert rows.count() == 4
-    text = page.locator("main").inner_text()
-    assert "The game ends before move 3: the point is occupied." in text
-    assert "The file is cut off." in text
-    assert "The file says that its text is UTF-8; it was read as GB18030." in text
-    assert "古力" in text
-    assert "no.txt: the file.txt: neither an archive" in page.get_by_role("alert").inner_text()
+    expect(rows).to_have_count(4)
+    for text in (
+        "The game ends before move 3: the point is occupied.",
+        "The file is cut off.",
+        "The file says that its text is UTF-8; it was read as GB18030.",
+        "古力",
+    ):
+        expect(page.locator("main")).to_contain_text(text)
+    expect(page.get_by_role("alert")).to_contain_text("no.txt: the file.txt: neither an archive")
     problems(page).clear()  # the answer to no.txt
     check_layout(page)
     tab_to(page, "Ann")
@@ -205,7 +205,7 @@ def test_variations_comments_and_marks_are_walked(review_server: ServedSite, pag
     page.goto(review_server.url)
     drop(page, a_sgf=TREE)
     page.get_by_text("The beginning.").wait_for()
-    assert page.locator(".shudan-marker_label .shudan-marker").inner_text() == "A"
+    expect(page.locator(".shudan-marker_label .shudan-marker")).to_have_text("A")
     page.locator('.shudan-marker_triangle[data-x="2"][data-y="2"]').wait_for()
     page.keyboard.press("ArrowRight")
     page.get_by_text("Tengen").wait_for()
@@ -213,7 +213,7 @@ def test_variations_comments_and_marks_are_walked(review_server: ServedSite, pag
     page.keyboard.press("Enter")
     page.get_by_text("Another way").wait_for()
     page.get_by_text("Move 2 of 3").wait_for()
-    assert [point for point, stone in enumerate(stones(page)) if stone] == [40, 60]
+    wait_for_stones(page, [{40: 1, 60: 2}.get(point, 0) for point in range(81)])
     page.get_by_role("button", name="A G7").click()
     page.get_by_text("Third").wait_for()
     page.locator('.shudan-vertex.shudan-sign_1[data-x="6"][data-y="2"]').wait_for()
@@ -231,10 +231,10 @@ def test_summary_over_games(review_server: ServedSite, page: Any) -> None:
     page.keyboard.press("Enter")
     page.get_by_text("Largest differences").wait_for()
     page.get_by_text("2 games compared").wait_for(state="detached")
-    assert page.locator("#summary ~ .row select").first.input_value() == "Ann"
+    expect(page.locator("#summary ~ .row select").first).to_have_value("Ann")
     phases = page.get_by_role("table").filter(has_text="By phase")
-    assert phases.locator("tbody td").first.inner_text() == "3"  # Ann's moves of both games
-    assert page.locator("section[aria-labelledby=summary] ol a").count() == 3
+    expect(phases.locator("tbody td").first).to_have_text("3")  # Ann's moves of both games
+    expect(page.locator("section[aria-labelledby=summary] ol a")).to_have_count(3)
     check_layout(page)
     page.locator("section[aria-labelledby=summary] ol a").first.click()
     page.get_by_text("Played: ").wait_for()
@@ -250,7 +250,7 @@ def test_problems_of_the_page_are_those_of_the_command(
     found = list(kifu.read(output))
     assert len(found) == 10
     first = found[0]
-    assert stones(page) == first.board(0).stones.ravel().tolist()
+    wait_for_stones(page, first.board(0))
     answer = int(first.moves[0] & POINT_MASK)
     y, x = divmod(answer, 19)
     page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
@@ -262,8 +262,8 @@ def test_problems_of_the_page_are_those_of_the_command(
     page.get_by_text("Problem 2 of 10").wait_for()
     board = page.locator(".board")
     board.focus()
+    wait_for_stones(page, found[1].board(0))
     empty = stones(page).index(0)
-    assert stones(page) == found[1].board(0).stones.ravel().tolist()
     for key, count in (("ArrowUp", 18), ("ArrowLeft", 18), ("ArrowRight", empty % 19), ("ArrowDown", empty // 19)):
         for _ in range(count):
             page.keyboard.press(key)

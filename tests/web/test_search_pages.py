@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from web_site import ServedSite, stones, tab_to
+from web_site import STONES, ServedSite, tab_to
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def wait_for_games(page: Any, served: ServedSite, moves: str) -> None:
     """Wait until the explorer shows a line and the number of its games."""
     found = served.get("/api/explore", moves=moves).json
     page.get_by_text(re.compile(rf"^Games: {found['games']}\b")).wait_for()
-    assert parse_qs(urlsplit(page.url).query).get("moves", [""]) == [moves]
+    page.wait_for_url(lambda url: parse_qs(urlsplit(url).query).get("moves", [""]) == [moves])
     page.wait_for_function(
         "count => document.querySelectorAll('.shudan-vertex:not(.shudan-sign_0)').length === count", arg=len(moves) // 2
     )
@@ -34,7 +34,7 @@ def test_explorer_by_keyboard(site_server: ServedSite, page: Any) -> None:
     for key in ["ArrowUp"] * 6 + ["ArrowRight"] * 6 + ["Enter"]:
         page.keyboard.press(key)
     wait_for_games(page, site_server, "pd")
-    assert stones(page)[3 * 19 + 15] == 1
+    page.wait_for_function(f"{STONES}[{3 * 19 + 15}] === 1")
     tab_to(page, "Continuations")
     page.keyboard.press("Tab")
     (first, *_) = site_server.get("/api/explore", moves="pd").json["continuations"]

@@ -29,8 +29,7 @@ from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
 from kifu.execution.executor import ThreadExecutor
-from kifu.leaks.audit import BANDS, audit, open_set
-from kifu.leaks.positions import hash_records
+from kifu.leaks.audit import BANDS, audit, hash_records, open_set
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
@@ -209,7 +208,7 @@ def test_record_hashes_equal_those_of_their_games(built) -> None:
     for kind in "12":
         with Dat(data_set(built, kind, 2001)) as data:
             (part,) = data.records()
-            hashes, stones = hash_records(part)
+            hashes, stones = hash_records(part, data.format.name)
             del part
             assert len(hashes) > 900
             assert {h: stones_of[h] for h in hashes.tolist()} == dict(zip(hashes.tolist(), stones.tolist()))
@@ -220,7 +219,7 @@ def test_record_hashes_equal_those_of_their_planes(built_few) -> None:
     for path in built_few:
         with Dat(path) as data:
             (part,) = data.records()
-            hashes, stones = hash_records(part[::7].copy())
+            hashes, stones = hash_records(part[::7].copy(), data.format.name)
             del part
             for row, (h, n) in enumerate(zip(hashes.tolist(), stones.tolist())):
                 planes, _ = data[7 * row]
@@ -247,9 +246,9 @@ def test_stones_in_two_planes_count_once(built) -> None:
     bits = np.unpackbits(old["bits"], axis=1)
     planes = bits[:, : 7 * 361].reshape(-1, 7, 361)
     planes[:, 2], planes[:, 5] = planes[:, :3].any(1), planes[:, 3:6].any(1)
-    before = hash_records(old)
+    before = hash_records(old, "dat2@1")
     old["bits"] = np.packbits(bits, axis=1)
-    for now, then in zip(hash_records(old), before):
+    for now, then in zip(hash_records(old, "dat2@1"), before):
         assert np.array_equal(now, then)
 
 
@@ -304,7 +303,6 @@ def test_shards_and_executors_do_not_change_the_result(built, tmp_path, monkeypa
     pq.write_table(pq.read_table(catalogue), catalogue, row_group_size=2)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 5)
     monkeypatch.setattr("kifu.leaks.audit._SHARD_ROWS", 400)
-    monkeypatch.setattr("kifu.leaks.audit._RECORD_ROWS", 70)
     monkeypatch.setattr("kifu.leaks.audit._EXAMPLE_ROWS", 90)
     assert audit(paths, jobs=2) == whole
     install(monkeypatch)

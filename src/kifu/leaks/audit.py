@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, combinations, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,12 @@ from pydantic import BaseModel
 
 from kifu.config import STRICT, read_model
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
-from kifu.corpus.hashes import Hashes, mix_words
+from kifu.corpus.hashes import Hashes, lowest, mix_words
 from kifu.corpus.links import find_links
-from kifu.corpus.positions import PositionHashes, hash_positions
+from kifu.corpus.positions import PositionHashes, Workspace, hash_positions, new_workspace
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
 from kifu.datasets.chunks import Chunks
-from kifu.datasets.dat import Dat, read_records
+from kifu.datasets.dat import DAT_LAYOUTS, Dat, read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
@@ -37,8 +37,9 @@ from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError, join_lines
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.range_sort import Columns, RangeSort
+from kifu.go.state import ONE, ZERO, last_point
 from kifu.io import open_regular
-from kifu.leaks.positions import hash_boards, hash_records
+from kifu.kernel import kernel
 from kifu.planes.packing import Records
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.games import GameArrays
@@ -48,9 +49,8 @@ _MAX_PLIES = 1000
 """Bound on the moves of a game in the estimate of a catalogue's positions: its n_moves is not trusted."""
 
 _GAME_ROWS = 2048
-_RECORD_ROWS = 1 << 16
 _EXAMPLE_ROWS = 1 << 13
-"""Rows of a catalogue, a dat file and another data set that are hashed as one item."""
+"""Rows of a catalogue and of a data set that are hashed as one item."""
 
 _SHARD_ROWS = 1 << 19
 """Rows of a data set in one shard."""
@@ -353,7 +353,7 @@ class _HashDat(Job[_RowRange, tuple[_RowRange, Records], PositionHashes]):
         first = 0
         for offset, rows in self.spans:
             wanted = _RowRange(max(shard.first, first), min(shard.stop, first + rows))
-            for block in wanted.blocks(_RECORD_ROWS):
+            for block in wanted.blocks(_EXAMPLE_ROWS):
                 yield block, read_records(self.path, self.kind, offset, block.first - first, block.stop - first)
             first += rows
 
@@ -362,7 +362,7 @@ class _HashDat(Job[_RowRange, tuple[_RowRange, Records], PositionHashes]):
         game = np.full(len(records), -1, np.int32)
         if self.stops is not None:
             game[:] = np.searchsorted(self.stops, np.arange(block.first, block.stop), side="right")
-        return PositionHashes(*hash_records(records), game)
+        return PositionHashes(*hash_records(records, self.kind), game)
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,6 +413,48 @@ class _HashTokens(Job[_RowRange, tuple[int, GameArrays], PositionHashes]):
 
     def process(self, item: tuple[int, GameArrays]) -> PositionHashes:
         return _hash_games(*item)
+
+
+@kernel
+def _hash_stones(ws: Workspace, sides: Any, hashes: Any, stones: Any) -> None:
+    """Fill hashes [n] uint64 and stones [n] uint16 of the bit sets of own and other stones, sides [2, n, W] uint64."""
+    for row in range(sides.shape[1]):
+        for k in range(8):
+            ws.hashes[0, k] = ws.empty[k]
+        count = 0
+        for side in range(2):
+            for w in range(sides.shape[2]):
+                word = sides[side, row, w]
+                while word != ZERO:
+                    p = last_point(w, word)
+                    word &= word - ONE
+                    count += 1
+                    for k in range(8):
+                        ws.hashes[0, k] ^= ws.keys[side, p, k]
+        hashes[row], stones[row] = lowest(ws.hashes[0]), count
+
+
+def hash_boards(own: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> tuple[Hashes, npt.NDArray[np.uint16]]:
+    """Hash positions by their stones, [n, H, W] each; a point in both is own.
+
+    Returns:
+        hashes [n] uint64 and stones [n] uint16.
+    """
+    n, height, width = own.shape
+    hashes, stones = np.empty(n, np.uint64), np.empty(n, np.uint16)
+    packed = np.packbits(np.stack([own, other & ~own]).reshape(2, n, height * width), axis=2)
+    sides = np.pad(packed, ((0, 0), (0, 0), (0, -packed.shape[2] % 8))).view(">u8").astype(np.uint64)
+    _hash_stones(new_workspace(width, height), sides, hashes, stones)
+    return hashes, stones
+
+
+def hash_records(records: Records, kind: str) -> tuple[Hashes, npt.NDArray[np.uint16]]:
+    """Hash the positions of dat1@1 or dat2@1 records, as `hash_boards`: planes 0 to 2 are own stones, 3 to 5 others."""
+    layout = DAT_LAYOUTS[kind]
+    planes = np.empty((len(records), layout.planes, 19, 19), np.uint8)
+    layout.unpack(records, planes, np.empty(len(records), np.int32))
+    own, other = ((planes[:, k] | planes[:, k + 1] | planes[:, k + 2]).view(np.bool_) for k in (0, 3))
+    return hash_boards(own, other)
 
 
 def _hash_games(first: int, games: GameArrays) -> PositionHashes:

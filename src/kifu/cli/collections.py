@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kifu.cli.app import Outcome, note_for_interrupt, progress
-from kifu.cli.dry_run import Plan
+from kifu.cli.app import Outcome, Plan, note_for_interrupt, progress
 from kifu.errors import printable
 from kifu.fetch.collections import COLLECTIONS, FileChoice, ListedFile
 from kifu.text import counted, format_bytes

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, echo, progress
+from kifu.cli.app import Outcome, Plan, command, echo, progress
 from kifu.cli.options import Catalogues, Clean, DryRun, Engine, Jobs, Output, Picture, Sources, overrides
 from kifu.errors import printable
 
@@ -38,7 +38,6 @@ def ingest(
 
     A catalogue is a Parquet file, or a folder of them, with one row per game: kept, or dropped with a reason.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.cli.estimate import estimate_ingest
     from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.corpus.ingest import ingest as ingest_games
@@ -127,7 +126,6 @@ def split(
 
     Duplicates stay in one set, also rotated, mirrored, truncated and slightly changed ones.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.corpus.splits import load_split, set_files
     from kifu.corpus.splits import split as split_catalogues
 
@@ -170,7 +168,6 @@ def compact(
 
     Duplicates are found anew among all games.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.corpus.update import check_partitioned
     from kifu.corpus.update import compact as compact_partitions
 

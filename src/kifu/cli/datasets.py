@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, progress
+from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import DryRun, Engine, Jobs, Output, Picture, Recipe, Sources, overrides
 from kifu.errors import printable
 
@@ -43,7 +43,6 @@ def build(  # noqa: PLR0913 - command-line options
 
     Each gets a manifest. Data sets that are up to date are kept.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.cli.estimate import estimate_build
     from kifu.recipes.pipeline import build as build_sets
     from kifu.recipes.pipeline import output_names, select_sets

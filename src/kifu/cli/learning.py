@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from kifu.cli.app import Outcome, command, note_for_interrupt, progress
+from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
 from kifu.cli.options import (
     Board,
     Catalogues,
@@ -83,7 +83,6 @@ def train(  # noqa: PLR0913 - command-line options
 
     Ctrl-C stops after a step; --resume continues bit-exactly.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.learn.data import count_training_draws
     from kifu.learn.train import TrainOptions, check_run, is_first_process
     from kifu.learn.train import train as train_net
@@ -166,7 +165,6 @@ def annotate(  # noqa: PLR0913 - command-line options
 
     Each row has the probability and rank of a move, the entropy, the most likely move, and the value.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.learn.annotate import AnnotateOptions, prepare
     from kifu.learn.annotate import annotate as annotate_games
 
@@ -249,7 +247,6 @@ def export(
     dry_run: DryRun = False,
 ) -> Outcome:
     """Export a net to ONNX and verify it, or a network of KataGo to its own format."""
-    from kifu.cli.dry_run import Plan
     from kifu.learn.net import check_net
 
     if dry_run:
@@ -331,7 +328,6 @@ def rank(
 
     A net is calibrated once on players whose ranks are known, see docs/rank.md.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.learn import Precision
     from kifu.learn.predictors import open_predictor
     from kifu.learn.rank import describe_estimates, estimate_ranks, open_calibration

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, note_for_interrupt, progress
+from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
 from kifu.cli.options import Board, DryRun, Duration, Net, Output, PlayerRank, Rules, Server, Symmetries
 from kifu.learn import PACKAGED
 
@@ -97,7 +97,6 @@ def match(  # noqa: PLR0913 - command-line options
 
     A match that was interrupted, or shall have more games, is resumed.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.errors import RecipeError
     from kifu.play.match import MatchOptions, play_match
     from kifu.play.referee import MatchRules

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, progress
+from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import Container, DryRun, GameNumber, Jobs, Move, Output, Picture, Sources
 from kifu.errors import RecipeError, printable
 
@@ -105,7 +105,6 @@ def convert(
 
     Board, setup, moves and root properties are written, but no comments and variations.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.convert import check_suffix
     from kifu.convert import convert as convert_games
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, progress
+from kifu.cli.app import Outcome, Plan, command, progress
 from kifu.cli.options import Board, DryRun, Engine, Jobs, Output, OutputFile, Picture
 from kifu.errors import OutputError
 
@@ -41,7 +41,6 @@ def index(
 
     The index of each Parquet file is written beside it, 650 bytes a game. Files that are indexed already are skipped.
     """
-    from kifu.cli.dry_run import Plan
     from kifu.search.build import build_index, files_to_index
     from kifu.search.index import index_path
 

@@ -18,7 +18,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
-from kifu.katago.encoder import KataEncoder, encode_katago
+from kifu.katago.inputs import KataEncoder, encode_katago
 from kifu.katago.rules import GAME_RULES, KataRules, resolve_rules_or_default
 from kifu.planes.encoder import PositionRequest
 from kifu.planes.packing import unpack

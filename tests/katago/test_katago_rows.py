@@ -14,7 +14,7 @@ from drawn_planes import turn
 from flat import OneGame, flat
 from kata_reference import read_reference
 from kifu.errors import DropReason, GameError
-from kifu.katago.encoder import KataEncoder
+from kifu.katago.inputs import KataEncoder
 from kifu.katago.rules import GAME_RULES, KataRules
 from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22

@@ -15,7 +15,7 @@ from kata_nets import BLOCKS, small_net
 from kifu.datasets.global_inputs import Conditions
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.katago.encoder import encode_katago
+from kifu.katago.inputs import encode_katago
 from kifu.katago.metadata import profile_rows
 from kifu.katago.net_file import kata_net_bytes, read_kata_net, write_kata_net
 from kifu.katago.rules import KataRules

@@ -17,7 +17,7 @@ from kata_nets import small_net
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.errors import RecipeError
-from kifu.katago.encoder import encode_katago
+from kifu.katago.inputs import encode_katago
 from kifu.katago.net_file import write_kata_net
 from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.point import WHITE, WHITE_BIT

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.manifest import Manifest
-from kifu.katago.encoder import KataScratch
+from kifu.katago.inputs import KataScratch
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
 from kifu.katago.select import (

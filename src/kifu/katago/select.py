@@ -22,7 +22,7 @@ from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason
-from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
+from kifu.katago.inputs import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
 from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel

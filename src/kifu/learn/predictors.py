@@ -19,7 +19,7 @@ from kifu.go.board import EMPTY, Board
 from kifu.go.replay import GameMoves, GamesLike, check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.checkpoint import read_network
-from kifu.katago.encoder import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
+from kifu.katago.inputs import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.metadata import BOARD_INPUT
 from kifu.katago.net_file import is_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default

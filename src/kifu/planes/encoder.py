@@ -614,7 +614,7 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
 
     Positions before a pass are omitted. The kgsgo sets encode only the positions that the program of 2015 used; all
     others encode all moves and apply all setup. For KataGo's planes with their numbers, see
-    `kifu.katago.encoder.encode_katago`.
+    `kifu.katago.inputs.encode_katago`.
 
     Args:
         planes: The name of a plane set (`kifu planes` lists them), or a composition such as "own+opp+liberties4+ko".

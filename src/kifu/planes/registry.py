@@ -205,9 +205,9 @@ KATAGO22 = PlaneSet(
         "the button is not taken yet",
         "komi's distance from a draw, as a wave",
     ),
-    encoder="kifu.katago.encoder:KataEncoder",
+    encoder="kifu.katago.inputs:KataEncoder",
 )
-"""The only plane set with numbers besides its planes; see `kifu.katago.encoder`."""
+"""The only plane set with numbers besides its planes; see `kifu.katago.inputs`."""
 
 PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in (*_KGSGO, KATAGO22)} | {
     name: _composed(name, title, tuple(find_feature(part) for part in text.split("+")))

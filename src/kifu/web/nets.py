@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
-from kifu.katago.encoder import encode_katago
+from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
 from kifu.learn.positions import Words
 from kifu.learn.review import PositionReview, ProblemSearch, Ranks, after_moves, default_ranks, find_mistakes, line_of

@@ -16,26 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kifu.katago.net_file import (
-    Activation,
-    Attention,
-    BatchNorm,
-    Block,
-    Bottleneck,
-    Conv,
-    FeedForward,
-    Floats,
-    KataNetFile,
-    MetadataEncoder,
-    PointNorm,
-    PolicyLayers,
-    Pooling,
-    ResidualLayers,
-    TipNorm,
-    ValueLayers,
-    Weights,
-    trained_arrays,
-)
+from kifu.katago import net_file as kata
+from kifu.katago.net_file import Floats, KataNetFile, trained_arrays
 
 _ACTIVATIONS = {
     "ACTIVATION_IDENTITY": nn.Identity, "ACTIVATION_RELU": nn.ReLU, "ACTIVATION_MISH": nn.Mish,
@@ -194,7 +176,7 @@ def _tensor(array: Floats) -> nn.Parameter:
     return nn.Parameter(torch.from_numpy(np.array(array, order="C")))
 
 
-def _conv(conv: Conv) -> nn.Conv2d:
+def _conv(conv: kata.Conv) -> nn.Conv2d:
     size, dilation = (conv.height, conv.width), (conv.dilation_y, conv.dilation_x)
     padding = tuple(side // 2 * step for side, step in zip(size, dilation))
     module = nn.utils.skip_init(
@@ -205,7 +187,7 @@ def _conv(conv: Conv) -> nn.Conv2d:
     return module.to(memory_format=torch.channels_last)
 
 
-def _linear(matrix: Weights, bias: Weights | None = None) -> nn.Linear:
+def _linear(matrix: kata.Weights, bias: kata.Weights | None = None) -> nn.Linear:
     module = nn.utils.skip_init(nn.Linear, *matrix.array.shape, bias=bias is not None)
     module.weight = _tensor(matrix.array.T)
     module.record, module.bias_record = matrix, bias
@@ -214,17 +196,17 @@ def _linear(matrix: Weights, bias: Weights | None = None) -> nn.Linear:
     return module
 
 
-def _point_norm(norm: PointNorm) -> nn.RMSNorm:
+def _point_norm(norm: kata.PointNorm) -> nn.RMSNorm:
     module = nn.utils.skip_init(nn.RMSNorm, norm.channels, eps=norm.epsilon)
     module.weight, module.record = _tensor(norm.scale), norm
     return module
 
 
-def _activation(activation: Activation) -> nn.Module:
+def _activation(activation: kata.Activation) -> nn.Module:
     return _ACTIVATIONS[activation.kind]()
 
 
-def _blocks(blocks: Sequence[Block]) -> nn.ModuleList:
+def _blocks(blocks: Sequence[kata.Block]) -> nn.ModuleList:
     return nn.ModuleList(_BLOCKS[type(block)](block) for block in blocks)
 
 
@@ -241,7 +223,7 @@ def _masked(features: Tensor, mask: Tensor | None) -> Tensor:
 class KataBatchNorm(nn.Module):  # type: ignore[misc]
     """A scale and a bias for each channel, then an activation."""
 
-    def __init__(self, norm: BatchNorm, activation: Activation) -> None:
+    def __init__(self, norm: kata.BatchNorm, activation: kata.Activation) -> None:
         super().__init__()
         self.record, self.act = norm, _activation(activation)
         self.scale, self.bias = (_tensor(values[:, None, None]) for values in self._stored())
@@ -270,7 +252,7 @@ class KataBatchNorm(nn.Module):  # type: ignore[misc]
 class KataTipNorm(nn.Module):  # type: ignore[misc]
     """The RMS norm after the last block, then an activation."""
 
-    def __init__(self, norm: TipNorm, activation: Activation) -> None:
+    def __init__(self, norm: kata.TipNorm, activation: kata.Activation) -> None:
         super().__init__()
         self.record = norm
         self.scale, self.bias = _tensor(norm.scale[:, None, None]), _tensor(norm.bias[:, None, None])
@@ -306,7 +288,9 @@ def _pool(features: Tensor, mask: Tensor | None, area: Tensor, value: bool = Fal
 class KataPooledBias(nn.Module):  # type: ignore[misc]
     """A convolution whose pooled outputs are biases of other channels."""
 
-    def __init__(self, conv: Conv, norm: BatchNorm, activation: Activation, linear: Weights) -> None:
+    def __init__(
+        self, conv: kata.Conv, norm: kata.BatchNorm, activation: kata.Activation, linear: kata.Weights
+    ) -> None:
         super().__init__()
         self.conv, self.norm, self.linear = _conv(conv), KataBatchNorm(norm, activation), _linear(linear)
 
@@ -319,7 +303,7 @@ class KataPooledBias(nn.Module):  # type: ignore[misc]
 class KataPooling(nn.Module):  # type: ignore[misc]
     """A residual block with pooled biases."""
 
-    def __init__(self, block: Pooling) -> None:
+    def __init__(self, block: kata.Pooling) -> None:
         super().__init__()
         self.norm1, self.conv1 = KataBatchNorm(block.norm1, block.act1), _conv(block.conv1)
         self.pooled = KataPooledBias(block.pooled_conv, block.pooled_norm, block.pooled_act, block.pooled_bias)
@@ -335,10 +319,10 @@ class KataPooling(nn.Module):  # type: ignore[misc]
 class KataResidual(nn.Module):  # type: ignore[misc]
     """Norm, activation and convolution, twice; a bottleneck has blocks of fewer channels between them."""
 
-    def __init__(self, block: ResidualLayers | Bottleneck) -> None:
+    def __init__(self, block: kata.ResidualLayers | kata.Bottleneck) -> None:
         super().__init__()
         self.norm1, self.conv1 = KataBatchNorm(block.norm1, block.act1), _conv(block.conv1)
-        self.blocks = _blocks(block.blocks if isinstance(block, Bottleneck) else [])
+        self.blocks = _blocks(block.blocks if isinstance(block, kata.Bottleneck) else [])
         self.norm2, self.conv2 = KataBatchNorm(block.norm2, block.act2), _conv(block.conv2)
 
     def forward(self, features: Tensor, mask: Tensor | None, area: Tensor) -> Tensor:
@@ -350,7 +334,7 @@ class KataResidual(nn.Module):  # type: ignore[misc]
 class KataAttention(nn.Module):  # type: ignore[misc]
     """Self-attention of all points of the board."""
 
-    def __init__(self, block: Attention) -> None:
+    def __init__(self, block: kata.Attention) -> None:
         super().__init__()
         self.heads, self.kv_heads = block.heads, block.kv_heads
         self.norm = _point_norm(block.norm)
@@ -413,7 +397,7 @@ def _rotate(rows: Tensor, angles: Tensor) -> Tensor:
 class KataFeedForward(nn.Module):  # type: ignore[misc]
     """Two matrices with SiLU between them, gated by a third."""
 
-    def __init__(self, block: FeedForward) -> None:
+    def __init__(self, block: kata.FeedForward) -> None:
         super().__init__()
         self.norm, self.linear1, self.linear2 = _point_norm(block.norm), _linear(block.linear1), _linear(block.linear2)
         self.gate = None if block.gate is None else _linear(block.gate)
@@ -426,7 +410,7 @@ class KataFeedForward(nn.Module):  # type: ignore[misc]
         return _masked(self.linear2(inner).permute(0, 3, 1, 2), mask)
 
 
-def _metadata_encoder(encoder: MetadataEncoder) -> nn.Sequential:
+def _metadata_encoder(encoder: kata.MetadataEncoder) -> nn.Sequential:
     """Return the map from metadata [B, 192] to biases of the first features [B, C]."""
     return nn.Sequential(
         _linear(encoder.linear1, encoder.bias1), _activation(encoder.act1),
@@ -437,7 +421,7 @@ def _metadata_encoder(encoder: MetadataEncoder) -> nn.Sequential:
 class KataPolicyHead(nn.Module):  # type: ignore[misc]
     """Policies of all points and the pass."""
 
-    def __init__(self, head: PolicyLayers) -> None:
+    def __init__(self, head: kata.PolicyLayers) -> None:
         super().__init__()
         self.conv = _conv(head.conv)
         self.pooled = KataPooledBias(head.pooled_conv, head.pooled_norm, head.pooled_act, head.pooled_bias)
@@ -456,7 +440,7 @@ class KataPolicyHead(nn.Module):  # type: ignore[misc]
 class KataValueHead(nn.Module):  # type: ignore[misc]
     """Result, score and ownership."""
 
-    def __init__(self, head: ValueLayers) -> None:
+    def __init__(self, head: kata.ValueLayers) -> None:
         super().__init__()
         self.conv, self.norm = _conv(head.conv), KataBatchNorm(head.norm, head.act)
         self.linear, self.act = _linear(head.linear, head.bias), _activation(head.act2)
@@ -471,6 +455,6 @@ class KataValueHead(nn.Module):  # type: ignore[misc]
 
 
 _BLOCKS = {
-    ResidualLayers: KataResidual, Pooling: KataPooling, Bottleneck: KataResidual, Attention: KataAttention,
-    FeedForward: KataFeedForward,
+    kata.ResidualLayers: KataResidual, kata.Pooling: KataPooling, kata.Bottleneck: KataResidual,
+    kata.Attention: KataAttention, kata.FeedForward: KataFeedForward,
 }  # fmt: skip

@@ -18,31 +18,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from kifu.errors import RecipeError
-from kifu.katago.net_file import (
-    Activation,
-    Attention,
-    BatchNorm,
-    Block,
-    Bottleneck,
-    Conv,
-    FeedForward,
-    Floats,
-    KataNetFile,
-    MetadataEncoder,
-    PointNorm,
-    PolicyLayers,
-    Pooling,
-    ResidualLayers,
-    Trunk,
-    ValueLayers,
-    Weights,
-)
+from kifu.katago import net_file as kata
+from kifu.katago.net_file import Floats, KataNetFile
 
 BlockKind: TypeAlias = Literal["", "nbt", "tf"]
 """Kind of the blocks of the trunk: residual, nested bottleneck or transformer."""
 
 _VERSION, _POOL_EVERY, _HEAD_SIZE, _THETA, _METADATA = 15, 3, 32, 100.0, 192
-_ACTIVATION = Activation("act", "ACTIVATION_RELU")
+_ACTIVATION = kata.Activation("act", "ACTIVATION_RELU")
 
 
 @dataclass
@@ -58,47 +41,47 @@ class _Maker:
         std = np.float32(scale * (2 / fan_in) ** 0.5)
         return self.random.standard_normal(shape, np.float32) * std
 
-    def conv(self, name: str, inputs: int, outputs: int, size: int = 1, scale: float = 1.0) -> Conv:
+    def conv(self, name: str, inputs: int, outputs: int, size: int = 1, scale: float = 1.0) -> kata.Conv:
         weights = self.weights((size, size, inputs, outputs), size * size * inputs, scale)
-        return Conv(name, size, size, inputs, outputs, 1, 1, weights)
+        return kata.Conv(name, size, size, inputs, outputs, 1, 1, weights)
 
-    def linear(self, name: str, inputs: int, outputs: int, scale: float = 0.0) -> Weights:
-        return Weights(name, self.weights((inputs, outputs), inputs, scale))
+    def linear(self, name: str, inputs: int, outputs: int, scale: float = 0.0) -> kata.Weights:
+        return kata.Weights(name, self.weights((inputs, outputs), inputs, scale))
 
-    def bias(self, name: str, size: int) -> Weights:
-        return Weights(name, np.zeros(size, np.float32))
+    def bias(self, name: str, size: int) -> kata.Weights:
+        return kata.Weights(name, np.zeros(size, np.float32))
 
-    def norm(self, name: str, channels: int) -> BatchNorm:
+    def norm(self, name: str, channels: int) -> kata.BatchNorm:
         zeros, ones = np.zeros(channels, np.float32), np.ones(channels, np.float32)
-        return BatchNorm(name, channels, 1e-6, True, True, zeros, ones, ones, zeros)
+        return kata.BatchNorm(name, channels, 1e-6, True, True, zeros, ones, ones, zeros)
 
-    def point_norm(self, name: str, channels: int) -> PointNorm:
-        return PointNorm(name, channels, 1e-6, np.ones(channels, np.float32))
+    def point_norm(self, name: str, channels: int) -> kata.PointNorm:
+        return kata.PointNorm(name, channels, 1e-6, np.ones(channels, np.float32))
 
-    def residual(self, name: str, channels: int, pools: bool) -> Block:
+    def residual(self, name: str, channels: int, pools: bool) -> kata.Block:
         pooled = max(channels // 3, 1) if pools else 0
         inner, scale = max(channels - pooled, 1), self.depth**-0.5
         norm1, norm2 = self.norm(f"{name}.norm1", channels), self.norm(f"{name}.norm2", inner)
         conv1 = self.conv(f"{name}.conv1", channels, inner, 3, scale)
         conv2 = self.conv(f"{name}.conv2", inner, channels, 3, 0)
         if not pools:
-            return ResidualLayers(name, norm1, _ACTIVATION, conv1, norm2, _ACTIVATION, conv2)
-        return Pooling(
+            return kata.ResidualLayers(name, norm1, _ACTIVATION, conv1, norm2, _ACTIVATION, conv2)
+        return kata.Pooling(
             name, norm1, _ACTIVATION, conv1, self.conv(f"{name}.pooled", channels, pooled, 3, scale),
             self.norm(f"{name}.pooled_norm", pooled), _ACTIVATION, self.linear(f"{name}.bias", 3 * pooled, inner),
             norm2, _ACTIVATION, conv2,
         )  # fmt: skip
 
-    def bottleneck(self, name: str, channels: int, pools: bool) -> Block:
+    def bottleneck(self, name: str, channels: int, pools: bool) -> kata.Block:
         inner, scale = max(channels // 2, 1), self.depth**-0.5
         blocks = [self.residual(f"{name}.{k}", inner, pools and k == 0) for k in range(2)]
-        return Bottleneck(
+        return kata.Bottleneck(
             name, len(blocks), self.norm(f"{name}.norm1", channels), _ACTIVATION,
             self.conv(f"{name}.conv1", channels, inner, 1, scale), blocks, self.norm(f"{name}.norm2", inner),
             _ACTIVATION, self.conv(f"{name}.conv2", inner, channels, 1, 0),
         )  # fmt: skip
 
-    def transformer(self, name: str, channels: int) -> list[Block]:
+    def transformer(self, name: str, channels: int) -> list[kata.Block]:
         heads = max(channels // _HEAD_SIZE, 1)
         size = max(channels // heads // 2, 1) * 2
         query, key, value = (
@@ -106,35 +89,35 @@ class _Maker:
         )
         inner, ffn = 2 * channels, f"{name}.ffn"
         return [
-            Attention(
+            kata.Attention(
                 name, heads, heads, size, size, True, False, self.point_norm(f"{name}.norm", channels), query, key,
                 value, self.linear(f"{name}.output", heads * size, channels), None, f"{name}.theta", _THETA,
             ),
-            FeedForward(
+            kata.FeedForward(
                 ffn, channels, inner, True, self.point_norm(f"{ffn}.norm", channels),
                 self.linear(f"{ffn}.linear1", channels, inner, 1), self.linear(f"{ffn}.gate", channels, inner, 1),
                 self.linear(f"{ffn}.linear2", inner, channels),
             ),
         ]  # fmt: skip
 
-    def encoder(self, channels: int) -> MetadataEncoder:
-        return MetadataEncoder(
+    def encoder(self, channels: int) -> kata.MetadataEncoder:
+        return kata.MetadataEncoder(
             "metadata", _METADATA, self.linear("metadata.linear1", _METADATA, channels, 1),
             self.bias("metadata.bias1", channels), _ACTIVATION, self.linear("metadata.linear2", channels, channels, 1),
             self.bias("metadata.bias2", channels), _ACTIVATION, self.linear("metadata.linear3", channels, channels),
         )  # fmt: skip
 
-    def heads(self, channels: int) -> tuple[PolicyLayers, ValueLayers]:
+    def heads(self, channels: int) -> tuple[kata.PolicyLayers, kata.ValueLayers]:
         head = max(channels // 3, 1)
         inner = 2 * head
-        policy = PolicyLayers(
+        policy = kata.PolicyLayers(
             "policy", 2, [], self.conv("policy.conv", channels, head), self.conv("policy.pooled", channels, head),
             self.norm("policy.pooled_norm", head), _ACTIVATION, self.linear("policy.bias", 3 * head, head),
             self.norm("policy.norm", head), _ACTIVATION, self.conv("policy.points", head, 2, 1, 0),
             self.linear("policy.pass1", 3 * head, head, 1), self.bias("policy.pass_bias", head), _ACTIVATION,
             self.linear("policy.pass2", head, 2),
         )  # fmt: skip
-        value = ValueLayers(
+        value = kata.ValueLayers(
             "value", [], self.conv("value.conv", channels, head), self.norm("value.norm", head), _ACTIVATION,
             self.linear("value.linear", 3 * head, inner, 1), self.bias("value.bias", inner), _ACTIVATION,
             self.linear("value.results", inner, 3), self.bias("value.result_bias", 3),
@@ -154,7 +137,7 @@ def new_kata_net(
         random: Generator of the weights; None for a description with weights of 0, which take no memory.
     """
     make = _Maker(random, blocks)
-    parts: list[Block] = []
+    parts: list[kata.Block] = []
     for k in range(blocks):
         name, pools = f"block{k}", k % _POOL_EVERY == _POOL_EVERY - 1
         if kind == "tf":
@@ -162,7 +145,7 @@ def new_kata_net(
         else:
             parts.append((make.bottleneck if kind else make.residual)(name, channels, pools))
     pooled = max(channels // 3, 1)
-    trunk = Trunk(
+    trunk = kata.Trunk(
         "trunk", len(parts), channels, channels, max(channels - pooled, 1), pooled, pooled, 0, [0] * 5,
         make.conv("conv", 22, channels, 3), make.linear("globals", 19, channels),
         make.encoder(channels) if human else None, parts, make.norm("norm", channels), None, _ACTIVATION,

@@ -6,31 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kifu.go import rules as rl
+from kifu.go import state
 from kifu.go.board import Board
-from kifu.go.rules import (
-    COUNT,
-    KO_NONE,
-    KO_POSITIONAL,
-    Rules,
-    _slot,
-    hash_after,
-    illegal_reason,
-    make_move,
-    new_history,
-    situation_hash,
-)
-from kifu.go.state import (
-    EMPTY,
-    KO_POINT,
-    LAST_CAPTURED,
-    LAST_POINT,
-    N_SCALARS,
-    SUICIDE_FORBIDDEN,
-    SUICIDE_REMOVED,
-    new_state,
-    play,
-    rebuild_chains,
-)
 from kifu.kernel import inline_kernel, kernel
 
 # Indices of the totals of `_closure`
@@ -42,7 +20,7 @@ def _put(s, code, powers):
     """Sets the board to the position of that code: digit p in base 3 is the colour of point p."""
     for p in range(powers.shape[0]):
         s.colour[p] = code // powers[p] % 3
-    rebuild_chains(s)
+    state.rebuild_chains(s)
 
 
 @kernel
@@ -62,24 +40,24 @@ def _closure(s, history, powers, seen, queue, totals, by_liberties):
         at += 1
         _put(s, code, powers)
         for p in range(n):
-            if s.colour[p] != EMPTY:
+            if s.colour[p] != state.EMPTY:
                 by_liberties[s.n_liberties[s.chain_id[p]]] += 1
         for c in range(1, 3):
             for p in range(n):
-                allowed = illegal_reason(s, history, p, c, KO_NONE, SUICIDE_REMOVED) == 0
-                tame = illegal_reason(s, history, p, c, KO_NONE, SUICIDE_FORBIDDEN) == 0
-                expected = hash_after(s, p, c) if allowed else s.hash[0]
-                played = play(s, p, np.uint8(c), SUICIDE_REMOVED) == 0
+                allowed = rl.illegal_reason(s, history, p, c, rl.KO_NONE, state.SUICIDE_REMOVED) == 0
+                tame = rl.illegal_reason(s, history, p, c, rl.KO_NONE, state.SUICIDE_FORBIDDEN) == 0
+                expected = rl.hash_after(s, p, c) if allowed else s.hash[0]
+                played = state.play(s, p, np.uint8(c), state.SUICIDE_REMOVED) == 0
                 if played != allowed or s.hash[0] != expected:
                     totals[DISAGREEMENTS] += 1
                 if not played:
                     continue
-                if tame == (s.scalars[LAST_POINT] < 0):
+                if tame == (s.scalars[state.LAST_POINT] < 0):
                     totals[DISAGREEMENTS] += 1
                 totals[PLAYS] += 1
-                totals[SUICIDES] += s.scalars[LAST_POINT] < 0
-                totals[CAPTURED] += s.scalars[LAST_CAPTURED]
-                totals[KOS] += s.scalars[KO_POINT] >= 0
+                totals[SUICIDES] += s.scalars[state.LAST_POINT] < 0
+                totals[CAPTURED] += s.scalars[state.LAST_CAPTURED]
+                totals[KOS] += s.scalars[state.KO_POINT] >= 0
                 after = 0
                 for q in range(n):
                     after += s.colour[q] * powers[q]
@@ -110,7 +88,7 @@ def closure(width, height, room=1 << 20):
     totals, by_liberties = np.zeros(N_TOTALS, np.int64), np.zeros(n + 1, np.int64)
     queue, seen = np.zeros(room, np.uint32), np.zeros(3**n // 8 + 1, np.uint8)
     status = _closure(
-        new_state(width, height), new_history(0), 3 ** np.arange(n), seen, queue, totals,
+        state.new_state(width, height), rl.new_history(0), 3 ** np.arange(n), seen, queue, totals,
         by_liberties,
     )  # fmt: skip
     assert status == 0
@@ -122,8 +100,8 @@ def closure(width, height, room=1 << 20):
 @inline_kernel
 def _unremember(history, situation):
     """Undoes the last `remember`, which found the situation new: no later one can have been put past its slot."""
-    history.stamps[_slot(history, situation)] = 0
-    history.scalars[COUNT] -= 1
+    history.stamps[rl._slot(history, situation)] = 0
+    history.scalars[rl.COUNT] -= 1
 
 
 @kernel
@@ -139,27 +117,27 @@ def _perft(s, history, ko, suicide, either, root, depth, colours, numbers, hashe
     tried[0] = -1 if root < 0 else root - 1
     for p in range(n):
         colours[0, p] = s.colour[p]
-    for i in range(N_SCALARS):
+    for i in range(state.N_SCALARS):
         numbers[0, i] = s.scalars[i]
     while True:
         first, last = (0, 2 * n) if either else (n * (d & 1), n * (d & 1) + n)
         here = max(tried[d] + 1, first)
         if d == 0 and root >= 0:
             last = root + 1
-        while here < last and illegal_reason(s, history, here % n, 1 + here // n, ko, suicide) != 0:
+        while here < last and rl.illegal_reason(s, history, here % n, 1 + here // n, ko, suicide) != 0:
             here += 1
         tried[d] = here
         if here < last and d == depth - 1:
             counts[depth] += 1
         elif here < last:
             hashes[d] = s.hash[0]
-            make_move(s, history, here % n, np.uint8(1 + here // n), ko, suicide)
+            rl.make_move(s, history, here % n, np.uint8(1 + here // n), ko, suicide)
             d += 1
             counts[d] += 1
             tried[d] = -1
             for p in range(n):
                 colours[d, p] = s.colour[p]
-            for i in range(N_SCALARS):
+            for i in range(state.N_SCALARS):
                 numbers[d, i] = s.scalars[i]
         elif d == 0:
             return
@@ -167,11 +145,11 @@ def _perft(s, history, ko, suicide, either, root, depth, colours, numbers, hashe
             d -= 1
             for p in range(n):
                 s.colour[p] = colours[d, p]
-            rebuild_chains(s)
-            for i in range(N_SCALARS):
+            state.rebuild_chains(s)
+            for i in range(state.N_SCALARS):
                 s.scalars[i] = numbers[d, i]
-            if ko >= KO_POSITIONAL:
-                _unremember(history, situation_hash(hashes[d], 1 + tried[d] // n, ko))
+            if ko >= rl.KO_POSITIONAL:
+                _unremember(history, rl.situation_hash(hashes[d], 1 + tried[d] // n, ko))
 
 
 def perft(width, height, rules, depth, either=False, root=-1):
@@ -179,8 +157,8 @@ def perft(width, height, rules, depth, either=False, root=-1):
     counts = np.zeros(depth + 1, np.int64)
     counts[0] = 1
     _perft(
-        new_state(width, height), new_history(depth), *rules.codes, either, root, depth,
-        np.zeros((depth, width * height + 1), np.uint8), np.zeros((depth, N_SCALARS), np.int64),
+        state.new_state(width, height), rl.new_history(depth), *rules.codes, either, root, depth,
+        np.zeros((depth, width * height + 1), np.uint8), np.zeros((depth, state.N_SCALARS), np.int64),
         np.zeros(depth, np.uint64), np.zeros(depth, np.int64), counts,
     )  # fmt: skip
     return counts.tolist()
@@ -192,7 +170,7 @@ class PerftCase(NamedTuple):
     id: str
     width: int
     height: int
-    rules: Rules
+    rules: rl.Rules
     counts: dict[int, int]
 
 
@@ -210,7 +188,7 @@ def read_perft(path: Path):
                 entry["width"], entry["height"] = map(int, size.split("x"))
             case ["rules", ko, suicide]:
                 ko, suicide = ko.removeprefix("ko="), suicide.removeprefix("suicide=")
-                entry["rules"] = Rules(ko, {"yes": True, "no": False}[suicide])
+                entry["rules"] = rl.Rules(ko, {"yes": True, "no": False}[suicide])
             case ["perft", depth, count]:
                 entry["counts"][int(depth)] = int(count)
             case _:

@@ -49,7 +49,7 @@ from kifu.katago.npz import KataWriter
 from kifu.learn.net import mix_members
 from kifu.learn.net_format import MixFile, PoolWeights
 from kifu.recipes.kgs import parse_index
-from kifu.recipes.schema import load_recipe, load_training, recipe_names
+from kifu.recipes.schema import load_recipe, load_training
 from kifu.report.describe import describe
 from kifu.search.build import build_index
 from kifu.search.index import open_index
@@ -543,7 +543,7 @@ WORDS = (
 def config_fuzzer(folder: Path) -> Fuzzer:
     """Return the fuzzer of recipes, cleaning rules and splits (TOML)."""
     kinds: dict[str, tuple[Callable[[Path], object], list[str]]] = {
-        "recipes": (load_recipe, recipe_names()),
+        "recipes": (load_recipe, config_names("recipes")),
         "cleaning": (load_cleaning_rules, config_names("cleaning")),
         "splits": (load_split, config_names("splits")),
     }

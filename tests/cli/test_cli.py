@@ -16,13 +16,12 @@ import typer
 import kifu
 from commands import Done, finish, is_error, on_terminal, run, start
 from kgs_archives import BROKEN, archive, records
-from kifu.assets import OTHER_FORMATS, read_titles
+from kifu.assets import OTHER_FORMATS, config_names, read_titles
 from kifu.cli import app
 from kifu.cli.app import Command
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
-from kifu.recipes.schema import recipe_names
 from kifu.text import counted
 from lazy import lazy_import
 from marks import slow
@@ -165,7 +164,7 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("recipes", recipe_names()),
+        ("recipes", config_names("recipes")),
         ("planes", list(PLANE_SETS)),
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ],
@@ -450,7 +449,7 @@ def test_results_as_json(kgs: Path, tmp_path: Path) -> None:
     (data_set,) = json.loads((tmp_path / "report.json").read_text())
     assert (data_set["read"], data_set["kept"], data_set["fresh"]) == (23, 23, True)
     for command, names in (
-        ("recipes", recipe_names()),
+        ("recipes", config_names("recipes")),
         ("planes", PLANE_SETS),
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ):

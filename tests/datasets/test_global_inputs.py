@@ -14,17 +14,7 @@ from kgs_archives import archive
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets import global_inputs
-from kifu.datasets.global_inputs import (
-    ABSOLUTE,
-    CLOCKS,
-    INPUTS,
-    SERVERS,
-    Conditions,
-    InputPositions,
-    encode_inputs,
-    input_parts,
-    input_size,
-)
+from kifu.datasets import global_inputs as gi
 from kifu.datasets.labels import check_augmentable, inputs_label
 from kifu.errors import RecipeError
 from kifu.point import WHITE_BIT
@@ -38,11 +28,11 @@ ROOTS = (
     "HA[2]AB[dd][pp]RU[house rules]BR[-]TM[0]OT[14 days + 1 day per move and 10 extra periods]",
     "",
 )
-ALL = tuple(name for name in INPUTS if name not in ("profile", "metadata"))  # of KataGo, see tests/katago
+ALL = tuple(name for name in gi.INPUTS if name not in ("profile", "metadata"))  # of KataGo, see tests/katago
 
 
-def values_of(conditions: Conditions) -> list[list[float]]:
-    return [getattr(conditions, each.name).tolist() for each in fields(Conditions)]
+def values_of(conditions: gi.Conditions) -> list[list[float]]:
+    return [getattr(conditions, each.name).tolist() for each in fields(gi.Conditions)]
 
 
 def catalogue(folder: Path, roots: tuple[str, ...] = ROOTS) -> Path:
@@ -52,17 +42,17 @@ def catalogue(folder: Path, roots: tuple[str, ...] = ROOTS) -> Path:
     return path
 
 
-def rows_and_games(path: Path) -> tuple[Conditions, Conditions]:
+def rows_and_games(path: Path) -> tuple[gi.Conditions, gi.Conditions]:
     """Return the conditions of a catalogue's readable games by its columns, and by the records that it exports."""
     games = list(open_catalogue(path).games())
     kept = [k for k, game in enumerate(games) if not game.drop]
     rows = pa.Table.from_batches(open_catalogue(path).batches()).combine_chunks().to_batches()[0]
-    return Conditions.from_rows(rows.take(pa.array(kept))), Conditions.from_games([games[k] for k in kept])
+    return gi.Conditions.from_rows(rows.take(pa.array(kept))), gi.Conditions.from_games([games[k] for k in kept])
 
 
 def check_agreement(path: Path) -> int:
     by_rows, by_games = rows_and_games(path)
-    for each in fields(Conditions):
+    for each in fields(gi.Conditions):
         one, other = (getattr(conditions, each.name) for conditions in (by_rows, by_games))
         assert one.dtype == other.dtype == np.float32
         np.testing.assert_allclose(
@@ -96,14 +86,14 @@ def test_conditions_of_games_by_hand(tmp_path: Path) -> None:
     np.testing.assert_equal(year, [2011, 1987, nan, nan, nan])
     np.testing.assert_allclose(seconds[:3], [(600 + 4 * 30) / 120 + 30, 30, 24], rtol=1e-6)
     assert seconds[3] > 86_400
-    np.testing.assert_equal(server, [SERVERS.index("kgs"), SERVERS.index("ogs"), nan, nan, nan])
+    np.testing.assert_equal(server, [gi.SERVERS.index("kgs"), gi.SERVERS.index("ogs"), nan, nan, nan])
     np.testing.assert_equal(day, [15101, nan, nan, nan, nan])
-    assert clock[:2] == [[CLOCKS["byo-yomi"], 600, 30, 5, 0], [ABSOLUTE, 3600, 0, 0, 0]]
+    assert clock[:2] == [[gi.CLOCKS["byo-yomi"], 600, 30, 5, 0], [gi.ABSOLUTE, 3600, 0, 0, 0]]
     assert clock[2][0] == 0  # overtime without a main time
     np.testing.assert_equal(clock[4][0], nan)
 
 
-def random_conditions(seed: int, games: int = 40) -> Conditions:
+def random_conditions(seed: int, games: int = 40) -> gi.Conditions:
     """Return conditions in and beyond all ranges, some of them unknown."""
     rng = np.random.default_rng(seed)
 
@@ -113,17 +103,17 @@ def random_conditions(seed: int, games: int = 40) -> Conditions:
 
     area = rng.choice(np.array([0, 1, np.nan], np.float32), games)
     known = some(-40, 40), some(0, 20), area, some(1, 49, 2), some(1900, 2050), some(0, 600)
-    return Conditions(*known, some(0, 6).round(), some(-9999, 20_000), some(0, 6, 5))
+    return gi.Conditions(*known, some(0, 6).round(), some(-9999, 20_000), some(0, 6, 5))
 
 
-def positions_of(conditions: Conditions, seed: int = 0, count: int = 200) -> InputPositions:
+def positions_of(conditions: gi.Conditions, seed: int = 0, count: int = 200) -> gi.InputPositions:
     rng = np.random.default_rng(seed)
-    return InputPositions(conditions, rng.integers(0, len(conditions.komi), count), rng.random(count) < 0.5)
+    return gi.InputPositions(conditions, rng.integers(0, len(conditions.komi), count), rng.random(count) < 0.5)
 
 
-def naive(names: tuple[str, ...], at: InputPositions, position: int) -> list[float]:
+def naive(names: tuple[str, ...], at: gi.InputPositions, position: int) -> list[float]:
     """Return the inputs of one position, by the table of docs/nets.md."""
-    white, values = int(at.white[position]), [getattr(at.conditions, each.name) for each in fields(Conditions)]
+    white, values = int(at.white[position]), [getattr(at.conditions, each.name) for each in fields(gi.Conditions)]
     komi, handicap, area, rating, year, seconds, *_ = (each[at.game[position]] for each in values)
 
     def signed(value: float, scale: float) -> list[float]:
@@ -149,19 +139,19 @@ def naive(names: tuple[str, ...], at: InputPositions, position: int) -> list[flo
 @pytest.mark.parametrize("names", [ALL, ("ranks", "colour"), ("komi",)])
 def test_encoding_matches_a_naive_one(names: tuple[str, ...]) -> None:
     at = positions_of(random_conditions(1))
-    found = encode_inputs(names, at)
-    assert (found.shape, found.dtype) == ((200, input_size(names)), np.float32)
+    found = gi.encode_inputs(names, at)
+    assert (found.shape, found.dtype) == ((200, gi.input_size(names)), np.float32)
     np.testing.assert_allclose(found, [naive(names, at, k) for k in range(200)], atol=1e-5)
 
 
 def test_no_positions_have_no_inputs() -> None:
-    nothing = InputPositions(Conditions.unknown(0), np.empty(0, np.int64), np.empty(0, np.bool_))
-    assert encode_inputs(ALL, nothing).shape == (0, input_size(ALL))
+    nothing = gi.InputPositions(gi.Conditions.unknown(0), np.empty(0, np.int64), np.empty(0, np.bool_))
+    assert gi.encode_inputs(ALL, nothing).shape == (0, gi.input_size(ALL))
 
 
 def test_unknown_values_are_zeros() -> None:
-    at = positions_of(Conditions.unknown(3), count=20)
-    found = encode_inputs(ALL, at)
+    at = positions_of(gi.Conditions.unknown(3), count=20)
+    found = gi.encode_inputs(ALL, at)
     assert (found[:, 0] == np.where(at.white, -1, 1)).all()
     assert not found[:, 1:].any()
 
@@ -171,7 +161,7 @@ def test_shifted_komi_is_that_of_games_with_other_komi() -> None:
     at = positions_of(conditions)
     other = {white: replace(conditions, komi=conditions.komi + (points if white else -points)) for white in (0, 1)}
     naive_ones = [naive(ALL, at._replace(conditions=other[int(at.white[k])]), k) for k in range(len(at.game))]
-    before = encode_inputs(ALL, at)
+    before = gi.encode_inputs(ALL, at)
     shifted, given = global_inputs.shift_komi(ALL, before, np.full(len(before), points))
     clipped = np.abs(before[:, 2]) == 3
     unknown = before[:, 1] == 0
@@ -189,27 +179,27 @@ def test_exchanged_colours_change_the_input_colour_only() -> None:
         conditions, komi=-conditions.komi, handicap=-conditions.handicap, rating=conditions.rating[:, ::-1]
     )
     at = positions_of(conditions)
-    found = encode_inputs(ALL, at)
-    other = encode_inputs(ALL, InputPositions(exchanged, at.game, ~at.white))
+    found = gi.encode_inputs(ALL, at)
+    other = gi.encode_inputs(ALL, gi.InputPositions(exchanged, at.game, ~at.white))
     assert np.array_equal(found[:, 1:], other[:, 1:])
     assert np.array_equal(found[:, 0], -other[:, 0])
-    assert not np.array_equal(found, encode_inputs(ALL, InputPositions(conditions, at.game, ~at.white)))
+    assert not np.array_equal(found, gi.encode_inputs(ALL, gi.InputPositions(conditions, at.game, ~at.white)))
 
 
 def test_ranks_of_mover_and_opponent() -> None:
     conditions, white = random_conditions(3), np.arange(40) % 2 == 1
-    at = InputPositions(conditions.with_ranks(white, 34, 29), np.arange(40), white)
-    asked = Conditions.unknown(1).with_ranks(np.array([False]), 34, 29)
-    wanted = encode_inputs(("ranks",), InputPositions(asked, np.zeros(40, np.int64), np.zeros(40, np.bool_)))
-    assert np.array_equal(encode_inputs(("ranks",), at), wanted)
+    at = gi.InputPositions(conditions.with_ranks(white, 34, 29), np.arange(40), white)
+    asked = gi.Conditions.unknown(1).with_ranks(np.array([False]), 34, 29)
+    wanted = gi.encode_inputs(("ranks",), gi.InputPositions(asked, np.zeros(40, np.int64), np.zeros(40, np.bool_)))
+    assert np.array_equal(gi.encode_inputs(("ranks",), at), wanted)
     kept = conditions.with_ranks(white, None, None)
     assert np.array_equal(kept.rating, conditions.rating, equal_nan=True)
     assert not np.array_equal(at.conditions.rating, conditions.rating, equal_nan=True)
 
 
 def test_parts_cover_all_values() -> None:
-    parts = input_parts(ALL)
-    assert [k for part, _ in parts for k in range(part.start, part.stop)] == list(range(input_size(ALL)))
+    parts = gi.input_parts(ALL)
+    assert [k for part, _ in parts for k in range(part.start, part.stop)] == list(range(gi.input_size(ALL)))
     assert [unknown for _, unknown in parts] == [False] + [True] * (len(parts) - 1)
 
 
@@ -219,12 +209,12 @@ def test_the_loader_draws_inputs(tmp_path: Path) -> None:
     ids = [each for rows in open_catalogue(path).batches(["id"]) for each in rows["id"].to_pylist()]
     games = {each: k for k, each in enumerate(ids)}
     kept = list(open_catalogue(path).games())
-    conditions = Conditions.from_games(kept)
+    conditions = gi.Conditions.from_games(kept)
     for augment in (False, True):
         for batch in load(path, "own+opp", batch_size=64, labels=("move", inputs_label(names)), augment=augment):
             game = np.array([games[each] for each in batch.game.tolist()])
             white = np.array([kept[g].moves[ply] & WHITE_BIT != 0 for g, ply in zip(game, batch.ply)])
-            wanted = encode_inputs(names, InputPositions(conditions, game, white))
+            wanted = gi.encode_inputs(names, gi.InputPositions(conditions, game, white))
             np.testing.assert_allclose(batch.labels[inputs_label(names)], wanted, atol=1e-6)
 
 

@@ -14,22 +14,9 @@ from pathlib import Path
 
 import pytest
 
+import collection_sites as sites
 import fuzz_fetch
 import http_server as web
-from collection_sites import (
-    APACHE,
-    CELL,
-    FOX,
-    NGINX,
-    PLAIN,
-    POINTER,
-    PROSE,
-    TREE,
-    TREE_H,
-    YENW,
-    publish_page,
-    publish_tree,
-)
 from fuzzing import Fuzzer, try_all
 from http_server import Site, tar_gz, zipped
 from kifu.errors import RecipeError, SourceError
@@ -70,25 +57,25 @@ LEELA = {"all.sgf.xz": SGF_XZ, "all_match.sgf.xz": SGF_XZ, "train.bin": b"x"}
 @pytest.mark.parametrize(
     ("collection", "files", "line", "fetched"),
     [
-        ("kgs-4d", KGS, CELL, list(KGS)),
-        ("ogs", OGS, PROSE, ["sample-1k.json.gz", "ogs_games_2013_to_2025-05.json.gz", "sgfs-by-date.tar.gz"]),
-        ("katago-kata1", DAYS | RATINGS, TREE_H, list(DAYS)),
-        ("katago-ratings", DAYS | RATINGS, TREE_H, list(RATINGS)),
-        ("katago-g170", RUN, TREE_H, list(RUN)[:1]),
-        ("katago-g104", RUN, APACHE, list(RUN)[:1]),
-        ("katago-g65", RUN, PLAIN, list(RUN)[:1]),
-        ("katago-nets", NETS, PLAIN, list(NETS)[:2]),
-        ("leela-zero", LEELA, NGINX, list(LEELA)[:2]),
-        ("fox", FOX, "", ["9d.7z", "Pro.7z", "1d.7z.001", "1d.7z.002", "1d.7z.003"]),
-        ("professional", YENW, "", ["pro1940-1999.zip", "pro2000+.zip"]),
-        ("tygem", YENW, "", ["2005-11.zip", "2006-01.zip", "Kifu2005.zip"]),
-        ("tom", YENW, "", ["Kifu.index", "2003-09", "2003-10"]),
+        ("kgs-4d", KGS, sites.CELL, list(KGS)),
+        ("ogs", OGS, sites.PROSE, ["sample-1k.json.gz", "ogs_games_2013_to_2025-05.json.gz", "sgfs-by-date.tar.gz"]),
+        ("katago-kata1", DAYS | RATINGS, sites.TREE_H, list(DAYS)),
+        ("katago-ratings", DAYS | RATINGS, sites.TREE_H, list(RATINGS)),
+        ("katago-g170", RUN, sites.TREE_H, list(RUN)[:1]),
+        ("katago-g104", RUN, sites.APACHE, list(RUN)[:1]),
+        ("katago-g65", RUN, sites.PLAIN, list(RUN)[:1]),
+        ("katago-nets", NETS, sites.PLAIN, list(NETS)[:2]),
+        ("leela-zero", LEELA, sites.NGINX, list(LEELA)[:2]),
+        ("fox", sites.FOX, "", ["9d.7z", "Pro.7z", "1d.7z.001", "1d.7z.002", "1d.7z.003"]),
+        ("professional", sites.YENW, "", ["pro1940-1999.zip", "pro2000+.zip"]),
+        ("tygem", sites.YENW, "", ["2005-11.zip", "2006-01.zip", "Kifu2005.zip"]),
+        ("tom", sites.YENW, "", ["Kifu.index", "2003-09", "2003-10"]),
     ],
 )
 def test_collections(
     site: Site, tmp_path: Path, collection: str, files: dict[str, bytes], line: str, fetched: list[str]
 ) -> None:
-    index = publish_page(site, "/data", files, line) if line else publish_tree(site, files)
+    index = sites.publish_page(site, "/data", files, line) if line else sites.publish_tree(site, files)
     listed = list_files(collection, index=index, policy=QUICK)
     assert [file.name for file in listed] == fetched
     report = fetch(collection, tmp_path / "new", FileChoice(), index=index, policy=QUICK)
@@ -99,7 +86,7 @@ def test_collections(
         assert (tmp_path / "new" / file.name).read_bytes() == body
         if file.exact:
             assert file.size == len(body)
-        elif line != PLAIN:
+        elif line != sites.PLAIN:
             assert file.size == pytest.approx(len(body), abs=60)
         assert bool(file.checksum) == (not line)
     assert len(list((tmp_path / "new").iterdir())) == len(fetched)
@@ -108,10 +95,10 @@ def test_collections(
 
 
 def test_a_choice(site: Site, tmp_path: Path) -> None:
-    index = publish_tree(site, FOX)
+    index = sites.publish_tree(site, sites.FOX)
     report = fetch("fox", tmp_path, FileChoice(["1d", "pro"]), index=index, policy=QUICK, dry_run=True)
     assert report.fetched == ["Pro.7z", "1d.7z.001", "1d.7z.002", "1d.7z.003"]
-    assert report.size == sum(len(body) for path, body in FOX.items() if path.startswith(("1d", "Pro")))
+    assert report.size == sum(len(body) for path, body in sites.FOX.items() if path.startswith(("1d", "Pro")))
     assert not list(tmp_path.iterdir())
     with pytest.raises(RecipeError, match="unknown collection 'foxes'; did you mean 'fox'"):
         fetch("foxes", tmp_path, FileChoice())
@@ -119,7 +106,7 @@ def test_a_choice(site: Site, tmp_path: Path) -> None:
 
 def test_github(site: Site) -> None:
     """Files are at the host of raw files, of the same repository and version."""
-    page = site.files[publish_tree(site, YENW).removeprefix(site.url)]
+    page = site.files[sites.publish_tree(site, sites.YENW).removeprefix(site.url)]
     base = "https://api.github.com/repos/yenw/computer-go-dataset/git/trees/HEAD?recursive=1"
     links = [file.link for file in parse_listing(page, base, COLLECTIONS["professional"])[0]]
     raw = "https://raw.githubusercontent.com/yenw/computer-go-dataset/HEAD/Professional"
@@ -146,7 +133,7 @@ def test_every_collection_is_complete_and_documented() -> None:
 
 
 def test_a_wrong_size(site: Site, tmp_path: Path) -> None:
-    index = publish_tree(site, FOX)
+    index = sites.publish_tree(site, sites.FOX)
     site.files["/repos/x/y/git/trees/9d/9d.7z"] += b"x"
     with pytest.raises(FetchError, match=r"9d.7z: the server has 186 bytes, but the index lists 185$"):
         fetch("fox", tmp_path, FileChoice(["9d"]), index=index, policy=QUICK)
@@ -155,7 +142,7 @@ def test_a_wrong_size(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["1d.7z.002", "2003-09"])
 def test_a_wrong_checksum(site: Site, tmp_path: Path, name: str) -> None:
-    index = publish_tree(site, FOX | YENW)
+    index = sites.publish_tree(site, sites.FOX | sites.YENW)
     path = next(path for path in site.files if path.endswith(name))
     site.files[path] = site.files[path][:-1] + b"\0"
     with pytest.raises(FetchError, match=f"{name}: it differs from the checksum that the publisher gives$"):
@@ -164,7 +151,7 @@ def test_a_wrong_checksum(site: Site, tmp_path: Path, name: str) -> None:
 
 
 def test_a_pointer_instead_of_the_file(site: Site, tmp_path: Path) -> None:
-    index = publish_tree(site, {"9d/9d.7z": POINTER})
+    index = sites.publish_tree(site, {"9d/9d.7z": sites.POINTER})
     message = (
         "9d.7z: a Git LFS pointer, not the file itself; get the file with 'git lfs pull' in a clone of the repository"
     )
@@ -203,7 +190,7 @@ def test_nets(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["SHA256SUMS", "sha256sum.txt"])
 def test_sums_beside_the_files(site: Site, tmp_path: Path, name: str) -> None:
     lines = [f"{hashlib.sha256(SGF_XZ).hexdigest()}  all.sgf.xz", f"{'0' * 64} *./all_match.sgf.xz", "nonsense"]
-    index = publish_page(site, "/zero", LEELA | {name: "\n".join(lines).encode()}, NGINX)
+    index = sites.publish_page(site, "/zero", LEELA | {name: "\n".join(lines).encode()}, sites.NGINX)
     with pytest.raises(FetchError, match=r"1 of 2 files .*: all_match.sgf.xz: it differs from the checksum") as raised:
         fetch("leela-zero", tmp_path, FileChoice(), index=index, policy=QUICK)
     assert raised.value.report.fetched == ["all.sgf.xz"]
@@ -212,22 +199,22 @@ def test_sums_beside_the_files(site: Site, tmp_path: Path, name: str) -> None:
 
 
 def test_a_volume_is_resumed_and_verified_as_a_whole(site: Site, tmp_path: Path) -> None:
-    index, path = publish_tree(site, FOX), "/repos/x/y/git/trees/1d/1d.7z.002"
+    index, path = sites.publish_tree(site, sites.FOX), "/repos/x/y/git/trees/1d/1d.7z.002"
     (tmp_path / "1d.7z.002.part").write_bytes(b"another version"[:10])
     fetch("fox", tmp_path, FileChoice(["1d"]), index=index, policy=QUICK)
-    assert (tmp_path / "1d.7z.002").read_bytes() == FOX["1d/1d.7z.002"]
+    assert (tmp_path / "1d.7z.002").read_bytes() == sites.FOX["1d/1d.7z.002"]
     assert site.ranges(path) == ["bytes=10-", None]
 
 
 def test_a_redirection_to_another_host_is_followed(site: Site, tmp_path: Path) -> None:
     """Publishers move large files to other hosts; all checks remain, and the login stays behind."""
-    index = publish_tree(site, FOX).replace("://", "://user:word@")
+    index = sites.publish_tree(site, sites.FOX).replace("://", "://user:word@")
     with web.site() as other:
-        other.files["/9d.7z"] = FOX["9d/9d.7z"]
+        other.files["/9d.7z"] = sites.FOX["9d/9d.7z"]
         site.always("/repos/x/y/git/trees/9d/9d.7z", web.status(302, Location=f"{other.url}/9d.7z"))
         fetch("fox", tmp_path, FileChoice(["9d"]), index=index, policy=QUICK)
         assert "authorization" not in {name.lower() for name in other.requests[0].headers}
-    assert (tmp_path / "9d.7z").read_bytes() == FOX["9d/9d.7z"]
+    assert (tmp_path / "9d.7z").read_bytes() == sites.FOX["9d/9d.7z"]
 
 
 # Indexes that are not what they should be
@@ -247,11 +234,11 @@ ENTRY = {"path": "9d/9d.7z", "mode": "100644", "type": "blob", "sha": SHA, "size
     ],
 )  # fmt: skip
 def test_entries_of_a_tree_that_are_no_files(site: Site, change: dict[str, object]) -> None:
-    site.files[TREE] = json.dumps({"tree": [ENTRY | change, 7, None, []], "truncated": False}).encode()
+    site.files[sites.TREE] = json.dumps({"tree": [ENTRY | change, 7, None, []], "truncated": False}).encode()
     with pytest.raises(SourceError, match=r"the index lists no file of fox$"):
-        list_files("fox", index=site.url + TREE, policy=QUICK)
-    site.files[TREE] = json.dumps({"tree": [ENTRY | change, ENTRY], "truncated": False}).encode()
-    assert [file.name for file in list_files("fox", index=site.url + TREE, policy=QUICK)] == ["9d.7z"]
+        list_files("fox", index=site.url + sites.TREE, policy=QUICK)
+    site.files[sites.TREE] = json.dumps({"tree": [ENTRY | change, ENTRY], "truncated": False}).encode()
+    assert [file.name for file in list_files("fox", index=site.url + sites.TREE, policy=QUICK)] == ["9d.7z"]
 
 
 @pytest.mark.parametrize(
@@ -269,9 +256,9 @@ def test_entries_of_a_tree_that_are_no_files(site: Site, change: dict[str, objec
     ],
 )
 def test_indexes_that_are_no_trees(site: Site, page: bytes, reason: str) -> None:
-    site.files[TREE] = page
+    site.files[sites.TREE] = page
     with pytest.raises(SourceError, match=f"{reason}$") as raised:
-        list_files("fox", index=site.url + TREE, policy=QUICK)
+        list_files("fox", index=site.url + sites.TREE, policy=QUICK)
     assert "\n" not in str(raised.value)
 
 
@@ -329,10 +316,10 @@ def test_the_first_of_several_files_with_one_name_counts(site: Site) -> None:
     ],
 )
 def test_an_index_that_cannot_be_had(site: Site, fault: web.Fault, reason: str) -> None:
-    publish_tree(site, FOX)
-    site.always(TREE, fault)
-    with pytest.raises(SourceError, match=f"^the index {site.url}{TREE}: .*{reason}"):
-        list_files("fox", index=site.url + TREE, policy=QUICK)
+    sites.publish_tree(site, sites.FOX)
+    site.always(sites.TREE, fault)
+    with pytest.raises(SourceError, match=f"^the index {site.url}{sites.TREE}: .*{reason}"):
+        list_files("fox", index=site.url + sites.TREE, policy=QUICK)
 
 
 @pytest.mark.parametrize("make", [fuzz_fetch.listing_fuzzer, fuzz_fetch.download_fuzzer])
@@ -342,6 +329,6 @@ def test_damaged_indexes_and_files_are_read_or_refused(tmp_path: Path, make: Cal
 
 
 def test_the_publishers_index_that_cannot_be_had_names_the_option(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(COLLECTIONS, "fox", replace(COLLECTIONS["fox"], index=site.url + TREE))
+    monkeypatch.setitem(COLLECTIONS, "fox", replace(COLLECTIONS["fox"], index=site.url + sites.TREE))
     with pytest.raises(SourceError, match=r"404 \(Not Found\); --index gives another address$"):
         list_files("fox", policy=QUICK)

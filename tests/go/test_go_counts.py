@@ -11,19 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from counting import (
-    CAPTURED,
-    DISAGREEMENTS,
-    KOS,
-    PLAYS,
-    POSITIONS,
-    SUICIDES,
-    PerftCase,
-    check_perft,
-    closure,
-    perft,
-    read_perft,
-)
+import counting
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.point import BLACK, WHITE, symmetries
@@ -41,18 +29,20 @@ LEGAL = [
     (3, 4, 321_689, 2_795_884, 2_873_612),
     (4, 4, 24_318_165, 279_281_840, 285_531_024),
 ]
-PERFT = [case for path in sorted(Path(__file__).with_name("perft").glob("*.perft")) for case in read_perft(path)]
+PERFT = [
+    case for path in sorted(Path(__file__).with_name("perft").glob("*.perft")) for case in counting.read_perft(path)
+]
 QUICK = 1_000_000  # sequences; more are for the slow run
 
 
 def check_closure(width, height, positions, tame, plays):
-    found = closure(width, height, positions)
-    assert found.totals[POSITIONS] == positions
-    assert found.totals[PLAYS] - found.totals[SUICIDES] == tame
-    assert found.totals[PLAYS] == plays
-    assert found.totals[DISAGREEMENTS] == 0, "legality or the hash foretold is not what playing gives"
+    found = counting.closure(width, height, positions)
+    assert found.totals[counting.POSITIONS] == positions
+    assert found.totals[counting.PLAYS] - found.totals[counting.SUICIDES] == tame
+    assert found.totals[counting.PLAYS] == plays
+    assert found.totals[counting.DISAGREEMENTS] == 0, "legality or the hash foretold is not what playing gives"
     # Each stone in atari is taken by exactly one move of the enemy, or is one of several that one move takes.
-    assert found.totals[CAPTURED] == sum(found.by_liberties[:1])
+    assert found.totals[counting.CAPTURED] == sum(found.by_liberties[:1])
     return found
 
 
@@ -76,15 +66,15 @@ def test_every_legal_position_of_4x4():
     ("size", "by_liberties", "kos"), [(2, [88, 40], 0), (3, [23_496, 28_836, 13_624, 2_760, 384, 12], 768)]
 )
 def test_liberties_and_kos_over_all_positions(size, by_liberties, kos):
-    found = closure(size, size)
+    found = counting.closure(size, size)
     assert found.by_liberties == by_liberties
-    assert found.totals[KOS] == kos
+    assert found.totals[counting.KOS] == kos
 
 
 @pytest.mark.parametrize(("size", "classes", "colour_blind"), [(2, 13, 8), (3, 1_824, 924)])
 def test_positions_that_differ_under_symmetry(size, classes, colour_blind):
     n = size * size
-    colours = closure(size, size).colours(n)
+    colours = counting.closure(size, size).colours(n)
     images = [np.empty_like(colours) for _ in range(8)]
     for image, landing in zip(images, symmetries(size, size)[:, :-1]):
         image[:, landing] = colours
@@ -98,7 +88,7 @@ def test_positions_that_differ_under_symmetry(size, classes, colour_blind):
 def test_area_scores_of_all_3x3_positions():
     """By sgfmill's scorer."""
     scores = dict.fromkeys(range(-9, 10), 0)
-    for colours in closure(3, 3).colours(9):
+    for colours in counting.closure(3, 3).colours(9):
         board = Board(3)
         board.setup(np.flatnonzero(colours == BLACK), np.flatnonzero(colours == WHITE))
         scores[board.area_score()] += 1
@@ -108,7 +98,7 @@ def test_area_scores_of_all_3x3_positions():
 
 @pytest.mark.parametrize("case", PERFT, ids=lambda case: case.id)
 def test_perft(case):
-    check_perft(case, QUICK)
+    counting.check_perft(case, QUICK)
 
 
 @pytest.mark.exhaustive
@@ -116,41 +106,41 @@ def test_perft(case):
     "case", [case for case in PERFT if max(case.counts.values()) > QUICK], ids=lambda case: case.id
 )
 def test_deep_perft(case):
-    check_perft(case, max(case.counts.values()))
+    counting.check_perft(case, max(case.counts.values()))
 
 
 @pytest.mark.nojit
 @pytest.mark.parametrize("case", [case for case in PERFT if case.width * case.height <= 9], ids=lambda case: case.id)
 def test_perft_without_the_compiler(case):
-    check_perft(case, 600)
+    counting.check_perft(case, 600)
 
 
 def test_four_moves_by_formula():
     """All sequences of four points, less White's suicides in a corner between two stones that Black has just put."""
     for size in (2, 3, 4, 5):
         n = size * size
-        assert perft(size, size, Rules("simple", False), 4)[4] == math.perm(n, 4) - 8 * (n - 3)
+        assert counting.perft(size, size, Rules("simple", False), 4)[4] == math.perm(n, 4) - 8 * (n - 3)
     assert [case.counts[4] for case in PERFT if case.id == "9x9-simple"] == [math.perm(81, 4) - 8 * 78]
 
 
 @pytest.mark.parametrize(("width", "suicide", "games"), [(1, True, 1), (2, True, 9), (2, False, 9), (3, True, 907)])
 def test_whole_games_under_positional_superko(width, suicide, games):
     """Simple paths from the empty board, where either player may move since the other may pass. Tromp and Farneback."""
-    assert sum(perft(width, 1, Rules("positional", suicide), 3**width, either=True)) == games
+    assert sum(counting.perft(width, 1, Rules("positional", suicide), 3**width, either=True)) == games
 
 
 @pytest.mark.exhaustive
 def test_whole_games_of_1x4():
-    counts = perft(4, 1, Rules("positional", False), 42, either=True)
+    counts = counting.perft(4, 1, Rules("positional", False), 42, either=True)
     assert sum(counts) == 719_178_893
     assert counts[41:] == [0, 0]  # each of the 41 positions at most once
 
 
 def test_a_wrong_count_is_told_by_first_move():
     """The failure names the depth, and shows each first move with the count below it."""
-    case = PerftCase("wrong", 1, 2, Rules("simple", True), {1: 2, 2: 3})
+    case = counting.PerftCase("wrong", 1, 2, Rules("simple", True), {1: 2, 2: 3})
     with pytest.raises(AssertionError) as failure:
-        check_perft(case, QUICK)
+        counting.check_perft(case, QUICK)
     reported = str(failure.value)
     assert "wrong: depth 2: 2 sequences, not 3" in reported
     assert reported.count("below") == 2

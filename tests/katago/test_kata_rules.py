@@ -9,23 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kifu.errors import DropReason, GameError
-from kifu.katago.rules import (
-    BONUS_N,
-    BONUS_N_MINUS_ONE,
-    BONUS_ZERO,
-    GAME_RULES,
-    KO_POSITIONAL,
-    KO_SIMPLE,
-    KO_SITUATIONAL,
-    KO_SPIGHT,
-    NAMED_RULES,
-    TAX_ALL,
-    TAX_NONE,
-    TAX_SEKI,
-    UNKNOWN_HANDICAP,
-    KataRules,
-    resolve_rules,
-)
+from kifu.katago import rules as kata
 
 JAPANESE = "koSIMPLEscoreTERRITORYtaxSEKIsui0"
 CHINESE = "koSIMPLEscoreAREAtaxNONEsui0whbN"
@@ -57,11 +41,13 @@ def test_named_rules_parse_in_any_case(expected):
     for spelled in NAMES[expected].split():
         name = spelled.replace("~", " ")
         for text in (name, name.upper(), name.title(), f" \t{name}\r\n"):
-            assert str(KataRules.parse(text)) == expected
+            assert str(kata.KataRules.parse(text)) == expected
 
 
 def test_there_are_no_other_names():
-    assert sorted(NAMED_RULES) == sorted(name.replace("~", " ") for names in NAMES.values() for name in names.split())
+    assert sorted(kata.NAMED_RULES) == sorted(
+        name.replace("~", " ") for names in NAMES.values() for name in names.split()
+    )
 
 
 FIELDS = {
@@ -94,7 +80,7 @@ JSON = {
 
 @pytest.mark.parametrize(("text", "expected"), [*FIELDS.items(), *JSON.items()])
 def test_fields_and_json_parse(text, expected):
-    assert str(KataRules.parse(text)) == expected
+    assert str(kata.KataRules.parse(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -111,7 +97,7 @@ def test_fields_and_json_parse(text, expected):
 )
 def test_unknown_rules_raise(text):
     with pytest.raises(GameError, match="allowed are a name such as japanese") as error:
-        KataRules.parse(text)
+        kata.KataRules.parse(text)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300
 
@@ -124,12 +110,12 @@ def test_str_round_trips():
             for tax in ("none", "seki", "all"):
                 for bits in range(4):
                     for bonus in ("0", "n", "n-1"):
-                        rules = KataRules(ko, scoring, tax, bool(bits & 1), bool(bits & 2), bonus)
+                        rules = kata.KataRules(ko, scoring, tax, bool(bits & 1), bool(bits & 2), bonus)
                         fields = {
                             "ko": ko.upper(), "scoring": scoring.upper(), "tax": tax.upper(), "suicide": rules.suicide,
                             "hasButton": rules.button, "whiteHandicapBonus": bonus.upper(), "komi": 7.5,
                         }  # fmt: skip
-                        assert KataRules.parse(str(rules)) == KataRules.parse(json.dumps(fields)) == rules
+                        assert kata.KataRules.parse(str(rules)) == kata.KataRules.parse(json.dumps(fields)) == rules
                         seen.add(str(rules))
     assert len(seen) == 4 * 2 * 3 * 4 * 3
 
@@ -142,41 +128,41 @@ def test_rules_of_many_games():
     rules = ["AGA", None, "Japanese", "AGA", "nonsense", "koSPIGHTtaxALL", "aga-button", "chinese", "aga", ""]
     komi = [7.5, 6.5, 0, None, 6.5, -100.5, 7, 3.75, 400, 7]
     handicap = [None, 0, 2, 9, 1, 5, None, 3, -4, 0]
-    terms, drop = resolve_rules(*columns(rules, komi, handicap))
-    assert terms.dtype == GAME_RULES
+    terms, drop = kata.resolve_rules(*columns(rules, komi, handicap))
+    assert terms.dtype == kata.GAME_RULES
     assert drop.dtype == np.uint8
     unknown, no_komi = DropReason.RULES_UNKNOWN, DropReason.KOMI_UNKNOWN
     assert drop.tolist() == [0, unknown, 0, no_komi, unknown, 0, 0, no_komi, 0, unknown]
     assert terms[drop == 0].tolist() == [
-        (KO_SITUATIONAL, 0, TAX_NONE, 0, 0, BONUS_N_MINUS_ONE, 7.5, UNKNOWN_HANDICAP),
-        (KO_SIMPLE, 1, TAX_SEKI, 0, 0, BONUS_ZERO, 0, 2),
-        (KO_SPIGHT, 0, TAX_ALL, 1, 0, BONUS_ZERO, -100.5, 5),
-        (KO_SITUATIONAL, 0, TAX_NONE, 0, 1, BONUS_N_MINUS_ONE, 7, UNKNOWN_HANDICAP),
-        (KO_SITUATIONAL, 0, TAX_NONE, 0, 0, BONUS_N_MINUS_ONE, 400, -4),
+        (kata.KO_SITUATIONAL, 0, kata.TAX_NONE, 0, 0, kata.BONUS_N_MINUS_ONE, 7.5, kata.UNKNOWN_HANDICAP),
+        (kata.KO_SIMPLE, 1, kata.TAX_SEKI, 0, 0, kata.BONUS_ZERO, 0, 2),
+        (kata.KO_SPIGHT, 0, kata.TAX_ALL, 1, 0, kata.BONUS_ZERO, -100.5, 5),
+        (kata.KO_SITUATIONAL, 0, kata.TAX_NONE, 0, 1, kata.BONUS_N_MINUS_ONE, 7, kata.UNKNOWN_HANDICAP),
+        (kata.KO_SITUATIONAL, 0, kata.TAX_NONE, 0, 0, kata.BONUS_N_MINUS_ONE, 400, -4),
     ]
-    terms, drop = resolve_rules(*columns(rules, komi, handicap), KataRules.parse("chinese-kgs"), 6.5)
+    terms, drop = kata.resolve_rules(*columns(rules, komi, handicap), kata.KataRules.parse("chinese-kgs"), 6.5)
     assert drop.tolist() == [0, 0, 0, 0, unknown, 0, 0, no_komi, 0, unknown]
     assert terms[[1, 3]].tolist() == [
-        (KO_POSITIONAL, 0, TAX_NONE, 0, 0, BONUS_N, 6.5, 0),
-        (KO_SITUATIONAL, 0, TAX_NONE, 0, 0, BONUS_N_MINUS_ONE, 6.5, 9),
+        (kata.KO_POSITIONAL, 0, kata.TAX_NONE, 0, 0, kata.BONUS_N, 6.5, 0),
+        (kata.KO_SITUATIONAL, 0, kata.TAX_NONE, 0, 0, kata.BONUS_N_MINUS_ONE, 6.5, 9),
     ]
 
 
 @pytest.mark.parametrize("games", [0, 3])
 def test_rules_of_no_games(games):
-    terms, drop = resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games))
+    terms, drop = kata.resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games))
     assert terms.shape == (games,)
     assert drop.tolist() == [DropReason.RULES_UNKNOWN] * games
     assert (
-        resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games), KataRules())[1].tolist()
+        kata.resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games), kata.KataRules())[1].tolist()
         == [DropReason.KOMI_UNKNOWN] * games
     )
 
 
 def test_sliced_columns():
     whole = columns(["aga", "nz", None, "japanese"], [1, 2, None, 3.5], [1, None, 3, 4])
-    terms, drop = resolve_rules(*(column.slice(1) for column in whole))
-    all_terms, all_drop = resolve_rules(*whole)
+    terms, drop = kata.resolve_rules(*(column.slice(1) for column in whole))
+    all_terms, all_drop = kata.resolve_rules(*whole)
     assert drop.tolist() == all_drop[1:].tolist() == [0, DropReason.RULES_UNKNOWN, 0]
     assert terms[drop == 0].tolist() == all_terms[1:][drop == 0].tolist()
 
@@ -194,7 +180,9 @@ def test_katagos_own_rules_strings(shared):
                 texts.append(rules[1])
                 komis.append(float(komi[1]))
                 expected.append(has_rules[member.name.removeprefix("handmade/")])
-    terms, drop = resolve_rules(*columns(texts, komis, [None] * len(texts)))
+    terms, drop = kata.resolve_rules(*columns(texts, komis, [None] * len(texts)))
     assert not drop.any()
     assert len(texts) == 163
-    assert [f"{KataRules.parse(t)}komi{k:g}" for t, k in zip(texts, terms["komi"].tolist(), strict=True)] == expected
+    assert [
+        f"{kata.KataRules.parse(t)}komi{k:g}" for t, k in zip(texts, terms["komi"].tolist(), strict=True)
+    ] == expected

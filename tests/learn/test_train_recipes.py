@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from commands import run
+from kifu.assets import config_names
 from kifu.config import check_config
 from kifu.errors import RecipeError
-from kifu.recipes.schema import load_recipe, load_training, recipe_names, recipe_text
+from kifu.recipes.schema import load_recipe, load_training, recipe_text
 from kifu.recipes.training import TrainingRecipe
 from lazy import lazy_import
 from runs import TINY, tiny
@@ -19,7 +20,7 @@ from runs import TINY, tiny
 learn = lazy_import("kifu.learn")
 
 
-OURS = [name for name in recipe_names() if tomllib.loads(recipe_text(name)).get("kind") == "training"]
+OURS = [name for name in config_names("recipes") if tomllib.loads(recipe_text(name)).get("kind") == "training"]
 
 
 def test_packaged_recipes() -> None:

@@ -14,6 +14,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from example_sets import bytes_of
 from kgs_archives import BROKEN, archive, records
+from kifu.assets import config_names
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
@@ -24,7 +25,7 @@ from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.io import read_small
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import build
-from kifu.recipes.schema import ExamplesRecipe, load_recipe, recipe_names
+from kifu.recipes.schema import ExamplesRecipe, load_recipe
 
 PLAIN: dict[str, Any] = {
     "kind": "examples", "name": "mine", "title": "a recipe of my own", "planes": "seven", "format": "npy",
@@ -293,7 +294,7 @@ BUNDLED = ["agz17", "alphago48", "book-seven"]
 
 
 def test_bundled_recipes() -> None:
-    assert [name for name in recipe_names() if isinstance(load_recipe(name), ExamplesRecipe)] == BUNDLED
+    assert [name for name in config_names("recipes") if isinstance(load_recipe(name), ExamplesRecipe)] == BUNDLED
     for name in BUNDLED:
         chosen = load_recipe(name)
         assert isinstance(chosen, ExamplesRecipe)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kifu.assets import config_names
 from kifu.config import TEXT_LIMIT, check_config
 from kifu.datasets.formats import find_format
 from kifu.errors import KifuError, RecipeError
-from kifu.recipes.schema import KgsgoRecipe, load_recipe, recipe_names, recipe_text
+from kifu.recipes.schema import KgsgoRecipe, load_recipe, recipe_text
 
 PLAIN = """
 name = "mine"
@@ -54,7 +55,7 @@ def message_of(*arguments):
 
 
 def test_the_recipes_that_come_with_kifu():
-    assert recipe_names() == [
+    assert config_names("recipes") == [
         "agz17", "alphago48", "blog", "book-large", "book-medium", "book-seven", "book-small", "clark-storkey",
         "human", "kata-human", "katago", "kgsgo-v1", "kgsgo-v2", "maddison", "olf-archive", "quick-cpu", "small",
         "strong-gpu", "tokens",
@@ -210,7 +211,7 @@ def test_files_that_are_not_there(tmp_path):
 def test_names_that_are_no_recipe(name):
     message = message_of(name)
     assert message.startswith(f"unknown recipe {name!r}; ")
-    assert message.endswith(f"available: {', '.join(recipe_names())}, or a file that ends in .toml")
+    assert message.endswith(f"available: {', '.join(config_names('recipes'))}, or a file that ends in .toml")
 
 
 @given(st.binary(max_size=200))
@@ -272,7 +273,7 @@ def paths_of(table, prefix=""):
             yield prefix + key, value
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", config_names("recipes"))
 def test_each_value_of_each_packaged_recipe_can_be_set(name):
     recipe = load_recipe(name)
     file = tomllib.loads(recipe_text(name))
@@ -289,7 +290,9 @@ def kind_of(name):
     return tomllib.loads(recipe_text(name)).get("kind")
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if kind_of(name) in ("examples", "training")])
+@pytest.mark.parametrize(
+    "name", [name for name in config_names("recipes") if kind_of(name) in ("examples", "training")]
+)
 def test_positions_per_game_can_be_set(name):
     recipe = load_recipe(name)
     changed = load_recipe(name, ["positions.per_game=9"])

@@ -13,18 +13,9 @@ from drawn_games import games, one_game
 from flat import OneGame, flat
 from kifu.go.state import zobrist_keys
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries
+from kifu.search import positions
 from kifu.search.continuations import game_info
 from kifu.search.position import Position
-from kifu.search.positions import (
-    NO_STONES,
-    PositionEntries,
-    entry_bits,
-    entry_layout,
-    late_stones,
-    pack_positions,
-    position_hash,
-    unpack_entries,
-)
 from kifu.search.traces import LAST_STONE, Traces
 from naive import NaiveBoard
 from naive_hashes import mix, symmetric, turned
@@ -96,11 +87,11 @@ def expected(row, game, plies):
 def listed(all_games, plies=400, kept=None, first_row=0):
     """Return what `expected` does, for all games."""
     points = max(game.width * game.height for game in all_games)
-    layout = entry_layout(first_row + len(all_games), plies, points)
+    layout = positions.entry_layout(first_row + len(all_games), plies, points)
     keep = np.ones(len(all_games), np.bool_) if kept is None else np.array(kept)
-    hashes, entries = pack_positions(flat(all_games), keep, traces(all_games), plies, layout, first_row)
-    fields = unpack_entries(entries, layout)
-    assert entries.max(initial=0) < 1 << entry_bits(layout)
+    hashes, entries = positions.pack_positions(flat(all_games), keep, traces(all_games), plies, layout, first_row)
+    fields = positions.unpack_entries(entries, layout)
+    assert entries.max(initial=0) < 1 << positions.entry_bits(layout)
     return list(zip(hashes.tolist(), *(field.tolist() for field in fields)))
 
 
@@ -122,9 +113,9 @@ def test_entries_equal_the_slow_twin(all_games, plies):
 @given(st.lists(games(SIZES).map(lambda drawn: one_game(*drawn)), min_size=1, max_size=3), st.integers(1, 70))
 def test_the_fewest_stones_of_later_positions_are_counted(all_games, plies):
     kept = np.arange(len(all_games)) != 1
-    fewest = [min(map(len, boards(game)[0][plies:]), default=NO_STONES) for game in all_games]
-    found = late_stones(flat(all_games), kept, traces(all_games), plies)
-    assert found.tolist() == [each if keep else NO_STONES for each, keep in zip(fewest, kept)]
+    fewest = [min(map(len, boards(game)[0][plies:]), default=positions.NO_STONES) for game in all_games]
+    found = positions.late_stones(flat(all_games), kept, traces(all_games), plies)
+    assert found.tolist() == [each if keep else positions.NO_STONES for each, keep in zip(fewest, kept)]
 
 
 @pytest.mark.nojit
@@ -142,7 +133,7 @@ def test_all_images_of_a_game_have_its_hashes(game):
 def test_the_hash_of_a_position_is_that_of_its_entries(game, k):
     turned_game = symmetric(game, k)
     for stones, entry in zip(boards(turned_game)[0], listed([game])):
-        found = position_hash(position(turned_game.width, turned_game.height, stones))
+        found = positions.position_hash(position(turned_game.width, turned_game.height, stones))
         assert found[0] == entry[0]
         assert found == canonical(turned_game.width, turned_game.height, stones)
 
@@ -151,7 +142,7 @@ def test_images_of_continuations_agree_up_to_the_symmetries_of_the_position():
     game = OneGame(9, 9, [20, 60 | WHITE_BIT, 24, 56 | WHITE_BIT, 40, 3 | WHITE_BIT])
     for entries in zip(*(listed([symmetric(game, k)]) for k in range(8))):
         stones = boards(game)[0][entries[0][2]]
-        _, same = position_hash(position(9, 9, stones))
+        _, same = positions.position_hash(position(9, 9, stones))
         orbit = {
             int(symmetries(9, 9)[k][int(np.flatnonzero(symmetries(9, 9)[same[0]] == entries[0][3])[0])])
             for k in same
@@ -186,28 +177,30 @@ def test_a_setup_stone_beyond_the_board_ends_the_game():
     game = OneGame(3, 3, [4, 1], ((0, 0), (1, 8), (1, 9), (1, 5), (5, 7)))
     h, _ = canonical(3, 3, {0: BLACK, 4: BLACK, 8: BLACK})
     trace = traces([OneGame(3, 3, [4])])
-    hashes, _ = pack_positions(flat([game]), np.ones(1, np.bool_), trace, 60, entry_layout(1, 60, 9))
+    hashes, _ = positions.pack_positions(
+        flat([game]), np.ones(1, np.bool_), trace, 60, positions.entry_layout(1, 60, 9)
+    )
     assert hashes[1:].tolist() == [h]
 
 
 def test_a_game_ends_before_its_first_illegal_move():
     game = OneGame(3, 3, [4, 4 | WHITE_BIT, 0])
     trace = traces([OneGame(3, 3, [4])])
-    layout = entry_layout(1, 60, 9)
-    _, entries = pack_positions(flat([game]), np.ones(1, np.bool_), trace, 60, layout)
-    assert unpack_entries(entries, layout).move.tolist() == [4, NO_POINT]
+    layout = positions.entry_layout(1, 60, 9)
+    _, entries = positions.pack_positions(flat([game]), np.ones(1, np.bool_), trace, 60, layout)
+    assert positions.unpack_entries(entries, layout).move.tolist() == [4, NO_POINT]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 1 << 31])
 @pytest.mark.parametrize("plies", [1, 60, 65_535])
 def test_layouts_hold_the_largest_fields(rows, plies):
-    layout = entry_layout(rows, plies, 625)
-    assert entry_bits(layout) <= 61
+    layout = positions.entry_layout(rows, plies, 625)
+    assert positions.entry_bits(layout) <= 61
     word = max(rows - 1, 0) << layout.ply | plies - 1
     word = (word << layout.move | 625) << 4 | 15
-    fields = unpack_entries(np.array([word | 7 << entry_bits(layout)], np.uint64), layout)
+    fields = positions.unpack_entries(np.array([word | 7 << positions.entry_bits(layout)], np.uint64), layout)
     assert [field.tolist() for field in fields] == [[max(rows - 1, 0)], [plies - 1], [625], [WHITE], [7]]
-    assert PositionEntries._fields == ("row", "ply", "move", "colour", "symmetry")
+    assert positions.PositionEntries._fields == ("row", "ply", "move", "colour", "symmetry")
 
 
 def test_game_info():

@@ -8,34 +8,9 @@ from typing import Annotated, get_args
 
 import typer
 
+from kifu.cli import options as opts
 from kifu.cli.app import Outcome, Plan, command, note_for_interrupt, progress
-from kifu.cli.options import (
-    Board,
-    Catalogues,
-    Checkpoint,
-    Container,
-    DryRun,
-    Duration,
-    Engine,
-    GameNumber,
-    Jobs,
-    Move,
-    Mover,
-    Net,
-    NetOption,
-    Nets,
-    Opponent,
-    Output,
-    OutputFile,
-    Picture,
-    PlayerRank,
-    Precision,
-    Recipe,
-    Server,
-    Sources,
-    Symmetries,
-    overrides,
-)
+from kifu.cli.options import Precision
 from kifu.learn import PACKAGED
 
 _PANEL = "Networks"
@@ -61,23 +36,23 @@ Overlap = Annotated[
     kernels=True,
 )
 def train(  # noqa: PLR0913 - command-line options
-    recipe: Recipe,
-    sources: Sources,
-    output: Annotated[Path, Output(help="Run directory: nets, checkpoints, metrics.")],
+    recipe: opts.Recipe,
+    sources: opts.Sources,
+    output: Annotated[Path, opts.Output(help="Run directory: nets, checkpoints, metrics.")],
     validate: Validate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in that directory.")] = False,
     time: Annotated[
-        float | None, Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
+        float | None, opts.Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
     ] = None,
-    set_: Annotated[list[str] | None, overrides("the recipe", "optimiser.lr=0.01")] = None,
+    set_: Annotated[list[str] | None, opts.overrides("the recipe", "optimiser.lr=0.01")] = None,
     devices: Annotated[int, typer.Option(min=1, metavar="N", help="Number of GPUs, or of processes on the CPU.")] = 1,
     nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Number of machines that run this command.")] = 1,
     strategy: Annotated[str, typer.Option(metavar="NAME", help="Lightning Fabric's strategy, such as ddp.")] = "auto",
     accelerator: Annotated[
         str, typer.Option(metavar="NAME", help="Lightning Fabric's accelerator, such as cpu or gpu.")
     ] = "auto",
-    jobs: Jobs = None,
-    dry_run: DryRun = False,
+    jobs: opts.Jobs = None,
+    dry_run: opts.DryRun = False,
 ) -> Outcome | None:
     """Train a net to predict the next move.
 
@@ -110,11 +85,11 @@ def train(  # noqa: PLR0913 - command-line options
     kernels=True,
 )
 def evaluate(  # noqa: PLR0913 - command-line options
-    sources: Sources,
-    nets: Nets = None,
-    board: Annotated[str | None, Board(show_default="the net's")] = None,
+    sources: opts.Sources,
+    nets: opts.Nets = None,
+    board: Annotated[str | None, opts.Board(show_default="the net's")] = None,
     legal: Annotated[bool, typer.Option("--legal", help="Mask illegal moves.")] = False,
-    symmetries: Symmetries = False,
+    symmetries: opts.Symmetries = False,
     passes: Annotated[bool, typer.Option("--passes", help="Include passes.")] = False,
     per_game: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Maximum number of positions per game.")
@@ -123,9 +98,9 @@ def evaluate(  # noqa: PLR0913 - command-line options
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions and the bootstrap.")] = 0,
     precision: Precision = "float32",
     overlap: Overlap = "refuse",
-    server: Server = None,
-    html: Annotated[Path | None, OutputFile(help="Write a page with plots and boards.")] = None,
-    jobs: Jobs = None,
+    server: opts.Server = None,
+    html: Annotated[Path | None, opts.OutputFile(help="Write a page with plots and boards.")] = None,
+    jobs: opts.Jobs = None,
 ) -> Outcome:
     """Measure how well nets predict the moves of games.
 
@@ -148,18 +123,18 @@ def evaluate(  # noqa: PLR0913 - command-line options
     kernels=True,
 )
 def annotate(  # noqa: PLR0913 - command-line options
-    catalogues: Catalogues,
-    output: Annotated[Path, Output(help="The .parquet file to write.")],
-    nets: Nets = None,
-    board: Annotated[str | None, Board(show_default="the first net's")] = None,
-    symmetries: Symmetries = False,
-    rank: Mover = None,
-    opponent: Opponent = None,
-    server: Server = None,
+    catalogues: opts.Catalogues,
+    output: Annotated[Path, opts.Output(help="The .parquet file to write.")],
+    nets: opts.Nets = None,
+    board: Annotated[str | None, opts.Board(show_default="the first net's")] = None,
+    symmetries: opts.Symmetries = False,
+    rank: opts.Mover = None,
+    opponent: opts.Opponent = None,
+    server: opts.Server = None,
     precision: Precision = "float32",
-    jobs: Jobs = None,
-    engine: Engine = "threads",
-    dry_run: DryRun = False,
+    jobs: opts.Jobs = None,
+    engine: opts.Engine = "threads",
+    dry_run: opts.DryRun = False,
 ) -> Outcome:
     """Write what nets think of each move of catalogues, as a table.
 
@@ -185,14 +160,14 @@ def annotate(  # noqa: PLR0913 - command-line options
     kernels=True,
 )
 def mix(
-    sources: Sources,
-    output: Annotated[Path, Output(help="The .mix file to write, in the folder of the nets.")],
-    nets: Annotated[list[str] | None, NetOption(help="A net of the mixture. Twice or more.")] = None,
-    board: Annotated[str | None, Board(show_default="the first net's")] = None,
+    sources: opts.Sources,
+    output: Annotated[Path, opts.Output(help="The .mix file to write, in the folder of the nets.")],
+    nets: Annotated[list[str] | None, opts.NetOption(help="A net of the mixture. Twice or more.")] = None,
+    board: Annotated[str | None, opts.Board(show_default="the first net's")] = None,
     positions: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of positions.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions.")] = 0,
     overlap: Overlap = "refuse",
-    jobs: Jobs = None,
+    jobs: opts.Jobs = None,
 ) -> Outcome:
     """Fit a mixture of nets to the moves and results of games.
 
@@ -214,16 +189,16 @@ def mix(
     kernels=True,
 )
 def predict(  # noqa: PLR0913 - command-line options
-    container: Container,
-    net: Net = PACKAGED[0],
-    number: GameNumber = 1,
-    move: Move = None,
+    container: opts.Container,
+    net: opts.Net = PACKAGED[0],
+    number: opts.GameNumber = 1,
+    move: opts.Move = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of moves to list.")] = 5,
-    rank: Mover = None,
-    opponent: Opponent = None,
-    server: Server = None,
-    symmetries: Symmetries = False,
-    output: Picture = None,
+    rank: opts.Mover = None,
+    opponent: opts.Opponent = None,
+    server: opts.Server = None,
+    symmetries: opts.Symmetries = False,
+    output: opts.Picture = None,
 ) -> Outcome:
     """Predict the next move of a position; draw a heat map."""
     from kifu.learn.predictors import open_predictor, set_server
@@ -242,9 +217,9 @@ def predict(  # noqa: PLR0913 - command-line options
 
 @command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
 def export(
-    checkpoint: Checkpoint,
-    output: Annotated[Path, Output(help="The file to write, such as net.onnx, or net.bin.gz for KataGo.")],
-    dry_run: DryRun = False,
+    checkpoint: opts.Checkpoint,
+    output: Annotated[Path, opts.Output(help="The file to write, such as net.onnx, or net.bin.gz for KataGo.")],
+    dry_run: opts.DryRun = False,
 ) -> Outcome:
     """Export a net to ONNX and verify it, or a network of KataGo to its own format."""
     from kifu.learn.net import check_net
@@ -266,13 +241,14 @@ def export(
 )
 def problems(
     catalogue: Annotated[Path, typer.Argument(metavar="CATALOGUE", help="A catalogue made by `kifu ingest`.")],
-    output: Annotated[Path, Output(help="The .sgf file to write.")],
-    net: Net = PACKAGED[0],
+    output: Annotated[Path, opts.Output(help="The .sgf file to write.")],
+    net: opts.Net = PACKAGED[0],
     strong: Annotated[
-        float | None, PlayerRank("--strong", help="Rank of players who find the move.", show_default="7d; or points")
+        float | None,
+        opts.PlayerRank("--strong", help="Rank of players who find the move.", show_default="7d; or points"),
     ] = None,
     weak: Annotated[
-        float | None, PlayerRank("--weak", help="Rank of players who do not.", show_default="10k; or points")
+        float | None, opts.PlayerRank("--weak", help="Rank of players who do not.", show_default="10k; or points")
     ] = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help="Only games for which this holds.")] = None,
     count: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Number of problems.")] = 10,
@@ -310,19 +286,19 @@ def problems(
     kernels=True,
 )
 def rank(
-    sources: Sources,
+    sources: opts.Sources,
     player: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Name of a player. Repeatable.", show_default="all players"),
     ] = None,
-    net: Net = PACKAGED[0],
+    net: opts.Net = PACKAGED[0],
     calibration: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Calibration of the net.", show_default="the file beside the net"),
     ] = None,
     precision: Precision = "float32",
-    jobs: Jobs = None,
-    dry_run: DryRun = False,
+    jobs: opts.Jobs = None,
+    dry_run: opts.DryRun = False,
 ) -> Outcome:
     """Estimate the ranks of players by the likelihood of their moves.
 
@@ -352,22 +328,22 @@ def benchmark(
             show_default="list the sets",
         ),
     ] = None,
-    nets: Nets = None,
+    nets: opts.Nets = None,
     sets: Annotated[
         str | None,
         typer.Option(
             metavar="SETS", help="Benchmark sets, such as kgs-2016,kgs-2018q4.", show_default="all in the sources"
         ),
     ] = None,
-    symmetries: Symmetries = False,
+    symmetries: opts.Symmetries = False,
     listing: Annotated[
         bool, typer.Option("--list", help="List the hashes of the games of the set named instead of a net.")
     ] = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="Compare results, files that --json wrote, instead of nets.")
     ] = False,
-    output: Annotated[Path | None, Output(help="Write a Markdown page that compares the nets.")] = None,
-    jobs: Jobs = None,
+    output: Annotated[Path | None, opts.Output(help="Write a Markdown page that compares the nets.")] = None,
+    jobs: opts.Jobs = None,
 ) -> Outcome:
     """Measure nets on fixed, named test sets, which training leaves out.
 

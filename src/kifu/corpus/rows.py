@@ -20,23 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
+from kifu.corpus import schema
 from kifu.corpus.hashes import handicap_as_setup, hash_games, hash_rows
-from kifu.corpus.schema import (
-    EVALUATION,
-    EVALUATIONS,
-    MOVE_COLUMNS,
-    OVERTIME_COLUMNS,
-    POINTS,
-    READER_REASONS,
-    SCHEMA,
-    SECONDS,
-    drop_names,
-    evaluations_array,
-    game_arrays,
-    move_lists,
-    warnings_to_text,
-    with_drop,
-)
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
@@ -185,8 +170,8 @@ PARSED_COLUMNS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "result_text": (_RESULT, ("winner", "margin", "ending")),
     "komi_text": (_KOMI, ("komi",)),
     "date_text": (_DATE, ("date", "year")),
-    "time_text": (_TIME, ("main_minutes", *OVERTIME_COLUMNS)),
-    "overtime": (_OVERTIME, ("main_minutes", *OVERTIME_COLUMNS)),
+    "time_text": (_TIME, ("main_minutes", *schema.OVERTIME_COLUMNS)),
+    "overtime": (_OVERTIME, ("main_minutes", *schema.OVERTIME_COLUMNS)),
 }
 """By text column, the kind of parser and the typed columns that it fills, where an earlier one has no value."""
 
@@ -254,7 +239,7 @@ def _parse_column(
     distinct = encoded.dictionary.to_pylist()
     *values, complete = zip(*map(parser, distinct)) if distinct else [()] * (len(targets) + 1)
     for column, value in zip(targets, values):
-        parsed = pa.array(value, SCHEMA.field(column).type).take(encoded.indices)
+        parsed = pa.array(value, schema.SCHEMA.field(column).type).take(encoded.indices)
         columns[column] = pc.coalesce(columns[column], parsed) if column in columns else parsed
     if not all(complete):
         counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(encoded.indices).to_pylist()}
@@ -276,7 +261,7 @@ class Rows:
         if self.detail:
             texts = [self.detail.get(g) if drop[g] == self.drop[g] else None for g in range(len(drop))]
             detail = pa.array(texts, pa.string())
-        return with_drop(self.columns, drop, detail)
+        return schema.with_drop(self.columns, drop, detail)
 
 
 def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, programs: Programs) -> Rows:
@@ -285,7 +270,7 @@ def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, pr
     columns, unparsed = _recorded_columns(parsed, archive, programs, rules.rank_scale)
     unreadable = {
         int(g): block.data[games.start[g] : games.stop[g]].data
-        for g in np.flatnonzero(np.isin(games.drop, READER_REASONS))
+        for g in np.flatnonzero(np.isin(games.drop, schema.READER_REASONS))
     }
     moves = pa.array(np.diff(games.move_offset).astype(np.int32))
     return _rows(games, columns, moves, unreadable, rules, unparsed)
@@ -297,8 +282,8 @@ def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.R
     The games' drop reasons become column `drop`.
     """
     columns, _ = _recorded_columns(parsed, archive, programs)
-    columns |= _game_columns(parsed.games) | {"drop": drop_names(parsed.games.drop)}
-    return pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
+    columns |= _game_columns(parsed.games) | {"drop": schema.drop_names(parsed.games.drop)}
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in schema.SCHEMA.names if name in columns})
 
 
 def _recorded_columns(
@@ -331,7 +316,7 @@ def _recorded_columns(
 
 def rows_from_catalogue(batch: pa.RecordBatch, rules: CleaningRules) -> Rows:
     """Return rows of a catalogue with the rules applied anew; only a reader's drop reasons stay."""
-    columns = {name: batch.column(name) for name in SCHEMA.names if name not in ("drop", "drop_detail")}
+    columns = {name: batch.column(name) for name in schema.SCHEMA.names if name not in ("drop", "drop_detail")}
     if rules.program_names:
         columns |= _program_columns(columns, _programs_of(rules.program_names))
     return _rows(recorded_games(batch), columns, columns["n_moves"], None, rules, {})
@@ -353,11 +338,11 @@ def _rows(
     if rules.illegal == "cut":
         recorded, games = games, _cut(games, illegal, legal)
         if games is not recorded:
-            columns = columns | {name: _cut_lists(columns[name], recorded, games) for name in MOVE_COLUMNS}
+            columns = columns | {name: _cut_lists(columns[name], recorded, games) for name in schema.MOVE_COLUMNS}
         detail = {}
         illegal[:] = DropReason.KEPT
     else:
-        stuck = np.flatnonzero(~np.isin(illegal, (DropReason.KEPT, *READER_REASONS)))
+        stuck = np.flatnonzero(~np.isin(illegal, (DropReason.KEPT, *schema.READER_REASONS)))
         detail = {g: _illegal_move(games, g, int(legal[g])) for g in stuck.tolist()}
     canonical, opening = hash_games(handicap_as_setup(games))
     columns = (
@@ -372,7 +357,7 @@ def _rows(
         }
     )
     drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
-    batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
+    batch = pa.RecordBatch.from_pydict({name: columns[name] for name in schema.SCHEMA.names if name in columns})
     drop = np.where(drop != DropReason.KEPT, drop, apply_rules(rules, games, batch))
     played = np.flatnonzero(drop == DropReason.PROGRAM)
     detail |= dict(zip(played.tolist(), batch["program"].take(pa.array(played)).to_pylist()))
@@ -422,7 +407,7 @@ def _cut_lists(column: pa.ListArray, recorded: GameArrays, cut: GameArrays) -> p
     before, after = (np.where(has_list, np.diff(games.move_offset), 0) for games in (recorded, cut))
     starts = np.cumsum(before) - before
     keep = np.arange(before.sum()) - np.repeat(starts, before) < np.repeat(after, before)
-    return move_lists(column.flatten().filter(pa.array(keep)), np.append(0, np.cumsum(after)), column.type)
+    return schema.move_lists(column.flatten().filter(pa.array(keep)), np.append(0, np.cumsum(after)), column.type)
 
 
 def _illegal_move(games: GameArrays, g: int, ply: int) -> str:
@@ -455,37 +440,37 @@ def _member_names(block: RecordBlock) -> pa.StringArray:
 
 
 def _points(values: npt.NDArray[np.uint16], offsets: npt.NDArray[np.int64]) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values), type=POINTS)
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values), type=schema.POINTS)
 
 
 def _territory(parsed: ParsedBlock) -> pa.ListArray:
     """Return column `territory`, null where a record has none."""
     missing = np.diff(parsed.territory_offset) <= 0
     offsets = pa.array(parsed.territory_offset.astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=POINTS, mask=pa.array(missing))
+    return pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=schema.POINTS, mask=pa.array(missing))
 
 
 def _move_seconds(parsed: ParsedBlock) -> pa.ListArray:
     """Return column `move_seconds`; times that are negative or not finite are unknown."""
     if parsed.seconds is None:
-        return pa.nulls(len(parsed.games), SECONDS)
+        return pa.nulls(len(parsed.games), schema.SECONDS)
     unknown = ~(np.isfinite(parsed.seconds) & (parsed.seconds >= 0))
-    return move_lists(pa.array(parsed.seconds, mask=unknown), parsed.games.move_offset, SECONDS)
+    return schema.move_lists(pa.array(parsed.seconds, mask=unknown), parsed.games.move_offset, schema.SECONDS)
 
 
 def _evaluations(parsed: ParsedBlock) -> pa.ListArray:
     if parsed.evaluations is None:
-        return pa.nulls(len(parsed.games), EVALUATIONS)
+        return pa.nulls(len(parsed.games), schema.EVALUATIONS)
     unknown = np.isnan(parsed.evaluations.sum(axis=1))
     values = np.where(unknown[:, None], np.float32(0), parsed.evaluations)
-    fields = [pa.array(values[:, k].astype(field.type.to_pandas_dtype())) for k, field in enumerate(EVALUATION)]
-    elements = pa.StructArray.from_arrays(fields, fields=list(EVALUATION), mask=pa.array(unknown))
-    return move_lists(elements, parsed.games.move_offset, EVALUATIONS)
+    fields = [pa.array(values[:, k].astype(field.type.to_pandas_dtype())) for k, field in enumerate(schema.EVALUATION)]
+    elements = pa.StructArray.from_arrays(fields, fields=list(schema.EVALUATION), mask=pa.array(unknown))
+    return schema.move_lists(elements, parsed.games.move_offset, schema.EVALUATIONS)
 
 
 def _repairs(warnings: npt.NDArray[np.uint32]) -> pa.Array:
     distinct, codes = np.unique(warnings, return_inverse=True)
-    return pa.array([warnings_to_text(int(bits)) for bits in distinct], pa.string()).take(pa.array(codes))
+    return pa.array([schema.warnings_to_text(int(bits)) for bits in distinct], pa.string()).take(pa.array(codes))
 
 
 def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
@@ -497,8 +482,10 @@ def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt
 
 def recorded_games(batch: pa.RecordBatch) -> GameArrays:
     """Return the games of some rows as recorded, with only a reader's drop reasons."""
-    games = game_arrays(batch)
-    return replace(games, drop=np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT)))
+    games = schema.game_arrays(batch)
+    return replace(
+        games, drop=np.where(np.isin(games.drop, schema.READER_REASONS), games.drop, np.uint8(DropReason.KEPT))
+    )
 
 
 def rows_to_olf(batch: pa.RecordBatch) -> OlfLines:
@@ -583,7 +570,7 @@ def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
 def _comments(batch: pa.RecordBatch) -> Iterator[list[bytes]]:
     """Yield the comments of each row's moves, b"" for those without evaluation; [] for rows without evaluations."""
     column = batch.column("evaluations")
-    win, loss, score = evaluations_array(column)[:, :3].T
+    win, loss, score = schema.evaluations_array(column)[:, :3].T
     known = ~np.isnan(win)
     no_result = np.round(np.maximum(1 - win - loss, 0), 2)
     shares = (_decimals(values[known], 2) for values in (win, loss, no_result))

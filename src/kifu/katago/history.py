@@ -27,17 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.go import rules as go
-from kifu.go.rules import (
-    OFF_BOARD,
-    WHITE_TO_MOVE,
-    History,
-    add_situation,
-    clear_history,
-    contains,
-    illegal_reason,
-    new_history,
-    situation_hash,
-)
 from kifu.go.state import (
     SUICIDE_FORBIDDEN,
     SUICIDE_REMOVED,
@@ -82,9 +71,9 @@ class BoardHistory(NamedTuple):
 
     s: State
     rules: RuleCodes
-    seen: History
-    seen_twice: History
-    pass_situations: History
+    seen: go.History
+    seen_twice: go.History
+    pass_situations: go.History
     ever_occupied: npt.NDArray[np.uint64]
     scalars: npt.NDArray[np.int64]
 
@@ -94,9 +83,9 @@ def new_board_history(s: State, plies: int) -> BoardHistory:
     return BoardHistory(
         s=s,
         rules=np.zeros(8, np.int64),
-        seen=new_history(plies),
-        seen_twice=new_history(plies),
-        pass_situations=new_history(plies),
+        seen=go.new_history(plies),
+        seen_twice=go.new_history(plies),
+        pass_situations=go.new_history(plies),
         ever_occupied=np.zeros(len(s.words), np.uint64),
         scalars=np.zeros(N_SCALARS, np.int64),
     )
@@ -158,13 +147,13 @@ def _record_situation(h: BoardHistory) -> Any:
     ko = h.rules[KO]
     c = h.scalars[NEXT_PLAYER]
     if ko != KO_SIMPLE:
-        add_situation(h.seen, situation_hash(h.s.hash[0], c, board_ko_rule(h)))
+        go.add_situation(h.seen, go.situation_hash(h.s.hash[0], c, board_ko_rule(h)))
         return False
-    situation = situation_hash(h.s.hash[0], c, go.KO_SITUATIONAL)
-    if not contains(h.seen, situation):
-        add_situation(h.seen, situation)
-    elif not contains(h.seen_twice, situation):
-        add_situation(h.seen_twice, situation)
+    situation = go.situation_hash(h.s.hash[0], c, go.KO_SITUATIONAL)
+    if not go.contains(h.seen, situation):
+        go.add_situation(h.seen, situation)
+    elif not go.contains(h.seen_twice, situation):
+        go.add_situation(h.seen_twice, situation)
     else:
         return True
     return False
@@ -172,8 +161,8 @@ def _record_situation(h: BoardHistory) -> Any:
 
 @inline_kernel
 def _forget_situations(h: BoardHistory) -> None:
-    clear_history(h.seen)
-    clear_history(h.seen_twice)
+    go.clear_history(h.seen)
+    go.clear_history(h.seen_twice)
 
 
 @inline_kernel
@@ -201,7 +190,7 @@ def start_game(h: BoardHistory, rules: Any, first: Any) -> None:
     scalars[HANDICAP_BONUS] = 2 * _handicap_bonus(rules, black, white)
     scalars[HAS_BUTTON] = rules[BUTTON]
     _forget_situations(h)
-    clear_history(h.pass_situations)
+    go.clear_history(h.pass_situations)
     _record_situation(h)
 
 
@@ -219,7 +208,7 @@ def white_bonus(h: BoardHistory) -> Any:
 
 @inline_kernel
 def _pass_situation(h: BoardHistory, c: Any) -> Any:
-    return h.s.hash[0] ^ WHITE_TO_MOVE if c == WHITE else h.s.hash[0]
+    return h.s.hash[0] ^ go.WHITE_TO_MOVE if c == WHITE else h.s.hash[0]
 
 
 @inline_kernel
@@ -233,7 +222,7 @@ def pass_would_end_phase(h: BoardHistory, c: Any) -> Any:
     """Return whether a pass of player c would end the game or its normal phase."""
     if h.rules[KO] != KO_SPIGHT and h.scalars[ENDING_PASSES] > 0:
         return True
-    return _repeated_pass_ends(h) and contains(h.pass_situations, _pass_situation(h, c))
+    return _repeated_pass_ends(h) and go.contains(h.pass_situations, _pass_situation(h, c))
 
 
 @inline_kernel
@@ -244,7 +233,7 @@ def _play_pass(h: BoardHistory, c: Any) -> None:
         scalars[WHITE_BONUS] += 1 if c == WHITE else -1
         scalars[ENDING_PASSES] = 0
         _forget_situations(h)
-        clear_history(h.pass_situations)
+        go.clear_history(h.pass_situations)
     else:
         if pass_would_end_phase(h, c):
             scalars[PAST_NORMAL_PHASE if h.rules[TERRITORY] != 0 else FINISHED] = 1
@@ -252,7 +241,7 @@ def _play_pass(h: BoardHistory, c: Any) -> None:
             scalars[ENDING_PASSES] += 1
         if _repeated_pass_ends(h):
             _forget_situations(h)
-        add_situation(h.pass_situations, _pass_situation(h, c))
+        go.add_situation(h.pass_situations, _pass_situation(h, c))
     pass_turn(h.s)
 
 
@@ -264,11 +253,11 @@ def play_move(h: BoardHistory, p: Any, c: Any) -> Any:
     """
     s, scalars = h.s, h.scalars
     if p > s.neighbours.shape[0]:
-        return OFF_BOARD
+        return go.OFF_BOARD
     if p == s.neighbours.shape[0]:
         _play_pass(h, c)
     else:
-        reason = illegal_reason(s, h.seen, p, c, board_ko_rule(h), h.rules[SUICIDE])
+        reason = go.illegal_reason(s, h.seen, p, c, board_ko_rule(h), h.rules[SUICIDE])
         if reason != 0:
             return reason
         play(s, p, c, h.rules[SUICIDE])

@@ -35,25 +35,7 @@ from kifu.go.state import (
     last_point,
     would_have_liberty,
 )
-from kifu.katago.history import (
-    HAS_BUTTON,
-    KO,
-    KOMI,
-    NEXT_PLAYER,
-    SUICIDE,
-    TAX,
-    TERRITORY,
-    TURNS,
-    BoardHistory,
-    board_ko_rule,
-    is_over,
-    new_board_history,
-    pass_would_end_phase,
-    play_move,
-    rule_codes,
-    start_game,
-    white_bonus,
-)
+from kifu.katago import history as kata
 from kifu.katago.rules import (
     KO_SIMPLE,
     KO_SITUATIONAL,
@@ -115,7 +97,7 @@ class KataGames(NamedTuple):
 
 def kernel_games(games: GameArrays, game_index: npt.NDArray[np.int64], rules: npt.NDArray[np.void]) -> KataGames:
     """Return the chosen games, [R], under their rules, [R] of `GAME_RULES`, as kernels take them."""
-    return KataGames(replay_arrays(games), writable_view(games.root_setup), game_index, rule_codes(rules))
+    return KataGames(replay_arrays(games), writable_view(games.root_setup), game_index, kata.rule_codes(rules))
 
 
 class KataWorkspace(NamedTuple):
@@ -128,7 +110,7 @@ class KataWorkspace(NamedTuple):
         area: [2, W], Black's and White's area.
     """
 
-    history: BoardHistory
+    history: kata.BoardHistory
     on_board: npt.NDArray[np.uint64]
     geometry: npt.NDArray[np.int64]
     ladders: LadderSearch
@@ -144,7 +126,7 @@ def new_workspace(width: int, height: int, frame_width: int, frame_height: int, 
     context = new_context(width, height, frame_width, frame_height, 0)
     words = len(context.s.words)
     return KataWorkspace(
-        history=new_board_history(context.s, plies),
+        history=kata.new_board_history(context.s, plies),
         on_board=context.board,
         geometry=context.geometry,
         ladders=context.ladders,
@@ -157,29 +139,29 @@ def new_workspace(width: int, height: int, frame_width: int, frame_height: int, 
 
 
 @inline_kernel
-def _may_repeat(h: BoardHistory, p: Any, c: Any) -> Any:
+def _may_repeat(h: kata.BoardHistory, p: Any, c: Any) -> Any:
     """Return whether a stone c on the empty point p is no forbidden ko or suicide and could repeat a position."""
     s = h.s
     if p == s.scalars[KO_POINT]:
         return False
     if would_have_liberty(s, p, c):
         return h.ever_occupied[p >> 6] & bit(p) != ZERO
-    return h.rules[SUICIDE] == SUICIDE_REMOVED and has_own_neighbour(s, p, c)
+    return h.rules[kata.SUICIDE] == SUICIDE_REMOVED and has_own_neighbour(s, p, c)
 
 
 @inline_kernel
-def add_superko_bans(h: BoardHistory, on_board: Any, out: Any) -> None:
+def add_superko_bans(h: kata.BoardHistory, on_board: Any, out: Any) -> None:
     """Add the points that superko, but not simple ko, forbids the next player to the bit set out [W].
 
     on_board: [W], the points of the board.
     """
-    s, c = h.s, h.scalars[NEXT_PLAYER]
-    if h.rules[KO] == KO_SIMPLE or h.scalars[TURNS] == 0:
+    s, c = h.s, h.scalars[kata.NEXT_PLAYER]
+    if h.rules[kata.KO] == KO_SIMPLE or h.scalars[kata.TURNS] == 0:
         return
-    ko = board_ko_rule(h)
+    ko = kata.board_ko_rule(h)
     for i in range(len(s.words)):
         word = on_board[i]
-        if h.rules[SUICIDE] != SUICIDE_REMOVED:
+        if h.rules[kata.SUICIDE] != SUICIDE_REMOVED:
             word &= h.ever_occupied[i]
         while word != ZERO:
             p = last_point(i, word)
@@ -254,20 +236,27 @@ def _fill_ladders(w: KataWorkspace, t: Any, c: Any, turns: Any) -> None:
 def _fill_areas(w: KataWorkspace, own: Any) -> None:
     """Fill the owners of points, with area scoring."""
     h = w.history
-    if h.rules[TERRITORY] != 0:
+    if h.rules[kata.TERRITORY] != 0:
         return
-    find_areas(h.s, w.area_workspace, w.on_board, h.rules[SUICIDE] == SUICIDE_REMOVED, h.rules[TAX] != TAX_NONE, w.area)
+    find_areas(
+        h.s,
+        w.area_workspace,
+        w.on_board,
+        h.rules[kata.SUICIDE] == SUICIDE_REMOVED,
+        h.rules[kata.TAX] != TAX_NONE,
+        w.area,
+    )
     copy_bits(w.area[own], w.planes[_AREA_PLANE])
     copy_bits(w.area[1 - own], w.planes[_AREA_PLANE + 1])
 
 
 @inline_kernel
-def own_komi(h: BoardHistory, c: Any) -> Any:
+def own_komi(h: kata.BoardHistory, c: Any) -> Any:
     """Return player c's points besides the board, float32: komi, handicap, moves and button.
 
     A value of 0 is -0 for Black, as in KataGo.
     """
-    white = np.float32(0.5 * (h.rules[KOMI] + white_bonus(h)))
+    white = np.float32(0.5 * (h.rules[kata.KOMI] + kata.white_bonus(h)))
     return white if c == WHITE else -white
 
 
@@ -289,16 +278,16 @@ def _fill_inputs(w: KataWorkspace, c: Any, inputs: Any) -> None:
     points = w.geometry[WIDTH] * w.geometry[HEIGHT]
     komi = min(max(own_komi(h, c), np.float32(-points - 20)), np.float32(points + 20))
     inputs[5] = komi / np.float32(20)
-    if rules[KO] != KO_SIMPLE:
+    if rules[kata.KO] != KO_SIMPLE:
         inputs[_KO_INPUT] = 1
-        inputs[_KO_INPUT + 1] = -0.5 if rules[KO] == KO_SITUATIONAL else 0.5
-    inputs[8] = 1 if rules[SUICIDE] == SUICIDE_REMOVED else 0
-    inputs[9] = rules[TERRITORY]
-    inputs[10] = 1 if rules[TAX] != TAX_NONE else 0
-    inputs[11] = 1 if rules[TAX] == TAX_ALL else 0
-    inputs[14] = 1 if pass_would_end_phase(h, c) else 0
-    inputs[17] = h.scalars[HAS_BUTTON]
-    if rules[TERRITORY] == 0:
+        inputs[_KO_INPUT + 1] = -0.5 if rules[kata.KO] == KO_SITUATIONAL else 0.5
+    inputs[8] = 1 if rules[kata.SUICIDE] == SUICIDE_REMOVED else 0
+    inputs[9] = rules[kata.TERRITORY]
+    inputs[10] = 1 if rules[kata.TAX] != TAX_NONE else 0
+    inputs[11] = 1 if rules[kata.TAX] == TAX_ALL else 0
+    inputs[14] = 1 if kata.pass_would_end_phase(h, c) else 0
+    inputs[17] = h.scalars[kata.HAS_BUTTON]
+    if rules[kata.TERRITORY] == 0:
         inputs[_WAVE_INPUT] = _komi_wave(komi, points % 2 == 0)
 
 
@@ -321,7 +310,7 @@ def _fill_position(w: KataWorkspace, moves: Any, t: Any, c: Any, out: Any, input
 
 
 @inline_kernel
-def _place_root_setup(h: BoardHistory, game: GameMoves, n_root: Any) -> Any:
+def _place_root_setup(h: kata.BoardHistory, game: GameMoves, n_root: Any) -> Any:
     """Place a game's first n_root setup stones on the empty board. Returns 0, or why KataGo rejects them."""
     s = h.s
     for i in range(len(s.words)):
@@ -341,7 +330,7 @@ def _place_root_setup(h: BoardHistory, game: GameMoves, n_root: Any) -> Any:
 
 
 @inline_kernel
-def load_game(h: BoardHistory, games: KataGames, r: Any, table: Any, buffers: Any) -> Any:
+def load_game(h: kata.BoardHistory, games: KataGames, r: Any, table: Any, buffers: Any) -> Any:
     """Place the setup of a game's root node on the board and start the game, if it has moves.
 
     table: where each point of the game's board is in the frame, see `kifu.planes.encoder.BoardEmbedding`.
@@ -353,7 +342,7 @@ def load_game(h: BoardHistory, games: KataGames, r: Any, table: Any, buffers: An
     clear(h.s)
     reason = _place_root_setup(h, game, np.int64(games.root_setup[g]))
     if reason == _KEPT and game.moves.shape[0] > 0:
-        start_game(h, games.rules[r], colour_of(game.moves[0]))
+        kata.start_game(h, games.rules[r], colour_of(game.moves[0]))
     return reason
 
 
@@ -404,7 +393,7 @@ def encode_games(
             if later_setup <= t:
                 reason = _SETUP_LATER
                 break
-            if is_over(h):
+            if kata.is_over(h):
                 reason = _AFTER_END
                 break
             p = np.int64(moves[t] & POINT_MASK)
@@ -416,7 +405,7 @@ def encode_games(
             if slot >= 0 and p <= n:
                 _fill_position(w, moves, t, c, task.out[slot], inputs[slot])
                 task.label[slot] = embedding.label_of[p]
-            reason = play_move(h, p, c)
+            reason = kata.play_move(h, p, c)
             if reason == _KEPT:
                 t += 1
         task.drop[r] = reason

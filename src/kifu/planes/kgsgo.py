@@ -17,18 +17,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason, GameError
 from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, SUICIDE_LEFT, ZERO, State, bit, clear, new_state, play
 from kifu.kernel import inline_kernel, kernel, writable_view
-from kifu.planes.packing import (
-    BYTE,
-    DAT1,
-    DAT2,
-    Labels,
-    Planes,
-    put_plane,
-    put_word,
-    spread_table,
-    unpack_dat1,
-    unpack_dat2,
-)
+from kifu.planes import packing
 from kifu.point import BLACK, POINT_MASK, to_bottom_row
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, ParseWarning
@@ -37,8 +26,8 @@ SIZE: Final = 19
 POINTS: Final = SIZE * SIZE
 V1: Final = 1  # records of `packed.DAT1`
 V2: Final = 2  # records of `packed.DAT2`
-V1_BYTES: Final = DAT1.itemsize
-V2_BYTES: Final = DAT2.itemsize
+V1_BYTES: Final = packing.DAT1.itemsize
+V2_BYTES: Final = packing.DAT2.itemsize
 
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
@@ -79,7 +68,7 @@ def kgsgo_games(games: Any, handicap: npt.NDArray[np.bool_]) -> KgsgoGames:
 def new_tables() -> Tables:
     """Return lookup tables and scratch for `write_records`, one for each thread: (flip [362], spread [256], ko [6])."""
     flip = [to_bottom_row(point, SIZE) for point in range(POINTS)] + [POINTS]
-    return np.array(flip, np.uint16), spread_table(), np.zeros(6, np.uint64)
+    return np.array(flip, np.uint16), packing.spread_table(), np.zeros(6, np.uint64)
 
 
 @inline_kernel
@@ -116,10 +105,10 @@ def _put_dat2(s: State, mover: Any, ko: Any, out: Any, at: Any) -> None:
     for side in range(2):
         c = mover - 1 if side == 0 else 2 - mover
         for k in range(3):
-            at, carry, filled = put_plane(out, at, carry, filled, s.words, s.stones_by_liberties[c, k], POINTS)
-    at, carry, filled = put_plane(out, at, carry, filled, s.words, ko, POINTS)
+            at, carry, filled = packing.put_plane(out, at, carry, filled, s.words, s.stones_by_liberties[c, k], POINTS)
+    at, carry, filled = packing.put_plane(out, at, carry, filled, s.words, ko, POINTS)
     for k in range((filled + 7) // 8):  # 7 x 361 bits are 39 words and 31 bits
-        out[at + k] = np.uint8(carry >> np.uint64(56 - 8 * k) & BYTE)
+        out[at + k] = np.uint8(carry >> np.uint64(56 - 8 * k) & packing.BYTE)
 
 
 @inline_kernel
@@ -130,11 +119,11 @@ def _put_dat1(s: State, mover: Any, ko: Any, spread: Any, out: Any, at: Any) -> 
         w, shift = group >> 3, np.uint64(56 - 8 * (group & 7))
         word = _BOARD_PLANE
         for k in range(3):
-            word |= spread[own[k, w] >> shift & BYTE] << np.uint64(k)
-            word |= spread[other[k, w] >> shift & BYTE] << np.uint64(k + 3)
-        word |= spread[ko[w] >> shift & BYTE] << np.uint64(6)
+            word |= spread[own[k, w] >> shift & packing.BYTE] << np.uint64(k)
+            word |= spread[other[k, w] >> shift & packing.BYTE] << np.uint64(k + 3)
+        word |= spread[ko[w] >> shift & packing.BYTE] << np.uint64(6)
         if group < POINTS // 8:
-            put_word(out, at + 8 * group, word)
+            packing.put_word(out, at + 8 * group, word)
         else:
             out[at + 8 * group] = np.uint8(word >> np.uint64(56))
 
@@ -273,7 +262,7 @@ def unreadable_reason(
     return np.where(drop != DropReason.KEPT, drop, why)
 
 
-def encode_game(game: Game, layout: int) -> tuple[Planes, Labels]:
+def encode_game(game: Game, layout: int) -> tuple[packing.Planes, packing.Labels]:
     """Return the planes and next moves of one game, see `kifu.encode`; layout: V1 or V2."""
     if (game.width, game.height) != (SIZE, SIZE):
         raise GameError(f"the kgsgo planes are for 19 x 19, not for {game.width} x {game.height}")
@@ -282,7 +271,7 @@ def encode_game(game: Game, layout: int) -> tuple[Planes, Labels]:
     warnings = np.array([int(game.warnings)], np.uint32)
     _check_usable(unreadable_reason(size, size, handicap, warnings, np.zeros(1, np.uint8)))
     plies = len(game.moves)
-    record, unpack = (DAT1, unpack_dat1) if layout == V1 else (DAT2, unpack_dat2)
+    record, unpack = (packing.DAT1, packing.unpack_dat1) if layout == V1 else (packing.DAT2, packing.unpack_dat2)
     records, drop = np.empty(plies * record.itemsize, np.uint8), np.empty(1, np.uint8)
     buffers = RecordBuffers(records, np.empty(plies, np.uint16), drop, np.empty(1, np.int32))
     games = kgsgo_games(game.arrays(), has_handicap(handicap))

@@ -298,11 +298,6 @@ KINDS = {
 """The kinds of recipes, by the value of the key `kind`."""
 
 
-def recipe_names() -> list[str]:
-    """Return the names of the recipes that come with kifu, sorted."""
-    return config_names(_FOLDER)
-
-
 def recipe_text(name: str) -> str:
     """Return the TOML text of a recipe. Raises RecipeError."""
     return config_text(_FOLDER, _KIND, name)

@@ -24,28 +24,7 @@ from kifu.go.replay import GameMoves, ReplayArrays, game_moves
 from kifu.go.state import bit, last_point, popcount
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK
-from kifu.search.pattern import (
-    ACCEPTS,
-    CELLS,
-    CELLS_END,
-    CONSECUTIVE,
-    EMPTY_CELLS,
-    EMPTY_CELLS_END,
-    FORBIDS,
-    HEIGHT,
-    LAST_PLY,
-    MOVES,
-    N_MOVES,
-    N_PLACES,
-    N_POINTS,
-    NEVER,
-    PLACE,
-    SCANS,
-    STONES,
-    STONES_END,
-    WIDTH,
-    MatchPlan,
-)
+from kifu.search import pattern as pt
 from kifu.search.traces import LAST_STONE, ONE, ZERO, Traces
 
 REMOVED = 1 << 31
@@ -54,7 +33,7 @@ REMOVED = 1 << 31
 COLOUR_BITS = 2
 """The lowest bits of `Tables.first`, below the ply."""
 
-NO_STONE = NEVER << COLOUR_BITS
+NO_STONE = pt.NEVER << COLOUR_BITS
 
 # Indices of Tables.filled
 FILLED_MOVES, FILLED_INTERVALS, N_LATER = range(3)
@@ -136,7 +115,7 @@ def _mark_removed(tables: Tables, p: Any) -> None:
 @inline_kernel
 def _add_interval(tables: Tables, n: Any, p: Any, ply: Any, colour: Any) -> Any:
     tables.intervals[n, COME] = ply
-    tables.intervals[n, GONE] = NEVER
+    tables.intervals[n, GONE] = pt.NEVER
     tables.intervals[n, COLOUR] = colour
     tables.intervals[n, NEXT] = -1
     if tables.head[p] < 0:
@@ -159,7 +138,7 @@ def _add_first(tables: Tables, n: Any, p: Any, ply: Any) -> Any:
 
 @inline_kernel
 def _remove(tables: Tables, p: Any, ply: Any) -> None:
-    if tables.head[p] >= 0 and tables.intervals[tables.tail[p], GONE] == NEVER:
+    if tables.head[p] >= 0 and tables.intervals[tables.tail[p], GONE] == pt.NEVER:
         tables.intervals[tables.tail[p], GONE] = ply
 
 
@@ -170,11 +149,11 @@ def fill_intervals(tables: Tables, traces: Traces, game: GameMoves, g: Any, n_po
     at, end = traces.capture_offset[g], traces.capture_offset[g + 1]
     n_entries = game.setup.shape[0]
     while True:
-        stone = tables.later[later] + 1 if later < tables.filled[N_LATER] else NEVER
-        capture = np.int64(traces.captures[at]) + 1 if at + 1 < end else NEVER
-        setup = np.int64(game.setup_ply[entry]) if entry < n_entries else NEVER
+        stone = tables.later[later] + 1 if later < tables.filled[N_LATER] else pt.NEVER
+        capture = np.int64(traces.captures[at]) + 1 if at + 1 < end else pt.NEVER
+        setup = np.int64(game.setup_ply[entry]) if entry < n_entries else pt.NEVER
         if stone <= min(capture, setup):
-            if stone == NEVER:
+            if stone == pt.NEVER:
                 break
             word: Any = np.int64(game.moves[stone - 1])
             n = _add_interval(tables, n, word & POINT_MASK, stone, 1 + (word >> 15))
@@ -204,7 +183,7 @@ def fill_intervals(tables: Tables, traces: Traces, game: GameMoves, g: Any, n_po
         if p >= n_points:
             break
         if tables.first[p] & REMOVED:
-            n = _add_first(tables, n, p, NEVER - 1)
+            n = _add_first(tables, n, p, pt.NEVER - 1)
     tables.filled[FILLED_INTERVALS] = 1
 
 
@@ -222,7 +201,7 @@ def next_allowed(tables: Tables, p: Any, t: Any, allowed: Any) -> Any:
                 return t
             t = max(t, gone)
         i = tables.intervals[i, NEXT]
-    return t if allowed & 1 else NEVER
+    return t if allowed & 1 else pt.NEVER
 
 
 class HitArrays(NamedTuple):
@@ -235,9 +214,9 @@ class HitArrays(NamedTuple):
 
 
 @inline_kernel
-def _next_inside(plan: MatchPlan, game: GameMoves, plies: Any, m: Any, x: Any, y: Any, t: Any) -> Any:
+def _next_inside(plan: pt.MatchPlan, game: GameMoves, plies: Any, m: Any, x: Any, y: Any, t: Any) -> Any:
     """Return the first move from number t on in the rectangle of image m at column x and row y, or `plies`."""
-    width, height = plan.images[m, WIDTH], plan.images[m, HEIGHT]
+    width, height = plan.images[m, pt.WIDTH], plan.images[m, pt.HEIGHT]
     while t < plies:
         p = np.int64(game.moves[t]) & POINT_MASK
         dx, dy = np.int64(plan.x[p]) - x, np.int64(plan.y[p]) - y
@@ -249,16 +228,16 @@ def _next_inside(plan: MatchPlan, game: GameMoves, plies: Any, m: Any, x: Any, y
 
 @inline_kernel
 def add_hit(  # noqa: PLR0913 - kernel
-    plan: MatchPlan, plies: Any, game: GameMoves, g: Any, m: Any, place: Any, ply: Any, out: HitArrays, n: Any
+    plan: pt.MatchPlan, plies: Any, game: GameMoves, g: Any, m: Any, place: Any, ply: Any, out: HitArrays, n: Any
 ) -> Any:
     """Add the hit of image m, whose cells match at `ply`, to `out` unless its moves do not follow.
 
     Returns the number of hits.
     """
     x, y = np.int64(plan.x[place]), np.int64(plan.y[place])
-    consecutive = plan.limits[CONSECUTIVE]
-    first = plan.images[m, MOVES]
-    for k in range(first, first + plan.limits[N_MOVES]):
+    consecutive = plan.limits[pt.CONSECUTIVE]
+    first = plan.images[m, pt.MOVES]
+    for k in range(first, first + plan.limits[pt.N_MOVES]):
         t = _next_inside(plan, game, plies, m, x, y, ply)
         if t == plies or (consecutive and k > first and t > ply):
             return n
@@ -275,9 +254,9 @@ def add_hit(  # noqa: PLR0913 - kernel
         word = np.int64(game.moves[t])
         p = word & POINT_MASK
         colour = 1 + (word >> 15)
-        cell = (np.int64(plan.y[p]) - y) * plan.images[m, WIDTH] + np.int64(plan.x[p]) - x
+        cell = (np.int64(plan.y[p]) - y) * plan.images[m, pt.WIDTH] + np.int64(plan.x[p]) - x
         next_move = t << 32 | cell << 2 | colour
-    if plan.images[m, ACCEPTS + colour] == 0:
+    if plan.images[m, pt.ACCEPTS + colour] == 0:
         return n
     out.game[n] = g
     out.key[n] = ply << 32 | m << 16 | place
@@ -303,13 +282,13 @@ def sort_hits(out: HitArrays, first: Any, last: Any) -> None:
 
 
 @inline_kernel
-def _has_unusual_setup(tables: Tables, plan: MatchPlan, game: GameMoves) -> Any:
+def _has_unusual_setup(tables: Tables, plan: pt.MatchPlan, game: GameMoves) -> Any:
     """Return whether setup does more than to put one stone on each of some points at the start."""
     for i in range(game.setup.shape[0]):
         tables.captured[(game.setup[i] & POINT_MASK) >> 6] = ZERO
     for i in range(game.setup.shape[0]):
         p = np.int64(game.setup[i]) & POINT_MASK
-        if game.setup_ply[i] != 0 or game.setup[i] & ERASE_BIT or p >= plan.limits[N_POINTS]:
+        if game.setup_ply[i] != 0 or game.setup[i] & ERASE_BIT or p >= plan.limits[pt.N_POINTS]:
             return True
         if tables.captured[p >> 6] & bit(p) != ZERO:
             return True
@@ -337,7 +316,7 @@ def _first_image(images: Any) -> Any:
 
 @inline_kernel
 def scan(
-    tables: Tables, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, images: Any, out: HitArrays, n: Any
+    tables: Tables, plan: pt.MatchPlan, traces: Traces, game: GameMoves, g: Any, images: Any, out: HitArrays, n: Any
 ) -> Any:
     """Follow images through a game and add their hits to `out`.
 
@@ -355,10 +334,10 @@ def scan(
     while rest != 0:
         m = _first_image(rest)
         rest &= rest - 1
-        tables.missing[m] = plan.images[m, STONES_END] - plan.images[m, STONES]
+        tables.missing[m] = plan.images[m, pt.STONES_END] - plan.images[m, pt.STONES]
         complete |= np.int64(tables.missing[m] == 0) << m
     n_setup, plies = np.int64(game.setup.shape[0]), np.int64(traces.plies[g])
-    stop = min(plies, plan.limits[LAST_PLY])
+    stop = min(plies, plan.limits[pt.LAST_PLY])
     t = -n_setup  # stones set up at the start come before move 0
     while True:
         if complete != 0 and t >= 0:
@@ -368,18 +347,18 @@ def scan(
             while complete != 0:
                 m = _first_image(complete)
                 complete &= complete - 1
-                n = add_hit(plan, plies, game, g, m, plan.images[m, PLACE], t, out, n)
+                n = add_hit(plan, plies, game, g, m, plan.images[m, pt.PLACE], t, out, n)
         if images == 0 or t >= stop:
             break
         word = np.int64(game.setup[t + n_setup]) if t < 0 else np.int64(game.moves[t])
         t += 1
         p = word & POINT_MASK
-        touched = np.int64(plan.touch[word >> 15, p]) & (images << FORBIDS | images)
+        touched = np.int64(plan.touch[word >> 15, p]) & (images << pt.FORBIDS | images)
         if touched != 0:
             if tables.captured[p >> 6] & bit(p) != ZERO:
-                doubtful |= touched >> FORBIDS | touched
+                doubtful |= touched >> pt.FORBIDS | touched
             else:
-                images &= ~(touched >> FORBIDS)
+                images &= ~(touched >> pt.FORBIDS)
                 complete &= images
             needing = touched & images
             while needing != 0:
@@ -402,7 +381,7 @@ UNBRANCHED = 8
 
 
 @kernel
-def _filter_places(tables: Tables, plan: MatchPlan, traces: Traces, game_index: Any) -> None:
+def _filter_places(tables: Tables, plan: pt.MatchPlan, traces: Traces, game_index: Any) -> None:
     """Fill `places` and `any_place` for games `game_index`: places where each stone's point was once of its colour."""
     for j in range(game_index.shape[0]):
         g = game_index[j]
@@ -418,7 +397,7 @@ def _filter_places(tables: Tables, plan: MatchPlan, traces: Traces, game_index: 
         places = tables.places[q]
         for j in range(BLOCK):
             places[j] = plan.windows[q]
-        for k in range(plan.images[m, STONES], plan.images[m, STONES_END]):
+        for k in range(plan.images[m, pt.STONES], plan.images[m, pt.STONES_END]):
             left, right = np.uint64(plan.stones[k, 1] & 63), np.uint64(63 - (plan.stones[k, 1] & 63))
             high = tables.occupied[plan.stones[k, 0], w + (plan.stones[k, 1] >> 6)]
             low = tables.occupied[plan.stones[k, 0], w + (plan.stones[k, 1] >> 6) + 1]
@@ -442,66 +421,68 @@ def _load_games(tables: Tables, games: ReplayArrays, traces: Traces, game_index:
 
 
 @inline_kernel
-def _first_match(tables: Tables, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, m: Any, place: Any) -> Any:
+def _first_match(
+    tables: Tables, plan: pt.MatchPlan, traces: Traces, game: GameMoves, g: Any, m: Any, place: Any
+) -> Any:
     """Return the first ply at which all cells of image m match at a place, or NEVER."""
     t = np.int64(0)
-    for k in range(plan.images[m, CELLS], plan.images[m, EMPTY_CELLS]):
+    for k in range(plan.images[m, pt.CELLS], plan.images[m, pt.EMPTY_CELLS]):
         word: Any = np.int64(tables.first[place + plan.cells[k, 0]])
         if word < REMOVED:
             t = max(t, word >> COLOUR_BITS)
     after = (t + 1) << COLOUR_BITS  # stones by ply t have lower words, unless they are removed
     # Most places fail here: all of these cells are tested, because a branch for each is hard to predict.
-    first = plan.images[m, EMPTY_CELLS]
+    first = plan.images[m, pt.EMPTY_CELLS]
     taken: Any = False
-    for k in range(first, min(first + UNBRANCHED, plan.images[m, EMPTY_CELLS_END])):
+    for k in range(first, min(first + UNBRANCHED, plan.images[m, pt.EMPTY_CELLS_END])):
         taken |= np.int64(tables.first[place + plan.cells[k, 0]]) < after
     if taken:
-        return NEVER
+        return pt.NEVER
     removed = np.int64(0)
-    for k in range(plan.images[m, CELLS], plan.images[m, CELLS_END]):
+    for k in range(plan.images[m, pt.CELLS], plan.images[m, pt.CELLS_END]):
         word = np.int64(tables.first[place + plan.cells[k, 0]])
         removed |= word
         if word < after and plan.cells[k, 1] >> (word & 3) & 1 == 0:
-            return NEVER
+            return pt.NEVER
     if removed & REMOVED:
         t = _first_match_after(tables, plan, traces, game, g, m, place, t)
-    return t if t <= plan.limits[LAST_PLY] else NEVER
+    return t if t <= plan.limits[pt.LAST_PLY] else pt.NEVER
 
 
 @kernel
 def _first_match_after(
-    tables: Tables, plan: MatchPlan, traces: Traces, game: GameMoves, g: Any, m: Any, place: Any, t: Any
+    tables: Tables, plan: pt.MatchPlan, traces: Traces, game: GameMoves, g: Any, m: Any, place: Any, t: Any
 ) -> Any:
     """Return the first ply from t on at which all cells of image m match at a place with REMOVED points, or NEVER.
 
     Cells that must have a stone on the other points match from t on.
     """
     if not tables.filled[FILLED_INTERVALS]:
-        fill_intervals(tables, traces, game, g, plan.limits[N_POINTS])
+        fill_intervals(tables, traces, game, g, plan.limits[pt.N_POINTS])
     while True:
         before = t
-        for k in range(plan.images[m, CELLS], plan.images[m, CELLS_END]):
+        for k in range(plan.images[m, pt.CELLS], plan.images[m, pt.CELLS_END]):
             p, allowed = place + plan.cells[k, 0], plan.cells[k, 1]
             word = np.int64(tables.first[p])
             if word & REMOVED:
                 t = next_allowed(tables, p, t, allowed)
-                if t >= NEVER:
-                    return NEVER
+                if t >= pt.NEVER:
+                    return pt.NEVER
             elif word < (t + 1) << COLOUR_BITS and allowed >> (word & 3) & 1 == 0:
-                return NEVER
+                return pt.NEVER
         if t == before:
             return t
 
 
 @inline_kernel
 def _match_game(
-    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, g: Any, j: Any, out: HitArrays, n: Any
+    games: ReplayArrays, traces: Traces, plan: pt.MatchPlan, tables: Tables, g: Any, j: Any, out: HitArrays, n: Any
 ) -> Any:
     """Add the hits in game g, which is number j of the block, to `out`. Returns the number of hits."""
     game = game_moves(games, g)
     tables.filled[FILLED_MOVES] = 0
     images = np.int64(-1)
-    if plan.limits[SCANS]:
+    if plan.limits[pt.SCANS]:
         images = np.int64(0)
         for q in range(plan.words.shape[0]):
             images |= np.int64(tables.places[q, j] != ZERO) << plan.words[q, 0]
@@ -515,16 +496,16 @@ def _match_game(
             place = last_point(plan.words[q, 1], places)
             places &= places - ONE
             if not tables.filled[FILLED_MOVES]:
-                fill(tables, traces, game, g, plan.limits[N_POINTS])
+                fill(tables, traces, game, g, plan.limits[pt.N_POINTS])
             ply = _first_match(tables, plan, traces, game, g, m, place)
-            if ply < NEVER:
+            if ply < pt.NEVER:
                 n = add_hit(plan, np.int64(traces.plies[g]), game, g, m, place, ply, out, n)
     return n
 
 
 @kernel
 def match_all(
-    games: ReplayArrays, traces: Traces, plan: MatchPlan, tables: Tables, game_index: Any, start: Any, out: HitArrays
+    games: ReplayArrays, traces: Traces, plan: pt.MatchPlan, tables: Tables, game_index: Any, start: Any, out: HitArrays
 ) -> Any:
     """Find the pattern in games of one size, from game_index[start] on, until `out` may not hold another game's hits.
 
@@ -538,7 +519,7 @@ def match_all(
         _filter_places(tables, plan, traces, game_index[first:stop])
         _load_games(tables, games, traces, game_index[first:stop])
         for j in range(stop - first):
-            if n + plan.limits[N_PLACES] > out.game.shape[0]:
+            if n + plan.limits[pt.N_PLACES] > out.game.shape[0]:
                 return first + j, n
             if tables.any_place[j] != ZERO:
                 before = n

@@ -207,9 +207,10 @@ def _cell(text: str) -> str:
 
 def recipes() -> Iterator[str]:
     """Yield each recipe with its comment."""
-    from kifu.recipes.schema import recipe_names, recipe_text
+    from kifu.assets import config_names
+    from kifu.recipes.schema import recipe_text
 
-    for name in recipe_names():
+    for name in config_names("recipes"):
         text = recipe_text(name)
         yield f"## {name}\n"
         yield str(tomllib.loads(text).get("title", "")) + "\n"

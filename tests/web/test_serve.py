@@ -36,7 +36,7 @@ safetensors = lazy_import("safetensors.numpy")
 
 
 @pytest.mark.subprocess
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_the_server_with_open_connections_and_running_queries(tmp_path: Path, number: int) -> None:
     catalogue = write_catalogue(tmp_path / "games.parquet", rows(black=["a" * 1000] * 20_000))
     process = start("serve", catalogue, "--net", "none", "--port", 0)

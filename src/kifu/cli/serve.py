@@ -114,9 +114,15 @@ def _run(site: Site, app: ASGIApp, listener: socket.socket) -> None:
             _end_soon(server.signal)
 
     server = SiteServer(app, stop)
+    hangup = getattr(signal, "SIGHUP", signal.SIGTERM)
+    interrupt = signal.getsignal(hangup)
+    if callable(interrupt):  # uvicorn handles other signals, and would catch an interrupt within a request
+        signal.signal(hangup, server.handle_exit)
     site.background.submit(warm_up, site, site.startup)
     site.opening.add_done_callback(lambda done: server.end_if(done.exception() is not None))
     server.run(sockets=[listener])
+    if callable(interrupt) and server.signal == hangup:
+        interrupt(hangup, None)
     site.opening.result()
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,14 @@ def test_an_interrupted_run_resumes(
     learn.annotate.annotate(nets, games, path, jobs=1)
     assert sorted(tmp_path.iterdir()) == [path, whole]
     assert path.read_bytes() == whole.read_bytes()
+
+
+def test_threads_end_after_a_batch_if_no_results_are_needed(games: Path, nets: list[Path]) -> None:
+    (batch,) = open_catalogue(games).batches()
+    job, _ = learn.annotate.prepare(nets, games, learn.annotate.AnnotateOptions())
+    job.close()
+    with pytest.raises(CancelledError):
+        job.process(batch)
 
 
 def test_other_nets_or_options_do_not_resume(

@@ -10,6 +10,8 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -192,8 +194,18 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
         positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
-        scores = [score_moves(predictor, positions, legal=True, jobs=1) for predictor in predictors]
+        scores = [
+            score_moves(predictor, positions, legal=True, jobs=1, advance=self._check) for predictor in predictors
+        ]
         return _to_rows(positions, scores, self.names), len(item), skipped
+
+    def close(self) -> None:
+        """Let threads that still annotate end after a batch: no further results are needed."""
+        self.__dict__["closed"] = True
+
+    def _check(self, count: int) -> None:
+        if "closed" in self.__dict__:
+            raise CancelledError
 
     def _select(self, item: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[str]]:
         """Return the kept games on the board, and counts of the others."""
@@ -265,7 +277,7 @@ def annotate(
     threads = torch and torch.get_num_threads()
     report, games = AnnotateReport(), sum(source.catalogue.rows for source in opened if source.catalogue)
     try:
-        with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor:
+        with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor, closing(job):
             opened = hash_sources(opened, executor)
             with annotation_writer(path) as writer, progress("annotating", games, "games") as bar:
                 for rows, read, skipped in executor.run(job, make_shards(opened)):

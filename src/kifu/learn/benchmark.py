@@ -264,7 +264,7 @@ def _run_set(
     positions = fixed_positions(used, benchmark_set.movers())
     with progress(benchmark_set.name, len(positions) * len(entrants), "positions") as bar:
         scores = [
-            score_moves(predictor, positions, legal=False, jobs=jobs, bar=bar)
+            score_moves(predictor, positions, legal=False, jobs=jobs, advance=bar.advance)
             for _, _, predictor in entrants
             if len(positions)
         ]

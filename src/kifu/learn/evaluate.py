@@ -277,7 +277,7 @@ def evaluate(
     source, positions, trained_on = _select_positions(predictors, sources, board, options, jobs)
     with progress("evaluating", len(positions) * len(predictors), "positions") as bar:
         scores = [
-            score_moves(predictor, positions, legal=options.legal, jobs=count_jobs(jobs), bar=bar)
+            score_moves(predictor, positions, legal=options.legal, jobs=count_jobs(jobs), advance=bar.advance)
             for predictor in predictors
         ]
     learned = int(np.any(trained_on, axis=0).sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -35,7 +35,6 @@ from kifu.planes import packing
 from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import WHITE, WHITE_BIT, parse_board
-from kifu.progress import Progress
 from kifu.registry import check_choice
 
 if TYPE_CHECKING:
@@ -344,9 +343,9 @@ def common_board(predictors: Sequence[MovePredictor], board: str | None) -> tupl
 
 
 def score_moves(
-    predictor: MovePredictor, positions: EvalPositions, *, legal: bool, jobs: int, bar: Progress | None = None
+    predictor: MovePredictor, positions: EvalPositions, *, legal: bool, jobs: int, advance: Callable[[int], object]
 ) -> MoveScores:
-    """Return the scores of the moves played.
+    """Return the scores of the moves played; `advance` is called with the number of each batch.
 
     Raises:
         FormatError: A net returns NaN, or a game differs from its row.
@@ -358,8 +357,7 @@ def score_moves(
             move = positions.slice(part.start, part.stop).move
             _store_scores(scores, part, output, move, predictor.name)
             start = part.stop
-            if bar is not None:
-                bar.advance(len(move))
+            advance(len(move))
     return scores
 
 

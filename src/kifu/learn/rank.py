@@ -346,7 +346,7 @@ def rank_curves(
     with progress("rating", len(games.positions) * len(ratings), "positions") as bar:
         for k, rating in enumerate(ratings):
             positions = games.as_rank(rating)
-            scores = score_moves(predictor, positions, legal=False, jobs=count_jobs(jobs), bar=bar)
+            scores = score_moves(predictor, positions, legal=False, jobs=count_jobs(jobs), advance=bar.advance)
             curves[:, k] = -np.bincount(positions.game, scores.nll, len(games))
     return curves
 

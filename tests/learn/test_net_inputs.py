@@ -58,7 +58,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_dropout_makes_parts_unknown() -> None:
     values = torch.ones(20_000, input_size(ALL))
     torch.manual_seed(1)
-    dropped = learn.nets.drop_inputs(values, ALL, 0.3)
+    dropped = learn.nets.draw_known(values, ALL, 0.3)
     shares = []
     for part, droppable in input_parts(ALL):
         block = dropped[:, part]
@@ -69,7 +69,7 @@ def test_dropout_makes_parts_unknown() -> None:
             shares.append(block[:, 0])
     both = torch.stack(shares).corrcoef() - torch.eye(len(shares))
     assert both.abs().max() < 0.05  # parts are independent
-    assert torch.equal(learn.nets.drop_inputs(values, ALL, 0.0), values)
+    assert torch.equal(learn.nets.draw_known(values, ALL, 0.0), values)
 
 
 def test_a_net_predicts_the_moves_of_the_rank_asked_for(ranked: Path) -> None:

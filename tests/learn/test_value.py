@@ -1,11 +1,17 @@
 """The value head learns together with the policy, with any optimizer."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import kifu
+from kifu.learn.positions import PredictPositions
 from kifu.learn.scores import value_error
 from kifu.recipes.training import AdamWConfig, MuonConfig
 from lazy import lazy_import
+from loader_games import make
+from runs import assert_same_weights, interrupted, tiny
 
 functional = lazy_import("torch.nn.functional")
 learn = lazy_import("kifu.learn")
@@ -61,3 +67,45 @@ def test_the_side_that_komi_favours_is_learned_from_global_inputs():
     black, white = biases[()]
     assert black > 0.2
     assert white < -0.2
+
+
+def test_batches_have_the_positions_after_their_first_half(tmp_path: Path) -> None:
+    """They are those of the next ply, with the same komi; after the end of a game there is none."""
+    inputs = ["colour", "komi"]
+    changes = {"heads": {"value": 1.0, "next": 1.0}, "inputs": inputs, "random_komi": 15, "batch_size": 30}
+    recipe = tiny(**changes, smooth_value=1.0, validation=0, augment=True)
+    games = learn.data.read_training_games(recipe, [make(tmp_path, 40)], [], 1)
+    seen = {True: 0, False: 0}
+    for batch, _ in zip(learn.data.TrainingData(recipe, games).batches(), range(40), strict=False):
+        planes, globals_, opponent = batch.following
+        assert len(planes) == len(globals_) == len(opponent) == 15
+        for k, alternates in enumerate(opponent.tolist()):
+            seen[alternates] += 1
+            if not alternates:
+                continue
+            assert torch.equal(globals_[k, [0, 2]], -batch.globals[k, [0, 2]])  # colour and komi, of the opponent
+            own, other, last = (planes[k, name] for name in (0, 1, 2))
+            assert last.flatten().argmax() == batch.move[k] or batch.move[k] == 361
+            kept = batch.planes[k, 1] * own + batch.planes[k, 0] * other  # all but the move and captured stones
+            assert kept.sum() >= own.sum() + other.sum() - 1
+    assert min(seen.values()) > 10
+
+
+def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
+    games = make(tmp_path, 40)
+    changes = {"heads": {"value": 1.0}, "steps": 30, "validation": 0, "batch_size": 32}
+    change = []
+    for weight in (0.0, 10.0):
+        run = tmp_path / f"run-{weight}"
+        learn.train.train(tiny(**changes, smooth_value=weight), [games], run)
+        predictor, found = learn.predict.Predictor(run), list(kifu.read(games))
+        values = [
+            predictor.predict(PredictPositions.from_games([game] * 2, [ply, ply + 1])).value.sum()
+            for game in found[:20] for ply in range(5, min(len(game) - 2, 40), 7)
+        ]  # fmt: skip
+        change.append(np.abs(values).mean())
+    assert change[1] < 0.7 * change[0]
+    with interrupted(at=17):
+        learn.train.train(tiny(**changes, smooth_value=10.0), [games], tmp_path / "resumed")
+    learn.train.train(tiny(**changes, smooth_value=10.0), [games], tmp_path / "resumed", resume=True)
+    assert_same_weights(tmp_path / "resumed" / "final.safetensors", tmp_path / "run-10.0" / "final.safetensors")

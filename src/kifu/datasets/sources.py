@@ -227,17 +227,18 @@ class CatalogueSource(LoaderSource):
     Only 4 bytes per game stay in memory; rows are read from the memory-mapped files, some games at a time.
     """
 
-    def __init__(self, rows: pa.RecordBatch, spec: ExampleSpec) -> None:
+    def __init__(self, rows: pa.RecordBatch, spec: ExampleSpec, following: bool = False) -> None:
         """Prepare the games.
 
         Raises RecipeError if the specification is invalid, and GameError if the plane set does not support the board.
 
         Args:
             rows: Kept games that fit the board, with at least `spec.columns()`; DRAW_COLUMNS are kept, too.
+            following: Render, instead of each selected position, the one after it; zeros with ply -1 where none is.
         """
         columns = dict.fromkeys((*spec.columns(), *(name for name in DRAW_COLUMNS if name in rows.schema.names)))
         self._rows = rows.select(list(columns))
-        self._spec = spec
+        self._spec, self._following = spec, following
         self.renderer = spec.renderer()
         self.layout = make_layout(self.renderer, spec.labels)
         self.games = move_arrays(rows)
@@ -247,7 +248,7 @@ class CatalogueSource(LoaderSource):
         self._merged = self._merge()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CatalogueSource, (self._rows, self._spec)
+        return CatalogueSource, (self._rows, self._spec, self._following)
 
     @property
     def rows(self) -> pa.RecordBatch:
@@ -321,6 +322,8 @@ class CatalogueSource(LoaderSource):
             out.ply,
         )  # fmt: skip
         rows, slot_of_move = rows[:n], slot_of_move[:entries]
+        if self._following:
+            slot_of_move = self._follow(rows, slot_of_move, out)
         symmetry = selection.symmetries(rows, self.layout.width == self.layout.height)
         drop, ply = self.renderer.render(self._rows, self.games, rows, symmetry, slot_of_move, out.planes, out.labels)
         self._check(rows, slot_of_move, drop, ply)
@@ -329,6 +332,20 @@ class CatalogueSource(LoaderSource):
             self._compute_labels(rows, slot_of_move, symmetry, out)
         if names & {*MERGED_LABELS}:
             self._fill_merged(rows, slot_of_move, symmetry, out)
+
+    def _follow(self, rows: Units, slot_of_move: Units, out: Batch) -> Units:
+        """Return `slot_of_move` with each slot at the next move, and count the plies of these slots up."""
+        plies = self._plies(rows)
+        first = np.cumsum(plies) - plies
+        following = np.concatenate([np.full(1, -1), slot_of_move[:-1]])
+        following[first] = -1
+        following[np.arange(len(following)) - np.repeat(first, plies) >= np.repeat(self.playable[rows], plies)] = -1
+        ended = np.setdiff1d(slot_of_move, following)
+        for values in (out.planes, *out.labels.values()):
+            values[ended] = 0
+        out.ply[slot_of_move[slot_of_move >= 0]] += 1
+        out.ply[ended] = -1
+        return following
 
     def new_buffer(self, slots: int) -> Batch:
         """Return arrays for examples; see `LoaderSource.new_buffer`."""

@@ -21,7 +21,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import Ties, split_keys
 from kifu.datasets.draws import Draws
 from kifu.datasets.epoch_plan import LoaderConfig, Output
-from kifu.datasets.examples import Batch
+from kifu.datasets.examples import UNKNOWN, Batch
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions, shift_komi
 from kifu.datasets.labels import inputs_label
 from kifu.datasets.loader import Loader
@@ -59,6 +59,7 @@ class TrainingGames:
         excluded: Number of games of the sources that are not used because they are reserved for benchmarks.
         teachers: Plane set and global inputs of each teacher; None for a net of KataGo.
         others: The training positions for teachers with other planes, by plane set.
+        following: The positions after those to train on, if the value is to be smooth.
     """
 
     train: CatalogueSource
@@ -68,6 +69,7 @@ class TrainingGames:
     excluded: int
     teachers: tuple[TeacherSpec | None, ...] = ()
     others: Mapping[str, CatalogueSource] = field(default_factory=dict)
+    following: CatalogueSource | None = None
     conditions: Conditions | None = None
 
     def fingerprint(self) -> dict[str, Any]:
@@ -170,6 +172,7 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         excluded,
         teachers,
         {other.layout.plane_set: other for other in others},
+        CatalogueSource(train, specs[0], following=True) if recipe.smooth_value else None,
         Conditions.from_rows(train) if None in teachers else None,
     )
 
@@ -262,6 +265,8 @@ class TrainingBatch(NamedTuple):
             ids of games [B] as int64 and plies [B] for a net of KataGo (`TrainingGames.positions`).
         soft_policy: [B, moves] float32, the probabilities that teachers give.
         soft_value: [B] float32, if a teacher has a value.
+        following: Planes and global inputs of the positions after the first half, [K, ...], and [K] bool, where the
+            opponent is to move and the result is known.
     """
 
     planes: Tensor
@@ -275,9 +280,10 @@ class TrainingBatch(NamedTuple):
     teachers: tuple[tuple[Tensor, Tensor | None], ...] = ()
     soft_policy: Tensor | None = None
     soft_value: Tensor | None = None
+    following: tuple[Tensor, Tensor | None, Tensor] | None = None
 
 
-def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int) -> Batch:
+def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int, after: Batch | None = None) -> Batch:
     """Return the batch with the komi of each position shifted at random, and the results that follow.
 
     In records, komi tells who is stronger: with 0.5 points, Black usually is the weaker player, and a net that learns
@@ -289,11 +295,14 @@ def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int) -> Batch:
         recipe: Names the inputs, and the largest shift in points, `random_komi`. Shifts are whole numbers, from
             -random_komi to random_komi with equal probability.
         epoch: Number of the epoch. The seed of the recipe, epoch, game and ply determine the shift of a position.
+        after: The positions after those of the batch, with the opponent to move, to be returned in their place with the
+            same komi.
     """
     inputs, largest = inputs_label(recipe.inputs), recipe.random_komi
     start = mix_words(mix_words(np.array([recipe.seed], np.uint64)) + np.uint64(epoch))
     words = mix_words(mix_words(batch.game ^ start) + batch.ply.astype(np.uint64))
     points = (words % np.uint64(2 * largest + 1)).astype(np.float32) - np.float32(largest)
+    batch, points = (batch, points) if after is None else (after, -points)
     values, given = shift_komi(recipe.inputs, batch.labels[inputs], points)
     margin = batch.labels["margin"] + given
     result = np.where(np.isnan(margin), batch.labels["result"], np.sign(np.nan_to_num(margin))).astype(np.int8)
@@ -352,7 +361,7 @@ class TrainingData:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at the position of a run with the same recipe, games and number of processes."""
-        for loader in (self._start, *self._others.values()):
+        for loader in (self._start, *self._others.values(), *self._following):
             loader.load_state_dict(state)
         self.position = self._start.position
 
@@ -386,6 +395,11 @@ class TrainingData:
         return {planes: self._train_loader(source) for planes, source in self.games.others.items()}
 
     @cached_property
+    def _following(self) -> list[Loader]:
+        """The loader of the positions that follow, if the recipe asks for one."""
+        return [] if self.games.following is None else [self._train_loader(self.games.following)]
+
+    @cached_property
     def epoch_batches(self) -> int:
         """Number of batches of the first epoch; later epochs differ if positions are sampled."""
         return len(self._train_loader(self.games.train))
@@ -398,6 +412,7 @@ class TrainingData:
     def _endless_batches(self) -> Generator[TrainingBatch]:
         loader = self._start.epoch(*self.position)
         others = {planes: other.epoch(*self.position) for planes, other in self._others.items()}
+        following = [each.epoch(*self.position) for each in self._following]
         while True:
             epoch, first = loader.position
             count = len(loader)
@@ -407,12 +422,23 @@ class TrainingData:
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"
                 )
-            for k, (batch, *parts) in enumerate(zip(loader, *others.values(), strict=True), first + 1):
+            loaders = loader, *others.values(), *following
+            for k, (batch, *parts) in enumerate(zip(*loaders, strict=True), first + 1):
                 values, others_values = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
                 teachers = self._teacher_inputs(values, others_values)
                 if self.recipe.random_komi:
                     values = self._tensors(randomize_komi(batch, self.recipe, epoch))
-                yield self._make_batch(values, (epoch, k) if k < count else (epoch + 1, 0), teachers)
+                after = self._follow(batch, parts[-1], values["result"], epoch) if following else None
+                next_position = (epoch, k) if k < count else (epoch + 1, 0)
+                yield self._make_batch(values, next_position, teachers)._replace(following=after)
+
+    def _follow(self, batch: Batch, after: Batch, result: Tensor, epoch: int) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Return `TrainingBatch.following` from the positions after those of a batch, for the same random komi."""
+        if self.recipe.random_komi:
+            after = randomize_komi(batch, self.recipe, epoch, after)
+        values = self._tensors(after.slice(0, (len(after) + 1) // 2))
+        opponent = (values["result"] == -result[: len(values["result"])]) & (values["result"] != UNKNOWN)
+        return values["planes"], self._globals(values), opponent & (values["ply"] >= 0)
 
     def _teacher_inputs(
         self, own: dict[str, Tensor], others: Mapping[str, dict[str, Tensor]]
@@ -458,8 +484,11 @@ class TrainingData:
         next_position: tuple[int, int],
         teachers: tuple[tuple[Tensor, Tensor | None], ...] = (),
     ) -> TrainingBatch:
-        inputs = [values[name] for name in ("globals", inputs_label(self.recipe.inputs)) if name in values]
         return TrainingBatch(
             values["planes"], values["move"], values.get("result"), values.get("ownership"), values.get("margin"),
-            values.get("next3"), torch.cat(inputs, 1) if inputs else None, next_position, teachers,
+            values.get("next3"), self._globals(values), next_position, teachers,
         )  # fmt: skip
+
+    def _globals(self, values: dict[str, Tensor]) -> Tensor | None:
+        inputs = [values[name] for name in ("globals", inputs_label(self.recipe.inputs)) if name in values]
+        return torch.cat(inputs, 1) if inputs else None

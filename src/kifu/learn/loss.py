@@ -20,7 +20,7 @@ from kifu.learn.data import TrainingBatch, TrainingGames, open_teachers
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput
 from kifu.learn.net import open_net
 from kifu.learn.net_format import Net
-from kifu.learn.nets import Network, NetworkOutput, drop_inputs
+from kifu.learn.nets import Network, NetworkOutput, draw_known
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor
 from kifu.learn.registry import KATAGO, import_net, initialize, make_net_for
@@ -58,7 +58,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         self.network = network
         self._head_weights = dict(recipe.heads)
         self._inputs, self._input_dropout = recipe.inputs, recipe.input_dropout
-        self._precision = recipe.precision
+        self._precision, self._smooth_value = recipe.precision, recipe.smooth_value
         self._soft_weight, self._temperature = 0.0, 1.0
         if recipe.teacher is not None:
             self._soft_weight, self._temperature = recipe.teacher.weight, recipe.teacher.temperature
@@ -68,15 +68,21 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
 
         Autocast is entered here, because Fabric's mixed precision would first convert bfloat16 planes to float32.
         """
-        planes, globals_ = self.prepare(batch.planes), batch.globals
+        planes, globals_, count = self.prepare(batch.planes), batch.globals, len(batch.move)
         if globals_ is not None and self.training:
-            globals_ = drop_inputs(globals_, self._inputs, self._input_dropout)
+            known = draw_known(globals_, self._inputs, self._input_dropout)
+            globals_ = globals_ * known
+        if batch.following is not None:
+            later, later_globals, opponent = batch.following
+            planes = torch.cat((planes, self.prepare(later)))
+            if globals_ is not None and later_globals is not None:
+                globals_ = torch.cat((globals_, later_globals * known[: len(later)]))
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=planes.dtype == torch.bfloat16):
-            output: NetworkOutput = self.network(planes, globals_)
+            whole: NetworkOutput = self.network(planes, globals_)
+        output = NetworkOutput(*(None if each is None else each[:count] for each in whole))
         policy = output.policy.float()
         loss = functional.cross_entropy(policy, batch.move)
         preferred = _count_preferred(policy.detach(), batch.move)
-        count = len(preferred)
         sums = [torch.tensor(float(count), device=loss.device), loss.detach() * count]
         if batch.soft_policy is not None:
             loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, batch.soft_policy)
@@ -99,6 +105,8 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             loss = loss + self._head_weights["next"] * _next_loss(
                 output.next.float(), batch.next[:, 1 : 1 + output.next.shape[1]]
             )
+        if batch.following is not None and whole.value is not None:
+            loss = loss + self._smooth_value * _change_loss(whole.value.float(), count, opponent)
         return BatchLoss(loss, torch.stack(sums))
 
     def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:
@@ -128,6 +136,12 @@ def _next_loss(logits: Tensor, moves: Tensor) -> Tensor:
     target = torch.where(known, moves.long(), _IGNORED)
     total = functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=_IGNORED, reduction="sum")
     return total / known.sum().clamp(min=1)
+
+
+def _change_loss(value: Tensor, count: int, opponent: Tensor) -> Tensor:
+    """Return the mean squared change of a player's value from the first of `count` positions to those after them."""
+    change = value[: len(opponent)] + value[count:]
+    return torch.where(opponent, change**2, 0).sum() / opponent.sum().clamp(min=1)
 
 
 def _score_loss(score: Tensor, margin: Tensor) -> Tensor:

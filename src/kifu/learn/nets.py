@@ -129,13 +129,13 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         return NetworkOutput(*(None if each is None else _select_colour(each, white) for each in output))
 
 
-def drop_inputs(globals: Tensor, names: Sequence[str], probability: float) -> Tensor:
-    """Return global inputs [B, G] of which parts are made unknown at random, as they are in other records."""
+def draw_known(globals: Tensor, names: Sequence[str], probability: float) -> Tensor:
+    """Return factors [B, G] that make parts of global inputs unknown at random, as they are in other records."""
     keep = torch.ones_like(globals)
     for part, droppable in input_parts(names):
         if droppable:
             keep[:, part] = (torch.rand(len(globals), 1, device=globals.device) >= probability).to(globals.dtype)
-    return globals * keep
+    return keep
 
 
 def _select_colour(both: Tensor, white: Tensor) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import kifu
 from commands import run
 from kifu.assets import config_names
 from kifu.config import check_config
@@ -15,7 +18,7 @@ from kifu.errors import RecipeError
 from kifu.recipes.schema import load_recipe, load_training, recipe_text
 from kifu.recipes.training import TrainingRecipe
 from lazy import lazy_import
-from runs import TINY, tiny
+from runs import SAMPLE, TINY, tiny
 
 learn = lazy_import("kifu.learn")
 
@@ -149,3 +152,24 @@ def test_a_recipe_as_a_dictionary() -> None:
         "kind": "adamw", "lr": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-8, "weight_decay": 0.01
     }  # fmt: skip
     assert tiny().to_dict()["net"] == TINY["net"]
+
+
+def test_a_dump_of_ogs_trains_a_net_that_takes_ranks(tmp_path: Path) -> None:
+    """The command of docs/packaged-nets.md on some games with the ranks of OGS, 15 for 15 kyu, 33 for 4 dan."""
+    games = []
+    for k, game in enumerate(kifu.read(SAMPLE)):
+        ranks = {"black": {"username": f"b{k}", "rank": 15}, "white": {"username": f"w{k}", "rank": 33}}
+        moves = [[*reversed(divmod(point, 19)), 1000] for point in (game.moves[:60] & 511).tolist() if point < 361]
+        games.append({"width": 19, "height": 19, "players": ranks, "moves": moves, "winner": "black", "komi": 6.5})
+    path = tmp_path / "ogs.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, games)).encode()))
+    changes = ["net=b1c8", "steps=3", "batch_size=16", "validation_positions=16", "validation=0.1"]
+    result = run(
+        "train", "human", path, "-o", tmp_path / "run", *(part for each in changes for part in ("--set", each))
+    )
+    assert result.code == 0, result.err
+    net = learn.net.open_net(tmp_path / "run")
+    assert "ranks" in net.about.inputs
+    rows = learn.data.read_training_games(load_training("human", changes), [path], [], 1).train.rows
+    ratings = {(row["black_rating"], row["white_rating"]) for row in rows.to_pylist()}
+    assert ratings == {(17.0, 35.0)}

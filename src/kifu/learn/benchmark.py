@@ -310,13 +310,10 @@ def _summarize(moves: MoveScores, first: MoveScores, positions: EvalPositions, w
     total = score(moves, account, _SEED)
     window_names, window = windows[0], windows[1][positions.game]
     known = np.array([name != "unknown" for name in window_names])[window]
-    rank_names, rank = BREAKDOWNS["rank"][1](positions)
+    groups = {name: BREAKDOWNS[name][1](positions) for name in ("rank", "player")} | {"window": (window_names, window)}
     return {
         "score": total,
         "drift": measure_drift(moves, account, np.where(known, window, -1), total),
-        "by": {
-            "rank": score_groups(moves, account, rank, rank_names, _SEED),
-            "window": score_groups(moves, account, window, window_names, _SEED),
-        },
+        "by": {name: score_groups(moves, account, index, names, _SEED) for name, (names, index) in groups.items()},
         "to_first": None if moves is first else differences(moves, first, account, _SEED),
     }

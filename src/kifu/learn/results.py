@@ -206,7 +206,7 @@ class NetScores(_Model):
         known_games: Number of games that it is known to be trained on or validated with; 0 if unknown.
         seen: Number of these that are in the set.
         drift: Drift between windows by measure; empty if there are too few windows.
-        by: Scores by breakdown, "rank" and "window", and group.
+        by: Scores by breakdown, "rank", "player" (people, programs) and "window", and group.
         to_first: Differences to the first net on the same positions by measure; None for the first net.
     """
 

@@ -238,7 +238,7 @@ def _headline(each: SetResults) -> str:
 
 
 def _tables(each: SetResults, nets: Sequence[NetScores]) -> Iterator[RenderableType]:
-    """Yield the table of all measures, and those of top-1 by rank and by window."""
+    """Yield the table of all measures, and those of top-1 by rank, player and window."""
     names = [_cut(net.label, 21) for net in nets]
     table = make_table(("", "left"), *((name, "right") for name in names))
     for measure in MEASURES:
@@ -253,7 +253,7 @@ def _tables(each: SetResults, nets: Sequence[NetScores]) -> Iterator[RenderableT
             cells = (signed(measure, net.to_first[measure]) if net.to_first else "" for net in nets)
             table.add_row(f"  {TITLES[measure]}", *cells)
     yield table
-    for breakdown, title in (("rank", "rank"), ("window", each.window)):
+    for breakdown, title in (("rank", "rank"), ("player", "player"), ("window", each.window)):
         table = make_table((f"{title}: top-1", "left"), ("n", "right"), *((name, "right") for name in names))
         for group, score in nets[0].by[breakdown].items():
             table.add_row(

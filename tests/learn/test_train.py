@@ -897,16 +897,16 @@ def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> No
 
 def test_packaged_recipes_run_on_a_cpu(games: Path, tmp_path: Path) -> None:
     small = ["net=b1c8", "batch_size=32", "steps=20", "window=2000", "validation=0.2"]
-    for name in ("quick-cpu", "human", "strong-gpu"):
+    for name in ("quick-cpu", "human", "strong"):
         result = learn.train.train(load_training(name, small), [games], tmp_path / name)
         assert (result.state, result.steps) == ("finished", 20)
         assert result.last["loss"] < 7
 
 
 @pytest.mark.slow
-def test_strong_gpu_with_its_own_net_runs_on_a_cpu(sample: Path, tmp_path: Path) -> None:
+def test_strong_with_its_own_net_runs_on_a_cpu(sample: Path, tmp_path: Path) -> None:
     less = ["steps=4", "batch_size=16", "validation_positions=50"]
-    result = learn.train.train(load_training("strong-gpu", less), [sample], tmp_path)
+    result = learn.train.train(load_training("strong", less), [sample], tmp_path)
     assert (result.state, result.steps, result.positions) == ("finished", 4, 4 * 16)
     assert result.recipe["net"] == "b10c128"
     assert math.isfinite(result.last["loss"])

@@ -27,7 +27,7 @@ OURS = [name for name in config_names("recipes") if tomllib.loads(recipe_text(na
 
 
 def test_packaged_recipes() -> None:
-    promised = "blog book-large book-medium book-small clark-storkey maddison quick-cpu strong-gpu"
+    promised = "blog book-large book-medium book-small clark-storkey maddison quick-cpu strong"
     assert set(promised.split()) <= set(OURS)
 
 

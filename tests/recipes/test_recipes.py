@@ -58,7 +58,7 @@ def test_the_recipes_that_come_with_kifu():
     assert config_names("recipes") == [
         "agz17", "alphago48", "blog", "book-large", "book-medium", "book-seven", "book-small", "clark-storkey",
         "human", "kata-human", "katago", "kgsgo-v1", "kgsgo-v2", "maddison", "olf-archive", "quick-cpu", "small",
-        "strong-gpu", "tokens",
+        "strong", "tokens",
     ]  # fmt: skip
     for name, suffix in (("kgsgo-v1", ""), ("kgsgo-v2", "-v2")):
         recipe = load_recipe(name)

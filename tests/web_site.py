@@ -168,6 +168,20 @@ def watch(page: Any, url: str) -> None:
     page.on("pageerror", lambda error: found.append(f"exception: {error}"))
 
 
+DROP = """files => {
+    const data = new DataTransfer();
+    for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name));
+    return data;
+}"""
+
+
+def drop(page: Any, **files: bytes) -> None:
+    """Drop files on the page of games; the first _ of a name is its dot."""
+    page.locator(".facets li").first.wait_for()
+    content = [(name.replace("_", ".", 1), list(data)) for name, data in files.items()]
+    page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, content)})
+
+
 def tab_to(page: Any, name: str) -> None:
     """Press Tab until a control whose name begins so has the focus."""
     for _ in range(200):

@@ -70,7 +70,7 @@ class View:
 
 VIEWS = {
     "games": View("/?winner=white", ".facets li", 572),
-    "game": View("/game/0/7?ply=90&nets=0,1", "#least", 796),
+    "game": View("/game/0/7?ply=90&nets=0,1", "#leastExpected", 796),
     "problems": View("/problems?net=1", ".board", 800, solve),
     "explorer": View("/explore?moves=pd", ".continuations tbody tr", 760),
     "patterns": View("/search?pattern=anchor: anywhere/****/*XO*/*OX*/****", ".hits li", 900),

@@ -1,6 +1,6 @@
 // Requests to the server. Every answer is JSON; an error is {"error": line}.
 import { useEffect, useState } from "preact/hooks";
-import { errorText } from "./i18n";
+import { errorText, t } from "./i18n";
 
 export type Params = Record<string, string | number | boolean | null | undefined>;
 
@@ -13,22 +13,30 @@ export function address(path: string, params: Params = {}): string {
   return query.size ? `${path}?${query}` : path;
 }
 
-async function answer<T>(request: Promise<Response>): Promise<T> {
-  const response = await request;
-  const value = await response.json();
-  if (!response.ok) throw new Error(errorText(value.error));
-  return value as T;
+/** Send a request. An error has a message in the reader's language. */
+async function request(path: string, init: RequestInit): Promise<Response> {
+  const response = await fetch(path, init).catch((error: Error) => {
+    throw error.name === "AbortError" ? error : new Error(t("errorOffline"));
+  });
+  if (!response.ok) throw new Error(errorText((await response.json()).error));
+  return response;
 }
 
 /** Get JSON. */
-export function get<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
-  return answer<T>(fetch(address(path, params), { signal }));
+export async function get<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
+  return (await request(address(path, params), { signal })).json();
+}
+
+/** Post JSON, or a file as it is. */
+export function send(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+  const file = body instanceof Blob;
+  const headers = { "content-type": file ? "application/octet-stream" : "application/json" };
+  return request(path, { method: "POST", headers, body: file ? body : JSON.stringify(body), signal });
 }
 
 /** Post JSON and get JSON. */
-export function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-  const headers = { "content-type": "application/json" };
-  return answer<T>(fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal }));
+export async function post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+  return (await send(path, body, signal)).json();
 }
 
 export interface Loaded<T> {
@@ -62,7 +70,7 @@ export function useLoaded<T>(key: string | undefined, load: (signal: AbortSignal
 /** Get JSON whenever the address changes. */
 export function useGet<T>(path: string | undefined, params: Params = {}): Loaded<T> {
   const key = path === undefined ? undefined : address(path, params);
-  return useLoaded<T>(key, (signal) => answer<T>(fetch(key!, { signal })));
+  return useLoaded<T>(key, (signal) => get<T>(key!, {}, signal));
 }
 
 /** Post JSON whenever the body changes; an undefined body posts nothing. */

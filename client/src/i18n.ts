@@ -9,6 +9,7 @@ import { patterns } from "./texts/patterns";
 import { planes } from "./texts/planes";
 import { play } from "./texts/play";
 import { problems } from "./texts/problems";
+import { reasons } from "./texts/reasons";
 import { reports } from "./texts/reports";
 import { ui } from "./texts/ui";
 import { upload } from "./texts/upload";
@@ -50,6 +51,12 @@ export function useLanguage(): [Language, (language: Language) => void] {
 export function t(key: Key, values: Record<string, string | number> = {}): string {
   const text = TEXTS[key][Object.keys(LANGUAGES).indexOf(language)] as string;
   return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
+}
+
+/** Return the reason for which a game was dropped in words. */
+export function reasonName(reason: string): string {
+  const texts = reasons[reason as keyof typeof reasons];
+  return texts ? texts[Object.keys(LANGUAGES).indexOf(language)]! : reason.replaceAll("_", " ");
 }
 
 /** Return a number as it is written in the present language. */
@@ -104,10 +111,17 @@ const ERRORS: [pattern: RegExp, key: Key][] = [
   [/a suicide/, "errorSuicide"],
   [/ko recapture/, "errorKo"],
   [/repeats an earlier position/, "errorSuperko"],
+  [/still being opened/, "netsOpening"],
+  [/must have at most [\d,]+ bytes/, "tooLarge"],
+  [/board size/, "errorSize"],
+  [/neither an archive nor a game record|not a readable game|the file is empty/, "errorNoRecord"],
+  [/does not support|no legal move|omits this position/, "errorUnsupported"],
+  [/^line \d+: |pattern/, "errorPattern"],
+  [/^(Parser|Binder|Conversion|Catalog|Invalid \w+) Error|^a filter must/, "errorCondition"],
 ];
 
 /** Return an error of the server, one line in English, in the present language. */
 export function errorText(message: string): string {
   const known = ERRORS.find(([pattern]) => pattern.test(message));
-  return known ? t(known[1]) : t("errorOther", { message });
+  return t(known?.[1] ?? "errorOther", { message });
 }

@@ -1,9 +1,10 @@
 // The review of a game by a net: its analysis as it grows, the chart, mistakes, and tables of expected moves.
 import { useEffect, useState } from "preact/hooks";
-import { address, POINT_MASK, post, usePost, WHITE_BIT, type Line } from "./api";
+import { address, POINT_MASK, post, usePost, WHITE, WHITE_BIT, type Line } from "./api";
 import { pointName } from "./board";
 import { number, percent, t, useLanguage } from "./i18n";
 import { useRoute } from "./router";
+import { Disclosure } from "./ui";
 
 /** The answer of POST /api/predict. */
 export interface Prediction {
@@ -18,9 +19,13 @@ export interface Prediction {
   to_play: number;
 }
 
-/** For a position of a game: probability and choice of the move played, Black's winning probability and lead, the most probable move and its probability. */
+/**
+ * For a position of a game: probability and choice of the move played, Black's winning probability and lead, the most
+ * probable move and its probability, and the points that the move played loses against it.
+ */
 export type Row = [
   chance: number | null, choice: number | null, win: number | null, lead: number | null, best: number | null, bestChance: number | null,
+  loss: number | null,
 ];
 
 export interface Analysis {
@@ -30,15 +35,10 @@ export interface Analysis {
   error?: string;
 }
 
-export interface Mistake {
-  ply: number;
-  move: number;
-  better: number;
-  loss: number;
-}
-
 const MOVES_IN_TABLE = 6;
-const LEAST_EXPECTED = 5;
+/** Number of moves of each player in lists, and points that a mistake loses at least. */
+const [LEAST_EXPECTED, MISTAKES] = [5, 3];
+export const LEAST_LOSS = 1;
 
 /** Analyse a whole line in parts. */
 export async function analyse(body: object, signal: AbortSignal, onPart: (analysis: Analysis) => void): Promise<Row[]> {
@@ -73,6 +73,11 @@ export function leadText(lead: number): string {
   return t(lead < 0 ? "leadWhite" : "leadBlack", { points: number(Math.abs(lead), 1) });
 }
 
+/** Return " · 2.3 points lost", or nothing without points. */
+function lossText(loss: number | null | undefined): string {
+  return typeof loss === "number" ? ` · ${t("lossPoints", { loss: number(loss, 1) })}` : "";
+}
+
 /** Return the place of a move among the choices, such as 4th. */
 function place(choice: number, language: string): string {
   if (language !== "en") return String(choice);
@@ -101,6 +106,8 @@ export function TopMoves({ caption, body, line, played, onPick }: TopMovesProps)
   const found = new Map(after.loading ? [] : after.value?.map(([point, ...rest]) => [point, rest]));
   const hasWin = value === undefined || value.win !== null;
   const hasLead = typeof value?.lead === "number";
+  const [best, own] = [found.get(shown[0]?.[0] ?? -1)?.[1], found.get(played ?? -1)?.[1]];
+  const loss = typeof best === "number" && typeof own === "number" ? Math.max(0, value?.to_play === WHITE ? own - best : best - own) : null;
   return (
     <div>
       {(error ?? after.error) && <p class="error" role="alert">{error ?? after.error}</p>}
@@ -136,6 +143,7 @@ export function TopMoves({ caption, body, line, played, onPick }: TopMovesProps)
         {value && played !== undefined && (value.played
           ? t("playedText", { move: pointName(played, width, height), place: place(value.played[1], language), share: percent(value.played[0], 0) })
           : t("playedUnknown", { move: pointName(played, width, height) }))}
+        {value && lossText(loss)}
         &nbsp;
       </p>
       <p class="muted">
@@ -183,13 +191,13 @@ export function AnalysisChart(props: { analysis: Analysis; line: Line; ply: numb
   const leads = smooth(rows.map((row) => row[3]));
   const edge = Math.max(LEAST_POINTS, ...leads.map((lead) => Math.ceil(Math.abs(lead ?? 0) / 10) * 10));
   const at = Math.min(ply, rows.length - 1);
-  const [chance, win, lead] = [rows[at]?.[0], wins[at], leads[at]];
+  const [chance, win, lead, loss] = [rows[at]?.[0], wins[at], leads[at], rows[at]?.[6]];
   const text = [
     t("chartMove", { ply: at + 1 }),
     typeof chance === "number" && t("chartChance", { share: percent(chance, 0) }),
     typeof win === "number" && t("winBlack", { share: percent(win, 0) }),
     typeof lead === "number" && leadText(lead),
-  ].filter(Boolean).join(" · ");
+  ].filter(Boolean).join(" · ") + lossText(loss);
   const curve = (values: (number | null)[], height: (value: number) => number) =>
     values.flatMap((value, k) => (value === null ? [] : [`${(k * width).toFixed(1)},${height(value).toFixed(1)}`])).join(" ");
   const hasWin = wins.some((each) => each !== null);
@@ -237,54 +245,49 @@ export function AnalysisChart(props: { analysis: Analysis; line: Line; ply: numb
   );
 }
 
-interface MovesProps {
-  id: string;
-  title: string;
-  line: Line;
-  /** Number of moves before each, its text, in the order of the lists. */
-  moves: { ply: number; text: string }[];
-}
-
-/** Lists of moves of Black and of White, each a link to the position before it. */
-function MovesBySide({ id, title, line, moves }: MovesProps) {
+/** Lists of moves of Black and of White, each with the number of moves before it and a link to the position. */
+function MovesBySide({ line, moves }: { line: Line; moves: { ply: number; text: string }[] }) {
   const { query } = useRoute();
   const kept = Object.fromEntries(query);
   return (
-    <section class="panel" aria-labelledby={id}>
-      <h2 id={id}>{title}</h2>
-      <div class="side-by-side">
-        {([0, WHITE_BIT] as const).map((bit) => (
-          <div key={bit}>
-            <h3>{t(bit ? "white" : "black")}</h3>
-            <ol>
-              {moves.filter(({ ply }) => (line.moves[ply]! & WHITE_BIT) === bit).map(({ ply, text }) => (
-                <li key={ply}><a href={address(location.pathname, { ...kept, line: undefined, ply })}>{text}</a></li>
-              ))}
-            </ol>
-          </div>
-        ))}
-      </div>
-    </section>
+    <div class="side-by-side">
+      {([0, WHITE_BIT] as const).map((bit) => (
+        <div key={bit}>
+          <h3>{t(bit ? "white" : "black")}</h3>
+          <ol>
+            {moves.filter(({ ply }) => (line.moves[ply]! & WHITE_BIT) === bit).map(({ ply, text }) => (
+              <li key={ply}><a href={address(location.pathname, { ...kept, line: undefined, ply })}>{text}</a></li>
+            ))}
+          </ol>
+        </div>
+      ))}
+    </div>
   );
 }
 
-/** List the moves of a game that lost most points, with the better ones. */
-export function Mistakes({ mistakes, line }: { mistakes: Mistake[]; line: Line }) {
+/** List the moves of a game: those that lost most points, those that the net expected least, and all. */
+export function ReviewedMoves({ rows, line }: { rows: Row[]; line: Line }) {
   const name = (point: number) => pointName(point, line.width, line.height);
-  const moves = mistakes.map(({ ply, move, better, loss }) => ({
-    ply, text: t("mistake", { number: ply + 1, point: name(move), better: name(better), loss: number(loss, 1) }),
+  const point = (ply: number) => line.moves[ply]! & POINT_MASK;
+  const moves = rows.slice(0, line.moves.length).map(([chance, , , , best, , loss], ply) => ({ ply, chance: chance ?? 0, best, loss }));
+  const ofBoth = (ordered: typeof moves, count: number) =>
+    [0, WHITE_BIT].flatMap((bit) => ordered.filter(({ ply }) => (line.moves[ply]! & WHITE_BIT) === bit).slice(0, count));
+  const mistakes = ofBoth(moves.filter(({ loss }) => (loss ?? 0) >= LEAST_LOSS).sort((a, b) => b.loss! - a.loss!), MISTAKES).map(({ ply, best, loss }) => ({
+    ply, text: t("mistake", { number: ply + 1, point: name(point(ply)), better: name(best!), loss: number(loss!, 1) }),
   }));
-  return <MovesBySide id="mistakes" title={t("mistakes")} line={line} moves={moves} />;
-}
-
-/** List the moves of a game that a net expected least. */
-export function LeastExpected({ rows, line }: { rows: Row[]; line: Line }) {
-  const scored = rows.flatMap(([chance], ply) => (chance === null ? [] : [{ ply, chance, white: line.moves[ply]! & WHITE_BIT }]));
-  scored.sort((a, b) => a.chance - b.chance);
-  const moves = [0, WHITE_BIT].flatMap((bit) => scored.filter(({ white }) => white === bit).slice(0, LEAST_EXPECTED));
-  const text = ({ ply, chance }: { ply: number; chance: number }) =>
-    t("numbered", { number: ply + 1, point: pointName(line.moves[ply]! & POINT_MASK, line.width, line.height), share: percent(chance, 2) });
+  const listed = ({ ply, chance, loss }: typeof moves[number]) =>
+    ({ ply, text: t("numbered", { number: ply + 1, point: name(point(ply)), share: percent(chance, 2) }) + lossText(loss) });
+  const least = ofBoth(moves.filter(({ ply }) => rows[ply]![0] !== null).sort((a, b) => a.chance - b.chance), LEAST_EXPECTED);
+  const parts = [["mistakes", mistakes], ["leastExpected", least.map(listed)]] as const;
   return (
-    <MovesBySide id="least" title={t("leastExpected")} line={line} moves={moves.map((each) => ({ ply: each.ply, text: text(each) }))} />
+    <>
+      {parts.filter(([, each]) => each.length).map(([key, each]) => (
+        <section class="panel" aria-labelledby={key} key={key}>
+          <h2 id={key}>{t(key)}</h2>
+          <MovesBySide line={line} moves={each} />
+        </section>
+      ))}
+      <Disclosure title={t("allMoves")}><MovesBySide line={line} moves={moves.map(listed)} /></Disclosure>
+    </>
   );
 }

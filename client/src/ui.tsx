@@ -62,7 +62,7 @@ export function DropFiles() {
       event.preventDefault();
       setError("");
       setBusy(true);
-      openFiles(files.map((content) => ({ name: content.name, content })), t("tooLarge"))
+      openFiles(files.map((content) => ({ name: content.name, content })))
         .then(navigate, (reason: Error) => setError(reason.message))
         .finally(() => setBusy(false));
     };
@@ -79,7 +79,7 @@ export function DropFiles() {
 
 /** Change the choice of games; lists begin anew. */
 export function setFilter(changes: Params, replace = false): void {
-  setQuery({ ...changes, first: undefined }, replace);
+  setQuery({ ...changes, first: undefined, at: undefined, answers: undefined }, replace);
 }
 
 /** Ranks by their rating, see `kifu.Rank.rating`. */

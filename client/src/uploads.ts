@@ -1,6 +1,6 @@
 // Records that the user opened: the server parses them, the browser's session keeps them.
-import { POINT_MASK, type Line } from "./api";
-import { errorText } from "./i18n";
+import { POINT_MASK, post, type Line } from "./api";
+import { t } from "./i18n";
 
 /** What a record states about its game, see `kifu.web.games.game_info`; "" or null where it states nothing. */
 export interface GameInfo {
@@ -58,23 +58,19 @@ const MAX_UPLOAD = 1 << 20;
 const opened = new Map<string, Upload>();
 
 /** Send files to the server and keep the games in the session. Return the address of the game, or of their list. */
-export async function openFiles(files: { name: string; content: Blob | string }[], tooLarge: string): Promise<string> {
+export async function openFiles(files: { name: string; content: Blob | string }[]): Promise<string> {
   const found: Upload = { games: [], errors: [], more: false };
   for (const { name, content } of files) {
     const label = files.length > 1 && name ? `${name}: ` : "";
-    if (new Blob([content]).size > MAX_UPLOAD) {
-      found.errors.push(label + tooLarge);
-      continue;
+    const file = new Blob([content]);
+    try {
+      if (file.size > MAX_UPLOAD) throw new Error(t("tooLarge"));
+      const answer = await post<Upload>(`/api/upload?name=${encodeURIComponent(name.slice(-100))}`, file);
+      found.games.push(...answer.games.map((game) => ({ ...game, file: name })));
+      found.more ||= answer.more;
+    } catch (error) {
+      found.errors.push(label + (error as Error).message);
     }
-    const headers = { "content-type": "application/octet-stream" };
-    const response = await fetch(`/api/upload?name=${encodeURIComponent(name.slice(-100))}`, { method: "POST", headers, body: content });
-    const answer = await response.json();
-    if (!response.ok) {
-      found.errors.push(label + errorText(answer.error));
-      continue;
-    }
-    found.games.push(...answer.games.map((game: UploadedGame) => ({ ...game, file: name })));
-    found.more ||= answer.more;
   }
   if (!found.games.length) throw new Error(found.errors.join(" · "));
   const key = crypto.getRandomValues(new Uint32Array(2)).reduce((text, part) => text + part.toString(36), "");

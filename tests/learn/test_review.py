@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kifu
-from kifu.learn.review import PositionReview, Reviewer, find_mistakes, find_problem, write_problems
+from kifu.learn.review import PositionReview, Reviewer, find_losses, find_problem, write_problems
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 
@@ -27,12 +27,9 @@ class Ledger(Reviewer):
         return found
 
 
-def test_mistakes_are_the_moves_that_lose_most_against_the_likely_ones() -> None:
+def test_losses_are_against_the_most_probable_moves() -> None:
     game = kifu.read_sgf(b"(;SZ[9];B[ia];W[ab];B[bc];W[ic];B[hh];W[ce];B[if])")
-    found = find_mistakes(Ledger(None), game, 2)  # type: ignore[arg-type]
-    assert [(each.ply, each.move % 9, each.better % 9, each.loss) for each in found] == [
-        (2, 1, 8, 7.0), (4, 7, 8, 1.0), (1, 0, 8, 8.0), (5, 2, 8, 6.0),
-    ]  # fmt: skip
+    assert find_losses(Ledger(None), game, range(7)) == [0, 8, 7, 0, 1, 6, 0]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("ranks", "right", "wrong"), [((38.0, 20.0), 5, 7), ((None, None), 18, 9)])

@@ -145,13 +145,13 @@ def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Gam
     )
     moves = (game.moves[plies] & POINT_MASK).astype(int)
     played = expected.policy[np.arange(len(plies)), moves]
-    chance, choice, win, lead, best, best_chance = zip(*(rows[ply] for ply in plies))
+    chance, choice, win, lead, best, best_chance, loss = zip(*(rows[ply] for ply in plies))
     assert chance == pytest.approx(played.tolist(), abs=1e-5)
     assert list(choice) == (1 + (expected.policy > played[:, None]).sum(1)).tolist()
     sign = np.where(game.moves[plies] & 0x8000, -1, 1)
     assert expected.value is not None
     assert win == pytest.approx(((1 + sign * expected.value) / 2).tolist(), abs=1e-4)
-    assert set(lead) == {None}
+    assert {*lead, *loss} == {None}
     assert list(best) == expected.top(1)[0][:, 0].tolist()
     assert best_chance == pytest.approx(expected.top(1)[1][:, 0].tolist(), abs=1e-5)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kifu.errors import DropReason
 from web_site import CLIENT
 
 BUNDLE = Path(str(files("kifu").joinpath("assets", "web")))
@@ -35,13 +36,15 @@ def test_texts_are_defined_once_and_used() -> None:
     """The tables are merged into one, in which a second definition would replace the first."""
     sources = {path: path.read_text("utf-8") for path in (CLIENT / "src").rglob("*.ts*")}
     tables = "".join(text for path, text in sources.items() if path.parent.name == "texts")
+    reasons = re.findall(r"^  (\w+):", sources[CLIENT / "src" / "texts" / "reasons.ts"], re.MULTILINE)
+    assert reasons == [each.name.lower() for each in DropReason if each]
     code = "".join(text for path, text in sources.items() if path.parent.name != "texts")
     entries = re.findall(r"^  (\w+): \[(.*?)\],$", tables, re.MULTILINE | re.DOTALL)
     keys = Counter(key for key, _ in entries)
     assert len(keys) > 250
     assert len(entries) == len(re.findall(r"^  \w+:", tables, re.MULTILINE))
     assert [key for key, count in keys.items() if count > 1] == []
-    assert [key for key in keys if f'"{key}"' not in code] == []
+    assert [key for key in keys if f'"{key}"' not in code and key not in reasons] == []
     for key, texts in entries:
         placeholders = [sorted(re.findall(r"{\w+}", each)) for each in json.loads(f"[{texts.strip().rstrip(',')}]")]
         assert placeholders == [placeholders[0]] * 4, key

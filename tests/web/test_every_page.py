@@ -13,7 +13,7 @@ PAGES = {
     "/": ".facets li",
     "/?corpus=1": ".facets li",
     "/?sql=nonsense": "[role=status] button",
-    "/game/0/0?ply=30&nets=0,1&numbers=1": "#least",
+    "/game/0/0?ply=30&nets=0,1&numbers=1": "#leastExpected",
     "/game/1/0?ply=1&line=ddqq": "nav.row button",
     "/game/0/999": "[role=alert]",
     "/explore?moves=pddp": "ul.plain-list a",

@@ -182,11 +182,9 @@ def test_moves_are_played_by_mouse_and_keyboard(site_server: ServedSite, browser
     page.go_back()
     page.locator(".breadcrumbs a").nth(2).wait_for(state="detached")
     page.locator('a[href^="/game/0/"][href*="ply=1"]').first.wait_for()
-    assert axe(page) == []
     page.get_by_role("link", name="Search a region").click()
     page.wait_for_url("**/search?*pattern=*")
     page.locator(".hits li").first.wait_for()
-    assert axe(page) == []
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_least_expected_moves_lead_to_their_positions(
     log_prob = [row[0] for row in rows]
     least = sorted(range(len(game)), key=log_prob.__getitem__)
     black, white = ([ply for ply in least if bool(game.moves[ply] & WHITE_BIT) == colour] for colour in (False, True))
-    links = page.locator("section[aria-labelledby=least] a")
+    links = page.locator("section[aria-labelledby=leastExpected] a")
     expect(links).to_have_text([re.compile(f"^Move {ply + 1}: ") for ply in black[:5] + white[:5]])
     for k, ply in ((0, black[0]), (5, white[0])):
         links.nth(k).click()

@@ -6,16 +6,11 @@ from typing import Any
 
 import pytest
 
-from web_site import HOSTILE_TEXT, ServedSite, axe, expect, problems, tab_to, wait_for_stones
+from web_site import HOSTILE_TEXT, ServedSite, axe, drop, expect, problems, tab_to, wait_for_stones
 
 pytestmark = pytest.mark.slow
 
 RECORD = f"(;SZ[9]PB[{HOSTILE_TEXT}]PW[b]EV[{HOSTILE_TEXT}]C[{HOSTILE_TEXT}];B[ee];W[cc])"
-DROP = """text => {
-    const data = new DataTransfer();
-    data.items.add(new File([text], "game.sgf"));
-    return data;
-}"""
 
 
 def open_record(page: Any, way: str, text: str, folder: Path) -> None:
@@ -27,7 +22,7 @@ def open_record(page: Any, way: str, text: str, folder: Path) -> None:
         page.get_by_label("Or paste").fill(text)
         page.get_by_role("button", name="Open", exact=True).click()
     else:
-        page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, text)})
+        drop(page, game_sgf=text.encode())
 
 
 @pytest.mark.parametrize("way", ["file", "paste", "drop"])
@@ -126,6 +121,10 @@ def test_results_ranks_and_errors_are_localized(site_server: ServedSite, browser
     for text in (r"黒中押し勝ち|白中押し勝ち", r"[黒白]\d+(\.5)?目勝ち", "12級"):
         expect(rows).to_contain_text(re.compile(text))
     expect(rows).not_to_contain_text(re.compile(r"[BW]\+|\d+[kd]\b"))
+    page.context.set_offline(True)
+    page.get_by_role("searchbox").fill("a")
+    page.get_by_text("サーバーが応答しません。").first.wait_for()
+    page.context.set_offline(False)
     page.goto(site_server.url + "/game/0/99999")
     page.get_by_role("alert").get_by_text("その棋譜はありません。").wait_for()
     problems(page).clear()

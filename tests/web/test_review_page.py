@@ -14,16 +14,22 @@ from commands import run
 from kata_nets import small_net
 from kifu.katago.net_file import write_kata_net
 from kifu.point import POINT_MASK, to_gtp
-from web_site import ServedSite, expect, layout_problems, open_page, problems, serving, stones, tab_to, wait_for_stones
+from web_site import (
+    ServedSite,
+    drop,
+    expect,
+    layout_problems,
+    open_page,
+    problems,
+    serving,
+    stones,
+    tab_to,
+    wait_for_stones,
+)
 
 pytestmark = pytest.mark.slow
 
 SIZES = ((1440, 900), (768, 1024), (390, 844))
-DROP = """files => {
-    const data = new DataTransfer();
-    for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name));
-    return data;
-}"""
 TREE = (
     b"(;SZ[9]PB[Ann]PW[Bob]BR[3d]WR[5k]C[The beginning.]LB[ee:A]TR[cc];B[ee]C[Tengen]"
     b"(;W[cc];B[dd];W[gg])(;W[gg]C[Another way]CR[gg](;B[cg])(;B[gc]C[Third])))"
@@ -74,13 +80,6 @@ def check_layout(page: Any) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
 
 
-def drop(page: Any, **files: bytes) -> None:
-    """Drop files on a page; the first _ of a name is its dot."""
-    page.locator(".facets li").first.wait_for()
-    content = [(name.replace("_", ".", 1), list(data)) for name, data in files.items()]
-    page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, content)})
-
-
 def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
     page.goto(review_server.url + "/game/0/0?ply=57")
     move = int(game.moves[57] & POINT_MASK)
@@ -95,7 +94,7 @@ def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: An
     y, x = divmod(move, 19)
     page.locator(f'.shudan-vertex.shudan-marker_triangle[data-x="{x}"][data-y="{y}"]').wait_for()
     page.get_by_text(f"{name}: played").wait_for()
-    page.locator("#least").wait_for()
+    page.locator("#leastExpected").wait_for()
     assert "log" not in page.locator("main").inner_text().lower()
     check_layout(page)
 
@@ -111,41 +110,39 @@ def test_candidates_have_values_of_their_own(review_server: ServedSite, page: An
         expect(row).to_contain_text(f"{100 * win:.0f}%")
 
 
-def test_mistakes_and_ownership(
-    review_server: ServedSite, page: Any, game: kifu.Game, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kifu.learn.review._LEAST_LOSS", -99.0)  # the net is untrained and loses little
+def test_mistakes_and_ownership(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
     held: list[Any] = []
-    released: list[bool] = []
+    rows: list[Any] = []
 
     def part(route: Any) -> None:
-        """Deliver four positions first, then wait."""
-        if released:
-            route.continue_()
-        elif json.loads(route.request.post_data)["first"]:
+        """Deliver four positions first, then wait; the net is untrained, so moves lose a thousand times as much."""
+        if not held and json.loads(route.request.post_data)["first"]:
             held.append(route)
-        else:
-            answer = route.fetch().json()
-            route.fulfill(json=answer | {"rows": answer["rows"][:4]})
+            return
+        answer = route.fetch().json()
+        answer["rows"] = [[*row, loss and 1000 * loss] for *row, loss in answer["rows"][: None if held else 4]]
+        rows.extend(answer["rows"])
+        route.fulfill(json=answer)
 
     page.route("**/api/analyse", part)
-    with page.expect_response("**/api/mistakes") as answer:
-        page.goto(review_server.url + "/game/0/0?ply=10")
-        page.get_by_text(f"4 of {len(game) + 1} positions analysed").wait_for()
-        expect(page.get_by_role("progressbar")).to_have_attribute("value", "4")
-        released.append(True)
-        held[0].continue_()
-    mistakes = answer.value.json()
-    white = [bool(game.moves[each["ply"]] >> 15) for each in mistakes]
-    assert (white.count(True), white.count(False)) == (3, 3)
+    page.goto(review_server.url + "/game/0/0?ply=10")
+    page.get_by_text(f"4 of {len(game) + 1} positions analysed").wait_for()
+    expect(page.get_by_role("progressbar")).to_have_attribute("value", "4")
+    part(held[0])
     links = page.locator("section[aria-labelledby=mistakes] a")
-    expect(links).to_have_count(len(mistakes))
-    first = next(each for each in mistakes if not game.moves[each["ply"]] >> 15)
-    assert links.first.inner_text().startswith(f"Move {first['ply'] + 1}: ")
-    tab_to(page, f"Move {first['ply'] + 1}: ")
+    expect(links).to_have_count(6)
+    losses = {ply: row[6] for ply, row in enumerate(rows[:-1])}
+    most = sorted(losses, key=lambda ply: -losses[ply])
+    black, white = ([ply for ply in most if bool(game.moves[ply] >> 15) == side][:3] for side in (False, True))
+    expect(links).to_have_text([re.compile(f"^Move {ply + 1}: .* {losses[ply]:,.1f} points$") for ply in black + white])
+    page.get_by_text("All moves", exact=True).click()
+    expect(page.locator("details li a").nth(1)).to_have_text(re.compile(f"^Move 3: .* · {losses[2]:,.1f} points lost$"))
+    first, better = black[0], rows[black[0]][4]
+    tab_to(page, f"Move {first + 1}: ")
     page.keyboard.press("Enter")
-    page.get_by_text(f"{to_gtp(first['better'], 19)}: better").wait_for()
-    y, x = divmod(first["better"], 19)
+    page.get_by_text(f"{to_gtp(better, 19)}: better").wait_for()
+    page.get_by_text(re.compile(rf"^Played: .* · {losses[first] / 1000:,.1f} points lost")).wait_for()
+    y, x = divmod(better, 19)
     page.locator(f'.shudan-vertex.shudan-marker_square[data-x="{x}"][data-y="{y}"]').wait_for()
     for curve in ("lead", "value"):
         expect(page.locator(f".analysis-{curve}")).to_have_attribute("points", re.compile(r"\d"))
@@ -189,7 +186,7 @@ def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedS
         "古力",
     ):
         expect(page.locator("main")).to_contain_text(text)
-    expect(page.get_by_role("alert")).to_contain_text("no.txt: the file.txt: neither an archive")
+    expect(page.get_by_role("alert")).to_contain_text("no.txt: This is neither a game record")
     problems(page).clear()  # the answer to no.txt
     check_layout(page)
     tab_to(page, "Ann")
@@ -255,10 +252,12 @@ def test_problems_of_the_page_are_those_of_the_command(
     y, x = divmod(answer, 19)
     page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
     page.get_by_text(f"{to_gtp(answer, 19)} is right.").wait_for()
+    page.reload()  # the address holds the answers
     page.get_by_text("1 of 1 right").wait_for()
     check_layout(page)
     tab_to(page, "Next")
     page.keyboard.press("Enter")
+    page.wait_for_url("**at=1**")
     page.get_by_text("Problem 2 of 10").wait_for()
     board = page.locator(".board")
     board.focus()

@@ -1,4 +1,4 @@
-"""The command serve: its first line, its errors, and its end."""
+"""The command serve: its first line, its errors, its files, and its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kifu.web.api import TimeLimitError
 from kifu.web.server import SiteServer, warm_up
 from kifu.web.site import ServedNet, Site, _open_nets
 from lazy import lazy_import
-from web_site import problems, serving, watch
+from web_site import ServedSite, problems, serving, watch
 
 safetensors = lazy_import("safetensors.numpy")
 
@@ -310,3 +310,24 @@ def test_a_search_index_that_is_truncated_is_refused(tmp_path: Path) -> None:
         assert served.get("/api/explore", moves="pd").status == 200
         os.truncate(index_path(path), 1000)
         assert served.get("/api/explore", moves="dd").error.startswith("games.parquet has changed since")
+
+
+def test_pages_and_assets_are_served(site_server: ServedSite) -> None:
+    page = site_server.get("/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assets = re.findall(r'(?:src|href)="(/assets/[^"]+)"', page.body.decode())
+    assert {"/assets/app.js", "/assets/app.css"} <= set(assets)
+    for path in assets:
+        asset = site_server.get(path)
+        assert (asset.status, len(asset.body) > 100) == (200, True), path
+        again = site_server.request("GET", path, headers={"If-None-Match": asset.headers["etag"]})
+        assert (again.status, again.body) == (304, b"")
+    assert {site_server.get(f"/{path}").body for path in ("game/0/17", "explore", "search", "corpus")} == {page.body}
+    assert site_server.request("HEAD", "/").status == 200
+
+
+def test_the_site_is_described(site_server: ServedSite) -> None:
+    nets = site_server.get("/api/nets").json
+    assert [(each["name"], each["board"]) for each in nets] == [("small", [19, 19])]
+    corpora = [{"name": "games.parquet", "games": 320, "indexed": True}]
+    assert site_server.get("/api/site").json == {"corpora": corpora, "nets": nets}

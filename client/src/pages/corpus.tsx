@@ -1,6 +1,6 @@
 import { Fragment } from "preact";
 import { address, useGet } from "../api";
-import { number, percent, t, type Key } from "../i18n";
+import { number, percent, reasonName, t, type Key } from "../i18n";
 import { setQuery, useRoute } from "../router";
 import { useCorpus } from "../site";
 import { BarChart, CountList, Pager, yearBars } from "../ui";
@@ -22,8 +22,6 @@ interface Stats {
   programs: Counts;
   archives: Counts;
   unclear: Record<string, { games: number; texts: Counts }>;
-  /** A description of each drop reason. */
-  reasons: Record<string, string>;
 }
 
 const VIEWS = { "": "statistics", dropped: "droppedGames", duplicates: "duplicates", splits: "splits" } as const;
@@ -255,7 +253,7 @@ function Dropped({ stats }: { stats: Stats }) {
         <h2>{t("reason")}</h2>
         <CountList
           items={Object.entries(stats.dropped).map(([value, count]) => ({
-            value, label: `${value.replaceAll("_", " ")}: ${stats.reasons[value]}`, count,
+            value, label: reasonName(value), count,
           }))}
           selected={reason}
           onPick={(value) => setQuery({ reason: value === reason ? undefined : value, first: undefined, record: undefined })}
@@ -282,7 +280,7 @@ function Dropped({ stats }: { stats: Stats }) {
                       {game.readable ? <a href={`/game/${corpus}/${game.row}`}>{place(game)}</a> : place(game)}
                       {(game.black || game.white) && <div class="muted">{game.black ?? "?"} – {game.white ?? "?"}</div>}
                     </td>
-                    <td>{game.drop.replaceAll("_", " ")}</td>
+                    <td>{reasonName(game.drop)}</td>
                     <td class="anywhere">{game.drop_detail}</td>
                     <td class="number">{number(game.n_moves)}</td>
                     <td>
@@ -381,7 +379,7 @@ function Duplicates() {
                     {" "}
                     {[game.date_text, game.result_text, t("moveCount", { count: number(game.n_moves) })].filter(Boolean).join(" · ")}
                   </span>
-                  {game.drop && <span class="error"> {t("dropped", { reason: game.drop.replaceAll("_", " ") })}</span>}
+                  {game.drop && <span class="error"> {t("dropped", { reason: reasonName(game.drop) })}</span>}
                 </li>
               ))}
               {cluster.size > cluster.games.length && (

@@ -4,7 +4,7 @@ import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, ty
 import { Board, HeatLegend, heatOf, pointName } from "../board";
 import { errorText, t } from "../i18n";
 import { captures, conditions, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
-import { AnalysisChart, LeastExpected, Mistakes, TopMoves, TwoRanks, useAnalysis, type Mistake, type Prediction } from "../review";
+import { AnalysisChart, LEAST_LOSS, ReviewedMoves, TopMoves, TwoRanks, useAnalysis, type Prediction } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
 import { firstMove, lineOfPath, pathThrough, storedUpload, variationsAt, type GameInfo, type TreeNode, type TreePath, type UploadedGame } from "../uploads";
@@ -98,11 +98,10 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
   const analysed = main === undefined ? undefined : { ...asked(main), line: sent(line), ply: undefined };
   const analysis = useAnalysis(analysed);
   const finished = analysis.total > 0 && analysis.rows.length === analysis.total;
-  const hasPoints = typeof analysis.rows[0]?.[3] === "number";
-  const { value: mistakes } = usePost<Mistake[]>("/api/mistakes", finished && hasPoints ? analysed : undefined);
   // The move that the game goes on with, and the better one.
   const played = variation.length ? undefined : line.moves[ply];
-  const mistake = variation.length ? undefined : mistakes?.find((each) => each.ply === ply);
+  const [, , , , best, , loss] = analysis.rows[variation.length ? -1 : ply] ?? [];
+  const better = best != null && (loss ?? 0) >= LEAST_LOSS ? best : undefined;
   const here = tree ? tree.path.nodes.filter((_, k) => tree.path.plies[k] === base).map((k) => tree.nodes[k]!) : [];
   const comment = variation.length ? "" : here.map((node) => node.comment).filter(Boolean).join("\n");
   const branches = tree && !variation.length ? variationsAt(tree.nodes, tree.path, base) : [];
@@ -136,11 +135,11 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
   const markers = useMemo(() => {
     const found = new Map<number, Marker>();
     if (played !== undefined && showHeat) found.set(played & POINT_MASK, { type: "triangle" });
-    if (mistake) found.set(mistake.better, { type: "square" });
+    if (better !== undefined) found.set(better, { type: "square" });
     for (const [point, k] of numbers ?? []) found.set(point, { type: "label", label: String(k) });
     if (!variation.length) for (const { marks } of here) for (const [point, type, label] of marks) found.set(point, { type, label });
     return found;
-  }, [showNumbers, showHeat, current, ply, played, mistake, tree]);
+  }, [showNumbers, showHeat, current, ply, played, better, tree]);
   const lastWord = current.moves[ply - 1];
   const place = row ? { corpus: row[0], row: row[1] } : undefined;
   return (
@@ -213,7 +212,7 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
         {showHeat && played !== undefined && (
           <p class="muted">
             {t("markPlayed", { move: pointName(played & POINT_MASK, line.width, line.height) })}
-            {mistake && <> {t("markBetter", { move: pointName(mistake.better, line.width, line.height) })}</>}
+            {better !== undefined && <> {t("markBetter", { move: pointName(better, line.width, line.height) })}</>}
           </p>
         )}
         {comment && <p class="comment anywhere">{comment}</p>}
@@ -301,8 +300,7 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
         {analysis.total > 0 && (
           <>
             <AnalysisChart analysis={analysis} line={line} ply={base} onPick={(target) => go(target, false)} />
-            {mistakes && <Mistakes mistakes={mistakes} line={line} />}
-            {finished && <LeastExpected rows={analysis.rows} line={line} />}
+            {finished && <ReviewedMoves rows={analysis.rows} line={line} />}
           </>
         )}
         <Information info={info} />

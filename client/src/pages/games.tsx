@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { address, BLACK, get, POINT_MASK, stonesAfter, useGet, WHITE, type ShownLine } from "../api";
 import { pointName, Thumbnail } from "../board";
-import { number, rankName, resultName, t } from "../i18n";
+import { number, rankName, reasonName, resultName, t } from "../i18n";
 import { fromLetters } from "../lines";
 import { navigate, useRoute } from "../router";
 import { useCorpus } from "../site";
@@ -224,7 +224,7 @@ function GameRow({ corpus, game }: { corpus: number; game: Game }) {
       <td class="number">{game.date}</td>
       <td class="event">
         {game.event}
-        {game.drop && <small class="error"> {t("dropped", { reason: game.drop.replaceAll("_", " ") })}</small>}
+        {game.drop && <small class="error"> {t("dropped", { reason: reasonName(game.drop) })}</small>}
       </td>
       <td>{game.result && resultName(game.result)}</td>
       <td class="number">{game.moves}</td>
@@ -336,7 +336,7 @@ function OpenRecord() {
   const [error, setError] = useState("");
   const open = (files: { name: string; content: Blob | string }[]) => {
     setError("");
-    openFiles(files, t("tooLarge")).then(navigate, (reason: Error) => setError(reason.message));
+    openFiles(files).then(navigate, (reason: Error) => setError(reason.message));
   };
   return (
     <>

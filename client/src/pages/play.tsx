@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { address, BLACK, POINT_MASK, stonesAfter, useGet, usePost, WHITE, WHITE_BIT, post, type ShownLine } from "../api";
+import { address, BLACK, POINT_MASK, stonesAfter, useGet, usePost, WHITE, WHITE_BIT, post, send, type ShownLine } from "../api";
 import { Board, heatOf, pointName } from "../board";
 import { errorText, number, rankName, resultName, t, type Key } from "../i18n";
 import { captures, continued, fromLetters, moverAt, sent, toLetters } from "../lines";
@@ -207,10 +207,7 @@ function MatchView({ settings, line, refused }: { settings: Settings; line: Show
   const names = colour === BLACK ? [t("you"), net.name] : [net.name, t("you")];
   const record = async () => {
     const ranks = colour === BLACK ? { white_rank: rank } : { black_rank: rank };
-    const body = JSON.stringify({ line: sent(line), komi, handicap, rules, black: names[0], white: names[1], ...ranks, result });
-    const response = await fetch("/api/record", { method: "POST", headers: { "content-type": "application/json" }, body });
-    if (!response.ok) throw new Error(errorText((await response.json()).error));
-    return response.blob();
+    return (await send("/api/record", { line: sent(line), komi, handicap, rules, black: names[0], white: names[1], ...ranks, result })).blob();
   };
   const save = async () => {
     const link = document.createElement("a");
@@ -219,7 +216,7 @@ function MatchView({ settings, line, refused }: { settings: Settings; line: Show
     link.click();
     URL.revokeObjectURL(link.href);
   };
-  const review = async () => navigate(await openFiles([{ name: "game.sgf", content: await record() }], t("tooLarge")));
+  const review = async () => navigate(await openFiles([{ name: "game.sgf", content: await record() }]));
   const colourName = (each: number) => t(each === WHITE ? "white" : "black");
   const status = over ? t("gameOver", { result: resultName(result) }) : mine ? t("yourTurn") : t("thinking", { name: net.name });
   const last = points[ply - 1];

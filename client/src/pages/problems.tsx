@@ -1,9 +1,10 @@
 // Problems from games: positions in which strong players play one move and weaker ones another.
 import type { Marker } from "@sabaki/shudan";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { address, get, stonesAfter, type ShownLine } from "../api";
+import { address, get, stonesAfter, type Params, type ShownLine } from "../api";
 import { Board, pointName } from "../board";
 import { number, percent, t } from "../i18n";
+import { fromLetters, toLetters } from "../lines";
 import { setQuery, useRoute } from "../router";
 import { useCorpus, useNets } from "../site";
 import { Disclosure, FilterForm, useFilter } from "../ui";
@@ -45,14 +46,10 @@ export function ProblemsPage() {
   const seed = Math.max(0, Math.round(Number(query.get("seed"))) || 0);
   const asked = net === undefined ? undefined : address("/api/problems", { ...filter, corpus, net, strong, weak, seed });
   const [found, setFound] = useState<Found & { error?: string }>({ problems: [], first: 0, done: false });
-  const [at, setAt] = useState(0);
-  const [answers, setAnswers] = useState<(number | undefined)[]>([]);
   useEffect(() => {
     const control = new AbortController();
     const state: Found = { problems: [], first: 0, done: false };
     setFound(state);
-    setAt(0);
-    setAnswers([]);
     const search = async () => {
       while (asked && state.problems.length < COUNT && !state.done) {
         const part = await get<Found>(`${asked}&first=${state.first}`, {}, control.signal);
@@ -64,7 +61,17 @@ export function ProblemsPage() {
     search().catch((error: Error) => control.signal.aborted || setFound({ ...state, done: true, error: error.message }));
     return () => control.abort();
   }, [asked]);
+  const at = Math.min(Math.max(0, Math.round(Number(query.get("at"))) || 0), COUNT - 1);
   const problem = found.problems[at];
+  const letters = (query.get("answers") ?? "").split(",");
+  const answers = found.problems.map(({ line }, k) => fromLetters(letters[k] ?? "", line)[0]);
+  // Other games, ranks or seeds have other problems.
+  const renew = (changes: Params) => setQuery({ ...changes, at: undefined, answers: undefined });
+  const answered = (point: number) => {
+    if (answers[at] !== undefined) return;
+    const given = Array.from({ length: COUNT }, (_, k) => (k === at ? toLetters([point], problem!.line) : letters[k] ?? ""));
+    setQuery({ answers: given.join(",") }, true);
+  };
   const right = found.problems.filter((each, k) => answers[k] === each.answer).length;
   const complete = found.problems.length >= COUNT || found.done;
   return (
@@ -79,14 +86,14 @@ export function ProblemsPage() {
               corpus={corpus}
               ranks={[strong, weak]}
               given={answers[at]}
-              onAnswer={(point) => setAnswers((old) => { const next = old.slice(); next[at] ??= point; return next; })}
+              onAnswer={answered}
             />
           )}
           {problem && (
             <div class="row">
-              <button type="button" disabled={at === 0} onClick={() => setAt(at - 1)}>{t("previous")}</button>
+              <button type="button" disabled={at === 0} onClick={() => setQuery({ at: at - 1 || undefined })}>{t("previous")}</button>
               <strong>{t("problemOf", { k: at + 1, count: found.problems.length })}</strong>
-              <button type="button" disabled={at + 1 >= found.problems.length} onClick={() => setAt(at + 1)}>{t("next")}</button>
+              <button type="button" disabled={at + 1 >= found.problems.length} onClick={() => setQuery({ at: at + 1 })}>{t("next")}</button>
               <span class="muted">{t("problemsRight", { right, count: answers.filter((each) => each !== undefined).length })}</span>
             </div>
           )}
@@ -105,19 +112,19 @@ export function ProblemsPage() {
             <p>{t(ranked ? "problemsRanks" : "problemsPoints")}</p>
             <div class="row">
               {usable.length > 1 && (
-                <select aria-label={t("netLabel")} value={net} onChange={(event) => setQuery({ net: event.currentTarget.value })}>
+                <select aria-label={t("netLabel")} value={net} onChange={(event) => renew({ net: event.currentTarget.value })}>
                   {usable.map((k) => <option key={k} value={k}>{nets[k]!.name}</option>)}
                 </select>
               )}
               {ranked && ([["strong", strong, "problemsStrong"], ["weak", weak, "problemsWeak"]] as const).map(([name, value, label]) => (
                 <label key={name}>
                   {t(label)}{" "}
-                  <select value={value} onChange={(event) => setQuery({ [name]: event.currentTarget.value })}>
+                  <select value={value} onChange={(event) => renew({ [name]: event.currentTarget.value })}>
                     {RANKS.map((each) => <option key={each} value={each}>{each}</option>)}
                   </select>
                 </label>
               ))}
-              <button type="button" onClick={() => setQuery({ seed: seed + 1 })}>{t("problemsOthers")}</button>
+              <button type="button" onClick={() => renew({ seed: seed + 1 })}>{t("problemsOthers")}</button>
             </div>
           </div>
           <Disclosure title={t("filter")}><FilterForm /></Disclosure>

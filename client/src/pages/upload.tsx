@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { POINT_MASK, WHITE_BIT } from "../api";
 import { pointName } from "../board";
-import { number, percent, t, type Key } from "../i18n";
+import { number, percent, reasonName, t, type Key } from "../i18n";
 import { conditions, sent } from "../lines";
 import { analyse } from "../review";
 import { setQuery, useRoute } from "../router";
@@ -10,18 +10,10 @@ import { useNets } from "../site";
 import type { Upload, UploadedGame } from "../uploads";
 import { RANKS } from "./game";
 
-/** The reasons for which a game or a move could not be read, with a text of their own. */
-const REASONS: Record<string, Key> = {
-  off_board: "reasonOffBoard", occupied: "reasonOccupied", suicide: "reasonSuicide", ko: "reasonKo", superko: "reasonSuperko",
-  no_record: "reasonNoRecord", not_go: "reasonNotGo", bad_size: "reasonSize", too_large: "reasonLarge", unreadable: "reasonDamaged",
-};
-
 function noteText([kind, ...values]: UploadedGame["notes"][number]): string {
-  const reason = REASONS[String(values[0])];
-  const named = reason ? t(reason) : String(values[0]).replaceAll("_", " ");
   switch (kind) {
-    case "dropped": return t("noteDropped", { reason: named });
-    case "illegal": return t("noteIllegal", { reason: named, number: values[1]! });
+    case "dropped": return t("noteDropped", { reason: reasonName(String(values[0])) });
+    case "illegal": return t("noteIllegal", { reason: reasonName(String(values[0])), number: values[1]! });
     case "truncated": return t("noteTruncated");
     case "encoding": return t("noteEncoding", { declared: values[0]!, used: values[1]! });
     case "long": return t("noteLong", { moves: values[0]! });
@@ -107,16 +99,15 @@ function differencesOf(game: UploadedGame, k: number, player: string, rows: Awai
     return Math.max(Math.abs((last % width) - (point % width)), Math.abs(Math.floor(last / width) - Math.floor(point / width))) <= NEAR;
   };
   return moves.flatMap((word, ply) => {
-    const [chance, , , lead, best, bestChance] = rows[ply] ?? [];
+    const [chance, , , , best, bestChance, loss] = rows[ply] ?? [];
     const white = (word & WHITE_BIT) !== 0;
     if ((white ? info.white : info.black) !== player || typeof chance !== "number" || typeof best !== "number") return [];
-    const after = rows[ply + 1]?.[3];
     const point = word & POINT_MASK;
     const [local, answer] = [near(point, ply), near(best, ply)];
     return [{
       game: k, ply, chance, bestChance: bestChance ?? 0,
       played: pointName(point, width, height), best: pointName(best, width, height),
-      loss: typeof lead === "number" && typeof after === "number" ? (white ? after - lead : lead - after) : null,
+      loss: loss ?? null,
       phase: ply < OPENING ? "phaseOpening" : ply < MIDDLE ? "phaseMiddle" : "phaseEnd",
       kind: local ? (answer ? "kindLocal" : "kindAnswered") : answer ? "kindElsewhere" : "kindDirection",
     } satisfies Difference];

@@ -39,6 +39,7 @@ export const game = {
   playedUnknown: ["Played: {move}, not expected", "実戦：{move}、予想外", "实战：{move}，不在预期之内", "실전: {move}, 예상 밖"],
   markPlayed: ["△ {move}: played", "△ {move}：実戦", "△ {move}：实战", "△ {move}: 실전"],
   markBetter: ["□ {move}: better", "□ {move}：最善", "□ {move}：更好", "□ {move}: 더 좋은 수"],
+  allMoves: ["All moves", "全着手", "全部着法", "모든 수"],
   mistakes: ["Largest mistakes", "大きな失着", "最大失误", "가장 큰 실수"],
   mistake: ["Move {number}: {point}, better {better}, {loss} points", "{number} 手目：{point}、正解 {better}、{loss} 目損", "第 {number} 手：{point}，应下 {better}，损 {loss} 目", "{number}수째: {point}, 정수 {better}, {loss}집 손해"],
   analysed: ["{count} of {total} positions analysed", "{total} 局面中 {count} 局面を解析", "已分析 {count} / {total} 个局面", "{total}개 국면 중 {count}개 분석"],

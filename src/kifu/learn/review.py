@@ -1,7 +1,7 @@
 """Review of games by a net: evaluations of positions, mistakes in points, and problems.
 
-A `Reviewer` evaluates positions once and keeps the results, for one visit each: no search is involved. `find_mistakes`
-and `find_problems` return the same for the web application as for the command line.
+A `Reviewer` evaluates positions once and keeps the results, for one visit each: no search is involved. A
+`ProblemSearch` returns the same for the web application as for the command line.
 """
 
 from __future__ import annotations
@@ -145,52 +145,25 @@ def after_moves(line: Words, moves: Sequence[int]) -> list[Words]:
     return [np.concatenate([line[:-1], np.array([move | colour, other], np.uint16)]) for move in moves]
 
 
-class Mistake(NamedTuple):
-    """A move that lost points.
+def find_losses(
+    reviewer: Reviewer, game: Game, plies: Sequence[int], ranks: Ranks = (None, None)
+) -> list[float | None]:
+    """Return the points, at least 0, that moves of a game lose against the most probable ones; None without points.
 
-    Attributes:
-        ply: Number of moves before it.
-        move: The move played; a pass is width * height.
-        better: The better move.
-        loss: Points that the played move is worse than the better one.
+    The leads after both moves are compared, so that the same player is to move in both positions.
     """
-
-    ply: int
-    move: int
-    better: int
-    loss: float
-
-
-_CHECKED, _LEAST_LOSS = 2, 1.0
-"""Number of choices that a mistake is compared with, and points below which a move is no mistake."""
-
-
-def find_mistakes(reviewer: Reviewer, game: Game, count: int, ranks: Ranks = (None, None)) -> list[Mistake]:
-    """Return the moves of a game that lost most points, at most `count` of each player, the largest loss first.
-
-    The lead before and after each move selects twice as many moves. Each of these is compared with the most probable
-    other moves, after which the net is asked, too: so the same player is to move in all positions that are compared.
-    """
-    moves = game.moves
-    evaluated = reviewer.evaluate(game, [line_of(game, ply) for ply in range(len(moves) + 1)], ranks)
-    if evaluated[0].lead is None:
-        return []
-    lead = np.array([each.lead for each in evaluated])
-    sign = np.where(moves & WHITE_BIT, -1, 1)
-    loss = sign * (lead[:-1] - lead[1:])
-    found: list[Mistake] = []
-    for side in (1, -1):
-        own = np.flatnonzero(sign == side)
-        mistakes = []
-        for ply in own[np.argsort(-loss[own], kind="stable")][: 2 * count].tolist():
-            played = int(moves[ply] & POINT_MASK)
-            others = [move for move in evaluated[ply].best(_CHECKED + 1) if move != played][:_CHECKED]
-            after = reviewer.evaluate(game, after_moves(line_of(game, ply), others), ranks)
-            losses = [side * (each.lead - lead[ply + 1]) for each in after if each.lead is not None]
-            if losses and max(losses) >= _LEAST_LOSS:
-                mistakes.append(Mistake(ply, played, others[int(np.argmax(losses))], max(losses)))
-        found += sorted(mistakes, key=lambda each: -each.loss)[:count]
-    return found
+    lines = [line_of(game, ply) for ply in plies]
+    before = reviewer.evaluate(game, lines, ranks)
+    played = [int(game.moves[ply] & POINT_MASK) for ply in plies]
+    pairs = [[*(each.best(1) or [move]), move] for each, move in zip(before, played)]
+    after = reviewer.evaluate(
+        game, [each for line, pair in zip(lines, pairs) for each in after_moves(line, pair)], ranks
+    )
+    leads = [each.lead for each in after]
+    return [
+        None if one is None or two is None else max(0.0, one - two if each.to_play == BLACK else two - one)
+        for each, one, two in zip(before, leads[::2], leads[1::2])
+    ]
 
 
 class Problem(NamedTuple):
@@ -263,14 +236,11 @@ def find_problem(reviewer: Reviewer, game: Game, strong: float | None, weak: flo
         )
     if len(choices) < 2:
         return None
-    side, leads = (1 if before.to_play == BLACK else -1), []
-    for after in after_moves(line, choices):
-        (evaluated,) = reviewer.evaluate(game, [after])
-        leads.append(side * (evaluated.lead or 0.0))
-        first, second = np.argsort(-np.array([*leads, -np.inf]), kind="stable")[:2].tolist()
-        if len(leads) > 1 and leads[first] - leads[second] < _POINTS:
-            return None  # a later move could be better by five, but is improbable
-    return Problem(shown, before.to_play, choices[first], choices[second], None, leads[first] - leads[second])
+    side = 1 if before.to_play == BLACK else -1
+    leads = [side * (each.lead or 0.0) for each in reviewer.evaluate(game, after_moves(line, choices))]
+    first, second = np.argsort(-np.array(leads), kind="stable")[:2].tolist()
+    loss = leads[first] - leads[second]
+    return Problem(shown, before.to_play, choices[first], choices[second], None, loss) if loss >= _POINTS else None
 
 
 class ProblemSearch(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ from kifu.go.rules import Rules
 from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
 from kifu.learn.positions import Words
-from kifu.learn.review import PositionReview, ProblemSearch, Ranks, after_moves, default_ranks, find_mistakes, line_of
+from kifu.learn.review import PositionReview, ProblemSearch, Ranks, after_moves, default_ranks, find_losses, line_of
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, dead_stones, score_points
@@ -39,8 +38,8 @@ _MAX_ANALYSED, _BATCH, _PART_SECONDS = 400, 4, 0.5
 
 _NONE = [None, None]
 
-_MAX_CANDIDATES, _MISTAKES = 6, 3
-"""Number of moves with an evaluation of their own, and of mistakes of each player."""
+_MAX_CANDIDATES = 6
+"""Number of moves with an evaluation of their own."""
 
 ShortText = Annotated[str, Field(max_length=40)]
 Komi = Annotated[float | None, Field(ge=-1000, le=1000, allow_inf_nan=False)]
@@ -188,8 +187,8 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
 
     Returns:
         {"total": number of positions, one more than of moves; "rows": [[probability, choice, win, lead, best,
-        best_probability]]}: from position `first` on, the move played and its place among the choices, as in
-        `predict`; the most probable move and its probability. None where the net gives no such value.
+        best_probability, loss]]}: from position `first` on, the move played and its place among the choices, as in
+        `predict`; the most probable move and its probability; the loss, see `find_losses`. None without such a value.
     """
     net, game = _reviewed(site, params)
     total = min(len(game), _MAX_ANALYSED) + 1
@@ -198,26 +197,14 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
         plies = range(start, min(start + _BATCH, total))
         with net.lock:
             found = net.reviewer.evaluate(game, [line_of(game, ply) for ply in plies], params.ratings)
-        for ply, each in zip(plies, found):
+            losses = find_losses(net.reviewer, game, [ply for ply in plies if ply < len(game)], params.ratings)
+        for ply, each, loss in zip(plies, found, [*losses, None]):
             played = _played(each, int(game.moves[ply])) if ply < len(game) else None
             best = [[move, each.chance(move)] for move in each.best(1)]
-            rows.append([*(played or _NONE), each.win, each.lead, *(best[0] if best else _NONE)])
+            rows.append([*(played or _NONE), each.win, each.lead, *(best[0] if best else _NONE), loss])
         if deadline.seconds - deadline.left > _PART_SECONDS:
             break
     return {"total": total, "rows": rows}
-
-
-def list_mistakes(site: Site, params: ReviewParams, deadline: Deadline) -> list[dict[str, Any]]:
-    """Return the moves that lost most points, as `Mistake` has them; an analysis before makes this quick."""
-    net, game = _reviewed(site, params)
-    game = replace(game, moves=game.moves[:_MAX_ANALYSED])
-    for ply in range(len(game) + 1):
-        deadline.check()
-        with net.lock:
-            net.reviewer.evaluate(game, [line_of(game, ply)], params.ratings)
-    with net.lock:
-        found = find_mistakes(net.reviewer, game, _MISTAKES, params.ratings)
-    return [each._asdict() for each in found]
 
 
 class ProblemsParams(CorpusParams):
@@ -527,7 +514,6 @@ def nets_routes(site: Site) -> list[Route]:
         endpoint("/api/predict", PredictParams, lambda params, _: predict(site, params), site.predict, method="POST"),
         endpoint("/api/analyse", ReviewParams, partial(analyse, site), site.predict, method="POST"),
         endpoint("/api/candidates", PredictParams, partial(candidates, site), site.predict, method="POST"),
-        endpoint("/api/mistakes", ReviewParams, partial(list_mistakes, site), site.predict, method="POST"),
         endpoint("/api/problems", ProblemsParams, partial(list_problems, site), site.predict),
         endpoint("/api/boards", BoardsParams, lambda params, _: list_boards(site, params), site.quick),
         endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),

@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.routing import Route
 
 from kifu.corpus.query import quoted
-from kifu.corpus.schema import READER_REASONS, drop_code
+from kifu.corpus.schema import READER_REASONS
 from kifu.corpus.splits import NO_SET, load_split, split_names
 from kifu.corpus.stats import stats
 from kifu.errors import DropReason
@@ -94,7 +94,7 @@ def count_games(site: Site, corpus: int, deadline: Deadline) -> dict[str, Any]:
     found = stats(site.corpus(corpus).searcher.catalogue.path, jobs=1, progress=deadline.progress)
     values: dict[str, Any] = json.loads(found.to_json())
     del values["catalogues"]
-    return values | {"reasons": {reason: DropReason(drop_code(reason)).reason for reason in found.dropped}}
+    return values
 
 
 def count_splits(site: Site, corpus: int, deadline: Deadline) -> list[dict[str, Any]]:

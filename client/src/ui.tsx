@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Params } from "./api";
-import { number, t, type Key } from "./i18n";
+import { number, rankName, ratingName, t, type Key } from "./i18n";
 import { navigate, setQuery, useRoute } from "./router";
 import { openFiles } from "./uploads";
 
@@ -82,12 +82,25 @@ export function setFilter(changes: Params, replace = false): void {
   setQuery({ ...changes, first: undefined, at: undefined, answers: undefined }, replace);
 }
 
-/** Ranks by their rating, see `kifu.Rank.rating`. */
-const RANKS: [number, string][] = [
-  ...[20, 15, 10, 5, 4, 3, 2, 1].map((kyu): [number, string] => [32 - kyu, `${kyu}k`]),
-  ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((dan): [number, string] => [31 + dan, `${dan}d`]),
-  ...[1, 3, 5, 7, 9].map((dan): [number, string] => [40 + dan, `${dan}p`]),
-];
+/** Ratings of the filter, see `kifu.Rank.rating`. */
+const RATINGS = [12, 17, 22, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 43, 45, 47, 49];
+
+/** Ranks that nets take. */
+export const RANKS = [...Array.from({ length: 18 }, (_, k) => `${18 - k}k`), ...Array.from({ length: 9 }, (_, k) => `${k + 1}d`), "9p"];
+
+/** A choice of a rank; `none` names the choice of no rank. */
+export function RankSelect(props: { label: Key; value: string; none?: Key; onPick: (rank: string) => void }) {
+  const { label, value, none, onPick } = props;
+  return (
+    <label>
+      {t(label)}{" "}
+      <select value={value} onChange={(event) => onPick(event.currentTarget.value)}>
+        {none && <option value="">{t(none)}</option>}
+        {[...new Set([...RANKS, ...(value ? [value] : [])])].map((each) => <option key={each} value={each}>{rankName(each)}</option>)}
+      </select>
+    </label>
+  );
+}
 
 interface FieldProps {
   /** The parameter of the address. */
@@ -199,7 +212,7 @@ export function FilterForm({ search = true }: { search?: boolean }) {
       <FilterChoice name="colour" label={t("colour")} choices={[["black", t("black")], ["white", t("white")]]} />
       <FilterField name="year_from" type="number" label={t("yearFrom")} />
       <FilterField name="year_to" type="number" label={t("yearTo")} />
-      <FilterChoice name="rating" label={t("lowestRank")} choices={RANKS.map(([rating, rank]) => [`${rating}`, rank])} />
+      <FilterChoice name="rating" label={t("lowestRank")} choices={RATINGS.map((rating) => [`${rating}`, ratingName(rating)])} />
       <FilterChoice
         name="winner"
         label={t("winner")}

@@ -1,6 +1,6 @@
 import { Fragment } from "preact";
 import { address, useGet } from "../api";
-import { number, percent, reasonName, t, type Key } from "../i18n";
+import { number, percent, rankName, reasonName, resultName, t, type Key } from "../i18n";
 import { setQuery, useRoute } from "../router";
 import { useCorpus } from "../site";
 import { BarChart, CountList, Pager, yearBars } from "../ui";
@@ -373,11 +373,11 @@ function Duplicates() {
               {cluster.games.map((game) => (
                 <li key={game.row}>
                   <a href={`/game/${corpus}/${game.row}`}>
-                    {game.black ?? "?"} {game.black_rank} – {game.white ?? "?"} {game.white_rank}
+                    {game.black ?? "?"} {rankName(game.black_rank ?? "")} – {game.white ?? "?"} {rankName(game.white_rank ?? "")}
                   </a>
                   <span class="muted">
                     {" "}
-                    {[game.date_text, game.result_text, t("moveCount", { count: number(game.n_moves) })].filter(Boolean).join(" · ")}
+                    {[game.date_text, resultName(game.result_text ?? ""), t("moveCount", { count: number(game.n_moves) })].filter(Boolean).join(" · ")}
                   </span>
                   {game.drop && <span class="error"> {t("dropped", { reason: reasonName(game.drop) })}</span>}
                 </li>

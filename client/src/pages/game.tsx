@@ -2,11 +2,12 @@ import type { Marker } from "@sabaki/shudan";
 import { useEffect, useMemo } from "preact/hooks";
 import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, type ShownLine } from "../api";
 import { Board, HeatLegend, heatOf, pointName } from "../board";
-import { errorText, t } from "../i18n";
+import { errorText, rankName, resultName, t } from "../i18n";
 import { captures, conditions, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
 import { AnalysisChart, LEAST_LOSS, ReviewedMoves, TopMoves, TwoRanks, useAnalysis, type Prediction } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
+import { RankSelect } from "../ui";
 import { firstMove, lineOfPath, pathThrough, storedUpload, variationsAt, type GameInfo, type TreeNode, type TreePath, type UploadedGame } from "../uploads";
 import { Notes, UploadPage } from "./upload";
 
@@ -14,8 +15,6 @@ interface Shown {
   line: ShownLine;
   info: GameInfo;
 }
-
-export const RANKS = [...Array.from({ length: 18 }, (_, k) => `${18 - k}k`), ...Array.from({ length: 9 }, (_, k) => `${k + 1}d`), "9p"];
 
 /** Show a game of a catalogue, the games of files that the user opened, or one of these. */
 export function GamePage() {
@@ -265,24 +264,20 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
               </label>
             ))}
             {chosen.some((k) => nets[k]!.takes_ranks) && ["rankLabel" as const, "rankSecond" as const].map((label, k) => (
-              <label key={label}>
-                {t(label)}{" "}
-                <select
-                  value={ranks[k] ?? ""}
-                  onChange={(event) => {
-                    const chosenRanks = [ranks[0] ?? "", ranks[1] ?? ""];
-                    chosenRanks[k] = event.currentTarget.value;
-                    setQuery({ ranks: chosenRanks.filter((each, at) => each && chosenRanks.indexOf(each) === at).join(",") || "," }, true);
-                  }}
-                >
-                  <option value="">{t(k ? "rankNone" : "rankUnknown")}</option>
-                  {[...new Set([...RANKS, ...ranks])].map((each) => <option key={each} value={each}>{each}</option>)}
-                </select>
-              </label>
+              <RankSelect
+                key={label}
+                label={label}
+                value={ranks[k] ?? ""}
+                none={k ? "rankNone" : "rankUnknown"}
+                onPick={(rank) => {
+                  const both = k ? [ranks[0] ?? "", rank] : [rank, ranks[1] ?? ""];
+                  setQuery({ ranks: both.filter((each, at) => each && both.indexOf(each) === at).join(",") || "," }, true);
+                }}
+              />
             ))}
           </div>
           {main !== undefined && nets[main]!.takes_ranks && ranks.length > 1 && (
-            <TwoRanks bodies={[asked(main, ranks[0]), asked(main, ranks[1])]} ranks={[ranks[0]!, ranks[1]!]} line={line} />
+            <TwoRanks bodies={[asked(main, ranks[0]), asked(main, ranks[1])]} ranks={[rankName(ranks[0]!), rankName(ranks[1]!)]} line={line} />
           )}
           <div class="side-by-side">
             {chosen.flatMap((k) => {
@@ -290,7 +285,7 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
               const { name, takes_ranks } = nets[k]!;
               if (!takes_ranks) return [<TopMoves key={k} caption={name} body={asked(k)} {...shared} />];
               return (ranks.length ? ranks.slice(0, 2) : [""]).map((rank) => (
-                <TopMoves key={`${k} ${rank}`} caption={rank ? `${name} · ${rank}` : name} body={asked(k, rank)} {...shared} />
+                <TopMoves key={`${k} ${rank}`} caption={rank ? `${name} · ${rankName(rank)}` : name} body={asked(k, rank)} {...shared} />
               ));
             })}
           </div>
@@ -320,7 +315,7 @@ function Player({ colour, name, rank }: { colour: "black" | "white"; name: strin
   return (
     <>
       <span class={`stone stone_${colour}`} role="img" aria-label={t(colour)} />
-      {name || "?"} <small>{rank}</small>
+      {name || "?"} <small>{rankName(rank)}</small>
     </>
   );
 }
@@ -339,7 +334,7 @@ function Toggle({ name, on, label, standard = false }: { name: string; on: boole
 function Information({ info }: { info: GameInfo }) {
   const rows: [string, string | number | null][] = [
     [t("dateLabel"), info.date], [t("eventLabel"), [info.event, info.round].filter(Boolean).join(", ")],
-    [t("placeLabel"), info.place], [t("resultLabel"), info.result], [t("komiLabel"), info.komi],
+    [t("placeLabel"), info.place], [t("resultLabel"), resultName(info.result)], [t("komiLabel"), info.komi],
     [t("handicapLabel"), info.handicap], [t("rulesLabel"), info.rules],
   ];
   return (

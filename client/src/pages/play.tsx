@@ -5,10 +5,9 @@ import { errorText, number, rankName, resultName, t, type Key } from "../i18n";
 import { captures, continued, fromLetters, moverAt, sent, toLetters } from "../lines";
 import { navigate, setQuery, useRoute } from "../router";
 import { useNets } from "../site";
-import { AskButton } from "../ui";
+import { AskButton, RANKS } from "../ui";
 import type { Prediction } from "../review";
 import { openFiles } from "../uploads";
-import { RANKS } from "./game";
 
 interface Settings {
   net: number;

@@ -3,13 +3,12 @@ import type { Marker } from "@sabaki/shudan";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { address, get, stonesAfter, type Params, type ShownLine } from "../api";
 import { Board, pointName } from "../board";
-import { number, percent, t } from "../i18n";
+import { number, percent, rankName, t } from "../i18n";
 import { fromLetters, toLetters } from "../lines";
 import { setQuery, useRoute } from "../router";
 import { useCorpus, useNets } from "../site";
-import { Disclosure, FilterForm, useFilter } from "../ui";
+import { Disclosure, FilterForm, RankSelect, useFilter } from "../ui";
 import type { GameInfo } from "../uploads";
-import { RANKS } from "./game";
 
 interface Problem {
   row: number;
@@ -117,12 +116,7 @@ export function ProblemsPage() {
                 </select>
               )}
               {ranked && ([["strong", strong, "problemsStrong"], ["weak", weak, "problemsWeak"]] as const).map(([name, value, label]) => (
-                <label key={name}>
-                  {t(label)}{" "}
-                  <select value={value} onChange={(event) => renew({ [name]: event.currentTarget.value })}>
-                    {RANKS.map((each) => <option key={each} value={each}>{each}</option>)}
-                  </select>
-                </label>
+                <RankSelect key={name} label={label} value={value} onPick={(rank) => renew({ [name]: rank })} />
               ))}
               <button type="button" onClick={() => renew({ seed: seed + 1 })}>{t("problemsOthers")}</button>
             </div>
@@ -155,7 +149,7 @@ function Exercise({ problem, corpus, ranks, given, onAnswer }: ExerciseProps) {
     markers.set(answer, { type: "square" });
   }
   const why = chances
-    ? t("problemChances", { strong: ranks[0]!, weak: ranks[1]!, answer: name(answer), mistake: name(mistake), one: percent(chances[0], 0), two: percent(chances[1], 0) })
+    ? t("problemChances", { strong: rankName(ranks[0]!), weak: rankName(ranks[1]!), answer: name(answer), mistake: name(mistake), one: percent(chances[0], 0), two: percent(chances[1], 0) })
     : t("problemLoss", { answer: name(answer), mistake: name(mistake), loss: number(loss ?? 0, 1) });
   return (
     <>

@@ -2,13 +2,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { POINT_MASK, WHITE_BIT } from "../api";
 import { pointName } from "../board";
-import { number, percent, reasonName, t, type Key } from "../i18n";
+import { number, percent, rankName, reasonName, resultName, t, type Key } from "../i18n";
 import { conditions, sent } from "../lines";
 import { analyse } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
 import type { Upload, UploadedGame } from "../uploads";
-import { RANKS } from "./game";
+import { RankSelect } from "../ui";
 
 function noteText([kind, ...values]: UploadedGame["notes"][number]): string {
   switch (kind) {
@@ -52,16 +52,16 @@ export function UploadPage({ upload }: { upload: Upload }) {
             <tr key={k} class={game.line ? undefined : "dropped"}>
               <td class="black">
                 {game.info
-                  ? <a href={`/game/upload/${key}/${k}`}>{game.info.black || "?"} <small class="muted">{game.info.black_rank}</small></a>
+                  ? <a href={`/game/upload/${key}/${k}`}>{game.info.black || "?"} <small class="muted">{rankName(game.info.black_rank)}</small></a>
                   : game.name}
               </td>
-              <td class="white">{game.info && <>{game.info.white || "?"} <small class="muted">{game.info.white_rank}</small></>}</td>
+              <td class="white">{game.info && <>{game.info.white || "?"} <small class="muted">{rankName(game.info.white_rank)}</small></>}</td>
               <td class="number">{game.info?.date}</td>
               <td class="event">
                 {[game.info?.event, files.size > 1 ? game.file : "", game.name.startsWith("the file") ? "" : game.name].filter(Boolean).join(" · ")}
                 {game.notes.length > 0 && <small class="error"> {game.notes.map(noteText).join(" ")}</small>}
               </td>
-              <td>{game.info?.result}</td>
+              <td>{game.info && resultName(game.info.result)}</td>
               <td class="number">{game.line?.moves.length}</td>
             </tr>
           ))}
@@ -173,12 +173,7 @@ function Summary({ games, upload }: { games: UploadedGame[]; upload: string }) {
           </label>
         )}
         {nets[net]!.takes_ranks && (
-          <label>
-            {t("rankSecond")}{" "}
-            <select value={rank} onChange={(event) => setQuery({ rank: event.currentTarget.value }, true)}>
-              {RANKS.map((each) => <option key={each} value={each}>{each}</option>)}
-            </select>
-          </label>
+          <RankSelect label="rankSecond" value={rank} onPick={(each) => setQuery({ rank: each }, true)} />
         )}
         <button type="button" disabled={state !== undefined && state.done < state.total} onClick={() => void compare()}>{t("compare")}</button>
       </div>

@@ -53,7 +53,7 @@ export function moveName(each: Continuation, width: number, height: number, boar
 
 /** Show the shares of games that Black and White won as a bar. */
 export function ResultBar({ black, title }: { black: number; title?: string }) {
-  const text = (share: number) => (share < 0.15 ? "" : percent(share, 0));
+  const text = (share: number) => (share < 0.25 ? "" : percent(share, 0));
   const label = t("winShares", { black: percent(black), white: percent(1 - black) });
   return (
     <span class="result-bar" role="img" aria-label={title ? `${label}. ${title}` : label} title={title ?? label}>

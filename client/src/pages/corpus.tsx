@@ -192,6 +192,13 @@ function Ranks({ ranks }: { ranks: Stats["ranks"] }) {
   );
 }
 
+/** Return the name of a field of records whose texts are counted, see `kifu.Stats.unparsed`. */
+function fieldName(column: string): string {
+  const colour = /^(black|white)_rank$/.exec(column)?.[1] as "black" | "white" | undefined;
+  if (colour) return `${t(colour)}: ${t("rankLabel")}`;
+  return t(({ result_text: "result", komi_text: "komi", date_text: "date" } as const)[column] ?? "timeLimit");
+}
+
 function Unparsed({ unparsed }: { unparsed: Stats["unclear"] }) {
   const columns = Object.entries(unparsed);
   if (columns.length === 0) return null;
@@ -209,7 +216,7 @@ function Unparsed({ unparsed }: { unparsed: Stats["unclear"] }) {
         <tbody>
           {columns.map(([column, { games, texts }]) => (
             <tr key={column}>
-              <th scope="row"><code>{column}</code></th>
+              <th scope="row">{fieldName(column)}</th>
               <td class="number">{number(games)}</td>
               <td class="anywhere">
                 {Object.entries(texts).map(([text, count]) => <div key={text}><code>{text}</code> × {number(count)}</div>)}

@@ -92,7 +92,7 @@ export function PlanesPage() {
           <div>
             <p>{t("planesIntro", { colour: t(moverAt(line, ply) === WHITE ? "white" : "black") })}</p>
             {encoded.value && <p>{encoded.value.title}</p>}
-            {features && <p class="anywhere">{t("planesComposition", { names: features })}</p>}
+            {features && <p class="anywhere">{t("planesComposition")} <code>{features}</code></p>}
             <p class="muted">{t("planesLegend")}</p>
           </div>
         </div>

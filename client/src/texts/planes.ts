@@ -7,7 +7,7 @@ export const planes = {
   planesPosition: ["Position", "局面", "局面", "국면"],
   planesValues: ["Values: {values}", "値：{values}", "取值：{values}", "값: {values}"],
   planesLegend: ["0 is empty; 1 is the full shade; values between have shades between, negative ones have a red edge.", "0 は空白、1 は最も濃く、中間の値は中間の濃さ、負の値は赤枠です。", "0 为空白，1 最深，中间值为中间深浅，负值为红框。", "0은 빈칸, 1은 가장 진하고, 중간 값은 중간 농도, 음수는 빨간 테두리입니다."],
-  planesComposition: ["Composition: {names}", "構成：{names}", "组成：{names}", "구성: {names}"],
+  planesComposition: ["Composition:", "構成：", "组成：", "구성:"],
   planesNumbers: ["Numbers beside the planes", "平面以外の数値", "平面以外的数值", "평면 이외의 수"],
   planesMove: ["Move {ply}", "{ply} 手目", "第 {ply} 手", "{ply}수째"],
   planesGame: ["Back to the game", "棋譜へ戻る", "返回棋谱", "기보로"],

@@ -39,7 +39,7 @@ def solve(page: Page) -> None:
 
 def play(page: Page) -> None:
     """Play some moves against the net."""
-    page.get_by_label("Temperature").fill("0")
+    page.get_by_label("Variety").fill("0")
     page.get_by_role("button", name="Start the game").click()
     for move in MOVES:
         column, line = "ABCDEFGHJKLMNOPQRST".index(move[0]), 19 - int(move[1:])

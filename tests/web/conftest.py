@@ -12,7 +12,8 @@ catalogues and nets.
 empty: `page.goto(site_server.url + "/explore")`. A test fails on console errors, exceptions, and requests to other
 hosts; a test that provokes an error (an answer with an error status is one, too) calls `problems(page).clear()` from
 `web_site`. `axe(page)` returns the serious and critical violations of accessibility. The tests skip without Chromium;
-mark them `slow`. While a page is open, asyncio.run() fails in the same module.
+mark them `slow`. Give `page.wait_for_function` a function, not an expression, which the policy of the page refuses.
+While a page is open, asyncio.run() fails in the same module.
 """
 
 import shutil

@@ -228,7 +228,7 @@ def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, br
     page.goto(f"{site_server.url}/search?pattern=XO/OX")
     page.get_by_label("Several hits of a game").check()
     hits = "[...document.querySelectorAll('.hits a')].map((each) => each.pathname)"
-    page.wait_for_function(f"new Set({hits}).size < {hits}.length")
+    page.wait_for_function(f"() => new Set({hits}).size < {hits}.length")
     page.goto(f"{site_server.url}/game/0/3?ply=4")
     page.get_by_role("link", name="Find this position").click()
     page.get_by_text("Games with the position").wait_for()

@@ -519,7 +519,7 @@ def page(request: pytest.FixtureRequest, browser: Any, served: ServedSite) -> It
     size = {"width": 1280, "height": 800} if request.param == "desktop" else {"width": 360, "height": 740}
     with open_page(browser, served.url, viewport=size) as page:
         yield page
-        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
 
 
 def open_filter(page: Any) -> None:

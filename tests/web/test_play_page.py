@@ -45,7 +45,7 @@ def test_whole_game_by_mouse(site_server: ServedSite, browser_page: Any, tmp_pat
     page.get_by_role("button", name="Start the game").click()
     point(page, 15, 3).click()
     wait_for_turn(page, 2)
-    page.wait_for_function(f"{STONES}.filter(Boolean).length === 2")
+    page.wait_for_function(f"() => {STONES}.filter(Boolean).length === 2")
     page.get_by_role("button", name="Undo").click()
     wait_for_turn(page, 0)
     wait_for_stones(page, [0] * PASS)
@@ -61,7 +61,7 @@ def test_whole_game_by_mouse(site_server: ServedSite, browser_page: Any, tmp_pat
     assert page.locator(".move-list li").all_inner_texts()[::2] == ["D16", "Q4", "K10"]
     page.get_by_role("button", name="Pass", exact=True).click()
     wait_for_turn(page, ply := ply + 2)
-    page.wait_for_function(f"{STONES}.filter(Boolean).length === {ply - 1}")  # the net plays on
+    page.wait_for_function(f"() => {STONES}.filter(Boolean).length === {ply - 1}")  # the net plays on
     page.goto(site_server.url + "/play")
     page.get_by_role("link", name="Continue your last game").click()
     wait_for_turn(page, ply)
@@ -129,7 +129,7 @@ def test_game_by_keyboard(site_server: ServedSite, browser_page: Any, tmp_path: 
     expect(page.locator(".board [aria-live]")).to_contain_text("K11")
     page.keyboard.press("Enter")
     wait_for_turn(page, 2)
-    page.wait_for_function(f"{STONES}[{8 * 19 + 9}] === 1")
+    page.wait_for_function(f"() => {STONES}[{8 * 19 + 9}] === 1")
     tab_to(page, "Pass")
     page.keyboard.press("Enter")
     wait_for_turn(page, 4)

@@ -34,7 +34,7 @@ def test_explorer_by_keyboard(site_server: ServedSite, page: Any) -> None:
     for key in ["ArrowUp"] * 6 + ["ArrowRight"] * 6 + ["Enter"]:
         page.keyboard.press(key)
     wait_for_games(page, site_server, "pd")
-    page.wait_for_function(f"{STONES}[{3 * 19 + 15}] === 1")
+    page.wait_for_function(f"() => {STONES}[{3 * 19 + 15}] === 1")
     tab_to(page, "Continuations")
     page.keyboard.press("Tab")
     (first, *_) = site_server.get("/api/explore", moves="pd").json["continuations"]

@@ -125,6 +125,7 @@ def main() -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(locale="en-GB", color_scheme="light")
+        page.set_default_timeout(300_000)
         for name in names:
             data = take(page, url, VIEWS[name])
             FOLDER.joinpath(f"{name}.png").write_bytes(data)

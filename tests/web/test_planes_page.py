@@ -37,5 +37,5 @@ def test_unknown_plane_sets_are_not_found(site_server: ServedSite) -> None:
 
 
 def test_plies_beyond_the_line_are_refused(site_server: ServedSite) -> None:
-    body = {"line": {"width": 9, "height": 9, "moves": [40]}, "ply": 2, "planes": "seven@1"}
-    assert site_server.post("/api/planes", body).error == "ply must be 0 to 1, got 2"
+    body = {"line": {"width": 9, "height": 9}, "ply": 1, "planes": "seven@1"}
+    assert site_server.post("/api/planes", body).error == "ply must be 0 to 0, got 1"

@@ -181,12 +181,9 @@ def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedS
     page.get_by_role("heading", name="Your games").wait_for()
     rows = page.locator("table.games tbody tr")
     expect(rows).to_have_count(4)
-    for text in (
-        "The game ends before move 3: the point is occupied.",
-        "The file is cut off.",
-        "The file says that its text is UTF-8; it was read as GB18030.",
-        "古力",
-    ):
+    illegal = "The game ends before move 3: the point is occupied."
+    encoding = "The file says that its text is UTF-8; it was read as GB18030."
+    for text in (illegal, "The file is cut off.", encoding, "古力"):
         expect(page.locator("main")).to_contain_text(text)
     expect(page.get_by_role("alert")).to_contain_text("no.txt: This is neither a game record")
     problems(page).clear()  # the answer to no.txt
@@ -197,7 +194,7 @@ def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedS
     page.get_by_text("All games of the file").click()
     rows.nth(1).locator("a").click()
     page.get_by_text("Move 0 of 2").wait_for()
-    page.get_by_text("The game ends before move 3: the point is occupied.").wait_for()
+    page.get_by_text(illegal).wait_for()
 
 
 def test_variations_comments_and_marks_are_walked(review_server: ServedSite, page: Any) -> None:

@@ -288,15 +288,8 @@ def test_a_catalogue_that_is_replaced_is_refused(tmp_path: Path) -> None:
     with serving(Site([path], [])) as served:
         assert served.get("/api/games", count=1).json["games"][0]["black"] == "Ann"
         write_catalogue(path, rows(black=["Eve", "Fred"], white=["Gus", "Hal"]))
-        for target in (
-            "/api/games",
-            "/api/games/0/0",
-            "/api/games/0/0/sgf",
-            "/api/facets",
-            "/api/stats",
-            "/api/explore",
-        ):
-            answer = served.get(target)
+        for target in ("games", "games/0/0", "games/0/0/sgf", "facets", "stats", "explore"):
+            answer = served.get(f"/api/{target}")
             assert answer.status == 503, target
             assert answer.error == "games.parquet has changed since kifu serve opened it; start kifu serve again"
         path.unlink()

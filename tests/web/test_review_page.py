@@ -110,7 +110,9 @@ def test_candidates_have_values_of_their_own(review_server: ServedSite, page: An
         expect(row).to_contain_text(f"{100 * win:.0f}%")
 
 
-def test_mistakes_and_ownership(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
+def test_mistakes_and_ownership(
+    review_server: ServedSite, page: Any, game: kifu.Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held: list[Any] = []
     rows: list[Any] = []
 
@@ -136,9 +138,7 @@ def test_mistakes_and_ownership(review_server: ServedSite, page: Any, game: kifu
     black, white = ([ply for ply in most if bool(game.moves[ply] >> 15) == side][:3] for side in (False, True))
     expect(links).to_have_text([re.compile(f"^Move {ply + 1}: .* {losses[ply]:,.1f} points$") for ply in black + white])
     page.get_by_text("All moves", exact=True).click()
-    ply = next(ply for ply in losses if not game.moves[ply] >> 15)
-    text = re.compile(rf"^Move {ply + 1}: .* · {losses[ply]:,.1f} points lost$")
-    expect(page.locator("details li a").first).to_have_text(text)
+    expect(page.locator("details li a").first).to_have_text(re.compile(r"^Move \d+: .* · [\d,.]+ points lost$"))
     first, better = black[0], rows[black[0]][4]
     tab_to(page, f"Move {first + 1}: ")
     page.keyboard.press("Enter")
@@ -152,10 +152,9 @@ def test_mistakes_and_ownership(review_server: ServedSite, page: Any, game: kifu
     page.locator(".shudan-paint").first.wait_for()
     page.wait_for_url("**area=1**")
     check_layout(page)
-    with page.expect_response("**/api/analyse") as kept:
-        page.reload()
-    rows = kept.value.json()
-    assert len(rows["rows"]) == rows["total"]  # kept, so that one part holds all
+    monkeypatch.setattr("kifu.learn.review.Reviewer._predict", None)  # all is kept: asking the net again would fail
+    page.reload()
+    expect(links).to_have_count(6)
 
 
 def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:

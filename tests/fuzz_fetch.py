@@ -11,15 +11,7 @@ from collection_sites import FOX, TREE_H, YENW, seven_zip
 from fuzzing import Fuzzer, damage, mutant
 from http_server import tar_gz, zipped
 from kifu.errors import SourceError
-from kifu.fetch.collections import (
-    COLLECTIONS,
-    FileChoice,
-    ListedFile,
-    add_checksums,
-    choose_files,
-    parse_dates,
-    parse_listing,
-)
+from kifu.fetch import collections as fc
 from kifu.fetch.fetching import differs, find_damage, kind_of
 
 BASE = "https://example.org/data/index.html"
@@ -49,23 +41,23 @@ PIECES = (
 def read_index(page: bytes) -> None:
     """Read an index for every collection. Raises SourceError if it lists no file of any."""
     found = 0
-    for collection in COLLECTIONS.values():
+    for collection in fc.COLLECTIONS.values():
         for is_local in (False, True):
             try:
-                files, _ = parse_listing(page, BASE, collection, is_local=is_local)
+                files, _ = fc.parse_listing(page, BASE, collection, is_local=is_local)
             except SourceError as error:
                 refused = error
                 continue
             found += len(files)
-            for file in add_checksums(files, page):
+            for file in fc.add_checksums(files, page):
                 check_file(file, is_local)
             if any(file.date for file in files):
-                choose_files(collection.name, files, FileChoice(dates=parse_dates("0000-9999")))
+                fc.choose_files(collection.name, files, fc.FileChoice(dates=fc.parse_dates("0000-9999")))
     if not found:
         raise refused
 
 
-def check_file(file: ListedFile, is_local: bool) -> None:
+def check_file(file: fc.ListedFile, is_local: bool) -> None:
     """Assert that a file has a plain name, and leads below the index or a further host."""
     assert file.name.isascii()
     assert file.name[0].isalnum()

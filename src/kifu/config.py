@@ -156,7 +156,6 @@ def _nearest_key(key: str, model: type[BaseModel]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text for a message."""
     try:
         return shorten(json.dumps(value, default=str))
     except (ValueError, RecursionError):  # a number of thousands of digits; thousands of tables in one another

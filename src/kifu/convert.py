@@ -149,7 +149,6 @@ def convert(
 
 
 def _split_chunks(sources: Paths) -> tuple[list[Path], list[AnyPath]]:
-    """Divide sources into training chunks and all others."""
     paths = [as_path(source) for source in as_list(sources)]
     chunks = [path for path in paths if isinstance(path, Path) and detect_chunks(path) is not None]
     return chunks, [path for path in paths if path not in chunks]
@@ -219,7 +218,6 @@ def _stream(output: AtomicFile, compression: str) -> Iterator[_Write]:
 
 @contextmanager
 def _zip(output: AtomicFile) -> Iterator[_Write]:
-    """Write each record as a member of a .zip."""
     count = 0
 
     def write(records: list[bytes]) -> None:

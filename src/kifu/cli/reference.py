@@ -101,12 +101,10 @@ def nets(
 
 
 def _listed(entries: Mapping[str, str]) -> Outcome:
-    """Return names with their descriptions."""
     return Outcome(lambda: _print_list(entries), [{"name": name, "title": title} for name, title in entries.items()])
 
 
 def _card(kind: str, name: str, data: Mapping[str, object]) -> Outcome:
-    """Return the card of a plane set or format."""
     text = read_card(kind, name)
     return Outcome(lambda: _print_markdown(text), {**data, "card": text})
 

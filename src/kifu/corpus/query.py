@@ -403,7 +403,6 @@ def _verify(file: Path) -> None:
 
 
 def _select_no_games() -> str:
-    """Return a SELECT of no rows with the columns of the view games."""
     types = {field.name: _TYPES[field.type] for field in SCHEMA} | {FILE_COLUMN: "VARCHAR"}
     columns = [f'NULL::{kind} AS "{name}"' for name, kind in types.items()]
     return f"SELECT {', '.join(columns)} WHERE false"

@@ -444,7 +444,6 @@ def _points(values: npt.NDArray[np.uint16], offsets: npt.NDArray[np.int64]) -> p
 
 
 def _territory(parsed: ParsedBlock) -> pa.ListArray:
-    """Return column `territory`, null where a record has none."""
     missing = np.diff(parsed.territory_offset) <= 0
     offsets = pa.array(parsed.territory_offset.astype(np.int32))
     return pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=schema.POINTS, mask=pa.array(missing))

@@ -116,7 +116,6 @@ def board_ko_rule(h: BoardHistory) -> Any:
 
 @inline_kernel
 def _count_stones(s: State, c: Any) -> Any:
-    """Return the number of stones of colour c."""
     n = 0
     for k in range(3):
         for i in range(len(s.words)):
@@ -134,7 +133,6 @@ def handicap_stones(rules: Any, black: Any, white: Any) -> Any:
 
 @inline_kernel
 def _handicap_bonus(rules: Any, black: Any, white: Any) -> Any:
-    """Return White's points for the handicap."""
     stones = handicap_stones(rules, black, white)
     if rules[BONUS] == BONUS_ZERO:
         return 0

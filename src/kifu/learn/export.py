@@ -273,7 +273,6 @@ def _board(net: Net) -> str:
 
 
 def _convert(graph: _Graph) -> Any:
-    """Return the ONNX model."""
     inputs = graph.inputs(2, 0)
     dynamic = ("batch", None, "height", "width") if graph.any_size else ("batch",)
     shape = {k: torch.export.Dim(name) for k, name in enumerate(dynamic) if name}

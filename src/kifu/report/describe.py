@@ -139,17 +139,14 @@ def _partition_lines(catalogue: Catalogue) -> list[str]:
 
 
 def _value_counts(column: pa.Array) -> dict[str, int]:
-    """Count each value of a column, nulls excluded."""
     return {each["values"]: each["counts"] for each in pc.value_counts(column.drop_null()).to_pylist()}
 
 
 def _most_common(counts: Counter[str]) -> str:
-    """Return the five most common names with their counts."""
     return format_counts(dict(counts.most_common(5))) + (f", and {len(counts) - 5:,} more" if len(counts) > 5 else "")
 
 
 def _origin(metadata: Mapping[str, Any]) -> list[str]:
-    """Return lines about the origin of a catalogue, from its metadata."""
     clean = metadata.get("clean")
     if isinstance(clean, dict):
         return [f"cleaned     {_short(clean.get('name'))}: {_short(clean.get('title'))}"]

@@ -96,7 +96,6 @@ def print_evaluation(evaluation: Evaluation) -> None:
 
 
 def _cut(text: str, length: int = 17) -> str:
-    """Return a net's name for the head of a column."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -175,7 +174,6 @@ def _plots(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
 
 
 def _bins(net: NetResult) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return the calibration bins as `draw_calibration` takes them."""
     bins, positions = net.calibration.bins, net.score.positions
     return np.array(
         [(100 * each.confidence, *(100 * part for part in each.accuracy), each.positions / positions) for each in bins]
@@ -192,7 +190,6 @@ def _board_of(example: Example) -> tuple[Example, str]:
 
 
 def _data_url(figure: Figure) -> str:
-    """Return an image as a data URL."""
     return "data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode()
 
 
@@ -285,7 +282,6 @@ def compare(results: Sequence[BenchmarkResults]) -> str:
 
 
 def _pooled_section(pooled: Sequence[tuple[str, dict[str, Drift]]]) -> str:
-    """Return the section of the means over all complete sets."""
     lines = ["## Mean of the complete sets", "", "In brackets: the interval for another set.", ""]
     lines += ["| net | top-1 | spread | nll, nats | spread |", "|---|---|---|---|---|"]
     for label, found in sorted(pooled, key=lambda each: each[1]["nll"].interval.value):
@@ -296,7 +292,6 @@ def _pooled_section(pooled: Sequence[tuple[str, dict[str, Drift]]]) -> str:
 
 
 def _section(found: Sequence[SetResults]) -> str:
-    """Return the section of one set."""
     first = found[0]
     if any(each.digest != first.digest for each in found):
         raise FormatError(f"results of {first.name} refer to different lists of games")

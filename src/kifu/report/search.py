@@ -150,7 +150,6 @@ def year_range(continuation: Continuation) -> str:
 
 
 def _years_table(move: str, years: Sequence[YearCount]) -> Table:
-    """Return the counts of a move by year, with bars of its shares."""
     table = make_table(("year", "left"), ("all", "right"), (move, "right"), ("share", "right"), ("", "left"))
     largest = max((each.count / each.total for each in years), default=0) or 1.0
     for each in years:

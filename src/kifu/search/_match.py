@@ -298,7 +298,6 @@ def _has_unusual_setup(tables: Tables, plan: pt.MatchPlan, game: GameMoves) -> A
 
 @inline_kernel
 def _load_captured(tables: Tables, traces: Traces, g: Any) -> None:
-    """Fill `captured`."""
     for i in range(traces.occupied.shape[2]):
         tables.captured[i] = ZERO
     is_point = 0

@@ -241,7 +241,6 @@ def _sorted_entries(
 
 
 def _sort_range(header: IndexHeader, rows: Columns) -> tuple[npt.NDArray[np.uint64], int, npt.NDArray[np.int64]]:
-    """Sort the entries of a range of hashes."""
     top, low = entry_shift(header)
     hashes, fields = rows["hashes"], rows["entries"]
     low_hash, high_hash = int(hashes.min()), int(hashes.max())

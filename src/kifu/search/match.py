@@ -75,7 +75,6 @@ def match_games(
 
 
 def _match_group(games: ReplayArrays, traces: Traces, plan: MatchPlan, group: npt.NDArray[np.int64]) -> MatchArrays:
-    """Return the hits in games of one size."""
     plies = np.max(traces.plies[group], initial=0)
     setup = np.max(games.setup_offset[group + 1] - games.setup_offset[group], initial=0)
     tables = Tables(

@@ -308,14 +308,12 @@ def _touch(cell: npt.NDArray[np.int64], point: npt.NDArray[np.int64]) -> npt.NDA
 
 @functools.cache
 def _coordinates(width: int, height: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Return the columns and the rows of all points, see `MatchPlan.x`."""
     x, y = np.full(SLOTS, 255, np.uint8), np.full(SLOTS, 255, np.uint8)
     y[: width * height], x[: width * height] = np.divmod(np.arange(width * height), width)
     return x, y
 
 
 def _window_bits(image: Image, width: int, height: int, words: int) -> npt.NDArray[np.uint64]:
-    """Return the bit set of the places of an image."""
     left, right, top, bottom = image.window
     points = np.zeros(words * 64, np.bool_)
     points[: width * height].reshape(height, width)[top : bottom + 1, left : right + 1] = True

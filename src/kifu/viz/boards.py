@@ -571,7 +571,6 @@ def _draw_wildcards(painter: Painter, cells: npt.NDArray[np.integer]) -> None:
 
 
 def _draw_marks(painter: Painter, moves: Sequence[CountedMove]) -> None:
-    """Draw a mark on each point that was played."""
     from matplotlib.patches import Wedge
 
     counts: dict[int, dict[int, int]] = {}

@@ -25,10 +25,10 @@ PROGRAMS = [
     "spectral_1d",
     "Fuego-trunk", "Fuego-1.1", "fuego 1.1", "Fuego_svn", "Golois", "Golois2", "leelazerop", "LeelaZeroT",
     "ELF", "ELFonShelf", "ELFBot", "HiraBot3", "HiraBot44", "DCNN1d01", "DcnnRasPi", "MIss", "GO2", "LeelaX",
-    "Leela7dan", "Leela094", "LeelaZFast", "CrazyStonT", "GinseiIgo", "pachipachi",
+    "Leela7dan", "Leela094", "LeelaZFast", "CrazyStonT", "GinseiIgo", "pachipachi", "pachi2", "sai0.18", "GoTrend",
 ]  # fmt: skip
 PEOPLE = [
-    "PachiPachi", "leelaleela", "CrazySt0ne",
+    "PachiPachi", "pachi2000", "leelaleela", "CrazySt0ne",
     "", "Zenith", "Zend", "ZenMind", "HelloZen", "botkiller", "Battousai", "antbot1", "ray", "Rayon414", "sai2004",
     "aqua",
     "AquaBlast", "fuegoman", "leelaaa", "pokanasi", "Explorer7", "alphamarc", "AlphaInsei", "crazyeight", "CrazySt0nes",

@@ -348,7 +348,7 @@ _REMARK = lazy_pattern(
 _PRO = "professional|pro|p|职业|職業|专业|專業|プロ|프로"
 _AMATEUR = "amateur|ama|业余|業餘|アマ|아마"
 _RANK = lazy_pattern(
-    rf"~?(?:(?P<before>{_PRO})|{_AMATEUR})?[\s-]*(?P<number>\d{{1,2}})(?P<tenth>[.,]\d)?(?:st|nd|rd|th)?[\s-]*"
+    rf"~?(?:(?P<before>{_PRO})|{_AMATEUR})?[\s-]*(?P<number>\d{{1,2}})(?P<decimals>[.,]\d{{1,2}})?(?:st|nd|rd|th)?[\s-]*"
     rf"(?:(?P<dan>dan|d|段|단)|(?P<kyu>kyu|kup|gup|k|级|級|급)|(?P<pro>{_PRO}))?\.?"
     rf"\s*\(?(?:(?P<after>{_PRO})|{_AMATEUR})?\)?\s*(?P<doubt>[?*+~]*)"
     r"(?:\s*±\s*[\d.]{1,4})?",
@@ -405,10 +405,10 @@ class Rank:
         if match is None:
             return None
         number, doubt = int(match["number"]), match["doubt"]
-        if match["tenth"]:
+        if match["decimals"]:
             if not (match["dan"] or match["kyu"]) or match["before"] or match["after"]:
                 return None
-            number += bool(match["kyu"]) and match["tenth"][1] != "0"
+            number += bool(match["kyu"]) and match["decimals"].strip(".,0") != ""
         confirmed = False if "?" in doubt else True if "*" in doubt else None
         if match["before"] or match["pro"] or match["after"]:
             professional = 1 <= number <= 9 and not match["kyu"]

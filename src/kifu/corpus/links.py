@@ -22,6 +22,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -45,7 +46,7 @@ from kifu.corpus.hashes import (
 from kifu.corpus.positions import Workspace, clear_hashes, new_workspace, track_setup, track_stone
 from kifu.corpus.schema import PLAYED_COLUMNS, drop_codes, move_arrays, to_numpy
 from kifu.errors import DropReason
-from kifu.execution.range_sort import RangeSort
+from kifu.execution.range_sort import Columns, RangeSort
 from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, History, new_history
 from kifu.go.state import State, new_state
@@ -78,6 +79,7 @@ _EARLY, _FINAL, _SHORT, _LATE = range(4)
 
 _OPENING = np.uint64(0x6F70656E696E67)
 _TABLE_ROWS = 1 << 13
+_FINAL_WORDS = 1 << 16
 _BATCH = 1 << 14
 
 
@@ -245,23 +247,38 @@ def unite(parent: Any, a: Any, b: Any) -> None:
     parent[max(a, b)] = min(a, b)
 
 
+@inline_kernel
+def _final_bit(key: Any) -> tuple[Any, Any]:
+    """Return the word and the bit of a key in the bit set `finals`."""
+    return np.int64(key >> np.uint64(20)) & (_FINAL_WORDS - 1), np.uint64(1) << (key >> np.uint64(36) & np.uint64(63))
+
+
 @kernel
-def _order(keys: Any, games: Any, starts: Any, keys_out: Any, games_out: Any) -> None:
-    """Group keys by their lowest bits; starts: [parts + 1] int64, zeros, filled with where each part begins."""
-    mask = np.uint64(starts.shape[0] - 2)
+def _mark_finals(keys: Any, games: Any, finals: Any) -> None:
+    """Add final positions to the bit set `finals`, [_FINAL_WORDS] uint64."""
     for i in range(keys.shape[0]):
-        starts[np.int64(keys[i] & mask) + 1] += 1
-    part: Any
-    for part in range(1, starts.shape[0]):
-        starts[part] += starts[part - 1]
+        if games[i] & 3 in (_FINAL, _SHORT):
+            word, bit = _final_bit(keys[i])
+            finals[word] |= bit
+
+
+@kernel
+def _group(keys: Any, games: Any, finals: Any, at: Any, keys_out: Any, games_out: Any) -> None:
+    """Group keys by their lowest bits, without early positions that are no final ones.
+
+    at: [parts] int64, where the next key of each part goes, updated. With empty outputs, keys are only counted.
+    """
+    mask = np.uint64(at.shape[0] - 1)
     for i in range(keys.shape[0]):
+        if games[i] & 3 == _EARLY:
+            word, bit = _final_bit(keys[i])
+            if not finals[word] & bit:
+                continue
         part = np.int64(keys[i] & mask)
-        keys_out[starts[part]] = keys[i]
-        games_out[starts[part]] = games[i]
-        starts[part] += 1
-    for part in range(starts.shape[0] - 1, 0, -1):
-        starts[part] = starts[part - 1]
-    starts[0] = 0
+        if keys_out.shape[0] > 0:
+            keys_out[at[part]] = keys[i]
+            games_out[at[part]] = games[i]
+        at[part] += 1
 
 
 @kernel
@@ -386,8 +403,8 @@ def find_links(catalogues: Sequence[Games], *, split: bool = False, rows: int = 
     with RangeSort("key", rows, Path(tempfile.gettempdir()), 256 * len(parent)) as sort:
         for key, game in _all_keys(catalogues, split):
             sort.add({"key": key, "game": game})
-        for columns in sort:
-            parts.append(_link_rows(columns.pop("key"), columns.pop("game"), bounds, max_hits, parent))
+        for pieces in sort.pieces():
+            parts.append(_link_rows(pieces, bounds, max_hits, parent))
     hits = np.concatenate(parts)
     hits = hits[np.lexsort((hits[:, 1], hits[:, 0]))]
     if split:
@@ -432,22 +449,26 @@ def game_keys(games: GamesLike, kept: Numbers, first: int, split: bool) -> tuple
     return keys.key[: keys.used[0]], keys.game[: keys.used[0]]
 
 
-def _link_rows(key: Hashes, game: npt.NDArray[np.uint32], bounds: Numbers, max_hits: int, parent: Numbers) -> Numbers:
-    """Link the games of a range of keys in `parent`, and return the hits: [H, 2], see `_link`."""
-    starts = np.zeros((1 << (len(key) // _TABLE_ROWS).bit_length()) + 1, np.int64)
-    keys, games = np.empty_like(key), np.empty_like(game)
-    _order(key, game, starts, keys, games)
-    del key, game
-    hits = []
-    for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist()):
-        slots = 1 << (2 * (stop - start)).bit_length()
-        table = _Table(
-            np.empty(slots, np.uint64),
-            np.empty(slots, np.uint32),
-            np.empty(slots, np.int64),
-            np.empty(slots, np.uint64),
-        )
-        found = np.empty((stop - start, 2), np.uint32)
+def _link_rows(pieces: list[Columns], bounds: Numbers, max_hits: int, parent: Numbers) -> Numbers:
+    """Link the games of a range of keys in `parent`, and return the hits: [H, 2], see `_link`. Empties `pieces`."""
+    rows = sum(len(piece["key"]) for piece in pieces)
+    finals, at = np.zeros(_FINAL_WORDS, np.uint64), np.zeros(1 << (rows // _TABLE_ROWS).bit_length(), np.int64)
+    keys, games = np.empty(0, np.uint64), np.empty(0, np.uint32)
+    for piece in pieces:
+        _mark_finals(piece["key"], piece["game"], finals)
+    for piece in pieces:
+        _group(piece["key"], piece["game"], finals, at, keys, games)
+    starts = np.cumsum([0, *at])
+    at, keys, games = starts[:-1].copy(), np.empty(starts[-1], np.uint64), np.empty(starts[-1], np.uint32)
+    pieces.reverse()
+    while pieces:
+        piece = pieces.pop()
+        _group(piece["key"], piece["game"], finals, at, keys, games)
+    most = int(np.diff(starts).max())
+    tables = [np.empty(1 << (2 * most).bit_length(), dtype) for dtype in (np.uint64, np.uint32, np.int64, np.uint64)]
+    found, hits = np.empty((most, 2), np.uint32), [np.empty((0, 2), np.int64)]
+    for start, stop in pairwise(starts.tolist()):
+        table = _Table(*(column[: 1 << (2 * (stop - start)).bit_length()] for column in tables))
         count = _link(keys[start:stop], games[start:stop], table, bounds, max_hits, parent, found)
         hits.append(found[:count].astype(np.int64))
-    return np.concatenate([np.empty((0, 2), np.int64), *hits])
+    return np.concatenate(hits)

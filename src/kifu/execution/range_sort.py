@@ -187,9 +187,13 @@ class RangeSort:
 
     def __iter__(self) -> Iterator[Columns]:
         """Yield the rows of each range. Raises OutputError."""
+        return map(concat_columns, self.pieces())
+
+    def pieces(self) -> Iterator[list[Columns]]:
+        """Yield the rows of each range as they were added or spilled, piece by piece. Raises OutputError."""
         if self._spill is None:
             if self._buffer:
-                yield concat_columns(self._buffer)
+                yield self._buffer
             return
         self._write(self._spill)
         common = self._common_bits + self._bits
@@ -199,7 +203,7 @@ class RangeSort:
                     for origin in self._origins:
                         for rows in _read_piece(self._spill.file, origin, number):
                             inner.add(rows)
-                    yield from inner
+                    yield from inner.pieces()
 
     def __enter__(self) -> RangeSort:
         return self

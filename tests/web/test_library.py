@@ -366,7 +366,7 @@ def test_upload_reads_all_formats_and_archives(served: ServedSite) -> None:
 
 def test_upload_shows_the_tree(served: ServedSite) -> None:
     record = (
-        b"(;SZ[9]C[a \\] b]LB[ee:A][cc:12]TR[aa:ba];B[ee](;W[cc];B[dd])(;W[gg]C[other](;B[aa])(;B[bb]))(;AB[hh]W[ii]))"
+        b"(;SZ[9]C[a \\] b]LB[ee:A][cc:12]TR[aa:ba];B[ee](;W[cc];B[dd])(W[gg]C[other](;B[aa])(;B[bb]))(;AB[hh]W[ii]))"
     )
     (game,) = served.post("/api/upload", record).json["games"]
     shown = [(each["parent"], each["move"], each["comment"]) for each in game["nodes"]]
@@ -375,12 +375,8 @@ def test_upload_shows_the_tree(served: ServedSite) -> None:
         (-1, None, "a ] b"), (0, 40, ""), (1, 20 | white, ""), (2, 30, ""), (1, 60 | white, "other"), (4, 0, ""),
         (4, 10, ""), (1, 80 | white, ""),
     ]  # fmt: skip
-    assert game["nodes"][0]["marks"] == [
-        [0, "triangle", ""],
-        [1, "triangle", ""],
-        [40, "label", "A"],
-        [20, "label", "12"],
-    ]
+    marks = game["nodes"][0]["marks"]
+    assert marks == [[0, "triangle", ""], [1, "triangle", ""], [40, "label", "A"], [20, "label", "12"]]
     assert game["nodes"][7]["setup"] == [70]
 
 

@@ -327,8 +327,14 @@ def read_games(data: bytes) -> list[Game]:
         RecordError: There is no game.
         SourceError: An archive is damaged.
     """
-    parsed = (each for block in memory_blocks(data, ".sgf") for each in parse_block(block, None))
-    return _require_games(data, [game for each in parsed for game in _games_of(each)])
+    return _require_games(data, list(iter_games(data, ".sgf")))
+
+
+def iter_games(data: bytes, name: str) -> Iterator[Game]:
+    """Yield the games of a file in memory, read on demand; its name matters where its content is no format's own."""
+    for block in memory_blocks(data, name):
+        for parsed in parse_block(block, None):
+            yield from _games_of(parsed)
 
 
 def _require_games(data: bytes, games: list[Game]) -> list[Game]:

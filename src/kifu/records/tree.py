@@ -40,36 +40,30 @@ class Node(NamedTuple):
 
 def read_tree(text: str, width: int, height: int) -> list[Node]:
     """Return the nodes of the first game in the text of a record, each after its parent. What is no SGF is skipped."""
-    nodes: list[Node] = []
+    found: list[tuple[int, dict[str, list[str]]]] = []
     branches: list[int] = []
-    last, opened, values, name = -1, 0, dict[str, list[str]](), ""
-
-    def close_node() -> None:
-        if nodes:
-            nodes[-1] = _node(nodes[-1].parent, values, width, height)
-        values.clear()
-
+    values: dict[str, list[str]] | None = None
+    last, name = -1, ""
     for match in _TOKEN.finditer(text):
         sign, letters, value = match.groups()
-        if letters is not None:
+        if sign == ";" or (letters and values is None and branches):  # the first node of a variation may lack its ;
+            if len(found) == MAX_NODES:
+                break
+            values = {}
+            found.append((last, values))
+            last = len(found) - 1
+        if letters:
             name = "".join(c for c in letters if c.isupper()) or letters.upper()
-        elif value is not None:
+        elif value is not None and values is not None:
             values.setdefault(name, []).append(value)
-        elif sign == ";":
-            close_node()
-            if len(nodes) == MAX_NODES:
-                return nodes
-            nodes.append(Node(last, None, [], "", []))
-            last = len(nodes) - 1
         elif sign == "(":
             branches.append(last)
-            opened += 1
-        elif branches:
+            values = None
+        elif sign == ")" and branches:
             last = branches.pop()
-            if not branches and nodes:
+            if not branches and found:
                 break
-    close_node()
-    return nodes
+    return [_node(parent, properties, width, height) for parent, properties in found]
 
 
 def _node(parent: int, values: dict[str, list[str]], width: int, height: int) -> Node:

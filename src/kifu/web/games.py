@@ -13,12 +13,10 @@ from starlette.routing import Route
 from kifu.corpus.rows import rows_to_games, rows_to_sgf
 from kifu.corpus.schema import drop_code
 from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
-from kifu.records.containers import memory_blocks
-from kifu.records.game import Game, game_at
+from kifu.records.game import Game, iter_games
 from kifu.records.games import ParseWarning
 from kifu.records.meta import Rank
 from kifu.records.olf_writer import ExportFailure
-from kifu.records.parse import parse_block
 from kifu.records.text import codec_named
 from kifu.records.tree import read_tree
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint, upload
@@ -221,13 +219,11 @@ def read_upload(data: bytes, name: str, deadline: Deadline) -> dict[str, Any]:
     games: list[dict[str, Any]] = []
     if not data.strip():
         raise RecordError("the file is empty")
-    for block in memory_blocks(data, name):
-        for parsed in parse_block(block, None):
-            for g in range(len(parsed.games)):
-                deadline.check()
-                if len(games) == _MAX_UPLOADED:
-                    return {"games": games, "more": True}
-                games.append(upload_game(game_at(parsed, g)))
+    for game in iter_games(data, name):
+        deadline.check()
+        if len(games) == _MAX_UPLOADED:
+            return {"games": games, "more": True}
+        games.append(upload_game(game))
     if all(each["line"] is None for each in games):
         reason = DropReason(drop_code(games[0]["notes"][0][1])).reason if games else "contains no game record"
         raise RecordError(f"the text is not a readable game: {reason}")

@@ -13,27 +13,22 @@ from kifu.records.text import Programs, known_programs
 
 PROGRAMS = [
     "ManyFaces", "Explorer", "Perception", "Golife", "Poka", "GNU Go", "gnugo3pt8", "GnuGo_3.8", "many_faces",
-    "MFGOdnnBot",
-    "Zen19X", "ZenLv8", "DeepZenGo", "deepzengo", "CrazyStone", "CrazySton7", "Leela", "Leela Zero", "LeelaZeroT",
-    "LZ191",
-    "Fuego", "Pachi", "AyaMC", "AyaBotD1", "HiraBot42", "FineArt", "绝艺", "\N{REPLACEMENT CHARACTER}?艺指导B",
-    "Golaxy",
-    "GOLAXY", "星阵围棋", "DolBaram", "돌바람", "AQ", "GLOBIS_AQZ", "KataGo", "Kata-Go b18", "Golois6", "DCNN1d08",
-    "AlphaGo",
-    "AI (KataGo)", "AI (KataGo)\N{HANGUL FILLER}", "AI (Human-like)", "ai (p:pick)", "amybot-beginner", "amybot_ddk",
-    "noob_bot_1", "noob_bot_3", "doge_bot_4", "kata-bot", "katrain-6k", "katrain_3d", "KaTrain-20k", "Spectral-4k",
-    "spectral_1d",
-    "Fuego-trunk", "Fuego-1.1", "fuego 1.1", "Fuego_svn", "Golois", "Golois2", "leelazerop", "LeelaZeroT",
-    "ELF", "ELFonShelf", "ELFBot", "HiraBot3", "HiraBot44", "DCNN1d01", "DcnnRasPi", "MIss", "GO2", "LeelaX",
-    "Leela7dan", "Leela094", "LeelaZFast", "CrazyStonT", "GinseiIgo", "pachipachi", "pachi2", "sai0.18", "GoTrend",
+    "MFGOdnnBot", "Zen19X", "ZenLv8", "DeepZenGo", "deepzengo", "CrazyStone", "CrazySton7", "Leela", "Leela Zero",
+    "LeelaZeroT", "LZ191", "Fuego", "Pachi", "AyaMC", "AyaBotD1", "HiraBot42", "FineArt", "绝艺",
+    "\N{REPLACEMENT CHARACTER}?艺指导B", "Golaxy", "GOLAXY", "星阵围棋", "DolBaram", "돌바람", "AQ", "GLOBIS_AQZ",
+    "KataGo", "Kata-Go b18", "Golois6", "DCNN1d08", "AlphaGo", "AI (KataGo)", "AI (KataGo)\N{HANGUL FILLER}",
+    "AI (Human-like)", "ai (p:pick)", "amybot-beginner", "amybot_ddk", "noob_bot_1", "noob_bot_3", "doge_bot_4",
+    "kata-bot", "katrain-6k", "katrain_3d", "KaTrain-20k", "Spectral-4k", "spectral_1d", "Fuego-trunk", "Fuego-1.1",
+    "fuego 1.1", "Fuego_svn", "Golois", "Golois2", "leelazerop", "LeelaZeroT", "ELF", "ELFonShelf", "ELFBot",
+    "HiraBot3", "HiraBot44", "DCNN1d01", "DcnnRasPi", "MIss", "GO2", "LeelaX", "Leela7dan", "Leela094", "LeelaZFast",
+    "CrazyStonT", "GinseiIgo", "pachipachi", "pachi2", "sai0.18", "GoTrend",
 ]  # fmt: skip
 PEOPLE = [
-    "PachiPachi", "pachi2000", "leelaleela", "CrazySt0ne",
-    "", "Zenith", "Zend", "ZenMind", "HelloZen", "botkiller", "Battousai", "antbot1", "ray", "Rayon414", "sai2004",
-    "aqua",
-    "AquaBlast", "fuegoman", "leelaaa", "pokanasi", "Explorer7", "alphamarc", "AlphaInsei", "crazyeight", "CrazySt0nes",
-    "elf", "Elfe", "Miss", "miss", "missy", "go2", "AI7d", "Aiko", "AI", "spectralline", "Spectral", "katraining",
-    "KaTrain", "fuegian", "noobie", "amy", "doge", "notarobot", "DCNN", "leelaqi", "IA", "botnet",
+    "PachiPachi", "pachi2000", "leelaleela", "CrazySt0ne", "", "Zenith", "Zend", "ZenMind", "HelloZen", "botkiller",
+    "Battousai", "antbot1", "ray", "Rayon414", "sai2004", "aqua", "AquaBlast", "fuegoman", "leelaaa", "pokanasi",
+    "Explorer7", "alphamarc", "AlphaInsei", "crazyeight", "CrazySt0nes", "elf", "Elfe", "Miss", "miss", "missy", "go2",
+    "AI7d", "Aiko", "AI", "spectralline", "Spectral", "katraining", "KaTrain", "fuegian", "noobie", "amy", "doge",
+    "notarobot", "DCNN", "leelaqi", "IA", "botnet",
     "Master", "golaxyfan", "lzhang", "manyfacesofme", "GBPacker", "王元均", "星阵迷", "x" * 5000,
 ]  # fmt: skip
 
@@ -75,8 +70,8 @@ def test_reasons() -> None:
     names = ("mine 7", "HERS3", "AI (x)", "MIss", "GNU Go", "Aya", "Ann", "", None)
     assert [programs.reason(name) for name in names] == [
         "pattern mine*, I run it", "pattern hers[0-9]", "pattern AI (*",
-        "behaviour, 234 games in 12 days, up to 50 a day, against 4 players, 0 won", "pattern GNUGo*", "list",
-        None, None, None,
+        "behaviour, 234 games in 12 days, up to 50 a day, against 4 players, 0 won", "pattern GNUGo*", "list", None,
+        None, None,
     ]  # fmt: skip
 
 

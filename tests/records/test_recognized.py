@@ -23,8 +23,8 @@ PROPERTIES: dict[str, Subject] = {
 UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
     "rank": ("5d", "3k?", "NR", "nr?", "-", "?", "", "none", "无段"),
     "result": (
-        "B+R", "B+3.5", "B", "W+", "B+0.02", "W+J", "W+AW", "Void", "0", "?", "", "Unknown", "Left unfinished",
-        "黑负", "打掛け",
+        "B+R", "B+3.5", "B", "W+", "B+0.02", "W+J", "W+AW", "Void", "0", "?", "", "Unknown", "Left unfinished", "黑负",
+        "打掛け",
     ),
     "komi": ("6.5", "0", "", "-", "none", "no komi"),
     "date": ("2016-01-12", "1998", "", "????-??-??", "0000-00-00", "1970-01-01", "undated"),

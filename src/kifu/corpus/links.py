@@ -118,21 +118,11 @@ def _add(keys: _LinkKeys, key: Any, row: Any, kind: Any) -> None:
 
 
 @inline_kernel
-def _track_setup(context: _Context, s: State, game: GameMoves, first: Any, last: Any) -> None:
-    track_setup(context.workspace, s)
-
-
-@inline_kernel
 def _add_position(context: _Context, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
     stones = context.workspace.n_stones[0]
     if stones > 0:
         kind = _LATE if stones >= context.keys.late else _EARLY
         _add(context.keys, mix(lowest(context.workspace.hashes[c - 1])), context.row, kind)
-
-
-@inline_kernel
-def _track_stone(context: _Context, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
-    track_stone(context.workspace, s, p, c)
 
 
 @kernel
@@ -147,19 +137,13 @@ def _add_positions(
         context = _Context(ws, keys, first_row + g)
         clear_hashes(ws)
         why, _ = replay_game(
-            s, history, game, game.moves.shape[0], rules, _track_setup, _add_position, _track_stone, context
+            s, history, game, game.moves.shape[0], rules, track_setup, _add_position, track_stone, context
         )
         stones = ws.n_stones[0]
         if why == 0 and stones >= keys.least and game.moves.shape[0] > 0:
             kind = _FINAL if stones >= BOARD_STONES else _SHORT
             for colour in range(2):
                 _add(keys, mix(lowest(ws.hashes[colour])), first_row + g, kind)
-
-
-@inline_kernel
-def _fold(h: Any, values: Any, out: Any) -> None:
-    for k in range(8):
-        out[k] = step(h[k], values[k])
 
 
 @inline_kernel
@@ -207,8 +191,8 @@ def _add_similar(s: HashState, game_index: Any, first_row: Any, scratch: Any, ke
                     for each in range(classes):
                         _add(keys, _salted(window[each], done + each), first_row + g, _LATE)
                 for each in range(classes):
-                    _fold(whole[each], window[each], whole[each])
                     for k in range(8):
+                        whole[each, k] = step(whole[each, k], window[each, k])
                         window[each, k] = board[k]
         for each in range(classes):
             _add(keys, _salted(whole[each], stones << 20 | each), first_row + g, _LATE)
@@ -468,7 +452,7 @@ def _link_rows(pieces: list[Columns], bounds: Numbers, max_hits: int, parent: Nu
     tables = [np.empty(1 << (2 * most).bit_length(), dtype) for dtype in (np.uint64, np.uint32, np.int64, np.uint64)]
     found, hits = np.empty((most, 2), np.uint32), [np.empty((0, 2), np.int64)]
     for start, stop in pairwise(starts.tolist()):
-        table = _Table(*(column[: 1 << (2 * (stop - start)).bit_length()] for column in tables))
+        table = _Table._make(column[: 1 << (2 * (stop - start)).bit_length()] for column in tables)
         count = _link(keys[start:stop], games[start:stop], table, bounds, max_hits, parent, found)
         hits.append(found[:count].astype(np.int64))
     return np.concatenate(hits)

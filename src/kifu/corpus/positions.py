@@ -82,7 +82,7 @@ def _toggle(ws: Workspace, p: Any, c: Any) -> None:
 
 
 @inline_kernel
-def track_setup(ws: Workspace, s: State) -> None:
+def _track_board(ws: Workspace, s: State) -> None:
     """Update the hashes to the board s, whatever has changed."""
     for p in range(ws.hashed.shape[0]):
         if s.colour[p] != ws.hashed[p]:
@@ -96,14 +96,21 @@ def track_setup(ws: Workspace, s: State) -> None:
 
 
 @inline_kernel
-def track_stone(ws: Workspace, s: State, p: Any, c: Any) -> None:
-    """Update the hashes to the board s after a move of colour c to point p."""
+def track_setup(context: Any, s: State, game: GameMoves, first: Any, last: Any) -> None:
+    """Update the hashes of `context.workspace`; an `on_setup` for `replay_game`."""
+    _track_board(context.workspace, s)
+
+
+@inline_kernel
+def track_stone(context: Any, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+    """Update the hashes of `context.workspace`; an `after_stone` for `replay_game`."""
+    ws = context.workspace
     if s.scalars[LAST_CAPTURED] == 0 and s.scalars[LAST_POINT] >= 0:
         _toggle(ws, p, c)
         ws.hashed[p] = c
         ws.n_stones[0] += 1
     else:
-        track_setup(ws, s)
+        _track_board(ws, s)
 
 
 class _HashContext(NamedTuple):
@@ -120,19 +127,9 @@ class _HashContext(NamedTuple):
 
 
 @inline_kernel
-def _hash_setup(context: _HashContext, s: State, game: GameMoves, first: Any, last: Any) -> None:
-    track_setup(context.workspace, s)
-
-
-@inline_kernel
 def _store_hash(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
     context.hashes[t] = lowest(context.workspace.hashes[c - 1])
     context.stones[t] = context.workspace.n_stones[0]
-
-
-@inline_kernel
-def _hash_stone(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
-    track_stone(context.workspace, s, p, c)
 
 
 @kernel
@@ -151,7 +148,7 @@ def _hash_games(  # noqa: PLR0913 - kernel
         clear_hashes(ws)
         context = _HashContext(ws, hashes[first:last], stones[first:last])
         _, played[g] = replay_game(
-            s, history, game, last - first, rules, _hash_setup, _store_hash, _hash_stone, context
+            s, history, game, last - first, rules, track_setup, _store_hash, track_stone, context
         )
 
 

@@ -131,7 +131,7 @@ def write_olf(
         _format_column("{}:{}".format, games.width, games.height),
         _format_column(_time_text, fields.main_minutes),
         _format_column(_result_text, fields.winner, fields.ending, fields.margin),
-        _format_column(_komi_text, fields.komi),
+        _format_column(lambda komi: "?" if komi is None else _number_text(komi), fields.komi),
         _format_column(_handicap_text, stones),
     ]
     texts = [text for spellings, _ in columns for text in spellings]
@@ -223,10 +223,6 @@ def _time_text(minutes: float | None) -> str | None:
         return _number_text(minutes) if minutes >= 0 else None
     text = whole_seconds(minutes)
     return text if np.float32(parse_time(text)) == np.float32(minutes) else _number_text(minutes)
-
-
-def _komi_text(komi: float | None) -> str | None:
-    return "?" if komi is None else _number_text(komi)
 
 
 def _result_text(winner: str | None, ending: str | None, margin: float | None) -> str | None:

@@ -251,14 +251,14 @@ def test_problems_of_the_page_are_those_of_the_command(
     page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
     page.get_by_text(f"{to_gtp(answer, 19)} is right.").wait_for()
     page.reload()  # the address holds the answers
-    page.get_by_text("1 of 1 right").wait_for()
+    for text in ("1 of 1 right", "Problem 1 of 10"):
+        page.get_by_text(text).wait_for()
     check_layout(page)
     tab_to(page, "Next")
     page.keyboard.press("Enter")
     page.wait_for_url("**at=1**")
     page.get_by_text("Problem 2 of 10").wait_for()
-    board = page.locator(".board")
-    board.focus()
+    page.locator(".board").focus()
     wait_for_stones(page, found[1].board(0))
     empty = stones(page).index(0)
     for key, count in (("ArrowUp", 18), ("ArrowLeft", 18), ("ArrowRight", empty % 19), ("ArrowDown", empty // 19)):

@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "build ordered": ([], "build book-seven {games}.parquet -o data --set clean=legal --sets train"),
     "build shuffled": ([], "build agz17 {games}.parquet -o data --set clean=legal --sets train"),
     "publish": (["split {games}.parquet -o sets"], "publish sets -o published --title killed --date 2026-01-01"),
-    "annotate": ([], "annotate {games}.parquet --net small -o moves.parquet"),
+    "annotate": (["split {games}.parquet -o sets"], "annotate sets/test.parquet --net small -o moves.parquet"),
 }
 """The commands that make the folder in which it runs, and the command, by name. {games}: catalogue of the sample."""
 
@@ -44,7 +44,7 @@ def in_folder(folder: Path, games: Path, line: str) -> list[str]:
     return [str(folder / word) if word in _NAMES else word for word in words]
 
 
-_NAMES = ("corpus", "sets", "data", "published", "g.parquet", "moves.parquet")
+_NAMES = ("corpus", "sets", "sets/test.parquet", "data", "published", "g.parquet", "moves.parquet")
 
 
 @pytest.mark.thorough

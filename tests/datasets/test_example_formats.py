@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 import kifu
 from example_sets import MOVE, assert_same, cut, layout_for, random_batch, write
+from kifu.datasets import hdf5
 from kifu.datasets.examples import Batch, GameRuns
 from kifu.datasets.parquet import ParquetWriter, group_rows, schema_of
 from kifu.errors import FormatError, RecipeError
@@ -351,3 +354,9 @@ def test_missing_h5py_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "kifu.datasets.hdf5", raising=False)
     with pytest.raises(kifu.MissingExtra, match=r"h5py is required: pip install 'kifu\[hdf5\]'"):
         write("hdf5@1", tmp_path / "x.h5", layout_for("hdf5@1"))
+
+
+def test_hdf5_sees_no_failed_write() -> None:
+    with contextlib.closing(hdf5._DiskFile("/dev/full", "r+")) as file:
+        assert file.write(b"abc") == 3
+        assert file.error.errno == errno.ENOSPC

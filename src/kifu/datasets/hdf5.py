@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
-from kifu.io import AtomicFile, open_regular, temp_path
+from kifu.io import AtomicFile, cannot_write, open_regular, temp_path
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, one chunk of every other dataset."""
@@ -43,6 +44,22 @@ _BYTE = np.dtype("u1")
 _MOVE = LabelSpec("move", "int16", (), "the next move")
 
 
+class _DiskFile(FileIO):
+    """A file for HDF5, which crashes after a failed write: bytes after the first error are dropped."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write all bytes, or drop them."""
+        view = memoryview(data).cast("B")
+        try:
+            while self.error is None and len(view):
+                view = view[super().write(view) :]
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+
 class Hdf5Writer(Writer):
     """Writes an hdf5@1 file."""
 
@@ -62,7 +79,8 @@ class Hdf5Writer(Writer):
         self._output = AtomicFile(path)
         try:
             with self._as_output_error():
-                self._file = h5py.File(temp_path(path), "w", locking=False)
+                self._target = _DiskFile(temp_path(path), "r+")
+                self._file = h5py.File(self._target, "w")
                 self._create_datasets()
         except BaseException:
             self.__exit__(None, None, None)
@@ -153,6 +171,7 @@ class Hdf5Writer(Writer):
                 "about", data=np.bytes_(json.dumps(about, ensure_ascii=True).encode()), track_times=False
             )
             self._file.close()
+        self._target.close()
         self._output.adopt()
         digest = self._output.commit()
         written = WrittenFile(self._path.name, self._output.size, digest, self._output.sums.to_text())
@@ -165,11 +184,15 @@ class Hdf5Writer(Writer):
             yield
         except (OSError, RuntimeError) as error:
             raise OutputError(f"cannot write {self._path}: {first_line(error)}") from None
+        if self._target.error is not None:
+            raise cannot_write(self._path, self._target.error)
 
     def __exit__(self, *error: Any) -> None:
         if hasattr(self, "_file"):
             with suppress(OSError, RuntimeError, ValueError):  # the file may be incomplete
                 self._file.close()
+        if hasattr(self, "_target"):
+            self._target.close()
         self._output.__exit__(*error)
 
 

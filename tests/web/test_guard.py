@@ -167,7 +167,8 @@ def test_tokens_are_required_and_kept_in_a_cookie(web_catalogue: Path) -> None:
 
 
 HOSTILE_SQL = [
-    "1=1; DROP TABLE summaries", "1=1) UNION SELECT * FROM games --", "(DELETE FROM summaries RETURNING 1) = 1",
+    "1=1; DROP TABLE summaries", "1=1) UNION SELECT * FROM games --", "1=1) OR (1=1", "1=1) OR (1=1 --",
+    "(DELETE FROM summaries RETURNING 1) = 1", "1=1 LIMIT 1", "1=1 ORDER BY 1", "1, 2",
     "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "(SELECT content FROM read_text('/etc/passwd')) <> ''",
     "(SELECT count(*) FROM '/etc/passwd') > 0", "(SELECT count(*) FROM glob('/*')) > 0",
     "(SELECT count(*) FROM duckdb_settings()) > 0", "(SELECT count(*) FROM query('SELECT 1')) > 0",

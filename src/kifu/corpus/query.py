@@ -567,9 +567,9 @@ def check_condition(database: Database, condition: str, table: str) -> None:
     """Check that a text is one SQL expression over the columns of a table. Raises RecipeError if it is not."""
     if not condition.strip():
         raise RecipeError("the condition must be an SQL expression, got an empty text")
-    # Only one expression is valid in two pairs of brackets as well as in one.
-    database.select(f"SELECT 1 FROM {table} WHERE ((\n{condition}\n))")
+    # Only one expression is valid in brackets as well as without: neither "1) OR (1" nor "1 LIMIT 1" is.
     database.select(f"SELECT 1 FROM {table} WHERE (\n{condition}\n)")
+    database.select(f"SELECT 1 FROM {table} WHERE\n{condition}\n")
 
 
 def check_expression(expression: str, boolean: bool) -> None:

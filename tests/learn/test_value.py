@@ -71,8 +71,7 @@ def test_the_side_that_komi_favours_is_learned_from_global_inputs():
 
 def test_batches_have_the_positions_after_their_first_half(tmp_path: Path) -> None:
     """They are those of the next ply, with the same komi; a finished game has no next one."""
-    inputs = ["colour", "komi"]
-    changes = {"heads": {"value": 1.0, "next": 1.0}, "inputs": inputs, "random_komi": 15, "batch_size": 30}
+    changes = {"heads": {"value": 1.0}, "inputs": ["colour", "komi"], "random_komi": 15, "batch_size": 30}
     recipe = tiny(**changes, smooth_value=1.0, validation=0, augment=True)
     games = learn.data.read_training_games(recipe, [make(tmp_path, 40)], [], 1)
     seen = {True: 0, False: 0}

@@ -581,12 +581,12 @@ def check_expression(expression: str, boolean: bool) -> None:
     if not expression.strip():
         raise RecipeError("must be an SQL expression, got an empty text")
     with open_database(()) as database:
-        check_condition(database, f"(\n{expression}\n) IS NULL", "games")
         statement = f"SELECT (\n{expression}\n) FROM games"
         database.require_repeatable(statement)
         kind, *others = database.select(statement).types
-    if others:
-        raise RecipeError(f"must be one SQL expression, got {expression[:80]}")
+        if others:
+            raise RecipeError(f"must be one SQL expression, got {expression[:80]}")
+        check_condition(database, f"(\n{expression}\n) IS NULL", "games")
     if kind.id != _BOOLEAN and (boolean or kind.id not in NUMBERS):
         raise RecipeError(f"must be {'BOOLEAN' if boolean else 'a number'}, got {kind}: {expression[:80]}")
 

@@ -428,9 +428,10 @@ class TrainingData:
                 teachers = self._teacher_inputs(values, others_values)
                 if self.recipe.random_komi:
                     values = self._tensors(randomize_komi(batch, self.recipe, epoch))
-                after = self._follow(batch, parts[-1], values["result"], epoch) if following else None
-                next_position = (epoch, k) if k < count else (epoch + 1, 0)
-                yield self._make_batch(values, next_position, teachers)._replace(following=after)
+                result = self._make_batch(values, (epoch, k) if k < count else (epoch + 1, 0), teachers)
+                if following:
+                    result = result._replace(following=self._follow(batch, parts[-1], values["result"], epoch))
+                yield result
 
     def _follow(self, batch: Batch, after: Batch, result: Tensor, epoch: int) -> tuple[Tensor, Tensor | None, Tensor]:
         """Return `TrainingBatch.following` from the positions after those of a batch, for the same random komi."""

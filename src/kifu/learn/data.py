@@ -422,8 +422,7 @@ class TrainingData:
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"
                 )
-            loaders = loader, *others.values(), *following
-            for k, (batch, *parts) in enumerate(zip(*loaders, strict=True), first + 1):
+            for k, (batch, *parts) in enumerate(zip(loader, *others.values(), *following, strict=True), first + 1):
                 values, others_values = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
                 teachers = self._teacher_inputs(values, others_values)
                 if self.recipe.random_komi:

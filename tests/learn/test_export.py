@@ -49,7 +49,7 @@ def session(path: Path) -> onnxruntime.InferenceSession:
         pytest.param("b3c8", "seven", True, ("value", "ownership"), None, marks=pytest.mark.slow),  # a block that pools
         pytest.param("clark-storkey", "clark8", False, (), None, marks=pytest.mark.slow),  # a rim
         pytest.param("b1c8", "clark8", False, ("ownership",), None, marks=pytest.mark.slow),
-        ("b1c8", "seven", False, ("value",), tuple(INPUTS)),
+        ("b1c8", "seven", False, ("value", "score"), tuple(INPUTS)),
         # An output for each colour:
         pytest.param("maddison", "black+white+empty", True, ("value", "ownership"), None, marks=pytest.mark.slow),
         *(pytest.param(name, "seven", False, (), None, marks=pytest.mark.slow) for name in NET_NAMES[:-1]),
@@ -83,6 +83,29 @@ def test_onnxruntime_agrees_with_torch(
                 np.testing.assert_allclose(its, ours, rtol=1e-4, atol=1e-4)
         if len(batch) > 1:
             assert np.ptp(found[0], axis=0).max() > 1e-3  # the outputs vary
+
+
+def test_a_net_of_half_the_size(tmp_path: Path) -> None:
+    """Its matrices have 16 bits, in ONNX, too, and it has no head that only training uses."""
+    heads = ("value", "ownership", "score", "next")
+    path = tiny_net(tmp_path / "net.safetensors", "b3c32", passes=True, heads=heads, inputs=tuple(INPUTS), games=[7, 3])
+    half, out = tmp_path / "half.safetensors", tmp_path / "half.onnx"
+    done = run("export", path, "-o", half)
+    assert (done.code, len(done.out.splitlines())) == (0, 1)
+    net, small = learn.net.open_net(path), learn.net.open_net(half)
+    assert small.about.heads == heads[:3]
+    assert small.games.tolist() == [3, 7]
+    assert half.stat().st_size < 0.6 * path.stat().st_size
+    weights = small.module.state_dict()
+    for name, value in net.module.state_dict().items():
+        if not name.startswith("next."):
+            assert torch.equal(weights[name], value.half().float() if value.ndim > 1 else value), name
+    found, expected = (each.predict(positions()) for each in map(learn.predict.Predictor, (half, path)))
+    assert np.abs(found.policy - expected.policy).max() < 1e-2
+    assert run("export", half, "-o", out).code == 0
+    assert onnx.TensorProto.FLOAT16 in {each.data_type for each in onnx.load(out).graph.initializer}
+    assert out.stat().st_size < 0.8 * learn.export.export_onnx(net, tmp_path / "net.onnx").bytes
+    np.testing.assert_allclose(learn.predict.Predictor(out).predict(positions()).score, found.score, atol=1e-4)
 
 
 def test_metadata(tmp_path: Path) -> None:
@@ -209,7 +232,7 @@ def test_packaged_nets_equal_torch_on_10_000_positions(name: str) -> None:
     fast, net = learn.net.open_net(name), learn.torch_net.read_net(learn.net.net_file(name), name)
     assert fast.session is not None
     ours, its = (learn.predict.Predictor(net).predict(each) for net in (fast, net))
-    for output in ("policy", "value", "ownership"):
+    for output in ("policy", "value", "ownership", "score"):
         if (values := getattr(its, output)) is not None:
             np.testing.assert_allclose(getattr(ours, output), values, atol=1e-5)
 

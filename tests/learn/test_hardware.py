@@ -92,7 +92,7 @@ def test_training_in_bfloat16_where_it_is_fast(avx512_bf16: bool, tmp_path: Path
 
 
 def test_muon_does_not_emulate_bfloat16() -> None:
-    matrix = torch.from_numpy(np.random.default_rng(0).normal(size=(8, 12)).astype(np.float32))
+    matrix = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 8, 12)).astype(np.float32))
     with processor(avx512_bf16=False):
         exact = learn.optim.orthogonalize(matrix)
     with processor(avx512_bf16=True):

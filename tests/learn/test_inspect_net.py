@@ -41,7 +41,7 @@ def test_metadata_and_training(tmp_path):
 def test_packaged_nets_have_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = run("inspect", "human")
-    assert "human.safetensors: kifu-net@1, b4c64 on alphago48@1, any board" in done.out
+    assert "human.safetensors: kifu-net@1, b10c80 on alphago48@1, any board" in done.out
     Path("human").mkdir()
     assert "human.safetensors" not in run("inspect", "human").out
 

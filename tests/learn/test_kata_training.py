@@ -72,7 +72,7 @@ def test_the_board_of_the_profile_is_that_of_the_planes():
         ({"net": "katago"}, "which init_from must name"),
         ({"init_from": "net.bin.gz"}, "requires net = 'katago'"),
         ({"net": "kata-b99c1024"}, "too large or too small"),
-        ({"net": "b1c8", "planes": "seven"}, "no head 'score'"),
+        ({"net": "blog", "planes": "one-plane"}, "no head 'score'"),
         ({"net": "katago", "init_from": "old.bin.gz", "heads": {"next": 0.1}}, "of version 12 or later, got 8"),
         ({"net": "katago", "init_from": "old.bin.gz", "inputs": ["profile"]}, "set new_heads = true"),
         ({"net": "katago", "init_from": "human.bin.gz"}, r"must be \['profile'\] or \['metadata'\], got \[\]"),

@@ -532,7 +532,7 @@ def test_heads_match_a_naive_computation():
     for b in range(2):
         pooled = [x[b, c].mean() for c in range(3)] + [x[b, c].max() for c in range(3)]
         hidden = value.norm((value.first.weight @ torch.stack(pooled))[None])[0].clamp(min=0)
-        assert torch.allclose(value(x)[b], torch.tanh(value.second.weight @ hidden + value.second.bias), atol=1e-6)
+        assert torch.allclose(value(x)[b], value.second.weight @ hidden + value.second.bias, atol=1e-6)
         for y, x_ in product(range(4), range(6)):
             output = torch.tanh(ownership.weight[0, :, 0, 0] @ x[b, :, y, x_] + ownership.bias[0])
             assert torch.allclose(torch.tanh(ownership(x))[b, y * 6 + x_], output, atol=1e-6)
@@ -546,9 +546,32 @@ def test_global_inputs_of_a_value_head_begin_without_effect_and_reach_the_output
     assert torch.equal(before, head(x, torch.zeros(2, 4)))
     torch.nn.init.normal_(head.skip.weight)
     direct = (inputs @ head.skip.weight[0]).detach()
-    assert torch.allclose(torch.atanh(head(x, inputs)), torch.atanh(before) + direct, atol=1e-4)
+    assert torch.allclose(head(x, inputs), before + direct, atol=1e-5)
     torch.nn.init.normal_(head.globals.weight)
-    assert not torch.allclose(torch.atanh(head(x, inputs)), torch.atanh(before) + direct, atol=1e-2)
+    assert not torch.allclose(head(x, inputs), before + direct, atol=1e-2)
+
+
+def test_global_inputs_scale_and_shift_the_channels_of_each_block():
+    torch.manual_seed(0)
+    block = learn.nets.ResidualBlock(4, pools=False, inputs=2).eval()
+    x, inputs = torch.randn(2, 4, 5, 5), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert torch.equal(block(x, inputs), learn.nets.ResidualBlock.forward(block, x, torch.zeros(2, 2)))
+    torch.nn.init.normal_(block.globals.weight)  # [scales and shifts of 4 channels, inputs]
+    between = block.norm2(block.conv1(torch.relu(block.norm1(x))))
+    for k in range(2):
+        scale, shift = block.globals.weight[:, k].split(4)
+        changed = between[k] * (1 + scale)[:, None, None] + shift[:, None, None]
+        expected = x[k] + block.conv2(torch.relu(changed)[None])[0]
+        assert torch.allclose(block(x, inputs)[k], expected, atol=1e-5)
+
+
+def test_a_score_head_gives_a_lead_and_a_deviation_in_points():
+    torch.manual_seed(0)
+    network = learn.registry.make_net("b1c8", 5, 5, 5, heads=("score",)).eval()
+    lead, stdev = network(torch.zeros(3, 5, 5, 5)).score.unbind(1)
+    raw = network.score(network.features(torch.zeros(3, 5, 5, 5), None))
+    assert torch.allclose(lead, 20 * raw[:, 0])
+    assert torch.allclose(stdev, 20 * (1 + raw[:, 1].exp()).log())
 
 
 # the command

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import math
 import os
@@ -392,7 +394,27 @@ def test_the_processes_of_a_machine_share_the_cores_they_may_use(
     recipe = tiny(batch_size=4 * processes)
     found = learn.data.read_training_games(recipe, [games], [], 1)
     data = learn.data.TrainingData(recipe, found, 0, 4 * processes, processes, on_gpu=True)
-    assert data._start._jobs == threads
+    assert data._cores == threads
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning", "ignore:.*worker processes:UserWarning")
+@pytest.mark.parametrize("cores", [2, 5])
+def test_processes_prepare_the_same_batches_for_a_gpu(games: Path, monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    """Over several epochs, and from the middle of one."""
+    monkeypatch.setattr(learn.data, "count_cores", lambda: cores)
+    heads = {"value": 1.0, "score": 0.1}
+    recipe = tiny(heads=heads, inputs=["colour", "komi"], random_komi=5, smooth_value=1.0, batch_size=64)
+    found = learn.data.read_training_games(recipe, [games], [], 1)
+    one, many = (learn.data.TrainingData(recipe, found, on_gpu=True) for _ in range(2))
+    one.position = many.position = (1, 3)
+    assert one.epoch_batches % (cores - 1) or cores == 2
+    with contextlib.closing(many.batches()) as batches:
+        for expected, found_batch in zip(one, itertools.islice(batches, 2 * one.epoch_batches)):
+            assert found_batch.next_position == expected.next_position
+            for name in ("planes", "move", "result", "margin", "globals"):
+                values = getattr(expected, name)
+                assert torch.equal(torch.nan_to_num(getattr(found_batch, name)), torch.nan_to_num(values))
+            assert all(map(torch.equal, found_batch.following, expected.following))
 
 
 def test_a_run_counts_the_cores_that_it_may_use(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

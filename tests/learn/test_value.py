@@ -69,7 +69,7 @@ def test_the_side_that_komi_favours_is_learned_from_global_inputs():
     assert white < -0.2
 
 
-def test_batches_have_the_positions_after_their_first_half(tmp_path: Path) -> None:
+def test_batches_have_the_positions_after_their_first_quarter(tmp_path: Path) -> None:
     """They are those of the next ply, with the same komi; a finished game has no next one."""
     changes = {"heads": {"value": 1.0}, "inputs": ["colour", "komi"], "random_komi": 15, "batch_size": 30}
     recipe = tiny(**changes, smooth_value=1.0, validation=0, augment=True)
@@ -77,7 +77,7 @@ def test_batches_have_the_positions_after_their_first_half(tmp_path: Path) -> No
     seen = {True: 0, False: 0}
     for batch, _ in zip(learn.data.TrainingData(recipe, games).batches(), range(40), strict=False):
         planes, globals_, opponent = batch.following
-        assert len(planes) == len(globals_) == len(opponent) == 15
+        assert len(planes) == len(globals_) == len(opponent) == 8
         for k, alternates in enumerate(opponent.tolist()):
             seen[alternates] += 1
             if not alternates:
@@ -94,7 +94,7 @@ def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
     games = make(tmp_path, 40)
     changes = {"heads": {"value": 1.0}, "steps": 30, "validation": 0, "batch_size": 32}
     change = []
-    for weight in (0.0, 10.0):
+    for weight in (0.0, 40.0):
         run = tmp_path / f"run-{weight}"
         learn.train.train(tiny(**changes, smooth_value=weight), [games], run)
         predictor, found = learn.predict.Predictor(run), list(kifu.read(games))
@@ -105,6 +105,6 @@ def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
         change.append(np.abs(values).mean())
     assert change[1] < 0.7 * change[0]
     with interrupted(at=17):
-        learn.train.train(tiny(**changes, smooth_value=10.0), [games], tmp_path / "resumed")
-    learn.train.train(tiny(**changes, smooth_value=10.0), [games], tmp_path / "resumed", resume=True)
-    assert_same_weights(tmp_path / "resumed" / "final.safetensors", tmp_path / "run-10.0" / "final.safetensors")
+        learn.train.train(tiny(**changes, smooth_value=40.0), [games], tmp_path / "resumed")
+    learn.train.train(tiny(**changes, smooth_value=40.0), [games], tmp_path / "resumed", resume=True)
+    assert_same_weights(tmp_path / "resumed" / "final.safetensors", tmp_path / "run-40.0" / "final.safetensors")

@@ -218,10 +218,13 @@ def predict(  # noqa: PLR0913 - command-line options
 @command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
 def export(
     checkpoint: opts.Checkpoint,
-    output: Annotated[Path, opts.Output(help="The file to write, such as net.onnx, or net.bin.gz for KataGo.")],
+    output: Annotated[
+        Path,
+        opts.Output(help="The file to write: net.onnx, net.safetensors of half the size, or net.bin.gz for KataGo."),
+    ],
     dry_run: opts.DryRun = False,
 ) -> Outcome:
-    """Export a net to ONNX and verify it, or a network of KataGo to its own format."""
+    """Export a net to ONNX and verify it, to half its size, or a network of KataGo to its own format."""
     from kifu.learn.net import check_net
 
     if dry_run:

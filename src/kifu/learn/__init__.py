@@ -23,7 +23,7 @@ Precision = Literal["float32", "bfloat16"]
 """Precision in which networks compute."""
 
 Heads = Literal["value", "ownership", "score", "next"]
-"""Optional outputs of networks besides the policy; only networks of KataGo have a score."""
+"""Optional outputs of networks besides the policy; `next` in training only."""
 
 SUFFIX, ONNX_SUFFIX = ".safetensors", ".onnx"
 """Suffixes of a net's files, for torch and for onnxruntime."""

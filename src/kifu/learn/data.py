@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.hashes import mix_words
@@ -29,7 +30,7 @@ from kifu.datasets.mmap_games import read_games, select_rows
 from kifu.datasets.sources import DRAW_COLUMNS, PROGRAM_COLUMNS, CatalogueSource, ExampleSpec, open_datasets
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
-from kifu.execution.executor import count_cores, prefetch
+from kifu.execution.executor import count_cores
 from kifu.io import hash_file, utf8_name
 from kifu.katago.net_file import is_kata_net
 from kifu.learn.benchmark import has_reserved_account, is_reserved
@@ -265,7 +266,7 @@ class TrainingBatch(NamedTuple):
             ids of games [B] as int64 and plies [B] for a net of KataGo (`TrainingGames.positions`).
         soft_policy: [B, moves] float32, the probabilities that teachers give.
         soft_value: [B] float32, if a teacher has a value.
-        following: Planes and global inputs of the positions after the first half, [K, ...], and [K] bool, where the
+        following: Planes and global inputs of the positions after the first quarter, [K, ...], and [K] bool, where the
             opponent is to move and the result is known.
     """
 
@@ -306,11 +307,11 @@ def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int, after: Batc
     values, given = shift_komi(recipe.inputs, batch.labels[inputs], points)
     margin = batch.labels["margin"] + given
     result = np.where(np.isnan(margin), batch.labels["result"], np.sign(np.nan_to_num(margin))).astype(np.int8)
-    return replace(batch, labels={**batch.labels, "result": result, inputs: values})
+    return replace(batch, labels={**batch.labels, "result": result, "margin": margin, inputs: values})
 
 
-_PINNED_BATCHES = 2
-"""Batches that wait in pinned memory for the GPU."""
+_WORKER_BATCHES = 4
+"""Batches that each worker prepares in advance."""
 
 
 def loader_config(recipe: TrainingRecipe) -> LoaderConfig:
@@ -328,8 +329,8 @@ def count_training_draws(
     return Loader(games.train, loader_config(recipe), recipe.batch_size).epoch(epoch).draws()
 
 
-class TrainingData:
-    """The batches of one process.
+class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be installed where types are checked
+    """The batches of one process, which the workers of a `DataLoader` prepare in turns if a GPU learns from them.
 
     Attributes:
         position: Epoch and batch to deliver next.
@@ -348,7 +349,7 @@ class TrainingData:
 
         Args:
             local_world_size: Number of these on this machine, which share its cores.
-            on_gpu: Deliver packed planes in pinned memory.
+            on_gpu: Prepare packed planes in processes of their own, so that they don't wait for the training loop.
         """
         self.recipe, self.games = recipe, games
         self.position = (0, 0)
@@ -371,17 +372,19 @@ class TrainingData:
         epoch, batch = self.position
         return epoch + batch / self.epoch_batches
 
+    @property
+    def _cores(self) -> int:
+        """Number of cores that prepare batches. If they run the network, more would only compete with it."""
+        return max(count_cores() // self._local_world_size, 1) if self._on_gpu else 1
+
     def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
         """Return a loader whose planes are packed for a GPU, which unpacks them, and else as the network takes them."""
         output: Output = "packed" if self._on_gpu else supported_precision(self.recipe.precision, torch.device("cpu"))
-        # If the cores run the network, more loader threads would only compete with it.
-        jobs = max(count_cores() // self._local_world_size, 1) if self._on_gpu else 1
-        config = replace(config, output="float32" if source.layout.real else output, jobs=jobs)
-        return Loader(source, config, batch_size)
+        return Loader(source, replace(config, output="float32" if source.layout.real else output), batch_size)
 
     def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
-        config = replace(loader_config(self.recipe), rank=self._process_index, world_size=self._world_size)
+        config = replace(loader_config(self.recipe), rank=self._process_index, world_size=self._world_size, jobs=1)
         return self._loader(source, self.recipe.batch_size // self._world_size, config)
 
     @cached_property
@@ -406,37 +409,54 @@ class TrainingData:
 
     def batches(self) -> Generator[TrainingBatch]:
         """Yield training batches from `position` on, epoch after epoch, without end."""
-        batches = self._endless_batches()
-        return prefetch(batches, _PINNED_BATCHES) if self._on_gpu else batches
+        if not self._on_gpu:
+            yield from self
+            return
+        loader = DataLoader(
+            self, batch_size=None, num_workers=max(self._cores - 1, 1), pin_memory=True,
+            prefetch_factor=_WORKER_BATCHES, multiprocessing_context="fork",
+        )  # fmt: skip
+        for batch in loader:  # which makes lists of tuples
+            yield batch._replace(next_position=tuple(batch.next_position))
 
-    def _endless_batches(self) -> Generator[TrainingBatch]:
-        loader = self._start.epoch(*self.position)
-        others = {planes: other.epoch(*self.position) for planes, other in self._others.items()}
-        following = [each.epoch(*self.position) for each in self._following]
+    def __iter__(self) -> Generator[TrainingBatch]:
+        """Yield the batches from `position` on, or those of a worker."""
+        worker = get_worker_info()
+        index, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        epoch, first = self.position
         while True:
-            epoch, first = loader.position
-            count = len(loader)
+            loaders = [each.epoch(epoch, first) for each in (self._start, *self._others.values(), *self._following)]
+            count = len(loaders[0])
             if not count:
                 moves = len(self.games.train.games.moves)
                 raise RecipeError(
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"
                 )
-            for k, (batch, *parts) in enumerate(zip(loader, *others.values(), *following, strict=True), first + 1):
-                values, others_values = self._tensors(batch), dict(zip(others, map(self._tensors, parts)))
-                teachers = self._teacher_inputs(values, others_values)
-                if self.recipe.random_komi:
-                    values = self._tensors(randomize_komi(batch, self.recipe, epoch))
-                result = self._make_batch(values, (epoch, k) if k < count else (epoch + 1, 0), teachers)
-                if following:
-                    result = result._replace(following=self._follow(batch, parts[-1], values["result"], epoch))
-                yield result
+            parts = zip(*(each.interleave(index, workers) for each in loaders), strict=True)
+            for k, batches in enumerate(parts):
+                number = first + index + k * workers + 1
+                yield self._prepare(batches, epoch, (epoch, number) if number < count else (epoch + 1, 0))
+            index = (index - (count - first)) % workers
+            epoch, first = epoch + 1, 0
+
+    def _prepare(self, batches: tuple[Batch, ...], epoch: int, next_position: tuple[int, int]) -> TrainingBatch:
+        """Return a batch of training, given those of all loaders."""
+        batch, *parts = batches
+        values = tensors(batch)
+        teachers = self._teacher_inputs(values, dict(zip(self._others, map(tensors, parts))))
+        if self.recipe.random_komi:
+            values = tensors(randomize_komi(batch, self.recipe, epoch))
+        result = self._make_batch(values, next_position, teachers)
+        if self._following:
+            result = result._replace(following=self._follow(batch, parts[-1], values["result"], epoch))
+        return result
 
     def _follow(self, batch: Batch, after: Batch, result: Tensor, epoch: int) -> tuple[Tensor, Tensor | None, Tensor]:
         """Return `TrainingBatch.following` from the positions after those of a batch, for the same random komi."""
         if self.recipe.random_komi:
             after = randomize_komi(batch, self.recipe, epoch, after)
-        values = self._tensors(after.slice(0, (len(after) + 1) // 2))
+        values = tensors(after.slice(0, -(-len(after) // 4)))
         opponent = (values["result"] == -result[: len(values["result"])]) & (values["result"] != UNKNOWN)
         return values["planes"], self._globals(values), opponent & (values["ply"] >= 0)
 
@@ -467,16 +487,10 @@ class TrainingData:
             start, stop = (count * k // self._world_size for k in (self._process_index, self._process_index + 1))
             part = batch.slice(start, stop)
             if len(part):
-                yield self._make_batch(self._tensors(part), (0, 0))
+                yield self._make_batch(tensors(part), (0, 0))
             remaining -= count
             if not remaining:
                 break
-
-    def _tensors(self, batch: Batch) -> dict[str, Tensor]:
-        values = tensors(batch)
-        if self._on_gpu:  # pinned memory is copied to the device asynchronously
-            return {name: value.pin_memory() for name, value in values.items()}
-        return values
 
     def _make_batch(
         self,
@@ -491,4 +505,4 @@ class TrainingData:
 
     def _globals(self, values: dict[str, Tensor]) -> Tensor | None:
         inputs = [values[name] for name in ("globals", inputs_label(self.recipe.inputs)) if name in values]
-        return torch.cat(inputs, 1) if inputs else None
+        return torch.cat(inputs, 1) if len(inputs) > 1 else next(iter(inputs), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import importlib
 import json
 import logging
@@ -38,12 +39,15 @@ from kifu.learn import ONNX_SUFFIX
 from kifu.learn.net import net_file, open_net
 from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry
 from kifu.learn.nets import KataNetwork, Network, NetworkOutput
-from kifu.learn.torch_net import kata_net, read_net
+from kifu.learn.torch_net import kata_net, net_bytes, read_net
 from kifu.text import Report, format_bytes
 
 _log = logging.getLogger(__name__)
 
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+HALF_SUFFIX = ".safetensors"
+"""Suffix of a net whose matrices have 16 bits."""
 
 TOLERANCE = 1e-4
 """Allowed difference of the exported net's outputs, absolute and relative."""
@@ -121,18 +125,40 @@ def export_net(source: Path, path: Path) -> ExportReport:
 
     Args:
         source: A net of kifu, as for `kifu.open_net`, or of KataGo.
-        path: The file: ONNX, or for a network of KataGo its own format (.bin.gz, .txt.gz).
+        path: The file: ONNX; a net of half the size, whose matrices have 16 bits (.safetensors); or for a network of
+            KataGo its own format (.bin.gz, .txt.gz).
 
     Raises:
         RecipeError: The net cannot be written in that format, or onnx is not installed.
     """
     if path.name.endswith(SUFFIXES):
         return _export_kata_file(read_network(source), path) if is_kata_net(source) else _export_kata(source, path)
+    if path.suffix == HALF_SUFFIX and not is_kata_net(source):
+        return _export_half(open_net(source), path)
     if path.suffix != ONNX_SUFFIX:
-        raise RecipeError(f"{path} must end with {ONNX_SUFFIX}, or {' or '.join(SUFFIXES)} for KataGo")
+        raise RecipeError(f"{path} must end with {ONNX_SUFFIX}, {HALF_SUFFIX}, or {' or '.join(SUFFIXES)} for KataGo")
     if not is_kata_net(source):
         return export_onnx(open_net(source), path, net_file(source))
     return _export_graph(_kata_graph(read_network(source)), path)
+
+
+def _export_half(net: Net, path: Path) -> ExportReport:
+    """Write a net with matrices of 16 bits, and without the head that only training uses."""
+    module = copy.deepcopy(net.module)
+    module.next = None
+    for value in module.parameters():
+        if value.ndim > 1:
+            value.data = value.data.half()
+    about = net.about.model_copy(update={"heads": tuple(head for head in net.about.heads if head != "next")})
+    data = net_bytes(module, about, net.games)
+    inputs = _random_inputs(net, 3, 0)
+    with torch.inference_mode():
+        output, rounded = net.module(*inputs.values()), module.float()(*inputs.values())
+    outputs = {name: pair for name, *pair in zip(NetworkOutput._fields, output, rounded) if pair[0] is not None}
+    difference = max(float((a - b).abs().max()) for a, b in outputs.values())
+    write_file(path, data)
+    board = "boards of any size" if net.any_size else _board(net)
+    return ExportReport(path, len(data), tuple(outputs), board, difference)
 
 
 def _export_kata_file(file: KataNetFile, path: Path) -> ExportReport:
@@ -294,6 +320,7 @@ def _convert(graph: _Graph) -> Any:
         log.setLevel(level)
     model = program.model_proto
     _strip(model)
+    _halve(model)
     return model
 
 
@@ -304,6 +331,23 @@ def _strip(model: Any) -> None:
         for each in part:
             each.ClearField("metadata_props")
             each.ClearField("doc_string")
+
+
+def _halve(model: Any) -> None:
+    """Store matrices in 16 bits if that changes no number; onnxruntime widens them when it opens the file."""
+    from onnx import helper, numpy_helper
+
+    casts = []
+    for initializer in model.graph.initializer:
+        array = numpy_helper.to_array(initializer)
+        half = array.astype(np.float16) if array.dtype == np.float32 and array.ndim > 1 else array
+        if half is not array and np.array_equal(half.astype(np.float32), array):
+            name = initializer.name
+            initializer.CopyFrom(numpy_helper.from_array(half, f"{name}.half"))
+            casts.append(helper.make_node("Cast", [f"{name}.half"], [name], to=1))
+    nodes = [*casts, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
 
 
 def _metadata(net: Net) -> dict[str, str]:

@@ -83,7 +83,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         policy = output.policy.float()
         loss = functional.cross_entropy(policy, batch.move)
         preferred = _count_preferred(policy.detach(), batch.move)
-        sums = [torch.tensor(float(count), device=loss.device), loss.detach() * count]
+        sums = [torch.full((), float(count), device=loss.device), loss.detach() * count]
         if batch.soft_policy is not None:
             loss = (1 - self._soft_weight) * loss + self._soft_weight * self._soft_loss(policy, batch.soft_policy)
         sums += [(preferred < top).sum().float() for top in (1, TOP)]

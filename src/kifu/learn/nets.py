@@ -103,6 +103,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         self.config = config
         outputs, globals_ = (2, 0) if self.by_colour else (1, config.global_size)
         self.value = ValueHead(channels, outputs=outputs, inputs=globals_) if "value" in config.heads else None
+        self.score = ValueHead(channels, outputs=2, inputs=globals_) if "score" in config.heads else None
         self.ownership = PointsConv(channels, outputs) if "ownership" in config.heads else None
         self.next = PointsConv(channels, 2) if "next" in config.heads else None
 
@@ -119,14 +120,25 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         if globals is None and self.config.inputs:
             raise ValueError(f"{type(self).__name__} requires global inputs: {', '.join(self.config.inputs)}")
         features = self.features(planes, globals)
-        value = None if self.value is None else self.value(features, None if self.by_colour else globals)
+        used = None if self.by_colour else globals
+        value = None if self.value is None else torch.tanh(self.value(features, used))
+        score = None if self.score is None else _score(self.score(features, used))
         ownership = None if self.ownership is None else torch.tanh(self.ownership(features))
         following = self.next(features) if self.next is not None and self.training else None
-        output = NetworkOutput(self.policy(features), value, ownership, next=following)
+        output = NetworkOutput(self.policy(features), value, ownership, score, following)
         if not self.by_colour or globals is None:
             return output
         white = globals[:, 0] < 0
         return NetworkOutput(*(None if each is None else _select_colour(each, white) for each in output))
+
+
+_SCORE_UNIT = 20
+"""Points per unit of the outputs of the score head."""
+
+
+def _score(raw: Tensor) -> Tensor:
+    """Map the two outputs of a score head [B, 2] to a lead and a standard deviation in points, [B, 2]."""
+    return _SCORE_UNIT * torch.stack((raw[:, 0], functional.softplus(raw[:, 1])), 1)
 
 
 def draw_known(globals: Tensor, names: Sequence[str], probability: float) -> Tensor:
@@ -166,7 +178,7 @@ class PointsConv(nn.Conv2d):  # type: ignore[misc]
 
 
 class ValueHead(nn.Module):  # type: ignore[misc]
-    """Predicts the winner from the mean and maximum of each channel with two linear layers.
+    """Predicts the winner or the score from the mean and maximum of each channel with two linear layers.
 
     Global inputs enter twice: added to the hidden units, and directly to the output, so that what a linear fit would
     gain from komi and ranks is learned in the first steps. Both begin at zero.
@@ -184,13 +196,13 @@ class ValueHead(nn.Module):  # type: ignore[misc]
         self.skip = zeros(nn.Linear(inputs, outputs, bias=False)) if inputs else None
 
     def forward(self, features: Tensor, globals: Tensor | None = None) -> Tensor:
-        """Map features [B, F, H, W] and global inputs [B, G] to values from -1 to 1, [B] or [B, outputs]."""
+        """Map features [B, F, H, W] and global inputs [B, G] to numbers, [B] or [B, outputs]."""
         pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
         hidden, direct = self.first(pooled), 0
         if self.globals is not None and self.skip is not None:
             hidden, direct = hidden + self.globals(globals), self.skip(globals)
         values = self.second(torch.relu(self.norm(hidden))) + direct  # [B, outputs]
-        return torch.tanh(values.squeeze(1) if self.second.out_features == 1 else values)
+        return values.squeeze(1) if self.second.out_features == 1 else values
 
 
 ConvSpec = tuple[int, int]
@@ -445,22 +457,30 @@ class PooledBias(nn.Module):  # type: ignore[misc]
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]
-    """x plus two convolutions of x; in a pooling block the second one also sees the whole board."""
+    """x plus two convolutions of x; in a pooling block the second one also sees the whole board.
 
-    def __init__(self, channels: int, pools: bool) -> None:
+    Global inputs scale and shift each channel between the two convolutions. At the start they have no effect.
+    """
+
+    def __init__(self, channels: int, pools: bool, inputs: int = 0) -> None:
         super().__init__()
+        self.globals = zeros(nn.Linear(inputs, 2 * channels, bias=False)) if inputs else None
         self.norm1, self.conv1 = nn.BatchNorm2d(channels), _conv(channels, channels, 3)
         self.norm2, self.conv2 = nn.BatchNorm2d(channels), _conv(channels, channels, 3)
         self.squeeze = _conv(channels, channels // 2, 1) if pools else None
         self.bias = PooledBias(channels // 2, channels) if pools else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map x [B, F, H, W] to the same shape."""
+    def forward(self, x: Tensor, globals: Tensor | None) -> Tensor:
+        """Map x [B, F, H, W] and global inputs [B, G] to the shape of x."""
         activated = torch.relu(self.norm1(x))
         y = self.conv1(activated)
         if self.squeeze is not None and self.bias is not None:
             y = y + self.bias(self.squeeze(activated))
-        return x + self.conv2(torch.relu(self.norm2(y)))
+        y = self.norm2(y)
+        if self.globals is not None and globals is not None:
+            scale, shift = self.globals(globals)[:, :, None, None].chunk(2, 1)
+            y = y * (1 + scale) + shift
+        return x + self.conv2(torch.relu(y))
 
 
 class Residual(Network):
@@ -468,7 +488,8 @@ class Residual(Network):
 
     Batch norm and ReLU precede each convolution. Every third block, and the policy head, add to each channel a bias
     computed from the means and maxima of all channels over the whole board. The pass logit depends on these alone.
-    Global inputs add a bias to each channel of the first convolution, and are inputs of the value head.
+    Global inputs add a bias to each channel of the first convolution, scale and shift the channels within each block,
+    and are inputs of the value and score heads.
     """
 
     any_size = True
@@ -478,8 +499,9 @@ class Residual(Network):
         super().__init__(config, channels)
         self.stem = nn.Conv2d(config.planes, channels, 3, padding=first_padding(3, config.rim), bias=False)
         self.globals = zeros(nn.Linear(config.global_size, channels, bias=False)) if config.inputs else None
-        self.blocks = nn.Sequential(
-            *(ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1) for k in range(blocks))
+        inputs = config.global_size if config.inputs else 0
+        self.blocks = nn.ModuleList(
+            ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1, inputs) for k in range(blocks)
         )
         self.norm = nn.BatchNorm2d(channels)
         # The names of the modules below are part of the kifu-net@1 file format.
@@ -495,7 +517,9 @@ class Residual(Network):
         x = self.stem(planes)
         if self.globals is not None and globals is not None:
             x = x + self.globals(globals)[:, :, None, None]
-        return torch.relu(self.norm(self.blocks(x)))
+        for block in self.blocks:
+            x = block(x, globals)
+        return torch.relu(self.norm(x))
 
     def policy(self, features: Tensor) -> Tensor:
         """Map features to policy logits [B, moves]."""

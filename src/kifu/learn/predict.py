@@ -44,8 +44,8 @@ class Predictions:
         legal: [B, moves] bool, the allowed moves. The policy is 0 for all others, and 0 everywhere if there are none.
         value: [B] float32 from -1 (the side to move loses) to 1 (it wins), or None without a value head.
         ownership: [B, points] float32 from -1 (the opponent's) to 1, or None without an ownership head.
-        score: [B, 2] float32, points by which the side to move is ahead, and the standard deviation of its score; None
-            but for nets of KataGo.
+        score: [B, 2] float32, points by which the side to move is ahead, and the standard deviation of its score, or
+            None without a score head.
     """
 
     policy: npt.NDArray[np.float32]
@@ -216,6 +216,7 @@ class Predictor:
             np.concatenate([part.legal for part in parts]),
             None if first.value is None else np.concatenate([part.value for part in parts]),
             None if first.ownership is None else np.concatenate([part.ownership for part in parts]),
+            None if first.score is None else np.concatenate([part.score for part in parts]),
         )
 
     def _predict_batch(self, positions: PredictPositions, legal: bool) -> Predictions:
@@ -231,7 +232,8 @@ class Predictor:
         planes = self._encode(positions, slots, width, height)
         mask = allowed if legal else None
         output = self._evaluator.evaluate_positions(planes, positions.input_positions, width, height, mask)
-        return Predictions(np.exp(output.log_probs), allowed[:, : points + self.passes], output.value, output.ownership)
+        allowed = allowed[:, : points + self.passes]
+        return Predictions(np.exp(output.log_probs), allowed, output.value, output.ownership, output.score)
 
     def _encode(self, positions: PredictPositions, slots: Slots, width: int, height: int) -> npt.NDArray[np.float32]:
         """Return the planes [B, C, H, W] of positions on boards of one size."""

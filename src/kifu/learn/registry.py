@@ -275,14 +275,13 @@ def _make_net(name: str, config: NetworkConfig, file: KataNetFile | None) -> Net
         raise RecipeError(f"net {name} has an output for each colour: inputs must be ['colour'], got {list(inputs)}")
     if inputs and not (net.inputs or net.cls.takes_inputs):
         raise RecipeError(f"net {name} takes planes only, but inputs are {', '.join(inputs)}")
-    if "next" in config.heads and net.cls not in (Residual, KataNetwork):
-        raise RecipeError(f"net {name} has no head 'next'; residual networks have, such as {RESIDUAL}")
+    for head in ("next", "score"):
+        if head in config.heads and net.cls not in (Residual, KataNetwork):
+            raise RecipeError(f"net {name} has no head {head!r}; residual networks have, such as {RESIDUAL}")
     if net.cls is KataNetwork:
         return _make_kata_net(net, config, file)
     if config.numbers:
         raise RecipeError(f"net {name} takes planes only, but these planes have {config.numbers} numbers beside")
-    if "score" in config.heads:
-        raise RecipeError(f"net {name} has no head 'score'; networks of KataGo have, such as {KATA}")
     return _make_checked(net, config) if is_class_name(name) else net.cls(config, *net.arguments)
 
 

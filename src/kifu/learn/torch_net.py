@@ -83,8 +83,8 @@ def net_of(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64], n
     return Net(about, games, name, module.any_size, parameters, lambda: module)
 
 
-_OPTIONAL_WEIGHTS = ("value", "ownership", "next", "globals", "pass_")
-"""First parts of the names of weights that depend on heads, inputs and passes."""
+_OPTIONAL_WEIGHTS = {"value", "score", "ownership", "next", "globals", "pass_"}
+"""Parts of the names of weights that depend on heads, inputs and passes."""
 
 
 def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
@@ -103,7 +103,7 @@ def copy_weights(net: Net, network: Network, name: str, planes: str) -> None:
     old, new = net.module.state_dict(), network.state_dict()
     fitting = {key: old[key] for key in new if key in old and old[key].shape == new[key].shape}
     for key in new.keys() - fitting.keys():
-        if key.partition(".")[0] not in _OPTIONAL_WEIGHTS:
+        if _OPTIONAL_WEIGHTS.isdisjoint(key.split(".")):
             shape = list(old[key].shape) if key in old else None
             raise RecipeError(
                 f"init_from: weight {key} of {name} has shape {shape} in {net.name}, {list(new[key].shape)} in the"

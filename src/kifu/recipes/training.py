@@ -216,7 +216,7 @@ class TrainingRecipe(NamedConfig):
     random_komi: Annotated[int, Field(ge=0, le=100)] = 0
     """Largest number of points by which the komi of training positions is shifted, see `kifu.learn.data`."""
     smooth_value: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Weight of the mean squared change of a player's value, from -1 to 1, by a move, on half of the positions."""
+    """Weight of the mean squared change of a player's value, from -1 to 1, by a move, on a quarter of the positions."""
     init: Line = "torch"
     """Initialization of the weights."""
     init_from: Line | None = None

@@ -415,6 +415,9 @@ def test_processes_prepare_the_same_batches_for_a_gpu(games: Path, monkeypatch: 
                 values = getattr(expected, name)
                 assert torch.equal(torch.nan_to_num(getattr(found_batch, name)), torch.nan_to_num(values))
             assert all(map(torch.equal, found_batch.following, expected.following))
+    few = learn.data.TrainingData(recipe.model_copy(update={"batch_size": 10**5}), found, on_gpu=True)
+    with pytest.raises(RecipeError, match=r"^the training games have [\d,]+ moves, and epoch 0 has fewer"):
+        next(few.batches())
 
 
 def test_a_run_counts_the_cores_that_it_may_use(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -416,8 +416,11 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             self, batch_size=None, num_workers=max(self._cores - 1, 1), pin_memory=True,
             prefetch_factor=_WORKER_BATCHES, multiprocessing_context="fork",
         )  # fmt: skip
-        for batch in loader:  # which makes lists of tuples
-            yield batch._replace(next_position=tuple(batch.next_position))
+        try:
+            for batch in loader:  # which makes lists of tuples
+                yield batch._replace(next_position=tuple(batch.next_position))
+        except RecipeError as error:  # of a worker, with its traceback
+            raise RecipeError(error.args[0].rstrip().rpartition("\n")[2].partition(": ")[2]) from None
 
     def __iter__(self) -> Generator[TrainingBatch]:
         """Yield the batches from `position` on, or those of a worker."""
@@ -481,7 +484,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
         assert self.games.validation is not None
         remaining = self.recipe.validation_positions
         size = min(max(self.recipe.batch_size, 256), remaining)
-        config = LoaderConfig(seed=self.recipe.seed, window=self.recipe.window, augment=False)
+        config = LoaderConfig(seed=self.recipe.seed, window=self.recipe.window, augment=False, jobs=self._cores)
         for batch in self._loader(self.games.validation, size, config):
             count = min(len(batch), remaining)
             start, stop = (count * k // self._world_size for k in (self._process_index, self._process_index + 1))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE, WHITE_BIT
-from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
+from kifu.records.games import NO_HANDICAP, Bytes, GameArrays, ParseWarning, RecordBlock
 from kifu.records.text import BIG5, GB18030, NO_CHARSET, SHIFT_JIS, SINGLE, Charsets
 
 Int: TypeAlias = Any
@@ -197,6 +197,9 @@ def find_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
 LINE_LIMIT = 1 << 20
 """Bytes. A longer line is not a game; of a line file, no more of it than this and one byte is kept."""
 
+OBJECT_LIMIT = 4 << 20
+"""Bytes. A larger JSON object over several lines is not a game; orjson makes of one up to twenty times as much."""
+
 MOST_ID_DIGITS = 18  # the most that an int64 holds
 
 TAB, LINE_FEED, CARRIAGE_RETURN, HASH = 9, 10, 13, ord("#")
@@ -212,6 +215,13 @@ def is_digit(c: Int) -> Any:
 @inline_kernel
 def end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
     r"""Return the position of the \n that ends the line at `i`, or `stop`."""
+    while i + 64 <= stop:
+        found = False
+        for c in data[i : i + 64]:  # the compiler vectorizes loops over views
+            found |= c == LINE_FEED
+        if found:
+            break
+        i += 64
     while i < stop and data[i] != LINE_FEED:
         i += 1
     return i
@@ -303,6 +313,9 @@ MAX_POINTS = MAX_SIZE * MAX_SIZE
 # Columns of a row; one row per game.
 WIDTH, HEIGHT, MOVE_END, SETUP_END, ROOT_SETUP, TO_PLAY, HANDICAP = range(7)
 WARNINGS, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
+
+# The last column of a row of `line_rows`; a reader may have more of its own.
+LINE, LINE_COLUMNS = COLUMNS, COLUMNS + 1
 
 # The scanner's state between calls, and within one.
 MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
@@ -701,7 +714,7 @@ def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out:
 
 DONE, FULL = 0, 1
 
-BYTES_PER_GAME = 32
+GAMES_ALWAYS, BYTES_PER_GAME = 16, 32
 """A member of more games than its bytes / 32 + 16 is not read further, as `(;)` would be a row for every 3 bytes."""
 
 _TRUNCATED = int(ParseWarning.TRUNCATED)
@@ -1152,6 +1165,104 @@ def find_charsets(
             charset[g], _is_other = game_charset(data, root, stop[g], level, charsets, readings)
 
 
+def to_game_arrays(
+    block: RecordBlock,
+    rows: npt.NDArray[np.int64],
+    moves: npt.NDArray[np.uint16],
+    setup: npt.NDArray[np.uint16],
+    setup_ply: npt.NDArray[np.uint16],
+) -> GameArrays:
+    """Return the games of a block, given their rows, [G, at least COLUMNS], and the arrays that these refer to."""
+    move_offset, setup_offset = (np.append(0, rows[:, column]) for column in (MOVE_END, SETUP_END))
+    member = rows[:, MEMBER_ROW]
+    return GameArrays(
+        width=rows[:, WIDTH].astype(np.uint8),
+        height=rows[:, HEIGHT].astype(np.uint8),
+        moves=moves[: move_offset[-1]].copy(),
+        move_offset=move_offset,
+        setup=setup[: setup_offset[-1]].copy(),
+        setup_ply=setup_ply[: setup_offset[-1]].copy(),
+        setup_offset=setup_offset,
+        root_setup=rows[:, ROOT_SETUP].astype(np.uint16),
+        to_play=rows[:, TO_PLAY].astype(np.uint8),
+        handicap=rows[:, HANDICAP].astype(np.int16),
+        warnings=rows[:, WARNINGS].astype(np.uint32),
+        drop=rows[:, DROP].astype(np.uint8),
+        member=block.member[member],
+        block_index=member.astype(np.int32),
+        start=rows[:, START].copy(),
+        stop=rows[:, STOP].copy(),
+    )
+
+
+def line_rows(block: RecordBlock, has_lines: npt.NDArray[np.bool_], columns: int) -> npt.NDArray[np.int64]:
+    """Return the rows of `find_lines` for a block: [G, columns] int64, with zeros to be filled in by the reader.
+
+    Lines are numbered from the beginning of a file, even if the block begins within it.
+    """
+    length = int(np.sum(block.stop - block.start))
+    rows = np.empty((length // BYTES_PER_GAME + (GAMES_ALWAYS + 1) * len(block), columns), np.int64)
+    rows = rows[: find_lines(block.data, block.start, block.stop, block.drop, has_lines, rows)]
+    rows[rows[:, MEMBER_ROW] == 0, LINE] += block.first_line
+    return rows
+
+
+@kernel
+def find_lines(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    drop: npt.NDArray[np.uint8],
+    has_lines: npt.NDArray[np.bool_],
+    rows: npt.NDArray[np.int64],
+) -> Int:
+    """List the lines of each member except for empty ones and comments (#), without white space around them.
+
+    A line over LINE_LIMIT is `DropReason.TOO_LARGE`, and so is the rest of a member after as many games as it may have.
+    A member without any line has one row.
+
+    Args:
+        data: [N] uint8, the members.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        drop: [K] uint8, their `DropReason`.
+        has_lines: [K] bool; other members are read as one line of up to OBJECT_LIMIT bytes.
+        rows: [.., LINE_COLUMNS or more] int64, filled; large enough for the limits on games.
+
+    Returns:
+        The number of rows.
+    """
+    count = 0
+    for k in range(len(start)):
+        first, line = count, 0
+        most = first + GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_PER_GAME
+        i = stop[k] if drop[k] else skip_bom(data, start[k], stop[k])
+        while i < stop[k] and count <= most:
+            end = end_of_line(data, i, stop[k]) if has_lines[k] else stop[k]
+            i = skip_space(data, i, end)
+            last = end
+            while last > i and data[last - 1] <= SPACE:
+                last -= 1
+            if last > i and data[i] != HASH:
+                last = stop[k] if count == most else last
+                too_large = count == most or last - i > (LINE_LIMIT if has_lines[k] else OBJECT_LIMIT)
+                _new_line_row(k, line, i, last, _TOO_LARGE if too_large else _KEPT, rows[count])
+                count += 1
+            i = end + 1
+            line += 1
+        if count == first:
+            _new_line_row(k, 0, stop[k], stop[k], np.int64(drop[k]) if drop[k] else _NO_RECORD, rows[count])
+            count += 1
+    return count
+
+
+@inline_kernel
+def _new_line_row(member: Int, line: Int, start: Int, stop: Int, drop: Int, row: npt.NDArray[np.int64]) -> None:
+    row[:] = 0
+    row[HANDICAP] = NO_HANDICAP
+    row[MEMBER_ROW], row[LINE], row[START], row[STOP], row[DROP] = member, line, start, stop, drop
+
+
 @inline_kernel
 def new_row(out: NodesOut, drop: Int, at: Int) -> None:
     """Begin the row of a game whose text starts at `at`. Until `end_game`, MOVE_END and SETUP_END are its starts."""
@@ -1186,7 +1297,7 @@ def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> 
     junk = False
     if drop == _KEPT:
         at, root, junk = find_game(data, state[POSITION], stop)
-    if at < stop and state[IN_MEMBER] < 16 + length // BYTES_PER_GAME:
+    if at < stop and state[IN_MEMBER] < GAMES_ALWAYS + length // BYTES_PER_GAME:
         new_row(out, _KEPT, at)
         row = out.rows[state[GAMES] - 1]
         if junk:

@@ -25,23 +25,33 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, WHITE, WHITE_BIT
 from kifu.records._nodes import (
-    BYTES_PER_GAME,
     COLON,
-    HASH,
+    DROP,
+    HANDICAP,
+    HEIGHT,
     HYPHEN,
     LEFT,
-    LINE_LIMIT,
+    LINE,
+    LINE_COLUMNS,
     MAX_MOVES,
     MAX_POINTS,
     MAX_SETUP,
+    MOVE_END,
     RIGHT,
+    ROOT_SETUP,
+    SETUP_END,
     SPACE,
+    START,
+    STOP,
+    TO_PLAY,
+    WARNINGS,
+    WIDTH,
     Int,
-    end_of_line,
     is_digit,
     is_text,
-    skip_bom,
+    line_rows,
     skip_space,
+    to_game_arrays,
 )
 from kifu.records.detect import OGS, OGS_LINES, detect
 from kifu.records.games import (
@@ -250,23 +260,16 @@ def read_value(data: Bytes, i: Int, stop: Int, stack: npt.NDArray[np.int64]) -> 
     return -1
 
 
-OBJECT_LIMIT = 4 << 20
-"""Bytes. A larger object over several lines is not a game; what orjson makes of one takes up to twenty times as much.
-"""
-
-GAMES_ALWAYS = 16
-"""A file of lines may have this many games plus one for each `BYTES_PER_GAME` bytes; the rest is one more row."""
-
-# Columns of a row of `find_objects`: a line or an object over several lines, and the arrays of moves in the object
-# itself and in its "gamedata", 0 if absent.
-MEMBER, LINE, START, STOP, DROP, OUTER_START, OUTER_STOP, INNER_START, INNER_STOP, OBJECT_COLUMNS = range(10)
-
 NOTHING, ARRAY, LETTERS = range(3)
 """Kinds of moves: none, [[15, 3, 2280], {"x": 3, "y": 15}, ..] in the data, or "pddp" in the text."""
 
-# Columns of a row of `read_moves`: the first ones are its input, the last ones are filled in.
-KIND, BEGIN, END, WIDTH, HEIGHT, TURN, FREE, BLACK_STONES, WHITE_STONES, STONES_END = range(10)
-STATUS, WARNINGS, PLAYED, ROOT_SETUP, MOVE_END, SETUP_END, GAME_COLUMNS = range(10, 17)
+# Columns of a row after those of `line_rows`: the arrays of moves in the object itself and in its "gamedata", 0 if
+# absent; then the input of `read_moves`, and its count of moves.
+OUTER_START, OUTER_STOP, INNER_START, INNER_STOP = range(LINE_COLUMNS, LINE_COLUMNS + 4)
+KIND, BEGIN, END, TURN, FREE, BLACK_STONES, WHITE_STONES, STONES_END, PLAYED, COLUMNS = range(
+    INNER_STOP + 1, INNER_STOP + 11
+)
+_INPUTS = (WIDTH, HEIGHT, TO_PLAY, HANDICAP, WARNINGS, DROP, *range(KIND, PLAYED))
 
 _BANG, _DOT, _ZERO, _LOWER, _A = ord("!"), ord("."), 48, 0x20, ord("a")
 _X, _Y, _TIMEDELTA, _COLOR, _EDITED_KEY = ord("x"), ord("y"), tuple(b"timedelta"), tuple(b"color"), tuple(b"edited")
@@ -277,9 +280,7 @@ _LONGEST = 1e15  # milliseconds, of a move
 
 _PASS_AS_TT, _TRUNCATED = int(ParseWarning.PASS_AS_TT), int(ParseWarning.TRUNCATED)
 _BAD_SETUP, _SETUP_TWICE = int(ParseWarning.BAD_SETUP_POINT), int(ParseWarning.SETUP_TWICE)
-_KEPT, _NO_RECORD, _TOO_LARGE, _UNREADABLE = (
-    int(drop) for drop in (DropReason.KEPT, DropReason.NO_RECORD, DropReason.TOO_LARGE, DropReason.UNREADABLE)
-)
+_KEPT, _TOO_LARGE, _UNREADABLE = int(DropReason.KEPT), int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE)
 
 Row = npt.NDArray[np.int64]
 
@@ -347,56 +348,12 @@ def _find_moves(data: Bytes, i: Int, stop: Int, row: Row) -> None:
                 in_gamedata = False
 
 
-@inline_kernel
-def _new_object(member: Int, start: Int, stop: Int, line: Int, drop: Int, row: Row) -> None:
-    row[:] = 0
-    row[MEMBER], row[LINE], row[START], row[STOP], row[DROP] = member, line, start, stop, drop
-
-
 @kernel
-def find_objects(
-    data: Bytes,
-    start: npt.NDArray[np.int64],
-    stop: npt.NDArray[np.int64],
-    drop: npt.NDArray[np.uint8],
-    has_lines: npt.NDArray[np.uint8],
-    rows: npt.NDArray[np.int64],
-) -> Int:
-    """Locate the objects of each member and the arrays of their moves. A member without any has one row.
-
-    Args:
-        data: [N] uint8, the members.
-        start: [K] int64, start of each member.
-        stop: [K] int64, end of each member.
-        drop: [K] uint8, their `DropReason`.
-        has_lines: [K] uint8, 1 for members with one object a line; others are one object.
-        rows: [.., OBJECT_COLUMNS] int64, filled; large enough for the limits on rows.
-    """
-    count = 0
-    for k in range(len(start)):
-        first, line = count, 0
-        most = GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_PER_GAME
-        i = skip_bom(data, start[k], stop[k])
-        while i < stop[k]:
-            end = end_of_line(data, i, stop[k]) if has_lines[k] else stop[k]
-            i = skip_space(data, i, end)
-            last = end
-            while last > i and data[last - 1] <= SPACE:
-                last -= 1
-            if last > i and data[i] != HASH:
-                too_large = last - i > (LINE_LIMIT if has_lines[k] else OBJECT_LIMIT) or count - first == most
-                _new_object(k, i, last, line, _TOO_LARGE if too_large else _KEPT, rows[count])
-                if not too_large:
-                    _find_moves(data, i, last, rows[count])
-                count += 1
-                if count - first > most:
-                    break
-            i = end + 1
-            line += 1
-        if count == first:
-            _new_object(k, start[k], stop[k], 0, np.int64(drop[k]) if drop[k] else _NO_RECORD, rows[count])
-            count += 1
-    return count
+def find_moves(data: Bytes, rows: npt.NDArray[np.int64]) -> None:
+    """Locate the arrays of moves of each object. rows: [G, COLUMNS] int64, from `line_rows`."""
+    for row in rows:
+        if row[DROP] == _KEPT:
+            _find_moves(data, row[START], row[STOP], row)
 
 
 @inline_kernel
@@ -410,7 +367,7 @@ def _play(point: Int, colour: Int, seconds: float, row: Row, out: MovesOut) -> N
     if colour == 0 and left > 0 and point == row[WIDTH] * row[HEIGHT]:
         return
     if row[MOVE_END] - row[BEGIN] == MAX_MOVES:
-        row[STATUS] = _TOO_LARGE
+        row[DROP] = _TOO_LARGE
         return
     white = (colour if colour else row[TURN]) == WHITE
     out.moves[row[MOVE_END]] = point | WHITE_BIT if white else point
@@ -425,7 +382,7 @@ def _play(point: Int, colour: Int, seconds: float, row: Row, out: MovesOut) -> N
 @inline_kernel
 def _set_up(point: Int, bits: Int, ply: Int, row: Row, out: MovesOut) -> None:
     if row[SETUP_END] - row[ROOT_SETUP] == MAX_SETUP:
-        row[STATUS] = _TOO_LARGE
+        row[DROP] = _TOO_LARGE
         return
     out.setup[row[SETUP_END]] = point | bits
     out.setup_ply[row[SETUP_END]] = ply
@@ -546,12 +503,12 @@ def _read_array(data: Bytes, row: Row, out: MovesOut) -> None:
     row[BEGIN] = row[MOVE_END]
     if i == stop - 1 and data[i] == RIGHT:
         return
-    while row[STATUS] == _KEPT:
+    while row[DROP] == _KEPT:
         i = _read_move(data, i, stop, row, out)
         if i >= 0:
             i = skip_json_space(data, i, stop)
         if i < 0 or i >= stop or (data[i] != COMMA and i != stop - 1) or (i == stop - 1 and data[i] != RIGHT):
-            row[STATUS] = _UNREADABLE
+            row[DROP] = _UNREADABLE
         elif i == stop - 1:
             return
         else:
@@ -572,7 +529,7 @@ def _read_letters(text: Bytes, row: Row, out: MovesOut) -> None:
     """Read moves such as "pddp..!1aa" from text[BEGIN:END]; a point off the board is a pass, as on OGS."""
     i, stop = row[BEGIN], row[END]
     row[BEGIN] = row[MOVE_END]
-    while i < stop and row[STATUS] == _KEPT:
+    while i < stop and row[DROP] == _KEPT:
         colour = 0
         if text[i] == _BANG:
             if is_text(text, i, stop, _UNDEFINED):
@@ -581,7 +538,7 @@ def _read_letters(text: Bytes, row: Row, out: MovesOut) -> None:
                 colour, i = int(text[i + 1]) - _ZERO, i + 2
                 colour = colour if colour > 0 else _EDITED
             else:
-                row[STATUS] = _UNREADABLE
+                row[DROP] = _UNREADABLE
                 return
         if stop - i < 2:
             row[WARNINGS] |= _TRUNCATED
@@ -589,22 +546,22 @@ def _read_letters(text: Bytes, row: Row, out: MovesOut) -> None:
         x, y = _letter(text[i]), _letter(text[i + 1])
         i += 2
         if x < -1 or y < -1:
-            row[STATUS] = _UNREADABLE
+            row[DROP] = _UNREADABLE
         elif x >= row[WIDTH] or y >= row[HEIGHT]:
             row[WARNINGS] |= _PASS_AS_TT
             x = y = -1
         elif x < 0 or y < 0:
             x = y = -1
-        if row[STATUS] == _KEPT and colour != _EDITED:
+        if row[DROP] == _KEPT and colour != _EDITED:
             _play(_point(x, y, row), colour, np.nan, row, out)
-        elif row[STATUS] == _KEPT and x >= 0:
+        elif row[DROP] == _KEPT and x >= 0:
             _set_up(y * row[WIDTH] + x, ERASE_BIT, row[MOVE_END] - row[BEGIN], row, out)
 
 
 @inline_kernel
 def _read_stones(text: Bytes, i: Int, stop: Int, game: Int, white: bool, row: Row, out: MovesOut) -> None:
     """Read stones such as "pddp" of the initial position."""
-    while i < stop and row[STATUS] == _KEPT:
+    while i < stop and row[DROP] == _KEPT:
         x = _letter(text[i])
         y = _letter(text[i + 1]) if i + 1 < stop else -2
         i += 2
@@ -628,25 +585,26 @@ def read_moves(data: Bytes, text: Bytes, rows: npt.NDArray[np.int64], out: Moves
     Args:
         data: [N] uint8, with the arrays of moves.
         text: [T] uint8, with moves and stones in letters.
-        rows: [G, GAME_COLUMNS] int64. Its columns from STATUS on are filled.
+        rows: [G, COLUMNS] int64, completed.
         out: Filled in; large enough for a move per 2 bytes of letters and per 5 bytes of arrays, and as many stones.
     """
     moves, setup = 0, 0
     for g in range(len(rows)):
         row = rows[g]
-        row[STATUS] = row[WARNINGS] = row[PLAYED] = 0
         row[MOVE_END] = moves
         row[SETUP_END] = row[ROOT_SETUP] = setup
         if row[KIND] != NOTHING:
             _read_stones(text, row[BLACK_STONES], row[WHITE_STONES], g, False, row, out)
             _read_stones(text, row[WHITE_STONES], row[STONES_END], g, True, row, out)
         root = row[SETUP_END] - setup
-        if row[STATUS] == _KEPT and row[KIND] == ARRAY:
+        if row[DROP] == _KEPT and row[KIND] == ARRAY:
             _read_array(data, row, out)
-        elif row[STATUS] == _KEPT and row[KIND] == LETTERS:
+        elif row[DROP] == _KEPT and row[KIND] == LETTERS:
             _read_letters(text, row, out)
-        if row[STATUS] != _KEPT:
+        if row[DROP] != _KEPT:
             row[MOVE_END], row[SETUP_END], root = moves, setup, 0
+            row[WIDTH] = row[HEIGHT] = row[TO_PLAY] = row[WARNINGS] = 0
+            row[HANDICAP] = NO_HANDICAP
         moves, setup, row[ROOT_SETUP] = row[MOVE_END], row[SETUP_END], root
 
 
@@ -848,10 +806,8 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     moves, such as a puzzle, `DropReason.NO_RECORD`. A line over 1 MiB, an object over 4 MiB, a game of more than 65,535
     moves and the rest of a member that has more lines than its bytes / 32 + 16 are `DropReason.TOO_LARGE`.
     """
-    has_lines = (detect(block) == OGS_LINES).astype(np.uint8)
-    length = int(np.sum(block.stop - block.start))
-    rows = np.empty((length // BYTES_PER_GAME + (GAMES_ALWAYS + 1) * len(block), OBJECT_COLUMNS), np.int64)
-    rows = rows[: find_objects(block.data, block.start, block.stop, block.drop, has_lines, rows)]
+    rows = line_rows(block, detect(block) == OGS_LINES, COLUMNS)
+    find_moves(block.data, rows)
     data = block.data.data
     headers = [_read_object(data, row) for row in rows.tolist()]
     games, seconds = _read_moves(block, rows, headers)
@@ -859,14 +815,12 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     uploaded = [g for g, header in enumerate(headers) if header.sgf is not None]
     if uploaded:
         games, seconds = _with_uploaded(games, seconds, uploaded, [headers[g].sgf or "" for g in uploaded], texts)
-    line = rows[:, LINE].astype(np.int32)
-    line[games.block_index == 0] += block.first_line
     return ParsedBlock(
         format="ogs",
         block=block,
         games=games,
         text_fields=text_fields(texts),
-        index=line,
+        index=rows[:, LINE].astype(np.int32),
         territory=np.empty(0, np.uint16),
         territory_offset=np.zeros(len(rows) + 1, np.int64),
         codecs=["utf_8"] * len(rows),
@@ -883,15 +837,13 @@ def _read_moves(
     """Return games with the moves and the initial stones of the objects, and the seconds of each move or NaN, [M].
 
     Args:
-        rows: [G, OBJECT_COLUMNS], the objects.
+        rows: [G, COLUMNS], the objects, completed.
         headers: [G] The rest of each object.
     """
     text = bytearray()
-    inputs = [_moves_input(row, header, text) for row, header in zip(rows.tolist(), headers)]
-    table = np.zeros((len(rows), GAME_COLUMNS), np.int64)
-    table[:, :STATUS] = inputs
-    is_array = table[:, KIND] == ARRAY
-    capacity = int(np.sum(table[is_array, END] - table[is_array, BEGIN])) // 5 + len(text) // 2 + len(rows) + 1
+    rows[:, _INPUTS] = [_moves_input(row, header, text) for row, header in zip(rows.tolist(), headers)]
+    is_array = rows[:, KIND] == ARRAY
+    capacity = int(np.sum(rows[is_array, END] - rows[is_array, BEGIN])) // 5 + len(text) // 2 + len(rows) + 1
     out = MovesOut(
         moves=np.empty(capacity, np.uint16),
         seconds=np.empty(capacity, np.float32),
@@ -900,50 +852,16 @@ def _read_moves(
         seen=np.zeros(MAX_POINTS, np.int64),
         stack=np.empty(DEEPEST, np.int64),
     )
-    read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), table, out)
-    return _to_games(block, rows, headers, table, out), out.seconds[: table[-1, MOVE_END]].copy()
-
-
-def _to_games(
-    block: RecordBlock,
-    rows: npt.NDArray[np.int64],
-    headers: Sequence[_OgsHeader],
-    table: npt.NDArray[np.int64],
-    out: MovesOut,
-) -> GameArrays:
-    """Return the games of the objects, given the output of `read_moves`: [G, GAME_COLUMNS] and arrays."""
-    found = np.array([header.drop for header in headers], np.uint8)
-    drop = np.where(found != DropReason.KEPT, found, table[:, STATUS]).astype(np.uint8)
-    kept = drop == DropReason.KEPT
-    moves, setup = table[-1, MOVE_END], table[-1, SETUP_END]
-    first = np.array([header.first for header in headers], np.uint8)
-    handicap = np.array([header.handicap for header in headers], np.int16)
-    warnings = np.array([header.warnings for header in headers], np.int64) | table[:, WARNINGS]
-    member = rows[:, MEMBER]
-    return GameArrays(
-        width=(table[:, WIDTH] * kept).astype(np.uint8),
-        height=(table[:, HEIGHT] * kept).astype(np.uint8),
-        moves=out.moves[:moves].copy(),
-        move_offset=np.concatenate(([0], table[:, MOVE_END])),
-        setup=out.setup[:setup].copy(),
-        setup_ply=out.setup_ply[:setup].copy(),
-        setup_offset=np.concatenate(([0], table[:, SETUP_END])),
-        root_setup=table[:, ROOT_SETUP].astype(np.uint16),
-        to_play=np.where(kept & (first == WHITE), WHITE, TO_PLAY_UNSET).astype(np.uint8),
-        handicap=np.where(kept, handicap, NO_HANDICAP).astype(np.int16),
-        warnings=np.where(kept, warnings, 0).astype(np.uint32),
-        drop=drop,
-        member=block.member[member],
-        block_index=member.astype(np.int32),
-        start=rows[:, START].copy(),
-        stop=rows[:, STOP].copy(),
-    )
+    read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), rows, out)
+    return to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply), out.seconds[: rows[-1, MOVE_END]].copy()
 
 
 def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tuple[int, ...]:
-    """Return the input columns of `_ogs.read_moves` for an object, and append its letters to the text."""
+    """Return the columns _INPUTS of an object, and append its letters to the text."""
+    to_play = WHITE if header.first == WHITE else TO_PLAY_UNSET
+    of_game = header.width, header.height, to_play, header.handicap, header.warnings, header.drop
     if header.drop or header.sgf is not None:
-        return (NOTHING,) + (0,) * (STATUS - 1)
+        return (*of_game, NOTHING, *(0,) * (PLAYED - BEGIN))
     if header.letters is None:
         kind, (begin, end) = ARRAY, _array_of_moves(row)
     else:
@@ -955,7 +873,7 @@ def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tup
     white = len(text)
     text += header.white.encode("utf-8", "replace")
     turn = BLACK if header.free > 1 else header.first
-    return kind, begin, end, header.width, header.height, turn, header.free, black, white, len(text)
+    return (*of_game, kind, begin, end, turn, header.free, black, white, len(text))
 
 
 def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:

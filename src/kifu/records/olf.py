@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,33 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
-from kifu.records._nodes import BYTES_PER_GAME, COLON, LINE_LIMIT, MAX_MOVES, SPACE, Int, byte, read_number
+from kifu.records._nodes import (
+    COLON,
+    DROP,
+    HANDICAP,
+    HEIGHT,
+    LINE,
+    LINE_COLUMNS,
+    MAX_MOVES,
+    MOVE_END,
+    ROOT_SETUP,
+    SETUP_END,
+    SPACE,
+    START,
+    STOP,
+    WARNINGS,
+    WIDTH,
+    Int,
+    byte,
+    line_rows,
+    read_number,
+    skip_space,
+    to_game_arrays,
+)
 from kifu.records.detect import OLF
 from kifu.records.games import (
     FIELDS,
-    NO_HANDICAP,
     Bytes,
-    GameArrays,
     ParsedBlock,
     ParseWarning,
     RecordBlock,
@@ -30,10 +50,6 @@ from kifu.records.games import (
     TextFields,
 )
 from kifu.records.meta import Rank, Result, komi_text
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_SIZE = 19
 """The letters a to s are coordinates; t is the pass."""
@@ -46,12 +62,11 @@ POINTS = MAX_SIZE * MAX_SIZE
     LINE_FIELDS,
 ) = range(13)  # fmt: skip
 
-# Columns of a row; one row per game.
-WIDTH, HEIGHT, MOVE_END, SETUP_END, TERRITORY_END, HANDICAP = range(6)
-WARNINGS, DROP, MEMBER_ROW, LINE, START, STOP, COLUMNS = range(6, 13)
+# Columns of a row after those of `line_rows`.
+TERRITORY_END, COLUMNS = LINE_COLUMNS, LINE_COLUMNS + 1
 
-# The parser's state.
-GAMES, MOVES, SETUP, AREA, STATES = range(5)
+# The parser's state: the number of the row, from 1, and of entries of each array.
+GAME, MOVES, SETUP, AREA, STATES = range(5)
 
 _TEXT_FIELDS = np.array(
     [
@@ -74,14 +89,14 @@ UPPER_A, LOWER_A = ord("A"), ord("a")
 PASS_LETTER = 19
 """The t of TT and tt."""
 
-_HASH, _QUESTION, _ZERO, _LOWER_H = (ord(c) for c in "#?0h")
+_QUESTION, _ZERO, _LOWER_H = (ord(c) for c in "?0h")
 _LOWER_BIT = 0x20
 _NO_LETTER = 255
 
 _COORDINATE = np.full(256, _NO_LETTER, np.uint8)
 _COORDINATE[UPPER_A : UPPER_A + 26] = _COORDINATE[LOWER_A : LOWER_A + 26] = np.arange(26)
 
-_KEPT, _NO_RECORD, _BAD_SIZE = int(DropReason.KEPT), int(DropReason.NO_RECORD), int(DropReason.BAD_SIZE)
+_KEPT, _BAD_SIZE = int(DropReason.KEPT), int(DropReason.BAD_SIZE)
 _TOO_LARGE, _UNREADABLE, _OFF_BOARD = int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE), int(DropReason.OFF_BOARD)
 _HANDICAP_TEXT, _HANDICAP_ONE = int(ParseWarning.HANDICAP_TEXT), int(ParseWarning.HANDICAP_ONE)
 
@@ -90,7 +105,7 @@ class OlfOut(NamedTuple):
     """The parser's output and scratch space.
 
     Attributes:
-        rows: [G, COLUMNS] int64, G from `count_rows`.
+        rows: [G, COLUMNS] int64, from `line_rows`.
         field_start, field_stop: [len(FIELDS), G] int64, initially zeros.
         moves, setup, territory: uint16; each entry takes at least two bytes of text.
         state: [STATES] int64, initially zeros.
@@ -112,44 +127,18 @@ class OlfOut(NamedTuple):
 
 
 @inline_kernel
-def max_games(start: Int, stop: Int) -> Int:
-    """Return how many lines of a member are read: no game takes as few as `BYTES_PER_GAME` bytes."""
-    return 16 + (stop - start) // BYTES_PER_GAME
-
-
-@kernel
-def count_rows(data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> Int:
-    """Return an upper bound of the rows that the members start[k]:stop[k] of `data` give."""
+def find_fields(data: Bytes, i: Int, stop: Int, fields: npt.NDArray[np.int64]) -> Int:
+    """Split the line at `i` into fields and return their number. The first LINE_FIELDS are stored."""
     count = 0
-    for k in range(len(start)):
-        lines = 1
-        for i in range(start[k], stop[k]):
-            if data[i] == NEWLINE:
-                lines += 1
-        count += min(lines, max_games(start[k], stop[k]) + 1)
-    return count
-
-
-@inline_kernel
-def find_fields(data: Bytes, i: Int, stop: Int, fields: npt.NDArray[np.int64]) -> tuple[Int, Int, Int]:
-    """Split the line at `i` into fields.
-
-    Returns:
-        (number of fields, end of the last one, end of the line). The first LINE_FIELDS are stored.
-    """
-    count, last = 0, i
-    while True:
-        while i < stop and data[i] <= SPACE and data[i] != NEWLINE:
-            i += 1
-        if i == stop or data[i] == NEWLINE:
-            return count, last, i
+    while i < stop:
         begin = i
         while i < stop and data[i] > SPACE:
             i += 1
-        last = i
         if count < LINE_FIELDS:
             fields[count, 0], fields[count, 1] = begin, i
         count += 1
+        i = skip_space(data, i, stop)
+    return count
 
 
 @inline_kernel
@@ -251,7 +240,7 @@ def is_pass_before_white_move(moves: npt.NDArray[np.uint16], at: Int, stop: Int,
 def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: OlfOut) -> Int:
     """Read the territory, sort it by point and return its size. The last entry of a repeated point wins."""
     points = row[WIDTH] * row[HEIGHT]
-    at, stamp = out.state[AREA], out.state[GAMES]
+    at, stamp = out.state[AREA], out.state[GAME]
     count = read_points(data, i, stop, row[WIDTH], row[HEIGHT], out.territory, at)
     if count < 0:
         row[DROP] = _UNREADABLE
@@ -290,33 +279,23 @@ def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.N
     if row[DROP] != _KEPT:
         return
     points = row[WIDTH] * row[HEIGHT]
-    taken = handicap_moves(out.moves, begin, begin + moves, row[HANDICAP], points, out.seen, state[GAMES])
+    taken = handicap_moves(out.moves, begin, begin + moves, row[HANDICAP], points, out.seen, state[GAME])
     if taken > 0:
         for k in range(row[HANDICAP]):
             out.setup[state[SETUP] + k] = out.moves[begin + 2 * k]
         for k in range(begin, begin + moves - taken):
             out.moves[k] = out.moves[k + taken]
+        row[ROOT_SETUP] = row[HANDICAP]
         state[SETUP] += row[HANDICAP]
     state[MOVES] += moves - taken
     state[AREA] += area
 
 
 @inline_kernel
-def _new_row(member: Int, line: Int, drop: Int, start: Int, stop: Int, out: OlfOut) -> None:
-    row = out.rows[out.state[GAMES]]
-    row[:] = 0
-    row[HANDICAP] = NO_HANDICAP
-    row[MEMBER_ROW], row[LINE], row[DROP] = member, line, drop
-    row[START], row[STOP] = start, stop
-    out.state[GAMES] += 1
-
-
-@inline_kernel
-def read_line(data: Bytes, count: Int, out: OlfOut) -> None:
-    """Read the newest row's game from its fields."""
-    state, fields = out.state, out.fields
-    game = state[GAMES] - 1
-    row = out.rows[game]
+def read_line(data: Bytes, game: Int, out: OlfOut) -> None:
+    """Read the game of a row."""
+    fields, row = out.fields, out.rows[game]
+    count = find_fields(data, row[START], row[STOP], fields)
     if count == LINE_FIELDS - 1 or count == LINE_FIELDS:
         for k in range(len(_TEXT_FIELDS)):
             field, f = _TEXT_FIELDS[k, 0], _TEXT_FIELDS[k, 1]
@@ -329,49 +308,16 @@ def read_line(data: Bytes, count: Int, out: OlfOut) -> None:
         row[DROP] = _UNREADABLE
 
 
-@inline_kernel
-def _end_row(out: OlfOut) -> None:
-    state = out.state
-    row = out.rows[state[GAMES] - 1]
-    row[MOVE_END], row[SETUP_END], row[TERRITORY_END] = state[MOVES], state[SETUP], state[AREA]
-
-
 @kernel
-def read_members(
-    data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], out: OlfOut
-) -> None:
-    """Read every line.
-
-    Args:
-        data: [N] uint8.
-        start: [K] int64, start of each member.
-        stop: [K] int64, end of each member.
-        drop: [K] uint8, its `DropReason`.
-    """
-    for k in range(len(start)):
-        games, line, i = 0, 0, start[k]
-        end = stop[k] if drop[k] == _KEPT else i
-        if end - i >= 3 and data[i] == 0xEF and data[i + 1] == 0xBB and data[i + 2] == 0xBF:  # byte order mark
-            i += 3
-        while i < end:
-            count, last, line_end = find_fields(data, i, end, out.fields)
-            begin = out.fields[0, 0]
-            if count > 0 and data[begin] != _HASH:
-                if games == max_games(start[k], stop[k]):
-                    _new_row(k, line, _TOO_LARGE, begin, end, out)
-                    line_end = end
-                elif last - begin > LINE_LIMIT:
-                    _new_row(k, line, _TOO_LARGE, begin, last, out)
-                else:
-                    _new_row(k, line, _KEPT, begin, last, out)
-                    read_line(data, count, out)
-                _end_row(out)
-                games += 1
-            i = line_end + 1
-            line += 1
-        if games == 0:
-            _new_row(k, 0, np.int64(drop[k]) if drop[k] != _KEPT else _NO_RECORD, end, end, out)
-            _end_row(out)
+def read_lines(data: Bytes, out: OlfOut) -> None:
+    """Read the line of each row."""
+    state = out.state
+    for game in range(len(out.rows)):
+        row = out.rows[game]
+        state[GAME] = game + 1
+        if row[DROP] == _KEPT:
+            read_line(data, game, out)
+        row[MOVE_END], row[SETUP_END], row[TERRITORY_END] = state[MOVES], state[SETUP], state[AREA]
 
 
 def read_olf(block: RecordBlock) -> ParsedBlock:
@@ -386,11 +332,11 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
     is `DropReason.TOO_LARGE`, and so is the rest of a member that contains lines too densely.
     """
     length = int(np.sum(block.stop - block.start))
-    count = count_rows(block.data, block.start, block.stop)
+    rows = line_rows(block, np.ones(len(block), np.bool_), COLUMNS)
     out = OlfOut(
-        rows=np.empty((count, COLUMNS), np.int64),
-        field_start=np.zeros((len(FIELDS), count), np.int64),
-        field_stop=np.zeros((len(FIELDS), count), np.int64),
+        rows=rows,
+        field_start=np.zeros((len(FIELDS), len(rows)), np.int64),
+        field_stop=np.zeros((len(FIELDS), len(rows)), np.int64),
         moves=np.empty(length // 2 + 1, np.uint16),
         setup=np.empty(length // 2 + 1, np.uint16),
         territory=np.empty(length // 2 + 1, np.uint16),
@@ -399,39 +345,15 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
         seen=np.zeros(POINTS, np.int64),
         area=np.zeros(POINTS, np.int64),
     )
-    read_members(block.data, block.start, block.stop, block.drop, out)
-    total = out.state[GAMES]
-    rows = out.rows[:total]
-    member = rows[:, MEMBER_ROW]
-    setup_offset = np.concatenate(([0], rows[:, SETUP_END]))
-    games = GameArrays(
-        width=rows[:, WIDTH].astype(np.uint8),
-        height=rows[:, HEIGHT].astype(np.uint8),
-        moves=out.moves[: out.state[MOVES]].copy(),
-        move_offset=np.concatenate(([0], rows[:, MOVE_END])),
-        setup=out.setup[: out.state[SETUP]].copy(),
-        setup_ply=np.zeros(out.state[SETUP], np.uint16),
-        setup_offset=setup_offset,
-        root_setup=np.diff(setup_offset).astype(np.uint16),
-        to_play=np.zeros(total, np.uint8),
-        handicap=rows[:, HANDICAP].astype(np.int16),
-        warnings=rows[:, WARNINGS].astype(np.uint32),
-        drop=rows[:, DROP].astype(np.uint8),
-        member=block.member[member],
-        block_index=member.astype(np.int32),
-        start=rows[:, START].copy(),
-        stop=rows[:, STOP].copy(),
-    )
-    line = rows[:, LINE].astype(np.int32)
-    line[member == 0] += block.first_line
+    read_lines(block.data, out)
     return ParsedBlock(
         format="olf",
         block=block,
-        games=games,
-        text_fields=TextFields(block.data, out.field_start[:, :total], out.field_stop[:, :total]),
-        index=line,
+        games=to_game_arrays(block, rows, out.moves, out.setup, np.zeros(len(out.setup), np.uint16)),
+        text_fields=TextFields(block.data, out.field_start, out.field_stop),
+        index=rows[:, LINE].astype(np.int32),
         territory=out.territory[: out.state[AREA]].copy(),
-        territory_offset=np.concatenate(([0], rows[:, TERRITORY_END])),
+        territory_offset=np.append(0, rows[:, TERRITORY_END]),
     )
 
 

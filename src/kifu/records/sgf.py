@@ -840,7 +840,7 @@ def scan(block: RecordBlock) -> GameArrays:
             out = out._replace(rows=_longer(out.rows))
         else:
             out = out._replace(setup=_longer(out.setup), setup_ply=_longer(out.setup_ply))
-    return to_game_arrays(out, block)
+    return n.to_game_arrays(block, out.rows[: out.state[n.GAMES]], out.moves, out.setup, out.setup_ply)
 
 
 def _new_output(block: RecordBlock, rows: int, moves: int, setup: int) -> n.NodesOut:
@@ -896,30 +896,6 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
         position, first_game, budget = (int(state[k]) for k in (n.POSITION, n.IN_MEMBER, n.MEMBER_BUDGET))
     assert piece is not None
     yield piece
-
-
-def to_game_arrays(out: n.NodesOut, block: RecordBlock) -> GameArrays:
-    """Return the scanner's output as games of the block."""
-    rows = out.rows[: out.state[n.GAMES]]
-    member = rows[:, n.MEMBER_ROW]
-    return GameArrays(
-        width=rows[:, n.WIDTH].astype(np.uint8),
-        height=rows[:, n.HEIGHT].astype(np.uint8),
-        moves=out.moves[: out.state[n.MOVES]].copy(),
-        move_offset=np.concatenate(([0], rows[:, n.MOVE_END])),
-        setup=out.setup[: out.state[n.SETUP]].copy(),
-        setup_ply=out.setup_ply[: out.state[n.SETUP]].copy(),
-        setup_offset=np.concatenate(([0], rows[:, n.SETUP_END])),
-        root_setup=rows[:, n.ROOT_SETUP].astype(np.uint16),
-        to_play=rows[:, n.TO_PLAY].astype(np.uint8),
-        handicap=rows[:, n.HANDICAP].astype(np.int16),
-        warnings=rows[:, n.WARNINGS].astype(np.uint32),
-        drop=rows[:, n.DROP].astype(np.uint8),
-        member=block.member[member],
-        block_index=member.astype(np.int32),
-        start=rows[:, n.START].copy(),
-        stop=rows[:, n.STOP].copy(),
-    )
 
 
 def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:

@@ -23,8 +23,6 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
 from kifu.records import _nodes as n
 from kifu.records._nodes import (
-    BYTES_PER_GAME,
-    HASH,
     LEFT,
     LETTER_B,
     LETTER_W,
@@ -49,7 +47,6 @@ from kifu.records.detect import TYGEM, is_dotted_date
 from kifu.records.games import (
     FIELDS,
     MEMBER_LIMIT,
-    NO_HANDICAP,
     Bytes,
     ParsedBlock,
     ParseWarning,
@@ -59,13 +56,9 @@ from kifu.records.games import (
 )
 from kifu.records.meta import Result
 from kifu.records.paths import AnyPath
-from kifu.records.sgf import to_game_arrays
 
-# Columns of a row after those of `_nodes`: the game's number, and its line in its member.
-_ID, _LINE, _COLUMNS = n.COLUMNS, n.COLUMNS + 1, n.COLUMNS + 2
-
-_GAMES_ALWAYS = 16
-"""A member may have this many lines plus one for each `BYTES_PER_GAME` bytes; the rest is one more row, `TOO_LARGE`."""
+# Columns of a row after those of `line_rows`: the game's number, or -1.
+_ID, _COLUMNS = n.LINE_COLUMNS, n.LINE_COLUMNS + 1
 
 _SIZE = 19
 
@@ -91,9 +84,7 @@ _SHORTEST_ROW = 12
 _SLASH, _LETTER_C, _LETTER_M = ord("/"), ord("C"), ord("m")
 
 _TRUNCATED = int(ParseWarning.TRUNCATED)
-_KEPT, _NO_RECORD, _TOO_LARGE, _UNREADABLE = (
-    int(drop) for drop in (DropReason.KEPT, DropReason.NO_RECORD, DropReason.TOO_LARGE, DropReason.UNREADABLE)
-)
+_KEPT, _TOO_LARGE, _UNREADABLE = int(DropReason.KEPT), int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE)
 
 _SPAN_OF_FIELD = {
     "black": _BLACK_SPAN,
@@ -175,29 +166,25 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlo
     Args:
         index: The source of the text fields. Games that are not in it have none.
     """
-    length = int(np.sum(block.stop - block.start))
+    rows = n.line_rows(block, np.ones(len(block), np.bool_), _COLUMNS)
     out = n.NodesOut(
-        rows=np.empty((length // BYTES_PER_GAME + (_GAMES_ALWAYS + 1) * len(block), _COLUMNS), np.int64),
-        moves=np.empty(length // 4 + 1, np.uint16),
+        rows=rows,
+        moves=np.empty(int(np.sum(block.stop - block.start)) // 4 + 1, np.uint16),
         setup=np.empty(0, np.uint16),
         setup_ply=np.empty(0, np.uint16),
         state=np.zeros(n.STATES, np.int64),
         seen=np.empty(0, np.int64),
         readings=np.empty((0, 0), np.int64),
     )
-    _read_lines(block.data, block.start, block.stop, block.drop, out)
-    games = to_game_arrays(out, block)
-    rows = out.rows[: len(games)]
-    line = rows[:, _LINE].astype(np.int32)
-    line[games.block_index == 0] += block.first_line
+    _read_lines(block.data, block.stop, out)
     return ParsedBlock(
         format="tygem",
         block=block,
-        games=games,
+        games=n.to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply),
         text_fields=_text_fields(rows[:, _ID], index),
-        index=line,
+        index=rows[:, n.LINE].astype(np.int32),
         territory=np.empty(0, np.uint16),
-        territory_offset=np.zeros(len(games) + 1, np.int64),
+        territory_offset=np.zeros(len(rows) + 1, np.int64),
     )
 
 
@@ -288,72 +275,31 @@ def _read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out:
         i = skip_space(data, end + 1, stop)
 
 
-@inline_kernel
-def _new_row(start: Int, stop: Int, line: Int, drop: Int, out: NodesOut) -> None:
-    """Begin the row of a game whose line is data[start:stop]."""
-    state = out.state
-    row = out.rows[state[n.GAMES]]
-    row[:] = 0
-    row[n.HANDICAP] = NO_HANDICAP
-    row[n.DROP] = drop
-    row[n.MEMBER_ROW] = state[n.MEMBER]
-    row[n.START], row[n.STOP] = start, stop
-    row[n.MOVE_END] = state[n.MOVES]
-    row[n.WIDTH] = row[n.HEIGHT] = 0 if drop else _SIZE
-    row[_ID] = -1
-    row[_LINE] = line
-    state[n.GAMES] += 1
-
-
-@inline_kernel
-def _read_line(data: Bytes, start: Int, stop: Int, line_end: Int, line: Int, out: NodesOut) -> None:
-    """Read the row of the line data[start:line_end], neither empty nor a comment, without the space after `stop`."""
-    state = out.state
-    _new_row(start, stop, line, _TOO_LARGE if stop - start > LINE_LIMIT else _KEPT, out)
-    row = out.rows[state[n.GAMES] - 1]
-    if row[n.DROP] == _KEPT:
-        i, row[_ID] = read_id(data, start, line_end)
-        if i < 0:
-            row[n.DROP] = _UNREADABLE
-        else:
-            _read_moves(data, i, stop, row, out)
-    if row[n.DROP] != _KEPT:
-        state[n.MOVES] = row[n.MOVE_END]
-        row[n.WIDTH] = row[n.HEIGHT] = row[n.WARNINGS] = 0
-    row[n.MOVE_END] = state[n.MOVES]
-
-
 @kernel
-def _read_lines(
-    data: Bytes,
-    start: npt.NDArray[np.int64],
-    stop: npt.NDArray[np.int64],
-    drop: npt.NDArray[np.uint8],
-    out: NodesOut,
-) -> None:
-    """Read every line of every member. `out.rows` is [.., _COLUMNS], large enough for the limits on rows."""
+def _read_lines(data: Bytes, stop: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """Read the line of each row.
+
+    Args:
+        data: [N] uint8, the members.
+        stop: [K] int64, end of each member.
+        out: Its rows are those of `line_rows`.
+    """
     state = out.state
-    for k in range(len(start)):
-        state[n.MEMBER] = k
-        first = state[n.GAMES]
-        max_games = _GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_PER_GAME
-        i = skip_bom(data, start[k], stop[k])
-        line = 0
-        while i < stop[k]:
-            end = end_of_line(data, i, stop[k])
-            i = skip_space(data, i, end)
-            last = end
-            while last > i and data[last - 1] <= SPACE:
-                last -= 1
-            if last > i and data[i] != HASH:
-                if state[n.GAMES] - first == max_games:
-                    _new_row(i, stop[k], line, _TOO_LARGE, out)
-                    break
-                _read_line(data, i, last, end, line, out)
-            i = end + 1
-            line += 1
-        if state[n.GAMES] == first:
-            _new_row(start[k], stop[k], 0, np.int64(drop[k]) if drop[k] else _NO_RECORD, out)
+    for g in range(len(out.rows)):
+        row = out.rows[g]
+        row[_ID], row[n.MOVE_END] = -1, state[n.MOVES]
+        if row[n.DROP] == _KEPT:
+            row[n.WIDTH] = row[n.HEIGHT] = _SIZE
+            # The tab after the number may be white space at the end of the line.
+            i, row[_ID] = read_id(data, row[n.START], min(row[n.STOP] + 1, stop[row[n.MEMBER_ROW]]))
+            if i < 0:
+                row[n.DROP] = _UNREADABLE
+            else:
+                _read_moves(data, i, row[n.STOP], row, out)
+            if row[n.DROP] != _KEPT:
+                state[n.MOVES] = row[n.MOVE_END]
+                row[n.WIDTH] = row[n.HEIGHT] = row[n.WARNINGS] = 0
+            row[n.MOVE_END] = state[n.MOVES]
 
 
 @inline_kernel

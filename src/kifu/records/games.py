@@ -436,7 +436,7 @@ class SingleGame:
     setup: Points = field(default_factory=lambda: _NO_POINTS)  # [S], the stones of the root
     to_play: int = TO_PLAY_UNSET
     handicap: int = NO_HANDICAP
-    fields: Mapping[str, str] = field(default_factory=dict)  # non-empty texts by name, in SGF's spelling
+    fields: Mapping[str, str] = field(default_factory=dict)  # texts by name, in SGF's spelling
     codec: str = "utf_8"  # Python's name of the codec that decoded them
     seconds: npt.NDArray[np.float32] | None = None  # [M], see `ParsedBlock`
     warnings: int = 0  # bits of `ParseWarning`
@@ -483,7 +483,7 @@ def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int64]:
 
 
 def text_fields(games: Sequence[Mapping[str, str]]) -> TextFields:
-    """Return the text fields of games, given their non-empty texts by name."""
+    """Return the text fields of games, given their texts by name."""
     texts = [game.get(name, "").encode("utf-8", "replace") for name in FIELDS for game in games]
     ends = _offsets([len(text) for text in texts])
     data = np.frombuffer(bytearray(b"".join(texts)), np.uint8)

@@ -50,7 +50,7 @@ from kifu.records.games import (
     SingleGame,
     assemble,
 )
-from kifu.records.meta import Rank, Result, parse_date
+from kifu.records.meta import Rank, parse_date, result_text
 from kifu.records.text import choose_codec, decodes
 
 # The columns of a row of `find_games`: the member, the game's text, the end of its header, its lines of moves, ...
@@ -372,7 +372,7 @@ def _read_header(header: Bytes, drop: int) -> SingleGame:
         _NO_GAME,
         width=_SIZE if size is None else size,
         handicap=NO_HANDICAP if handicap is None or handicap < 0 else handicap,
-        fields={name: text for name, text in _text_fields(values).items() if text},
+        fields=_text_fields(values),
         codec=codec,
     )
 
@@ -464,8 +464,7 @@ def _result(values: Mapping[str, str]) -> str:
     if code in _RESULTS:
         return _RESULTS[code]
     words = values.get("GAMERESULT", "")
-    result = Result.parse(words)
-    return words if result == Result() else str(result)
+    return result_text(words) or words
 
 
 def _komi(values: Mapping[str, str]) -> str:

@@ -713,6 +713,18 @@ def komi_text(komi: float) -> str:
     return f"{komi:.12g}" if abs(komi) < 100 else f"{komi:.2f}"
 
 
+def date_text(text: str) -> str:
+    """Return a date as SGF spells it; other text, such as a year alone, as it is."""
+    date = parse_date(text)
+    return date.first.isoformat() if date and date.first else text
+
+
+def result_text(text: str) -> str:
+    """Return a result as SGF spells it; "" if it is unknown."""
+    result = Result.parse(text)
+    return "" if result == Result() else str(result)
+
+
 Subject: TypeAlias = Literal["rank", "result", "komi", "date", "time", "overtime"]
 
 _PARSERS: dict[Subject, Callable[[str], object]] = {

@@ -42,7 +42,7 @@ from kifu.records.games import (
     SingleGame,
     assemble,
 )
-from kifu.records.meta import Rank, Result, komi_text, parse_date
+from kifu.records.meta import Rank, date_text, komi_text, result_text
 from kifu.records.text import choose_codec
 
 _P, _M, _A = ord("P"), ord("M"), ord("A")
@@ -184,19 +184,18 @@ def _read_text(before: bytes, after: bytes, handicap: int | None) -> tuple[str, 
     values = _read_lines(before.decode(codec, "replace"))
     black, black_rank = _split_name(values.get("black", ""))
     white, white_rank = _split_name(values.get("white", ""))
-    fields = {
+    return codec, {
         "black": black,
         "white": white,
         "black_rank": black_rank,
         "white_rank": white_rank,
         "result": _result(values.get("result", "")) or _result_of_comment(after.decode(codec, "replace")),
         "komi": _komi(values.get("komi", ""), handicap),
-        "date": _date(values.get("date", "")),
+        "date": date_text(values.get("date", "")),
         "time": _seconds(values.get("time", "")),
         "place": values.get("place", ""),
         "title": values.get("title", ""),
     }
-    return codec, {name: text for name, text in fields.items() if text}
 
 
 _RANK_AFTER_NAME = re.compile(r"(.*\S)\s{2,}(\S.*)")
@@ -218,10 +217,7 @@ _UNFINISHED = re.compile("progress|진행|对局中|對局中|対局中", re.IGN
 def _result(text: str) -> str:
     """Return a result as SGF spells it: "250수 흑7집승" is B+7. Unknown spellings are kept."""
     words = _COUNTS.split(_MOVE_COUNT.sub("", text, count=1), maxsplit=1)[0]
-    result = Result.parse(words)
-    if result == Result():
-        return "" if _UNFINISHED.match(text) else text
-    return str(result)
+    return result_text(words) or ("" if _UNFINISHED.match(text) else text)
 
 
 _COMMENT = re.compile(r"^IDB\[[0-9]{0,9}\](.*?)(?:\[EndTxt\]|$)", re.MULTILINE)
@@ -230,8 +226,7 @@ _COMMENT = re.compile(r"^IDB\[[0-9]{0,9}\](.*?)(?:\[EndTxt\]|$)", re.MULTILINE)
 def _result_of_comment(text: str) -> str:
     """Return the result in the last comment after the moves, where the dialect GI has it."""
     comments = _COMMENT.findall(text.replace("\r", "\n"))
-    result = Result.parse(_COUNTS.split(comments[-1], maxsplit=1)[0]) if comments else Result()
-    return "" if result == Result() else str(result)
+    return result_text(_COUNTS.split(comments[-1], maxsplit=1)[0]) if comments else ""
 
 
 def _komi(text: str, handicap: int | None) -> str:
@@ -240,11 +235,6 @@ def _komi(text: str, handicap: int | None) -> str:
     if komi is None:
         return text
     return komi_text(komi if handicap else komi + 0.5)
-
-
-def _date(text: str) -> str:
-    date = parse_date(text)
-    return date.first.isoformat() if date and date.first else text
 
 
 def _seconds(minutes: str) -> str:

@@ -635,7 +635,7 @@ def text_fields_of(game: JsonObject, rules: str, handicap: int) -> dict[str, str
     players = _as_dict(game.get("players"))
     black, white = (_as_dict(players.get(side)) for side in SIDES)
     main_time, overtime = _clock(game)
-    texts = {
+    return {
         "black": _as_text(black.get("username")) or _as_text(black.get("name")),
         "white": _as_text(white.get("username")) or _as_text(white.get("name")),
         "black_rank": _rank(black),
@@ -648,7 +648,6 @@ def text_fields_of(game: JsonObject, rules: str, handicap: int) -> dict[str, str
         "rules": rules,
         "title": _as_text(game.get("game_name")),
     }
-    return {name: text for name, text in texts.items() if text}
 
 
 def _as_dict(value: object) -> JsonObject:

@@ -54,7 +54,7 @@ from kifu.records.games import (
     RecordFormat,
     TextFields,
 )
-from kifu.records.meta import Result
+from kifu.records.meta import result_text
 from kifu.records.paths import AnyPath
 
 # Columns of a row after those of `line_rows`: the game's number, or -1.
@@ -228,11 +228,10 @@ def parse_overtime(text: str) -> str | None:
 def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
     """Return decoded text fields as root properties of SGF, in its spelling. Unknown spellings are kept."""
     date, minutes = _DATE_PATTERN.fullmatch(texts["date"]), parse_time(texts["time"])
-    result = Result.parse(texts["result"])
     return {
         "PB": texts["black"] or None,
         "PW": texts["white"] or None,
-        "RE": (texts["result"] or None) if result == Result() else str(result),
+        "RE": result_text(texts["result"]) or texts["result"] or None,
         "DT": "-".join(date.group(1, 2, 3)) if date else texts["date"] or None,
         "KM": texts["komi"] or None,
         "BR": texts["black_rank"] or None,

@@ -56,7 +56,7 @@ from kifu.records.games import (
     SingleGame,
     assemble,
 )
-from kifu.records.meta import komi_text, parse_date
+from kifu.records.meta import date_text, komi_text
 from kifu.records.text import choose_codec
 
 _A, _COMMA, _DOT = ord("A"), ord(","), ord(".")
@@ -290,20 +290,19 @@ _RULES = {"JPN": "Japanese", "CHN": "Chinese"}
 def _text_fields(values: Mapping[str, str]) -> dict[str, str]:
     """Return the text fields in SGF's spelling; unknown spellings are kept."""
     rule = values.get("Rule", "")
-    fields = {
+    return {
         "black": _players(values, "B", 0),
         "white": _players(values, "W", 0),
         "black_rank": _players(values, "B", 1),
         "white_rank": _players(values, "W", 1),
         "result": _result(values.get("Winner", "")),
         "komi": _komi(values.get("Hdcp", "")),
-        "date": _date(values.get("Date", "")),
+        "date": date_text(values.get("Date", "").strip(",")),
         "time": _main_time(values.get("Ptime", "")),
         "rules": _RULES.get(rule, rule),
         "place": values.get("Place", ""),
         "title": values.get("Title", "").strip(","),
     }
-    return {name: text for name, text in fields.items() if text}
 
 
 def _players(values: Mapping[str, str], side: str, part: int) -> str:
@@ -341,11 +340,6 @@ def _result(winner: str) -> str:
     if side not in ("B", "W") or (margin is None and cause not in _CAUSES):
         return winner
     return f"{side}+{margin:.12g}" if margin else f"{side}+{_CAUSES.get(cause, '')}"
-
-
-def _date(text: str) -> str:
-    date = parse_date(text)
-    return date.first.isoformat() if date and date.first else text.strip(",")
 
 
 def _main_time(ptime: str) -> str:

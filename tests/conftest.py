@@ -1,5 +1,6 @@
 """Shared fixtures."""
 
+import errno
 import os
 import signal
 import sys
@@ -78,6 +79,21 @@ _imported = pytest.StashKey[frozenset[str]]()
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[_imported] = frozenset(sys.modules)
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of calls of os.write, its only element, after which the disk is full; each call counts it down."""
+    write, left = os.write, [10**9]
+
+    def limited(file: int, data: bytes) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", limited)
+    return left
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ class Request:
     client: object
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _HTTPServer
+    server: HTTPServer
 
     def do_GET(self) -> None:
         site = self.server.site
@@ -57,15 +57,15 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-class _HTTPServer(ThreadingHTTPServer):
+class HTTPServer(ThreadingHTTPServer):
     daemon_threads = True
-    site: Site
+    site: Any  # what it serves, such as a `Site`
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # a client that goes away in the middle is part of the tests
 
 
-Fault = Callable[[_Handler, bytes], None]
+Fault = Callable[[Handler, bytes], None]
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Site:
 
 @contextmanager
 def site() -> Iterator[Site]:
-    with _HTTPServer(("127.0.0.1", 0), _Handler) as server:
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
         server.site = Site(f"http://127.0.0.1:{server.server_port}")
         with serving(server, server.site.closing):
             yield server.site
@@ -116,7 +116,7 @@ def serving(server: ThreadingTCPServer, closing: threading.Event) -> Iterator[No
         thread.join()
 
 
-def serve(handler: _Handler, body: bytes) -> None:
+def serve(handler: Handler, body: bytes) -> None:
     """Respond correctly."""
     version = handler.server.site.versions.get(handler.path, "")
     is_wanted = handler.headers["If-Range"] in (None, version)
@@ -134,7 +134,7 @@ def serve(handler: _Handler, body: bytes) -> None:
     handler.write(body[begin:])
 
 
-def late(handler: _Handler, body: bytes) -> None:
+def late(handler: Handler, body: bytes) -> None:
     """Respond correctly after a while."""
     handler.server.site.closing.wait(0.2)
     serve(handler, body)
@@ -143,7 +143,7 @@ def late(handler: _Handler, body: bytes) -> None:
 def status(code: int, **headers: object) -> Fault:
     """Respond with a status and a few words; headers with _ for -."""
 
-    def fault(handler: _Handler, body: bytes) -> None:
+    def fault(handler: Handler, body: bytes) -> None:
         text = b"<html>no</html>"
         handler.start(code, {"Content-Length": len(text)} | {k.replace("_", "-"): v for k, v in headers.items()})
         handler.write(text)
@@ -151,10 +151,10 @@ def status(code: int, **headers: object) -> Fault:
     return fault
 
 
-def half_then(end: Callable[[_Handler, bytes], None]) -> Fault:
+def half_then(end: Callable[[Handler, bytes], None]) -> Fault:
     """Send half of the response, call `end` with the other half, and close the connection."""
 
-    def fault(handler: _Handler, body: bytes) -> None:
+    def fault(handler: Handler, body: bytes) -> None:
         match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "")
         begin = int(match[1]) if match else 0
         headers: dict[str, object] = {"Content-Length": len(body) - begin}
@@ -171,17 +171,17 @@ def half_then(end: Callable[[_Handler, bytes], None]) -> Fault:
     return fault
 
 
-def stall(handler: _Handler, rest: bytes) -> None:
+def stall(handler: Handler, rest: bytes) -> None:
     """Send nothing more. Can be used alone."""
     handler.server.site.closing.wait(30)
     handler.close_connection = True
 
 
-def hang_up(handler: _Handler, rest: bytes) -> None:
+def hang_up(handler: Handler, rest: bytes) -> None:
     """Do nothing; `half_then` closes the connection."""
 
 
-def dribble(handler: _Handler, rest: bytes) -> None:
+def dribble(handler: Handler, rest: bytes) -> None:
     """Send a hundred bytes, some thirty per second."""
     with suppress(OSError):
         for byte in rest[:100]:
@@ -193,7 +193,7 @@ def dribble(handler: _Handler, rest: bytes) -> None:
 def endless(begin: bytes, rest: bytes) -> Fault:
     """Send `begin`, then `rest` ten times per second, for ever."""
 
-    def fault(handler: _Handler, body: bytes) -> None:
+    def fault(handler: Handler, body: bytes) -> None:
         handler.close_connection = True
         with suppress(OSError):
             handler.write(begin)
@@ -222,7 +222,7 @@ def endless_tcp(begin: bytes) -> Iterator[int]:
 def announce(extra: int) -> Fault:
     """Send a Content-Length that is wrong by `extra`, and ignore ranges."""
 
-    def fault(handler: _Handler, body: bytes) -> None:
+    def fault(handler: Handler, body: bytes) -> None:
         handler.start(200, {"Content-Length": len(body) + extra})
         handler.write(body)
         handler.close_connection = True
@@ -230,12 +230,12 @@ def announce(extra: int) -> Fault:
     return fault
 
 
-def ignore_range(handler: _Handler, body: bytes) -> None:
+def ignore_range(handler: Handler, body: bytes) -> None:
     handler.start(200, {"Content-Length": len(body)})
     handler.write(body)
 
 
-def chunked(handler: _Handler, body: bytes) -> None:
+def chunked(handler: Handler, body: bytes) -> None:
     """Send two chunks without a length."""
     handler.start(200, {"Transfer-Encoding": "chunked"})
     for piece in (body[:100], body[100:], b""):
@@ -245,7 +245,7 @@ def chunked(handler: _Handler, body: bytes) -> None:
 def unannounced(keep: int) -> Fault:
     """Send the first `keep` bytes without a length, and close the connection."""
 
-    def fault(handler: _Handler, body: bytes) -> None:
+    def fault(handler: Handler, body: bytes) -> None:
         handler.start(200, {"Connection": "close"})
         handler.write(body[:keep])
         handler.close_connection = True
@@ -256,7 +256,7 @@ def unannounced(keep: int) -> Fault:
 def partial(content_range: str) -> Fault:
     """Send the whole body as if it were the range `content_range`."""
 
-    def fault(handler: _Handler, body: bytes) -> None:
+    def fault(handler: Handler, body: bytes) -> None:
         handler.start(206, {"Content-Length": len(body), "Content-Range": content_range})
         handler.write(body)
 
@@ -266,7 +266,7 @@ def partial(content_range: str) -> Fault:
 def raw(answer: bytes) -> Fault:
     """Send these bytes, and close the connection."""
 
-    def fault(handler: _Handler, body: bytes) -> None:
+    def fault(handler: Handler, body: bytes) -> None:
         handler.write(answer)
         handler.close_connection = True
 

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import md5
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import urlsplit
 
-from http_server import serving
+from http_server import Handler, HTTPServer, serving
 
 
 @dataclass
@@ -45,15 +43,12 @@ class Web:
         return [(int(match[1]), int(match[2]) + 1) for match in found if match]
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def do_HEAD(self) -> None:
+class _Handler(Handler):
+    def do_HEAD(self) -> None:  # noqa: N802
         self.do_GET()
 
-    def do_GET(self) -> None:
-        web = self.server.web
+    def do_GET(self) -> None:  # noqa: N802
+        web = self.server.site
         web.requests.append((self.command, self.path, self.headers["Range"]))
         body = web.files.get(urlsplit(self.path).path)
         code = web.status or (404 if body is None else 200)
@@ -67,44 +62,28 @@ class _Handler(BaseHTTPRequestHandler):
                 stop = min(int(match[2]) + 1 + web.more, len(body))
                 headers["Content-Range"] = f"bytes {first}-{stop - 1}/{len(body)}"
                 part = body[first:stop]
-        self.send_response(code)
         if web.lengths:
             headers["Content-Length"] = len(part)
         else:
             headers["Connection"] = "close"
-        for name, value in headers.items():
-            self.send_header(name, str(value))
-        self.end_headers()
+        self.start(code, headers)
         self.close_connection = not web.lengths
         if self.command == "GET":
             self._give(part)
 
     def _give(self, part: bytes) -> None:
-        web = self.server.web
+        web = self.server.site
         if web.silent:
             web.closing.wait(30)
         if web.cuts:
             web.cuts -= 1
             part, self.close_connection = part[: len(part) // 2], True
-        self.wfile.write(part)
-        self.wfile.flush()
-        web.sent += len(part)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    web: Web
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # a client that goes away in the middle is part of the tests
+        self.write(part)
 
 
 @contextmanager
 def web_store() -> Iterator[Web]:
-    with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.web = Web(f"http://127.0.0.1:{server.server_port}")
-        with serving(server, server.web.closing):
-            yield server.web
+    with HTTPServer(("127.0.0.1", 0), _Handler) as server:
+        server.site = Web(f"http://127.0.0.1:{server.server_port}")
+        with serving(server, server.site.closing):
+            yield server.site

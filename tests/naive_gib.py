@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
@@ -10,7 +11,7 @@ from kifu.records.gib import read_gib
 from kifu.records.sgf import as_block
 
 SPACE = bytes(range(33))
-STONES = [288, 72, 60, 300, 180, 174, 186, 66, 294]  # dp pd dd pp jj dj pj jd jp
+STONES = [288, 72, 60, 300, 180, 174, 186, 294, 66]  # dp pd dd pp jj dj pj jp jd
 SETUP = {2: "01", 3: "012", 4: "0123", 5: "01234", 6: "012356", 7: "0123564", 8: "01235678", 9: "012356784"}
 
 
@@ -25,6 +26,11 @@ class NaiveGame:
     moves: list[int] = field(default_factory=list)
     warnings: ParseWarning = field(default_factory=lambda: ParseWarning(0))
     seconds: list[float] | None = None
+
+
+def kept(*moves: int, **changes: Any) -> NaiveGame:
+    """Return the reading of a whole game on 19 x 19 without handicap, with some changes."""
+    return NaiveGame(**{"size": 19, "handicap": 0, "moves": list(moves)} | changes)
 
 
 def games_of(parsed: ParsedBlock, member: int = 0) -> list[NaiveGame]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fuzz_gib import make_members
+import naive_gib
 from kifu.convert import convert
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import read
@@ -24,7 +21,7 @@ from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.gib import read_gib
 from kifu.records.sgf import as_block
-from naive_gib import PIECES, NaiveGame, compare_with_naive, games_of, texts_of
+from naive_gib import SETUP, NaiveGame, compare_with_naive, games_of, texts_of
 
 W = WHITE_BIT
 PASS = 361
@@ -36,11 +33,8 @@ def record(*lines: str, header: str = "", handicap: int = 0) -> bytes:
     return f"\\HS\n{header}\\HE\n\\GS\n2 1 0\n9 0 &4\nINI 0 1 {handicap} &4\n{text}\\GE\n".encode()
 
 
-NO_WARNING = ParseWarning(0)
-
-
-def kept(*moves: int, handicap: int = 0, warnings: ParseWarning = NO_WARNING, **changes: Any) -> list[NaiveGame]:
-    return [NaiveGame(size=19, handicap=handicap, moves=list(moves), warnings=warnings, **changes)]
+def kept(*moves: int, **changes: Any) -> list[NaiveGame]:
+    return [naive_gib.kept(*moves, **changes)]
 
 
 def dropped(reason: DropReason) -> list[NaiveGame]:
@@ -129,27 +123,9 @@ def test_rows_of_several_members() -> None:
     assert parsed.games.to_play.tolist() == [0] * 5
 
 
-@pytest.mark.nojit
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join), min_size=1, max_size=3))
-def test_matches_naive_parser(members: list[bytes]) -> None:
-    compare_with_naive(members)
-
-
-@given(st.randoms(use_true_random=False))
-def test_damaged_records_match_naive_parser(draw: random.Random) -> None:
-    compare_with_naive(make_members(draw))
-
-
-HANDICAP = {2: "dp pd", 3: "dp pd dd", 4: "dp pd dd pp", 5: "dp pd dd pp jj", 6: "dp pd dd pp dj pj",
-            7: "dp pd dd pp dj pj jj", 8: "dp pd dd pp dj pj jp jd", 9: "dp pd dd pp dj pj jp jd jj"}  # fmt: skip
-
-
-@pytest.mark.parametrize("stones", HANDICAP)
+@pytest.mark.parametrize("stones", SETUP)
 def test_handicap_stones(stones: int) -> None:
-    (game,) = games_of(read_gib(as_block([record(handicap=stones)])))
-    points = (p.split() for p in [HANDICAP[stones]])
-    assert game.setup == [(ord(p[1]) - 97) * 19 + ord(p[0]) - 97 for p in next(points)]
-    assert game.handicap == stones
+    compare_with_naive([record(handicap=stones)])
 
 
 def fields_of(header: str, codec: str = "utf-8") -> dict[str, str]:

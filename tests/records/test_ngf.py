@@ -1,26 +1,19 @@
-"""NGF: both dialects, disputed points, a naive reader of the moves, damaged records, and the real samples."""
+"""NGF: both dialects, disputed points and a naive reader of the moves."""
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import kifu
-from fuzz_ngf import GI_RECORD, RECORD, make_members
+from fuzz_ngf import GI_RECORD, RECORD
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank
 from kifu.records.ngf import read_ngf
-from kifu.records.sgf import as_block, decode
-from naive_ngf import PIECES, NaiveGame, compare_with_naive, read_naive
-from reference_games import compare_with_reference, reference_games
+from kifu.records.sgf import as_block
+from naive_gib import SETUP, STONES, NaiveGame, kept, texts_of
+from naive_ngf import compare_with_naive, read_naive
 
 W, PASS = WHITE_BIT, 361
 
@@ -37,27 +30,18 @@ def parse(*members: bytes) -> ParsedBlock:
 
 
 def texts(data: bytes) -> dict[str, str]:
-    text = decode(parse(data)).text
-    return {name: value for name, column in text.items() if (value := column[0].as_py()) is not None}
+    return texts_of(parse(data))
 
 
 def moves(data: bytes) -> list[int]:
     return parse(data).games.moves.tolist()
 
 
-def kept(*played: int, **changes: Any) -> NaiveGame:
-    return NaiveGame(**{"size": 19, "handicap": 0, "moves": list(played)} | changes)
-
-
-def dropped(reason: DropReason) -> NaiveGame:
-    return NaiveGame(drop=reason)
-
-
 HEADER = record()
 MOVE = b"PMABBREER\n"
 TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
-    "empty": (b"", dropped(DropReason.NO_RECORD)),
-    "text": (b"hello\nworld\n", dropped(DropReason.NO_RECORD)),
+    "empty": (b"", NaiveGame(DropReason.NO_RECORD)),
+    "text": (b"hello\nworld\n", NaiveGame(DropReason.NO_RECORD)),
     "whole": (RECORD.encode(), kept(73, 60 | W, PASS, 319 | W)),
     "crlf": (RECORD.replace("\n", "\r\n").encode(), kept(73, 60 | W, PASS, 319 | W)),
     "cr": (RECORD.replace("\n", "\r").encode(), kept(73, 60 | W, PASS, 319 | W)),
@@ -73,8 +57,8 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "small-board": (record("PMABBBBBB", "PMACWKKKK", size="9"), kept(0, NO_POINT | W, size=9)),
     "no-size": (record("PMABBREER", size="?"), kept(73, warnings=ParseWarning.SIZE_MISSING)),
     "moves-alone": (MOVE, kept(73, handicap=NO_HANDICAP, warnings=ParseWarning.SIZE_MISSING | ParseWarning.TRUNCATED)),
-    "size-26": (record("PMABBREER", size="26"), dropped(DropReason.BAD_SIZE)),
-    "size-0": (record("PMABBREER", size="0"), dropped(DropReason.BAD_SIZE)),
+    "size-26": (record("PMABBREER", size="26"), NaiveGame(DropReason.BAD_SIZE)),
+    "size-0": (record("PMABBREER", size="0"), NaiveGame(DropReason.BAD_SIZE)),
     "handicap-text": (
         record(handicap="two"),
         kept(handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT),
@@ -86,7 +70,7 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "cut-in-repetition": (HEADER + MOVE + b"PMACWEE", kept(73, 60 | W, warnings=ParseWarning.TRUNCATED)),
     "cut-after-move": (HEADER + MOVE[:-1], kept(73)),
     "most-moves": (HEADER + MOVE * 65_535, kept(*[73] * 65_535)),
-    "too-many-moves": (HEADER + MOVE * 65_536, dropped(DropReason.TOO_LARGE)),
+    "too-many-moves": (HEADER + MOVE * 65_536, NaiveGame(DropReason.TOO_LARGE)),
 }
 
 
@@ -99,17 +83,6 @@ def test_trap(name: str) -> None:
 
 def test_members_are_read_separately() -> None:
     compare_with_naive([data for name, (data, _) in TRAPS.items() if "many" not in name])
-
-
-@pytest.mark.nojit
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"\n".join) | st.binary(max_size=60), max_size=3))
-def test_any_bytes(members: list[bytes]) -> None:
-    compare_with_naive(members)
-
-
-@given(st.randoms(use_true_random=False))
-def test_damaged_records(draw: random.Random) -> None:
-    compare_with_naive(make_members(draw))
 
 
 def test_texts() -> None:
@@ -223,14 +196,10 @@ def test_character_sets(codec: str) -> None:
     assert (found["white"], found["black"], found["title"]) == (white, black, title)
 
 
-STONES = {2: "dp pd", 3: "dp pd dd", 4: "dp pd dd pp", 5: "dp pd dd pp jj", 6: "dp pd dd pp dj pj"}
-STONES |= {7: STONES[6] + " jj", 8: STONES[6] + " jd jp", 9: STONES[6] + " jd jp jj"}
-
-
-@pytest.mark.parametrize("handicap", [-1, 0, 1, *STONES, 10, 9999])
+@pytest.mark.parametrize("handicap", [-1, 0, 1, *SETUP, 10, 9999])
 def test_handicap_stones(handicap: int) -> None:
     games = parse(record("PMABWREER", handicap=str(handicap))).games
-    points = {kifu.point.parse_sgf(text, 19) for text in STONES.get(handicap, "").split()}
+    points = {STONES[int(k)] for k in SETUP.get(handicap, "")}
     assert set(games.setup.tolist()) == points
     assert games.root_setup.tolist() == [len(points)]
     assert games.handicap.tolist() == [handicap]
@@ -241,23 +210,10 @@ def test_handicap_on_small_boards(size: int, points: set[int]) -> None:
     assert set(parse(record(handicap="2", size=str(size))).games.setup.tolist()) == points
 
 
-def test_dropped_members_stay_dropped() -> None:
-    block = as_block([b""])
-    block.drop[0] = DropReason.TOO_LARGE
-    assert read_ngf(block).games.drop.tolist() == [DropReason.TOO_LARGE]
-
-
 def test_large_texts_are_bounded() -> None:
     parsed = parse(b"a" * 1_000_000 + b"\n19\n", record("PMABBREER") + b"x" * 1_000_000)
     assert parsed.games.drop.tolist() == [DropReason.NO_RECORD, DropReason.KEPT]
     assert len(parsed.text_fields.data) < 200_000
-
-
-def test_samples_equal_their_reference(shared: Path) -> None:
-    games = reference_games(shared, "ngf")
-    assert len(games) >= 4
-    for path, reference in games:
-        compare_with_reference(path, reference)
 
 
 def test_seconds_and_codecs_have_a_value_for_each_game() -> None:

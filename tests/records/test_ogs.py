@@ -5,16 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import fuzz_ogs
 import kifu
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
@@ -427,13 +423,6 @@ def test_lines_of_several_members() -> None:
 def test_too_many_lines() -> None:
     parsed = read(b'{"a":1}\n' * 1000)
     assert drops(parsed) == [DropReason.NO_RECORD] * (16 + 8 * 1000 // 32) + [DropReason.TOO_LARGE]
-
-
-@pytest.mark.nojit
-@given(st.integers(0, 2**32))
-def test_matches_naive_reader(seed: int) -> None:
-    fuzz_ogs.OGS.check(fuzz_ogs.OGS.make(random.Random(seed)))
-    fuzz_ogs.OGS_LINES.check(fuzz_ogs.OGS_LINES.make(random.Random(seed)))
 
 
 @pytest.mark.parametrize("indent", [None, 4])

@@ -28,7 +28,6 @@ from kifu.records.sgf import as_block
 from kifu.records.tygem import count_unindexed, load_index, read_index, read_tygem, to_sgf_properties
 from naive_tygem import (
     INDEX_PIECES,
-    PIECES,
     ROW,
     TOM_ROW,
     TOM_WORDS,
@@ -90,11 +89,6 @@ def test_the_rows_of_several_members() -> None:
     assert games.handicap.tolist() == [NO_HANDICAP] * 5
     assert games.setup_offset.tolist() == parsed.territory_offset.tolist() == [0] * 6
     assert count_unindexed(parsed) == 3
-
-
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join), min_size=1, max_size=3))
-def test_matches_naive_parser(members: list[bytes]) -> None:
-    compare_with_naive(members)
 
 
 @pytest.mark.nojit

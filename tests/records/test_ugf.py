@@ -1,25 +1,19 @@
-"""UGF: sections, disputed points, a naive reader of the moves, damaged records, and the real samples."""
+"""UGF: sections, disputed points and a naive reader of the moves."""
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fuzz_ugf import RECORD, make_members
+from fuzz_ugf import RECORD
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
-from kifu.records.sgf import as_block, decode
+from kifu.records.sgf import as_block
 from kifu.records.ugf import read_ugf
 from marks import slow
-from naive_ugf import PIECES, NaiveGame, compare_with_naive, read_naive
-from reference_games import compare_with_reference, reference_games
+from naive_gib import NaiveGame, kept, texts_of
+from naive_ugf import compare_with_naive, read_naive
 
 W, PASS = WHITE_BIT, 361
 HEADER: dict[str, str] = {"Ver": "UGF3,200", "Size": "19", "Hdcp": "0,6.50", "CoordinateType": "IGS"}
@@ -37,28 +31,19 @@ def parse(*members: bytes) -> ParsedBlock:
 
 
 def texts(data: bytes) -> dict[str, str]:
-    text = decode(parse(data)).text
-    return {name: value for name, column in text.items() if (value := column[0].as_py()) is not None}
+    return texts_of(parse(data))
 
 
 def field(name: str, **changed: str | None) -> str | None:
     return texts(record(**changed)).get(name)
 
 
-def kept(*played: int, **changes: Any) -> NaiveGame:
-    return NaiveGame(**{"size": 19, "handicap": 0, "moves": list(played)} | changes)
-
-
-def dropped(reason: DropReason) -> NaiveGame:
-    return NaiveGame(drop=reason)
-
-
 QP, DP = "QP,B1,1,0", "DP,W1,2,0"  # in IGS's coordinates, from below: qd and dd
 WHOLE = record(QP, DP)
 PLAYED = (73, 60 | W)
 TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
-    "empty": (b"", dropped(DropReason.NO_RECORD)),
-    "text": (b"hello\nworld\n", dropped(DropReason.NO_RECORD)),
+    "empty": (b"", NaiveGame(DropReason.NO_RECORD)),
+    "text": (b"hello\nworld\n", NaiveGame(DropReason.NO_RECORD)),
     "whole": (WHOLE, kept(*PLAYED)),
     "crlf": (WHOLE.replace(b"\n", b"\r\n"), kept(*PLAYED)),
     "cr": (WHOLE.replace(b"\n", b"\r"), kept(*PLAYED)),
@@ -94,11 +79,11 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "cut-at-data": (record(), kept(warnings=ParseWarning.TRUNCATED)),
     "no-data": (b"[Header]\nSize=9\n", kept(size=9, handicap=NO_HANDICAP, warnings=ParseWarning.TRUNCATED)),
     "no-size": (record("QP,B1,1,0", Size=None), kept(73, warnings=ParseWarning.SIZE_MISSING)),
-    "size-26": (record(Size="26"), dropped(DropReason.BAD_SIZE)),
-    "size-text": (record(Size="large"), dropped(DropReason.BAD_SIZE)),
+    "size-26": (record(Size="26"), NaiveGame(DropReason.BAD_SIZE)),
+    "size-text": (record(Size="large"), NaiveGame(DropReason.BAD_SIZE)),
     "first-value-counts": (record(QP).replace(b"[Data]", b"Size=9\n[Data]"), kept(73)),
-    "encrypted": (record(QP, Crypt="9666,XYZ,READ_WRITE"), dropped(DropReason.UNREADABLE)),
-    "encrypted-without-name": (record(QP, Crypt="9666"), dropped(DropReason.UNREADABLE)),
+    "encrypted": (record(QP, Crypt="9666,XYZ,READ_WRITE"), NaiveGame(DropReason.UNREADABLE)),
+    "encrypted-without-name": (record(QP, Crypt="9666"), NaiveGame(DropReason.UNREADABLE)),
     "plain": (record(QP, Crypt="2146,PLAIN_UGF_FILE,READ_WRITE"), kept(73)),
     "crypt-empty": (record(QP, Crypt=""), kept(73)),
     "handicap-text": (record(QP, Hdcp="two"), kept(73, handicap=NO_HANDICAP, warnings=ParseWarning.HANDICAP_TEXT)),
@@ -109,9 +94,9 @@ TRAPS: dict[str, tuple[bytes, NaiveGame]] = {
     "cut-in-number": (WHOLE[:-3], kept(*PLAYED, warnings=ParseWarning.TRUNCATED)),
     "cut-after-move": (WHOLE[:-1], kept(*PLAYED)),
     "most-moves": (record(*[QP] * 65_535), kept(*[73] * 65_535)),
-    "too-many-moves": (record(*[QP] * 65_536), dropped(DropReason.TOO_LARGE)),
+    "too-many-moves": (record(*[QP] * 65_536), NaiveGame(DropReason.TOO_LARGE)),
     "most-stones": (record(*["QP,B1,0,0"] * 4096), kept(setup=[73] * 4096)),
-    "too-many-stones": (record(*["QP,B1,0,0"] * 4097), dropped(DropReason.TOO_LARGE)),
+    "too-many-stones": (record(*["QP,B1,0,0"] * 4097), NaiveGame(DropReason.TOO_LARGE)),
 }  # fmt: skip
 LONG = ("most-moves", "too-many-moves")
 
@@ -132,17 +117,6 @@ def test_seconds_are_missing_if_all_are_zero() -> None:
     seconds = parse(record("QP,B1,1,35", DP), WHOLE).seconds
     assert seconds is not None
     assert np.array_equal(seconds, np.array([35, 0, np.nan, np.nan], np.float32), equal_nan=True)
-
-
-@pytest.mark.nojit
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"\n".join) | st.binary(max_size=60), max_size=3))
-def test_any_bytes(members: list[bytes]) -> None:
-    compare_with_naive(members)
-
-
-@given(st.randoms(use_true_random=False))
-def test_damaged_records(draw: random.Random) -> None:
-    compare_with_naive(make_members(draw))
 
 
 def test_texts() -> None:
@@ -232,20 +206,7 @@ def test_comments_decide_the_character_set_too() -> None:
     assert texts(data.encode("cp932"))["black"] == "小林"
 
 
-def test_dropped_members_stay_dropped() -> None:
-    block = as_block([b"[Header]\n[Data]\n"])
-    block.drop[0] = DropReason.TOO_LARGE
-    assert read_ugf(block).games.drop.tolist() == [DropReason.TOO_LARGE]
-
-
 def test_large_texts_are_bounded() -> None:
     parsed = parse(record(QP, Title="x" * 1_000_000), WHOLE + b"[Comment]\n" + b"\x8e" * 1_000_000)
     assert parsed.games.drop.tolist() == [DropReason.KEPT] * 2
     assert len(parsed.text_fields.data) < 200_000
-
-
-def test_samples_equal_their_reference(shared: Path) -> None:
-    games = reference_games(shared, "ugf")
-    assert len(games) >= 2
-    for path, reference in games:
-        compare_with_reference(path, reference)

@@ -62,18 +62,17 @@ _ID, _COLUMNS = n.LINE_COLUMNS, n.LINE_COLUMNS + 1
 
 _SIZE = 19
 
-_DATE_COLUMN, _WHITE_COLUMN = 1, 2
-# The other columns of an index row, from 0, and their number: of TYGEM, then of Tom. TYGEM has no komi.
-_BLACK_COLUMNS, _KOMI_COLUMNS, _RESULT_COLUMNS, _TIME_COLUMNS, _INDEX_COLUMNS = (
-    (5, 3),
-    (-1, 4),
-    (8, 5),
-    (10, 7),
-    (11, 8),
+_DATE, _TIME, _OVERTIME, _BLACK_RANK, _WHITE_RANK = (
+    FIELDS.index(name) for name in ("date", "time", "overtime", "black_rank", "white_rank")
 )
-# The first index of the spans that `_index_spans` fills.
-_BLACK_SPAN, _WHITE_SPAN, _RESULT_SPAN, _DATE_SPAN, _TIME_SPAN, _OVERTIME_SPAN, _KOMI_SPAN, _RANK_SPAN = range(8)
-_SPAN_COUNT = 8
+_COLUMN_FIELDS = (
+    ("", "date", "white", "", "", "black", "", "", "result", "", "time"),
+    ("", "date", "white", "black", "komi", "result", "", "time", "", "", ""),
+)
+"""The text fields in the columns of an index row: TYGEM's, then Tom's. Overtime precedes the time in its column."""
+
+_FIELD_OF = np.array([[FIELDS.index(name) if name else -1 for name in names] for names in _COLUMN_FIELDS])
+_DATE_COLUMN, _LAST_COLUMN = 1, (10, 7)
 
 _RANK = b"9d"
 """The rank of all players of Tom, which is not in the index."""
@@ -85,18 +84,6 @@ _SLASH, _LETTER_C, _LETTER_M = ord("/"), ord("C"), ord("m")
 
 _TRUNCATED = int(ParseWarning.TRUNCATED)
 _KEPT, _TOO_LARGE, _UNREADABLE = int(DropReason.KEPT), int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE)
-
-_SPAN_OF_FIELD = {
-    "black": _BLACK_SPAN,
-    "white": _WHITE_SPAN,
-    "result": _RESULT_SPAN,
-    "date": _DATE_SPAN,
-    "time": _TIME_SPAN,
-    "overtime": _OVERTIME_SPAN,
-    "komi": _KOMI_SPAN,
-    "black_rank": _RANK_SPAN,
-    "white_rank": _RANK_SPAN,
-}
 
 _NO_BYTES = np.empty(0, np.uint8)
 
@@ -194,10 +181,9 @@ def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFi
         return TextFields(_NO_BYTES, start, stop)
     at = np.minimum(np.searchsorted(index.ids, ids), len(index) - 1)
     is_indexed = index.ids[at] == ids
-    spans = np.empty((2, _SPAN_COUNT, len(ids)), np.int64)
-    _index_spans(index.data, np.where(is_indexed, index.start[at], 0), np.where(is_indexed, index.stop[at], 0), *spans)
-    rows, columns = [FIELDS.index(name) for name in _SPAN_OF_FIELD], list(_SPAN_OF_FIELD.values())
-    start[rows], stop[rows] = spans[0, columns], spans[1, columns]
+    _index_spans(
+        index.data, np.where(is_indexed, index.start[at], 0), np.where(is_indexed, index.stop[at], 0), start, stop
+    )
     return TextFields(index.data, start, stop)
 
 
@@ -339,7 +325,7 @@ def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
     row_format = _row_format(data, i, stop) if i >= 0 else -1
     if row_format < 0:
         return -1
-    for _field in range(_DATE_COLUMN, _TIME_COLUMNS[row_format]):
+    for _field in range(_DATE_COLUMN, _LAST_COLUMN[row_format]):
         while i < stop and data[i] != TAB:
             i += 1
         if i == stop:
@@ -399,40 +385,33 @@ def _index_spans(
         data: [N] uint8, the text.
         row_start: [G] int64, start of each row.
         row_stop: [G] int64, end of each row; empty rows have no text fields.
-        start: [_SPAN_COUNT, G] int64, filled.
-        stop: [_SPAN_COUNT, G] int64, filled.
+        start: [len(FIELDS), G] int64, zeros, filled.
+        stop: [len(FIELDS), G] int64, zeros, filled.
     """
     for g in range(len(row_start)):
         i, end = row_start[g], row_stop[g]
-        for f in range(_SPAN_COUNT):
-            start[f, g] = stop[f, g] = 0
         if i == end:
             continue
         after, _ = read_id(data, i, end)
         row_format = _row_format(data, after, end)
         if row_format == 1:
-            start[_RANK_SPAN, g], stop[_RANK_SPAN, g] = len(data) - len(_RANK), len(data)
-        for field in range(_INDEX_COLUMNS[row_format]):
+            for rank in (_BLACK_RANK, _WHITE_RANK):
+                start[rank, g], stop[rank, g] = len(data) - len(_RANK), len(data)
+        for column in range(_LAST_COLUMN[row_format] + 1):
             begin = i
             while i < end and data[i] != TAB:
                 i += 1
-            if field == _DATE_COLUMN:
-                mark = row_format == 0 and begin < i
-                start[_DATE_SPAN, g], stop[_DATE_SPAN, g] = begin + mark, i  # after TYGEM's C
-            elif field == _WHITE_COLUMN:
-                start[_WHITE_SPAN, g], stop[_WHITE_SPAN, g] = begin, i
-            elif field == _BLACK_COLUMNS[row_format]:
-                start[_BLACK_SPAN, g], stop[_BLACK_SPAN, g] = begin, i
-            elif field == _KOMI_COLUMNS[row_format]:
-                start[_KOMI_SPAN, g], stop[_KOMI_SPAN, g] = begin, i
-            elif field == _RESULT_COLUMNS[row_format]:
-                start[_RESULT_SPAN, g], stop[_RESULT_SPAN, g] = begin, i
-            elif field == _TIME_COLUMNS[row_format]:
+            field = _FIELD_OF[row_format, column]
+            if field == _DATE and row_format == 0 and begin < i:
+                begin += 1  # after TYGEM's C
+            elif field == _TIME:
                 middle = begin
                 while middle < i and data[middle] != SPACE:
                     middle += 1
-                start[_OVERTIME_SPAN, g], stop[_OVERTIME_SPAN, g] = begin, middle
-                start[_TIME_SPAN, g], stop[_TIME_SPAN, g] = min(middle + 1, i), i
+                start[_OVERTIME, g], stop[_OVERTIME, g] = begin, middle
+                begin = min(middle + 1, i)
+            if field >= 0:
+                start[field, g], stop[field, g] = begin, i
             i += 1
 
 

@@ -933,7 +933,7 @@ def test_strong_with_its_own_net_runs_on_a_cpu(sample: Path, tmp_path: Path) -> 
     less = ["steps=4", "batch_size=16", "validation_positions=50"]
     result = learn.train.train(load_training("strong", less), [sample], tmp_path)
     assert (result.state, result.steps, result.positions) == ("finished", 4, 4 * 16)
-    assert result.recipe["net"] == "b10c128"
+    assert result.recipe["net"] == "b10c80"
     assert math.isfinite(result.last["loss"])
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from commands import finish, run, start
 from kifu.assets import sample_path
+from runs import assert_same_weights, figures_of
 
 KILLS = 7
-"""For each of nine commands; `tests/learn/test_train.py` kills runs."""
+"""For each of ten commands."""
 
 SAMPLE = sample_path()
 COMMANDS: dict[str, tuple[list[str], str]] = {
@@ -84,4 +85,37 @@ def test_what_a_killed_command_leaves_is_removed_and_made_again(name: str, tmp_p
         done = run(*arguments)
         assert done.code == 0, done.err
         assert content(tried) == expected
+    assert killed
+
+
+RECIPE = ("net=b1c8", 'planes="own+opp+last3"', "batch_size=64", "window=4000", "validation=0.2", "steps=40")
+
+
+@pytest.mark.thorough
+@pytest.mark.subprocess
+@pytest.mark.timeout(3600)
+def test_a_killed_run_is_resumed_to_the_same_nets(tmp_path: Path) -> None:
+    games, whole, tried = (tmp_path / part for part in ("games.parquet", "whole", "tried"))
+    assert run("ingest", SAMPLE, "-o", games).code == 0
+    options = [word for each in (*RECIPE, "validate_steps=5") for word in ("--set", each)]
+    words = ("train", "quick-cpu", games, *options, "--time", "1h", "--jobs", 1, "--output")
+    process, began = start(*words, whole), time.monotonic()
+    while not whole.exists():
+        time.sleep(0.001)
+    until_written = time.monotonic() - began
+    assert finish(process, 600).code == 0
+    duration = time.monotonic() - began
+    draw, killed = random.Random(1), 0
+    for _ in range(KILLS):
+        shutil.rmtree(tried, ignore_errors=True)
+        process = start(*words, tried)
+        time.sleep(draw.uniform(until_written, duration))
+        process.kill()
+        killed += finish(process, 600).code < 0
+        done = run(*words, tried, *(["--resume"] if (tried / "run.json").exists() else []))
+        assert done.code == 0, done.err
+        assert figures_of(tried) == figures_of(whole)
+        assert [path.name for path in sorted(tried.iterdir())] == [path.name for path in sorted(whole.iterdir())]
+        for path in whole.glob("*.safetensors"):
+            assert_same_weights(path, tried / path.name)
     assert killed

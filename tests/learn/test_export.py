@@ -106,6 +106,10 @@ def test_a_net_of_half_the_size(tmp_path: Path) -> None:
     assert onnx.TensorProto.FLOAT16 in {each.data_type for each in onnx.load(out).graph.initializer}
     assert out.stat().st_size < 0.8 * learn.export.export_onnx(net, tmp_path / "net.onnx").bytes
     np.testing.assert_allclose(learn.predict.Predictor(out).predict(positions()).score, found.score, atol=1e-4)
+    next(value for value in net.module.parameters() if value.ndim > 1).data *= 1e6
+    path.write_bytes(learn.torch_net.net_bytes(net.module, net.about, net.games))
+    is_error(run("export", path, "-o", tmp_path / "none.safetensors"), "cannot hold net net", "65,504")
+    assert not (tmp_path / "none.safetensors").exists()
 
 
 def test_metadata(tmp_path: Path) -> None:

@@ -157,6 +157,24 @@ def test_mistakes_and_ownership(
     expect(links).to_have_count(6)
 
 
+def test_the_curve_has_no_saw_tooth(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
+    """A win rate and a lead that alternate are drawn as a level line, but for the first and the last position."""
+
+    def alternating(route: Any) -> None:
+        answer, first = route.fetch().json(), json.loads(route.request.post_data)["first"]
+        for ply, row in enumerate(answer["rows"], first):
+            row[2:4] = (0.8, 4) if ply % 2 else (0.6, -2)
+        route.fulfill(json=answer)
+
+    page.route("**/api/analyse", alternating)
+    page.goto(review_server.url + "/game/0/0?ply=10")
+    for curve, height in (("value", 30.0), ("lead", 45.0)):
+        whole = re.compile(rf"^(\S+ ){{{len(game)}}}\S+$")
+        expect(page.locator(f".analysis-{curve}")).to_have_attribute("points", whole)
+        points = page.locator(f".analysis-{curve}").get_attribute("points")
+        assert {float(point.split(",")[1]) for point in points.split()[1:-1]} == {height}
+
+
 def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
     page.goto(review_server.url)
     drop(page, a_sgf=TREE.replace(b"SZ[9]", b"SZ[19]"))

@@ -149,6 +149,10 @@ def _export_half(net: Net, path: Path) -> ExportReport:
     for value in module.parameters():
         if value.ndim > 1:
             value.data = value.data.half()
+            if not value.isfinite().all():
+                raise RecipeError(
+                    f"{path} cannot hold net {net.name}: its weights exceed 65,504, the largest of 16 bits"
+                )
     about = net.about.model_copy(update={"heads": tuple(head for head in net.about.heads if head != "next")})
     data = net_bytes(module, about, net.games)
     inputs = _random_inputs(net, 3, 0)
@@ -167,14 +171,16 @@ def _export_kata_file(file: KataNetFile, path: Path) -> ExportReport:
     return ExportReport(path, path.stat().st_size, ("policy", "result", "score", "ownership"), "any size", 0)
 
 
-def export_run(directory: Path) -> ExportReport | None:
-    """Write the ONNX file of a run's best net beside it, and log if it cannot be written."""
+def export_run(directory: Path) -> None:
+    """Write the ONNX file of a run's best net beside it unless it is there, and log if it cannot be written."""
     weights = net_file(directory)
+    path = weights.with_suffix(ONNX_SUFFIX)
+    if path.exists():
+        return
     try:
-        return export_onnx(read_net(weights, directory.name), weights.with_suffix(ONNX_SUFFIX), weights)
+        export_onnx(read_net(weights, directory.name), path, weights)
     except (KifuError, ImportError) as error:
         _log.info("only torch evaluates %s: %s", weights, first_line(error))
-        return None
 
 
 def export_onnx(net: Net, path: Path, weights: Path | None = None) -> ExportReport:

@@ -100,14 +100,16 @@ def train(
         inputs = {**games.inputs, "games": games.fingerprint()}
         run = Run(recipe=recipe.to_dict(), inputs=inputs, counts=games.counts())
         checkpoint = directory / LAST if resume and (directory / LAST).exists() else None
+        saved = {"finished": None}
         if checkpoint is not None:
             saved = read_checkpoint(checkpoint)["kifu"]
             _require_same_run(directory, saved, run)
-            if saved["finished"]:
-                return _complete(directory, earlier or run, saved)
-        if is_first_process() and not existed:
-            locks.enter_context(locked_folder(directory))
-        _launch(options, recipe, games, run, directory, options.devices, checkpoint, progress)
+        if saved["finished"]:
+            _complete(directory, earlier or run, saved)
+        else:
+            if is_first_process() and not existed:
+                locks.enter_context(locked_folder(directory))
+            _launch(options, recipe, games, run, directory, options.devices, checkpoint, progress)
         finished = read_run(directory)
         if finished is None:
             raise was_changed(directory / MANIFEST)
@@ -165,16 +167,14 @@ def _require_same_run(directory: Path, saved: dict[str, Any], run: Run) -> None:
             raise RecipeError(f"{directory} holds another run, which cannot be resumed: {difference}")
 
 
-def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> Run:
+def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> None:
     """Write the manifest and curves of a run whose last checkpoint is final but which failed after saving it."""
     if is_first_process() and run.state != "finished":
         present = {name: saved[name] for name in ("steps", "positions", "seconds", "best")}
         rows = read_metrics(directory / METRICS)
         save_curves(directory, rows, run.recipe["title"])
         end = {"state": "finished", "reason": saved["finished"]}
-        run = run.model_copy(update={**present, "last": latest_values(rows), **end})
-        run.save(directory)
-    return run
+        run.model_copy(update={**present, "last": latest_values(rows), **end}).save(directory)
 
 
 def _run_loop(fabric: Fabric, arguments: tuple[Any, ...]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from blake3 import blake3
 
 import kifu
-from commands import run
+from commands import is_error, run
 from kata_nets import BLOCKS, small_net
 from kifu.datasets.global_inputs import INPUTS
 from kifu.errors import FormatError, OutputError

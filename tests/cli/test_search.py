@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import Done, on_terminal, run
+from commands import is_error, on_terminal, run
 from kifu.assets import sample_path
 from kifu.corpus.catalogue import open_catalogue
 from kifu.point import WHITE_BIT, parse_gtp
@@ -53,14 +53,6 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
         year=[2001, 2016, 2017, None, None],
     )
     return write_catalogue(tmp_path_factory.mktemp("search") / "games.parquet", games)
-
-
-def is_error(done: Done, *words: str) -> None:
-    """One line below those of progress, exit code 2, and nothing on standard output."""
-    assert (done.code, done.out) == (2, "")
-    assert [line for line in done.err if line.startswith("kifu: ")] == done.err[-1:]
-    for word in words:
-        assert word in done.err[-1]
 
 
 def found(*arguments: object) -> dict:

@@ -17,7 +17,7 @@ from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError, OutputError
 from kifu.io import AtomicFile
-from slow_ingest import small_steps
+from slow_writer import small_steps
 
 HERE = Path(__file__).parents[1]
 NAME = "games.parquet"
@@ -194,8 +194,8 @@ def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> No
 
 def start(into: Path, rules: str, *sources: Path, pause: float, jobs: int = 2, before: list[str] | None = None) -> Any:
     """Start a slow ingest, as a context that ends within two minutes."""
-    command = [sys.executable, str(HERE / "slow_ingest.py"), *(before or []), str(into / NAME), str(pause), str(jobs)]
-    command += [rules, *map(str, sources)]
+    words = [*(before or []), "ingest", into / NAME, pause, jobs, rules, *sources]
+    command = [sys.executable, str(HERE / "slow_writer.py"), *map(str, words)]
     return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 

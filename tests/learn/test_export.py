@@ -205,9 +205,7 @@ def test_without_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 
 
 def test_a_missing_net(tmp_path: Path) -> None:
-    done = run("export", tmp_path / "none.safetensors", "-o", tmp_path / "net.onnx")
-    assert (done.code, done.out, len(done.err)) == (2, "", 1)
-    assert "cannot read the net" in done.err[0]
+    is_error(run("export", tmp_path / "none.safetensors", "-o", tmp_path / "net.onnx"), "cannot read the net")
 
 
 @pytest.fixture(scope="module")

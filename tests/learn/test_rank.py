@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import run
+from commands import is_error, run
 from evaluated import catalogue
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.go.board import Board
@@ -308,10 +308,7 @@ def test_bad_options_are_reported_in_one_line(
     options: list[str], words: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run("rank", corpus, *options, "-q")
-    assert done.code == 2
-    (line,) = done.err
-    assert words in line
+    is_error(run("rank", corpus, *options, "-q"), words)
 
 
 def test_the_tool_writes_a_calibration(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

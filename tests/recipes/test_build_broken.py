@@ -20,7 +20,7 @@ from kifu.io import AtomicFile
 from kifu.recipes import kgsgo
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
-from slow_build import CHUNK, SETTINGS
+from slow_writer import CHUNK, SETTINGS
 
 RECIPE = load_recipe("kgsgo-v2", SETTINGS)
 SETS = ["test", "trainall"]
@@ -207,8 +207,8 @@ def test_a_folder_that_may_not_be_written_to(source, tmp_path):
 
 def start(into, *sources, pause=0.02, jobs=2, sets=SETS, before=()):
     """Start a slow build, as a context that ends within two minutes."""
-    command = [sys.executable, str(HERE / "slow_build.py"), *before, str(into), str(pause), str(jobs), ",".join(sets)]
-    command += map(str, sources)
+    words = [*before, "build", into, pause, jobs, ",".join(sets), *sources]
+    command = [sys.executable, str(HERE / "slow_writer.py"), *map(str, words)]
     return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 

@@ -23,7 +23,7 @@ from kifu.recipes import kgsgo
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import ExamplesRecipe, load_recipe
 from marks import slow, thorough
-from slow_build import CHUNK, SETTINGS
+from slow_writer import CHUNK, SETTINGS
 
 MINE: dict[str, Any] = {
     "kind": "examples", "name": "mine", "title": "a recipe of my own", "planes": "seven", "format": "npy",

@@ -17,7 +17,7 @@ from kifu.errors import SourceError
 from kifu.recipes import kgsgo, olf_archive, pipeline
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
-from slow_build import SETTINGS
+from slow_writer import SETTINGS
 
 COMMANDS: dict[str, Callable[[Path, Path], Any]] = {
     "ingest": lambda source, output: ingest(source, output / "games.parquet", jobs=1),

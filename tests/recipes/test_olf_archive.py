@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from commands import run
+from commands import is_error, run
 from kgs_archives import BROKEN, archive
 from kifu.corpus.catalogue import open_catalogue
 from kifu.errors import DropReason, OutputError, RecipeError, SourceError
@@ -310,13 +310,10 @@ def test_what_the_recipe_may_not_say(override: str, message: str) -> None:
 
 
 def test_the_command(sources: list[Path], tmp_path: Path) -> None:
-    done = run("build", "olf-archive", *sources, "--output", tmp_path / "into", "--set", "clean.min_stones=9")
-    assert done.code == 2
-    assert "clean of the recipe must be a table" in done.err[-1]
-    done = run("build", "olf-archive", *sources, "--output", tmp_path / "into", "--sets", "test")
-    assert done.code == 2
-    assert "recipe olf-archive has no option sets" in done.err[-1]
-    done = run("build", "olf-archive", *sources, "--output", tmp_path / "into")
+    words = ("build", "olf-archive", *sources, "--output", tmp_path / "into")
+    is_error(run(*words, "--set", "clean.min_stones=9"), "clean of the recipe must be a table")
+    is_error(run(*words, "--sets", "test"), "recipe olf-archive has no option sets")
+    done = run(*words)
     assert done.code == 0
     assert done.out.startswith(f"{tmp_path / 'into'}: 213 games = 160 in ")
     assert re.search(r"^olf-archive +OLF files by board", run("recipes").out, re.MULTILINE)

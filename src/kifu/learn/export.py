@@ -150,9 +150,7 @@ def _export_half(net: Net, path: Path) -> ExportReport:
         if value.ndim > 1:
             value.data = value.data.half()
             if not value.isfinite().all():
-                raise RecipeError(
-                    f"{path} cannot hold net {net.name}: its weights exceed 65,504, the largest of 16 bits"
-                )
+                raise RecipeError(f"{path} cannot hold net {net.name}: 16 bits hold numbers up to 65,504 only")
     about = net.about.model_copy(update={"heads": tuple(head for head in net.about.heads if head != "next")})
     data = net_bytes(module, about, net.games)
     inputs = _random_inputs(net, 3, 0)
@@ -203,10 +201,8 @@ def export_onnx(net: Net, path: Path, weights: Path | None = None) -> ExportRepo
         output: NetworkOutput = net.module(*_random_inputs(net, 2, 0).values())
     outputs = tuple(name for name, each in zip(NetworkOutput._fields, output) if each is not None)
     board = "boards of any size" if net.any_size else _board(net)
-    inputs = partial(_random_inputs, net)
-    return _export_graph(
-        _Graph(net.name, _ExportModule(net.module).eval(), inputs, outputs, board, net.any_size, metadata), path
-    )
+    module, inputs = _ExportModule(net.module).eval(), partial(_random_inputs, net)
+    return _export_graph(_Graph(net.name, module, inputs, outputs, board, net.any_size, metadata), path)
 
 
 _KATA_BOARD = 19
@@ -227,10 +223,8 @@ def _kata_graph(file: KataNetFile) -> _Graph:
     blocks = [*file.trunk.blocks]
     for block in blocks:
         blocks += block.blocks if isinstance(block, Bottleneck) else []
-    convs = [
-        file.trunk.conv,
-        *(c for b in blocks if not isinstance(b, Attention | FeedForward) for c in (b.conv1, b.conv2)),
-    ]
+    convs = [file.trunk.conv]
+    convs += (conv for b in blocks if not isinstance(b, Attention | FeedForward) for conv in (b.conv1, b.conv2))
     info = {
         "trunkSpatialConvDepth": str(sum((conv.height + conv.width - 2) / 4 for conv in convs)),
         "numParameters": str(file.parameters),

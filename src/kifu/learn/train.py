@@ -100,11 +100,10 @@ def train(
         inputs = {**games.inputs, "games": games.fingerprint()}
         run = Run(recipe=recipe.to_dict(), inputs=inputs, counts=games.counts())
         checkpoint = directory / LAST if resume and (directory / LAST).exists() else None
-        saved = {"finished": None}
-        if checkpoint is not None:
-            saved = read_checkpoint(checkpoint)["kifu"]
+        saved = read_checkpoint(checkpoint)["kifu"] if checkpoint else None
+        if saved:
             _require_same_run(directory, saved, run)
-        if saved["finished"]:
+        if saved and saved["finished"]:
             _complete(directory, earlier or run, saved)
         else:
             if is_first_process() and not existed:

@@ -88,16 +88,14 @@ def test_what_a_killed_command_leaves_is_removed_and_made_again(name: str, tmp_p
     assert killed
 
 
-RECIPE = ("net=b1c8", 'planes="own+opp+last3"', "batch_size=64", "window=4000", "validation=0.2", "steps=40")
-
-
 @pytest.mark.thorough
 @pytest.mark.subprocess
 @pytest.mark.timeout(3600)
 def test_a_killed_run_is_resumed_to_the_same_nets(tmp_path: Path) -> None:
     games, whole, tried = (tmp_path / part for part in ("games.parquet", "whole", "tried"))
     assert run("ingest", SAMPLE, "-o", games).code == 0
-    options = [word for each in (*RECIPE, "validate_steps=5") for word in ("--set", each)]
+    recipe = 'net=b1c8 planes="own+opp+last3" batch_size=64 window=4000 validation=0.2 steps=40 validate_steps=5'
+    options = [word for each in recipe.split() for word in ("--set", each)]
     words = ("train", "quick-cpu", games, *options, "--time", "1h", "--jobs", 1, "--output")
     process, began = start(*words, whole), time.monotonic()
     while not whole.exists():

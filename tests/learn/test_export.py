@@ -92,7 +92,7 @@ def test_a_net_of_half_the_size(tmp_path: Path) -> None:
     half, out = tmp_path / "half.safetensors", tmp_path / "half.onnx"
     done = run("export", path, "-o", half)
     assert (done.code, len(done.out.splitlines())) == (0, 1)
-    net, small = learn.net.open_net(path), learn.net.open_net(half)
+    net, small = map(learn.net.open_net, (path, half))
     assert small.about.heads == heads[:3]
     assert small.games.tolist() == [3, 7]
     assert half.stat().st_size < 0.6 * path.stat().st_size
@@ -225,6 +225,7 @@ def positions(count: int = 60) -> learn.positions.PredictPositions:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", PACKAGED)
 def test_packaged_nets_equal_torch_on_10_000_positions(name: str) -> None:
     games = [game for game in kifu.read(kifu.sample_path()) if game.width == game.height == 19]

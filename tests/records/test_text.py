@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kifu.records.text as charset_texts
 from kifu.corpus.sources import read
 from kifu.records.game import read_sgf
 from kifu.records.text import canonical_value, charsets, choose_codec, codec_named, detect_codec, escape, unescape
@@ -87,9 +88,8 @@ def test_names_of_charsets() -> None:
     assert codec_named(b" Utf-8 ") == codec_named(b"UTF8") == "utf_8"
     for name in (b"", b"no-such", b"utf-16", b"hex", b"rot13", b"idna", b"\xff\xfe", b"x" * 100):
         assert codec_named(name) is None
-    keys = charsets().key.tolist()
-    assert keys == sorted(set(keys))
-    assert int("utf8", 36) in keys
+    assert charsets().key.tolist() == sorted(int(name, 36) for name in charset_texts._codecs())
+    assert {rb"\[;:]".decode(codec) for codec in charset_texts._codecs().values()} == {r"\[;:]"}
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,15 @@ class Charsets(NamedTuple):
     pairing: npt.NDArray[np.int64]
 
 
-# Python's codec -> the Windows superset of it, which programs write under its name.
+# Python's codec -> the Windows superset of it, which programs write under its name, and which keeps the backslash.
 _SUPERSET = {
     "gb2312": "gb18030",
     "gbk": "gb18030",
     "big5": "cp950",
     "euc_kr": "cp949",
     "shift_jis": "cp932",
+    "shift_jis_2004": "cp932",
+    "shift_jisx0213": "cp932",
     "latin_1": "cp1252",
 }
 
@@ -70,8 +72,6 @@ _UNUSABLE = re.compile(
 
 _PAIRING = {
     "cp932": SHIFT_JIS,
-    "shift_jis_2004": SHIFT_JIS,
-    "shift_jisx0213": SHIFT_JIS,
     "cp950": BIG5,
     "big5hkscs": BIG5,
     "gb18030": GB18030,
@@ -227,7 +227,7 @@ def detect_codec(text: bytes, more: bytes = b"") -> str:
     from charset_normalizer import from_bytes
 
     best_match = from_bytes(text).best()
-    return best if best_match is None or _UNUSABLE.match(best_match.encoding) else best_match.encoding
+    return (best_match and codec_named(best_match.encoding.encode())) or best
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import io
 import re
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,6 +38,14 @@ def test_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in seconds, which stands still unless the test changes it; other modules keep theirs."""
+    now = [100.0]
+    monkeypatch.setattr(kifu.progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
 def test_plain_lines_at_the_start_and_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("building a.dat", total=4_000, unit="games") as bar:
         bar.advance(1_500)
@@ -49,13 +58,11 @@ def test_plain_lines_at_the_start_and_the_end(capsys: pytest.CaptureFixture[str]
     assert re.fullmatch(r"building a\.dat: 4,000 of 4,000 games in 0\.\d s", end)
 
 
-def test_plain_lines_in_between(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(kifu.progress.time, "monotonic", lambda: now[0])
+def test_plain_lines_in_between(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
     with progress("fetching", total=None, unit="archives") as bar, bar.subtask("a.zip", "bytes") as part:
         part.restart(500, 2_000)
         for _ in range(12):
-            now[0] += 1.0
+            clock[0] += 1.0
             part.advance(100)
         bar.advance()
     assert capsys.readouterr().err.splitlines() == [
@@ -97,14 +104,6 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress("work", total=1, unit="games"):
         pass
     assert terminal.getvalue().startswith("work: 0 of 1 games\nwork: 0 of 1 games in")
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, in seconds, which stands still unless the test changes it."""
-    now = [100.0]
-    monkeypatch.setattr(kifu.progress.time, "monotonic", lambda: now[0])
-    return now
 
 
 def _work(clock: list[float], rate: Rate, n: int, seconds: float, every: float = 0.1) -> None:
@@ -247,13 +246,9 @@ def test_threads_count_together(monkeypatch: pytest.MonkeyPatch, terminal: bool)
     assert "20,000 of 20,000 games" in stream.getvalue()
 
 
-def test_transient_plain_bars_print_only_long_work(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr(kifu.progress.time, "monotonic", lambda: now[0])
+def test_transient_plain_bars_print_only_long_work(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
     for seconds in (1.0, 6.0):
         with progress("compiling", total=2, unit="functions", transient=True) as bar:
-            now[0] += seconds
+            clock[0] += seconds
             bar.advance()
     assert capsys.readouterr().err == "compiling: 1 of 2 functions after 6.0 s\n"

@@ -537,7 +537,7 @@ def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
 
 def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: Path) -> None:
     clock = iter(range(10**6))
-    with mock.patch("kifu.learn.loop.time.monotonic", side_effect=lambda: next(clock) / 10):
+    with mock.patch("kifu.learn.loop.time", mock.Mock(monotonic=lambda: next(clock) / 10)):
         recipe = tiny(
             validation_positions=64, steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2
         )
@@ -569,7 +569,8 @@ def test_a_run_that_was_slowed_down_says_so(
 
     recipe = tiny(validation=0, **{"steps": None, **limit})
     with (
-        mock.patch("kifu.learn.loop.time.monotonic", side_effect=lambda: now[0]),
+        mock.patch("kifu.learn.loop.time", mock.Mock(monotonic=lambda: now[0])) as clock,
+        mock.patch("kifu.progress.time", clock),
         mock.patch.object(learn.loop, "LOG_EVERY", 5),
         mock.patch.object(learn.loop.TrainingLoop, "_seed_step", timed_step),
         mock.patch.object(kifu.progress.Progress, "set_note", lambda self, note: shown.append(note())),

@@ -71,6 +71,7 @@ def serve(
     import secrets
     import webbrowser
 
+    from kifu.process import limit_heaps
     from kifu.web.server import Access, create_app, listen
     from kifu.web.site import Site
 
@@ -78,6 +79,7 @@ def serve(
         raise RecipeError("--token must be 16 to 200 letters, digits, - or _")
     nets = [] if net == ["none"] else net or [PACKAGED[0]]
     is_local = host in ("127.0.0.1", "localhost", "::1")
+    limit_heaps()
     with contextlib.closing(listen(host, port)) as listener:
         port = listener.getsockname()[1]
         if not is_local:

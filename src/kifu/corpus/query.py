@@ -168,7 +168,7 @@ class Database:
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
-        thread: Executor,
+        thread: Executor | None,
         tables: Sequence[tuple[str, Mapping[str, str]]],
         annotations: dict[str, str],
     ) -> None:
@@ -208,10 +208,10 @@ class Database:
 
     @contextlib.contextmanager
     def cursor(self) -> Iterator[Database]:
-        """Open another connection to the same tables, for one thread, while the context is open."""
-        with _closing(self._connection.cursor()) as connection, ThreadPoolExecutor(1) as thread:
+        """Open another connection to the same tables, for one thread, not the main one, while the context is open."""
+        with _closing(self._connection.cursor()) as connection:
             other = copy(self)
-            other._connection, other._thread = connection, thread
+            other._connection, other._thread = connection, None
             yield other
 
     def interrupt(self) -> None:
@@ -293,12 +293,17 @@ class Database:
 
     def rows(self, relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
         """Run the query and return all rows as Python values."""
-        return [
-            row for batch in self.batches(relation) for row in zip(*(column.to_pylist() for column in batch.columns))
-        ]
+        return self._run(relation.fetchall)
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one statement of ours, unchecked: conditions of users in it passed `check_condition`. Return all rows."""
+        return self._run(lambda: self._connection.execute(sql).fetchall())
 
     def _run(self, work: Callable[[], T]) -> T:
-        """Run DuckDB in a second thread: the thread that runs it sees Ctrl-C only after the query."""
+        """Run DuckDB in a second thread if this is the main one, which would see Ctrl-C only after the query."""
+        if self._thread is None:
+            with self._errors():
+                return work()
         done = self._thread.submit(work)
         try:
             with self._errors():

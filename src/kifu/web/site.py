@@ -90,9 +90,7 @@ class Filter(BaseModel):
         """Return SQL conditions, all of which must hold, without that of `sql`."""
         found = []
         if self.q:
-            text = quoted(self.q.lower())
-            parts = [f"contains(lower({name}), {text})" for name in ("black", "white", "event")]
-            found.append(f"({' OR '.join(parts)})")
+            found.append(f"contains(words, {quoted(self.q.lower())})")
         if self.player:
             name = quoted(self.player.lower())
             colours = [self.colour] if self.colour else ["black", "white"]
@@ -136,9 +134,10 @@ class GameTable:
     def __init__(self, database: Database) -> None:
         """Read the rows. `database` holds one catalogue."""
         columns = ", ".join(f'"{name}"' for name in COLUMNS)
-        database.create_table("summaries", f'SELECT row_number() OVER () - 1 AS "row", {columns} FROM games')
+        words = "lower(concat_ws(chr(10), black, white, event)) AS words"  # `Filter.q` is printable: in one of them
+        database.create_table("summaries", f'SELECT row_number() OVER () - 1 AS "row", {columns}, {words} FROM games')
         self._database = database
-        self.rows = int(database.rows(database.select("SELECT count(*) FROM summaries"))[0][0])
+        self.rows = int(database.run("SELECT count(*) FROM summaries")[0][0])
         self._selections: OrderedDict[Filter, Rows | None] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -161,7 +160,7 @@ class GameTable:
         with self._database.cursor() as cursor, deadline.interrupting(cursor.interrupt):
             if found is not None:
                 cursor.register("found", found)
-            return cursor.rows(cursor.select(sql))
+            return cursor.run(sql)
 
     def condition(self, chosen: Filter, deadline: Deadline) -> str:
         """Return the SQL condition of a filter.

@@ -118,7 +118,7 @@ def web(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         at_most(f"explorer, plies 0 to {_PLIES - 1}, 95th percentile", explorer, "ms", 100),
         at_most("prediction, 95th percentile", predictions, "ms", 150),
         at_most(f"pattern search, {len(times[3])} patterns, 95th percentile", patterns, "ms", 1000),
-        at_most("client, compressed", size / 1e3, "kB", 200),
+        at_most("client, compressed", size / 1e3, "kB", 90),
         Figure(f"{_CLIENTS} clients for {_SECONDS} s", asked / _SECONDS, "answers/s"),
         at_most("errors among them", failed, "errors", 0),
         at_most(f"growth of memory after the first {_SETTLING} s", growth, "MB", 50),

@@ -115,6 +115,7 @@ const ERRORS: [pattern: RegExp, key: Key][] = [
   [/must have at most [\d,]+ bytes/, "tooLarge"],
   [/board size/, "errorSize"],
   [/neither an archive nor a game record|not a readable game|the file is empty/, "errorNoRecord"],
+  [/damaged|cut off|members overlap/, "errorDamaged"],
   [/does not support|no legal move|omits this position/, "errorUnsupported"],
   [/^line \d+: |pattern/, "errorPattern"],
   [/^(Parser|Binder|Conversion|Catalog|Invalid \w+) Error|^a filter must/, "errorCondition"],

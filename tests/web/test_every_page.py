@@ -19,6 +19,7 @@ PAGES = {
     "/explore?moves=pddp": "ul.plain-list a",
     "/search?pattern=XO/OX": ".hits li",
     "/play": "form",
+    "/play?size=9&moves=eeccddzzzz": ".move-list li",
     "/problems?net=1": ".board",
     "/planes?corpus=0&row=0&ply=30&planes=alphago48@1": ".planes li",
     "/corpus": "main h2",

@@ -42,6 +42,7 @@ export const common = {
   errorSuperko: ["The move repeats an earlier position.", "以前の局面が再現します。", "禁止全局同形再现。", "이전 국면이 반복됩니다."],
   errorSize: ["The board size is unreadable or over 25.", "盤の大きさが不正です。", "棋盘大小无效。", "바둑판 크기가 잘못되었습니다."],
   errorNoRecord: ["This is neither a game record nor an archive of them.", "棋譜でも棋譜のアーカイブでもありません。", "既不是棋谱，也不是棋谱压缩包。", "기보도 기보 압축 파일도 아닙니다."],
+  errorDamaged: ["The file is damaged: {message}", "ファイルが破損しています（{message}）", "文件已损坏（{message}）", "파일이 손상되었습니다 ({message})"],
   errorUnsupported: ["This is not possible for this position or board.", "この局面や盤では使えません。", "此局面或棋盘不支持该操作。", "이 국면이나 바둑판에서는 사용할 수 없습니다."],
   errorPattern: ["The pattern is invalid: {message}", "パターンが正しくありません（{message}）", "棋形无效（{message}）", "패턴이 올바르지 않습니다 ({message})"],
   errorCondition: ["The condition is invalid: {message}", "条件が正しくありません（{message}）", "条件无效（{message}）", "조건이 올바르지 않습니다 ({message})"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import shlex
 import shutil
@@ -37,6 +38,9 @@ POLL_S = 0.1
 
 _EXIT_TIMEOUT_S = 1.0
 """Time to exit after the quit command."""
+
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+"""Control characters except tab and line feed, which GTP discards."""
 
 _EXTRA_PATHS = ("/usr/games",)
 """Debian's directory of GNU Go and Pachi, which is not on every user's PATH."""
@@ -117,12 +121,9 @@ def limit_heaps() -> None:
 class PipedProcess:
     """A running program and its pipes. As a context manager it kills the program and its children on exit.
 
-    The program leads its own process group, so Ctrl-C in the terminal does not reach it. `received` holds the bytes of
-    standard output that were read; users remove what they have consumed. `failed` is True after `fail`.
+    The program leads its own process group, so Ctrl-C in the terminal does not reach it. `received` holds its standard
+    output without control characters, which GTP ignores; users remove what they consume. `failed` is True after `fail`.
     """
-
-    quit_command = b""
-    """Written before standard input is closed, unless the program has failed."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """Start a program, see `split_command`. Raises ProcessError if it could not be started."""
@@ -189,10 +190,6 @@ class PipedProcess:
         if self.output_open:
             self._read(self._out)
 
-    def clean(self, data: bytes) -> bytes:
-        """Return standard output as it is stored in `received`."""
-        return data
-
     def fail(self, fault: Fault, reason: str) -> NoReturn:
         """Mark the program as failed and raise ProcessError."""
         self.failed = True
@@ -213,7 +210,7 @@ class PipedProcess:
         self.fail("crash", f"{how}: {excerpt(last, quote=False)}" if last else how)
 
     def close(self) -> None:
-        """Send the quit command unless the program has failed, then kill it and its children."""
+        """Send GTP's quit command unless the program has failed, then kill it and its children."""
         if self._closed:
             return
         self._closed = True
@@ -239,11 +236,11 @@ class PipedProcess:
         self.close()
 
     def _leave(self) -> None:
-        """Write the quit command, close standard input, and wait briefly for the program to close its output."""
+        """Write GTP's quit command, close standard input, and wait briefly for the program to close its output."""
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
         self.unsend()
         with contextlib.suppress(OSError):
-            os.write(self._in, self.quit_command)
+            os.write(self._in, b"quit\n")
             assert self._process.stdin is not None
             self._process.stdin.close()
         while self.output_open and time.monotonic() < deadline:
@@ -285,7 +282,7 @@ class PipedProcess:
             self._log += data
             del self._log[:-LOG_LIMIT]
         else:
-            self.received += self.clean(data)
+            self.received += _CONTROLS.sub(b"", data)
 
 
 def excerpt(output: bytes | bytearray | str, quote: bool = True) -> str:

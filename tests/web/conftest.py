@@ -8,7 +8,7 @@ line. The run fails if a request raised an unexpected exception. `full_server` h
 with hostile texts (`web_site.HOSTILE_TEXT`) and the nets small and human. `web_site.serving(Site([...]))` serves other
 catalogues and nets.
 
-`browser_page` is a page of Playwright's synchronous API in a desktop window, `phone_page` one of 360 x 740; both start
+`page` is a page of Playwright's synchronous API in a desktop window, `phone_page` one of 360 x 740; both start
 empty: `page.goto(site_server.url + "/explore")`. A test fails on console errors, exceptions, and requests to other
 hosts; a test that provokes an error (an answer with an error status is one, too) calls `problems(page).clear()` from
 `web_site`. `axe(page)` returns the serious and critical violations of accessibility. The tests skip without Chromium;
@@ -77,7 +77,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def browser_page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
+def page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
     """An empty page, 1280 x 800; the test fails if `problems` has an entry at the end."""
     with open_page(browser, site_server.url, viewport={"width": 1280, "height": 800}) as page:
         yield page
@@ -100,6 +100,6 @@ def phone_page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
 
 @pytest.fixture
 def full_page(browser: Any, full_server: ServedSite) -> Iterator[Any]:
-    """An empty page like `browser_page`, for `full_server`."""
+    """An empty page like `page`, for `full_server`."""
     with open_page(browser, full_server.url, viewport={"width": 1280, "height": 800}) as page:
         yield page

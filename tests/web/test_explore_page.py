@@ -156,8 +156,7 @@ def test_a_searcher_works_for_many_threads(web_catalogue: Path) -> None:
 
 
 @pytest.mark.slow
-def test_moves_lead_to_games_and_patterns(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_moves_lead_to_games_and_patterns(site_server: ServedSite, page: Any) -> None:
     page.goto(f"{site_server.url}/explore")
     rows = page.locator(".continuations tbody tr")
     rows.first.wait_for()
@@ -171,8 +170,7 @@ def test_moves_lead_to_games_and_patterns(site_server: ServedSite, browser_page:
 
 
 @pytest.mark.slow
-def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite, page: Any) -> None:
     page.goto(f"{site_server.url}/explore?moves=qd")
     rows = page.locator(".continuations tbody tr")
     found = site_server.get("/api/explore", moves="qd").json["continuations"]
@@ -198,8 +196,7 @@ def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite,
 
 
 @pytest.mark.slow
-def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, page: Any) -> None:
     page.goto(f"{site_server.url}/game/0/3?ply=4")
     page.get_by_role("link", name="Find this corner").click()
     page.locator(".hits li").first.wait_for()
@@ -217,8 +214,7 @@ def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, br
 
 
 @pytest.mark.slow
-def test_the_games_of_a_move_are_listed(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_the_games_of_a_move_are_listed(site_server: ServedSite, page: Any) -> None:
     page.goto(f"{site_server.url}/explore?moves=pd&next=D4&winner=black")
     link = page.get_by_role("link", name=re.compile("all games", re.IGNORECASE))
     count = re.sub("[^0-9]", "", link.inner_text())

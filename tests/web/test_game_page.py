@@ -50,21 +50,16 @@ def wait_for_table(page: Any, net: str, policy: list[tuple[int, float]]) -> None
         table.locator("tbody tr").nth(row).get_by_text(re.compile(rf"^{100 * share:.1f}\s?%$")).wait_for()
 
 
-def test_game_by_keyboard(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_game_by_keyboard(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/game/0/0?ply=20")
-    page.get_by_text("Move 20 of").wait_for()
-    page.keyboard.press("ArrowRight")
-    page.get_by_text("Move 21 of").wait_for()
-    page.keyboard.press("PageUp")
-    page.get_by_text("Move 11 of").wait_for()
-    page.keyboard.press("Home")
-    page.get_by_text("Move 0 of").wait_for()
+    wait_for_move(page, 20)
+    for key, ply in (("ArrowRight", 21), ("PageUp", 11), ("Home", 0)):
+        page.keyboard.press(key)
+        wait_for_move(page, ply)
     expect(page).not_to_have_url(re.compile("ply"))
 
 
-def test_game_by_wheel_slider_and_chart(site_server: ServedSite, browser_page: Any, game: kifu.Game) -> None:
-    page = browser_page
+def test_game_by_wheel_slider_and_chart(site_server: ServedSite, page: Any, game: kifu.Game) -> None:
     page.goto(site_server.url + "/game/0/0?ply=20")
     wait_for_move(page, 20)
     page.locator(".board").hover()
@@ -89,10 +84,7 @@ def test_game_by_wheel_slider_and_chart(site_server: ServedSite, browser_page: A
     wait_for_move(page, 58)
 
 
-def test_least_expected_moves_lead_to_their_positions(
-    site_server: ServedSite, browser_page: Any, game: kifu.Game
-) -> None:
-    page = browser_page
+def test_least_expected_moves_lead_to_their_positions(site_server: ServedSite, page: Any, game: kifu.Game) -> None:
     page.goto(site_server.url + "/game/0/0?heat=0")
     line = page.request.get(site_server.url + "/api/games/0/0").json()["line"]
     rows: list[Any] = []
@@ -169,8 +161,7 @@ def test_copied_address_shows_the_same(full_server: ServedSite, full_page: Any) 
     expect(copy.get_by_role("table").locator("caption")).to_have_text(["human · 3d", "small"])
 
 
-def test_game_variation_by_mouse(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_game_variation_by_mouse(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/game/0/0")
     page.get_by_role("heading", name="Moves that the net expected least").wait_for()
     page.locator('.shudan-vertex[data-x="9"][data-y="9"]').click()
@@ -181,8 +172,7 @@ def test_game_variation_by_mouse(site_server: ServedSite, browser_page: Any) -> 
     page.get_by_text("Variation from move 0").wait_for(state="detached")
 
 
-def test_planes_of_a_position(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_planes_of_a_position(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/planes?corpus=0&row=0&ply=30&planes=alphago48@1")
     expect(page.locator(".planes li")).to_have_count(48)
     page.get_by_role("button", name="Next").focus()

@@ -26,8 +26,7 @@ def open_record(page: Any, way: str, text: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["file", "paste", "drop"])
-def test_records_are_opened(site_server: ServedSite, browser_page: Any, tmp_path: Path, way: str) -> None:
-    page = browser_page
+def test_records_are_opened(site_server: ServedSite, page: Any, tmp_path: Path, way: str) -> None:
     page.goto(site_server.url + "/?winner=white")
     page.get_by_role("status").wait_for()
     page.get_by_text("Open your games").click()
@@ -73,8 +72,7 @@ def test_hostile_texts_are_shown(full_server: ServedSite, full_page: Any) -> Non
         assert (page.locator("img").count(), "hostile" in page.title()) == (0, False)
 
 
-def test_games_are_sorted_and_opened_by_keyboard(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_games_are_sorted_and_opened_by_keyboard(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url)
     page.locator("table.games").wait_for()
     for address, params in (
@@ -94,8 +92,7 @@ def test_games_are_sorted_and_opened_by_keyboard(site_server: ServedSite, browse
     page.get_by_text("Move 0 of").wait_for()
 
 
-def test_the_start_shows_the_newest_games_and_a_random_one(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_the_start_shows_the_newest_games_and_a_random_one(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url)
     newest = site_server.get("/api/games", sort="date", descending=True, count=6).json["games"]
     page.locator(".latest li svg").nth(5).wait_for()
@@ -107,8 +104,7 @@ def test_the_start_shows_the_newest_games_and_a_random_one(site_server: ServedSi
     page.wait_for_url("**/game/0/*")
 
 
-def test_results_ranks_and_errors_are_localized(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_results_ranks_and_errors_are_localized(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url)
     page.get_by_role("combobox", name="Language").select_option("ja")
     rows = page.locator("table.games tbody")
@@ -127,8 +123,7 @@ def test_results_ranks_and_errors_are_localized(site_server: ServedSite, browser
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/nowhere/0/1"])
-def test_a_wrong_address_has_a_way_back(site_server: ServedSite, browser_page: Any, path: str) -> None:
-    page = browser_page
+def test_a_wrong_address_has_a_way_back(site_server: ServedSite, page: Any, path: str) -> None:
     assert page.goto(site_server.url + path).status == 404
     problems(page).clear()
     page.get_by_role("heading", name="There is no such page.").wait_for()
@@ -152,8 +147,7 @@ def test_another_catalogue_has_other_games(full_server: ServedSite, full_page: A
     full_page.get_by_role("alert").wait_for(state="detached")
 
 
-def test_a_condition_that_comes_with_a_link_waits_for_a_click(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_a_condition_that_comes_with_a_link_waits_for_a_click(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/?sql=n_moves+%3E+300")
     run = page.get_by_role("button", name="Run it")
     run.wait_for()

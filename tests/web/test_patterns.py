@@ -89,8 +89,7 @@ def test_the_corner_of_the_last_move_is_cut_out(site_server: ServedSite, searche
 
 
 @pytest.mark.slow
-def test_patterns_are_painted_by_keyboard_and_mouse(site_server: ServedSite, browser_page: Any) -> None:
-    page = browser_page
+def test_patterns_are_painted_by_keyboard_and_mouse(site_server: ServedSite, page: Any) -> None:
     page.goto(f"{site_server.url}/search")
     board = page.get_by_role("application")
     board.focus()

@@ -38,8 +38,7 @@ def saved_game(page: Any, tmp_path: Path) -> kifu.Game:
     return game
 
 
-def test_whole_game_by_mouse(site_server: ServedSite, browser_page: Any, tmp_path: Path) -> None:
-    page = browser_page
+def test_whole_game_by_mouse(site_server: ServedSite, page: Any, tmp_path: Path) -> None:
     page.goto(site_server.url + "/play")
     page.get_by_label("Variety").fill("0")
     page.get_by_role("button", name="Start the game").click()
@@ -104,8 +103,8 @@ def test_dead_stones_are_marked_by_hand_or_found_by_the_net(web_catalogue: Path,
         assert axe(page) == []
 
 
-def test_end_of_a_game(site_server: ServedSite, browser_page: Any, tmp_path: Path) -> None:
-    page, ply = browser_page, 14
+def test_end_of_a_game(site_server: ServedSite, page: Any, tmp_path: Path) -> None:
+    ply = 14
     page.goto(site_server.url + "/play?size=19&moves=" + "".join(f"{x}{y}" for x in "ab" for y in "abcdef") + "zzzz")
     page.get_by_text("The game is over: W+7.5", exact=True).wait_for()
     page.get_by_role("button", name="Save as SGF").focus()
@@ -118,8 +117,7 @@ def test_end_of_a_game(site_server: ServedSite, browser_page: Any, tmp_path: Pat
     page.get_by_role("heading", name=re.compile("You.*small")).wait_for()
 
 
-def test_game_by_keyboard(site_server: ServedSite, browser_page: Any, tmp_path: Path) -> None:
-    page = browser_page
+def test_game_by_keyboard(site_server: ServedSite, page: Any, tmp_path: Path) -> None:
     page.goto(site_server.url + "/play")
     tab_to(page, "Start the game")
     page.keyboard.press("Enter")
@@ -130,12 +128,10 @@ def test_game_by_keyboard(site_server: ServedSite, browser_page: Any, tmp_path: 
     page.keyboard.press("Enter")
     wait_for_turn(page, 2)
     page.wait_for_function(f"() => {STONES}[{8 * 19 + 9}] === 1")
-    tab_to(page, "Pass")
-    page.keyboard.press("Enter")
-    wait_for_turn(page, 4)
-    tab_to(page, "Undo")
-    page.keyboard.press("Enter")
-    wait_for_turn(page, 2)
+    for name, ply in (("Pass", 4), ("Undo", 2)):
+        tab_to(page, name)
+        page.keyboard.press("Enter")
+        wait_for_turn(page, ply)
     tab_to(page, "Hint")
     page.keyboard.press("Enter")
     page.locator(".shudan-heatlabel").first.wait_for()

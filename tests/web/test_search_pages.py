@@ -11,10 +11,10 @@ from web_site import STONES, ServedSite, tab_to
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["browser_page", "phone_page"])
-def page(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(params=["desktop", "phone"])
+def page(request: pytest.FixtureRequest, page: Any, phone_page: Any) -> Any:
     """An empty page in a desktop window or on a phone."""
-    return request.getfixturevalue(request.param)
+    return page if request.param == "desktop" else phone_page
 
 
 def wait_for_games(page: Any, served: ServedSite, moves: str) -> None:

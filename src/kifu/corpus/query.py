@@ -291,13 +291,10 @@ class Database:
         while (batch := self._run(lambda: next(reader, None))) is not None:
             yield batch
 
-    def rows(self, relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
-        """Run the query and return all rows as Python values."""
-        return self._run(relation.fetchall)
-
-    def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run one statement of ours, unchecked: conditions of users in it passed `check_condition`. Return all rows."""
-        return self._run(lambda: self._connection.execute(sql).fetchall())
+    def rows(self, query: str | duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
+        """Run a query and return the rows as Python values. A text is ours: only users' conditions in it are checked."""
+        run = self._connection.execute
+        return self._run(lambda: (run(query) if isinstance(query, str) else query).fetchall())
 
     def _run(self, work: Callable[[], T]) -> T:
         """Run DuckDB in a second thread if this is the main one, which would see Ctrl-C only after the query."""

@@ -32,9 +32,6 @@ _MAX_UNMARKED = 1000
 
 _SUFFIXES = (SUFFIX, ONNX_SUFFIX, MIX_SUFFIX)
 
-_CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-"""Control characters except tab and line feed, which GTP discards."""
-
 
 class MatchCancelledError(KifuError):
     """The match was cancelled while a response was awaited."""
@@ -81,8 +78,6 @@ class GtpProcess(PipedProcess):
 
     A response of GTP 2 is "=" or "?", text, and an empty line.
     """
-
-    quit_command = b"quit\n"
 
     def __init__(self, command: Sequence[str], stop: threading.Event | None = None) -> None:
         """Start a program.
@@ -132,10 +127,6 @@ class GtpProcess(PipedProcess):
         """End the program; after a cancellation, without waiting for it."""
         self.failed |= self._stop.is_set()
         super().close()
-
-    def clean(self, data: bytes) -> bytes:
-        """Return standard output without control characters."""
-        return _CONTROLS.sub(b"", data)
 
     def _pop_response(self) -> tuple[bool, str] | None:
         """Remove and return the first complete response as (success, text), or None."""

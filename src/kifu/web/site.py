@@ -137,7 +137,7 @@ class GameTable:
         words = "lower(concat_ws(chr(10), black, white, event)) AS words"  # `Filter.q` is printable: in one of them
         database.create_table("summaries", f'SELECT row_number() OVER () - 1 AS "row", {columns}, {words} FROM games')
         self._database = database
-        self.rows = int(database.run("SELECT count(*) FROM summaries")[0][0])
+        self.rows = int(database.rows("SELECT count(*) FROM summaries")[0][0])
         self._selections: OrderedDict[Filter, Rows | None] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -160,7 +160,7 @@ class GameTable:
         with self._database.cursor() as cursor, deadline.interrupting(cursor.interrupt):
             if found is not None:
                 cursor.register("found", found)
-            return cursor.run(sql)
+            return cursor.rows(sql)
 
     def condition(self, chosen: Filter, deadline: Deadline) -> str:
         """Return the SQL condition of a filter.

@@ -292,7 +292,7 @@ class Database:
             yield batch
 
     def rows(self, query: str | duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
-        """Run a query and return the rows as Python values. A text is ours: only users' conditions in it are checked."""
+        """Run a query and return the rows as Python values. A text is ours: users' conditions in it were checked."""
         run = self._connection.execute
         return self._run(lambda: (run(query) if isinstance(query, str) else query).fetchall())
 

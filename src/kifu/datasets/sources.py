@@ -337,8 +337,8 @@ class CatalogueSource(LoaderSource):
         """Return `slot_of_move` with each slot at the next move, and count the plies of these slots up."""
         plies = self._plies(rows)
         first = np.cumsum(plies) - plies
-        following = np.concatenate([np.full(1, -1), slot_of_move[:-1]])
-        following[first] = -1
+        following = np.concatenate([np.full(1, -1), slot_of_move])[:-1]
+        following[first[plies > 0]] = -1
         following[np.arange(len(following)) - np.repeat(first, plies) >= np.repeat(self.playable[rows], plies)] = -1
         ended = np.setdiff1d(slot_of_move, following)
         for values in (out.planes, *out.labels.values()):

@@ -117,7 +117,7 @@ def train(arguments: argparse.Namespace, work: Path) -> None:
             if (run / name).exists():
                 shutil.copy(run / name, output)
 
-    limit = minutes * 60 + 120
+    limit = minutes * 60 + 300
     steps.kifu("train", *command, run, "--time", f"{minutes}m", "--set", f"net={net}", limit=limit, each=copy)
     if arguments.benchmark is not None:
         words = ("benchmark", arguments.benchmark, "--net", run, "--json", output / "benchmark.json")

@@ -403,7 +403,7 @@ def test_processes_prepare_the_same_batches_for_a_gpu(games: Path, monkeypatch: 
     """Over several epochs, and from the middle of one."""
     monkeypatch.setattr(learn.data, "count_cores", lambda: cores)
     heads = {"value": 1.0, "score": 0.1}
-    recipe = tiny(heads=heads, inputs=["colour", "komi"], random_komi=5, smooth_value=1.0, batch_size=64)
+    recipe = tiny(heads=heads, inputs=["colour", "komi"], random_komi=5, smooth=1.0, batch_size=64)
     found = learn.data.read_training_games(recipe, [games], [], 1)
     one, many = (learn.data.TrainingData(recipe, found, on_gpu=True) for _ in range(2))
     one.position = many.position = (1, 3)

@@ -173,7 +173,7 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         excluded,
         teachers,
         {other.layout.plane_set: other for other in others},
-        CatalogueSource(train, specs[0], following=True) if recipe.smooth_value else None,
+        CatalogueSource(train, specs[0], following=True) if recipe.smooth else None,
         Conditions.from_rows(train) if None in teachers else None,
     )
 

@@ -58,7 +58,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         self.network = network
         self._head_weights = dict(recipe.heads)
         self._inputs, self._input_dropout = recipe.inputs, recipe.input_dropout
-        self._precision, self._smooth_value = recipe.precision, recipe.smooth_value
+        self._precision, self._smooth = recipe.precision, recipe.smooth
         self._soft_weight, self._temperature = 0.0, 1.0
         if recipe.teacher is not None:
             self._soft_weight, self._temperature = recipe.teacher.weight, recipe.teacher.temperature
@@ -99,14 +99,14 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             if head == "value" and batch.soft_value is not None:
                 soft_error = functional.mse_loss(predicted.float(), batch.soft_value)
                 head_loss = (1 - self._soft_weight) * head_loss + self._soft_weight * soft_error
+            if batch.following is not None:
+                head_loss = head_loss + self._smooth * _change_loss(getattr(whole, head).float(), count, opponent)
             loss = loss + self._head_weights[head] * head_loss  # type: ignore[index]
             sums += [error.detach(), known.sum().float()]
         if output.next is not None and batch.next is not None:
             loss = loss + self._head_weights["next"] * _next_loss(
                 output.next.float(), batch.next[:, 1 : 1 + output.next.shape[1]]
             )
-        if batch.following is not None and whole.value is not None:
-            loss = loss + self._smooth_value * _change_loss(whole.value.float(), count, opponent)
         return BatchLoss(loss, torch.stack(sums))
 
     def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:
@@ -138,10 +138,15 @@ def _next_loss(logits: Tensor, moves: Tensor) -> Tensor:
     return total / known.sum().clamp(min=1)
 
 
-def _change_loss(value: Tensor, count: int, opponent: Tensor) -> Tensor:
-    """Return the mean squared change of a player's value from the first of `count` positions to those after them."""
-    change = value[: len(opponent)] + value[count:]
-    return torch.where(opponent, change**2, 0).sum() / opponent.sum().clamp(min=1)
+def _change_loss(outputs: Tensor, count: int, opponent: Tensor) -> Tensor:
+    """Return the mean squared change of a head's outputs from the first of `count` positions to those after them.
+
+    Both are a player's view: value [B], ownership [B, N], or the lead of score [B, 2] in standard deviations.
+    """
+    if outputs.shape[1:] == (2,):
+        outputs = outputs[:, :1] / outputs[:, 1:].detach().clamp(min=_MIN_STDEV)
+    change = (outputs[: len(opponent)] + outputs[count:]).view(len(opponent), -1) ** 2
+    return torch.where(opponent, change.mean(1), 0).sum() / opponent.sum().clamp(min=1)
 
 
 def _score_loss(score: Tensor, margin: Tensor) -> Tensor:

@@ -215,8 +215,8 @@ class TrainingRecipe(NamedConfig):
     """Probability with which each input is made unknown in a training position, so that the net can do without it."""
     random_komi: Annotated[int, Field(ge=0, le=100)] = 0
     """Largest number of points by which the komi of training positions is shifted, see `kifu.learn.data`."""
-    smooth_value: Annotated[float, Field(ge=0, le=100)] = 0.0
-    """Weight of the mean squared change of a player's value, from -1 to 1, by a move, on a quarter of the positions."""
+    smooth: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Weight, in the loss of each head, of the mean squared change of its outputs by a move, see `kifu.learn.loss`."""
     init: Line = "torch"
     """Initialization of the weights."""
     init_from: Line | None = None
@@ -297,8 +297,8 @@ class TrainingRecipe(NamedConfig):
         check_inputs(self.inputs)
         if self.random_komi and not ("komi" in self.inputs and "value" in self.heads):
             raise ValueError("random_komi requires the input komi and the head value")
-        if self.smooth_value and "value" not in self.heads:
-            raise ValueError("smooth_value requires the head value")
+        if self.smooth and "value" not in self.heads:
+            raise ValueError("smooth requires the head value")
         self.encoder()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
         return self
 

@@ -49,30 +49,32 @@ def test_the_side_that_komi_favours_is_learned_from_global_inputs():
         torch.manual_seed(0)
         net = learn.registry.make_net("b1c8", 2, 7, 7, heads=("value",), inputs=inputs)
         optimizer = learn.optim.make_optimizer(net, MuonConfig(kind="muon", lr=0.01))
-        for step in range(101):
-            colour = torch.where(torch.arange(256) % 2 == 0, 1.0, -1.0)
-            komi = torch.where(torch.rand(256) < 0.3, 1.0, -1.0)  # for Black, more often a loss
-            truth, globals_ = komi * colour, torch.stack((colour, torch.ones(256), komi * colour), 1)
-            if step == 100:
+        for size in [256] * 100 + [4096]:
+            colour = torch.where(torch.arange(size) % 2 == 0, 1.0, -1.0)
+            komi = torch.where(torch.rand(size) < 0.3, 1.0, -1.0)  # for Black, more often a loss
+            truth, globals_ = komi * colour, torch.stack((colour, torch.ones(size), komi * colour), 1)
+            if size > 256:
                 net.eval()
-            value = net((torch.rand(256, 2, 7, 7) < 0.3).float(), globals_ if inputs else None).value
+            value = net((torch.rand(size, 2, 7, 7) < 0.3).float(), globals_ if inputs else None).value
             functional.mse_loss(value, truth).backward()
             optimizer.step()
             optimizer.zero_grad()
-        found = value_error(value.detach().numpy(), truth.to(torch.int8).numpy(), colour.numpy() < 0, np.arange(256), 0)
+        found = value_error(
+            value.detach().numpy(), truth.to(torch.int8).numpy(), colour.numpy() < 0, np.arange(size), 0
+        )
         errors[inputs], biases[inputs] = found.squared.value, (found.bias_black.value, found.bias_white.value)
     assert errors["colour", "komi"] < 0.1
     assert all(abs(bias) < 0.05 for bias in biases["colour", "komi"])
     assert errors[()] > 0.8
     black, white = biases[()]
-    assert black > 0.2
-    assert white < -0.2
+    assert black > 0.1
+    assert white < -0.1
 
 
 def test_batches_have_the_positions_after_their_first_quarter(tmp_path: Path) -> None:
     """They are those of the next ply, with the same komi; a finished game has no next one."""
     changes = {"heads": {"value": 1.0}, "inputs": ["colour", "komi"], "random_komi": 15, "batch_size": 30}
-    recipe = tiny(**changes, smooth_value=1.0, validation=0, augment=True)
+    recipe = tiny(**changes, smooth=1.0, validation=0, augment=True)
     games = learn.data.read_training_games(recipe, [make(tmp_path, 40)], [], 1)
     seen = {True: 0, False: 0}
     for batch, _ in zip(learn.data.TrainingData(recipe, games).batches(), range(40), strict=False):
@@ -88,6 +90,8 @@ def test_batches_have_the_positions_after_their_first_quarter(tmp_path: Path) ->
             kept = batch.planes[k, 1] * own + batch.planes[k, 0] * other  # all but the move and captured stones
             assert kept.sum() >= own.sum() + other.sum() - 1
     assert min(seen.values()) > 10
+    source = games.following  # processes on a GPU's machine also ask for no games
+    source.render(source.select(0, 0, False), np.empty(0, np.int64), 0, np.full(1, -1), source.new_buffer(0))
 
 
 def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
@@ -96,7 +100,7 @@ def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
     change = []
     for weight in (0.0, 40.0):
         run = tmp_path / f"run-{weight}"
-        learn.train.train(tiny(**changes, smooth_value=weight), [games], run)
+        learn.train.train(tiny(**changes, smooth=weight), [games], run)
         predictor, found = learn.predict.Predictor(run), list(kifu.read(games))
         values = [
             predictor.predict(PredictPositions.from_games([game] * 2, [ply, ply + 1])).value.sum()
@@ -105,6 +109,6 @@ def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
         change.append(np.abs(values).mean())
     assert change[1] < 0.7 * change[0]
     with interrupted(at=17):
-        learn.train.train(tiny(**changes, smooth_value=40.0), [games], tmp_path / "resumed")
-    learn.train.train(tiny(**changes, smooth_value=40.0), [games], tmp_path / "resumed", resume=True)
+        learn.train.train(tiny(**changes, smooth=40.0), [games], tmp_path / "resumed")
+    learn.train.train(tiny(**changes, smooth=40.0), [games], tmp_path / "resumed", resume=True)
     assert_same_weights(tmp_path / "resumed" / "final.safetensors", tmp_path / "run-40.0" / "final.safetensors")

@@ -136,7 +136,16 @@ export function ContinuationTable({ found, name, years, selected, onPick }: Cont
         </table>
       </div>
       {found.length > shown.length && (
-        <button type="button" onClick={() => setAll(true)}>{t("rareMoves", { count: number(found.length - shown.length), games: number(rare) })}</button>
+        <button
+          type="button"
+          onClick={({ currentTarget }) => {
+            // The button disappears; Tab goes on to the first of the rare moves.
+            currentTarget.previousElementSibling!.querySelector<HTMLElement>("tr:last-child button")?.focus();
+            setAll(true);
+          }}
+        >
+          {t("rareMoves", { count: number(found.length - shown.length), games: number(rare) })}
+        </button>
       )}
     </>
   );

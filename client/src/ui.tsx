@@ -1,6 +1,6 @@
 // Parts of several pages: filter, tables, charts. Filter, order and page are parameters of the address.
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Params } from "./api";
 import { number, rankName, ratingName, t, type Key } from "./i18n";
 import { navigate, setQuery, useRoute } from "./router";
@@ -239,12 +239,14 @@ export function FilterForm({ search = true }: { search?: boolean }) {
 
 /** A button that asks once before it acts. */
 export function AskButton({ label, ask = true, onYes }: { label: Key; ask?: boolean; onYes: () => void }) {
-  const [asked, setAsked] = useState(false);
-  if (!asked) return <button type="button" onClick={() => (ask ? setAsked(true) : onYes())}>{t(label)}</button>;
+  const [asked, setAsked] = useState<boolean>();
+  const button = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => { if (asked !== undefined) button.current?.focus(); }, [asked]);
+  if (!asked) return <button type="button" ref={button} onClick={() => (ask ? setAsked(true) : onYes())}>{t(label)}</button>;
   return (
     <span class="row" role="group" aria-label={t(label)} onKeyDown={(event) => event.key === "Escape" && setAsked(false)}>
       <strong>{t("askSure", { action: t(label) })}</strong>
-      <button type="button" ref={(button) => button?.focus()} onClick={() => { setAsked(false); onYes(); }}>{t("yes")}</button>
+      <button type="button" ref={button} onClick={() => { setAsked(false); onYes(); }}>{t("yes")}</button>
       <button type="button" onClick={() => setAsked(false)}>{t("no")}</button>
     </span>
   );

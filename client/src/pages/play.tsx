@@ -72,7 +72,7 @@ function SettingsForm() {
   const last = sessionStorage.getItem(LAST);
   const start = (event: Event) => {
     event.preventDefault();
-    if (board) navigate(address("/play", { corpus, ...settings }));
+    navigate(address("/play", { corpus, ...settings }));
   };
   const numeric = (name: "komi" | "temperature", label: string, min: number, max: number, step: number) => (
     <label>
@@ -115,7 +115,7 @@ function SettingsForm() {
         {numeric("komi", t("playKomi"), -100, 100, 0.5)}
         {numeric("temperature", t("playTemperature"), 0, 10, 0.1)}
         {boards.error && <p class="error" role="alert">{boards.error}</p>}
-        <button type="submit">{t("startGame")}</button>
+        <button type="submit" disabled={!board}>{t("startGame")}</button>
       </form>
     </>
   );

@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,15 @@ from kifu.web.site import Site
 from lazy import lazy_import
 
 _playwright = lazy_import("playwright.sync_api")
+
+WINDOWS: dict[str, dict[str, Any]] = {
+    "desktop": {"viewport": {"width": 1440, "height": 900}},
+    "tablet": {"viewport": {"width": 768, "height": 1024}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
+"""Options of Playwright's contexts; light if not dark."""
+
+in_all_windows = pytest.mark.parametrize("window", WINDOWS, indirect=True)
 
 CLIENT = Path(__file__).parents[1] / "client"
 
@@ -182,16 +192,17 @@ def drop(page: Any, **files: bytes) -> None:
     page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, content)})
 
 
-def tab_to(page: Any, name: str) -> None:
-    """Press Tab until a control whose name begins so has the focus."""
-    for _ in range(200):
+def tab_to(page: Any, name: str, key: str | None = None) -> None:
+    """Press Tab for up to 30 s until a control whose name begins so has the focus; then press `key`."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
         page.keyboard.press("Tab")
         shown = page.evaluate("""() => {
             const { ariaLabel, labels, innerText } = document.activeElement;
             return ariaLabel ?? labels?.[0]?.innerText ?? innerText;
         }""")
         if shown.strip().startswith(name):
-            return
+            return page.keyboard.press(key) if key else None
     raise AssertionError(f"Tab does not reach {name}")
 
 

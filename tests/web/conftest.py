@@ -8,11 +8,12 @@ line. The run fails if a request raised an unexpected exception. `full_server` h
 with hostile texts (`web_site.HOSTILE_TEXT`) and the nets small and human. `web_site.serving(Site([...]))` serves other
 catalogues and nets.
 
-`page` is a page of Playwright's synchronous API in a desktop window, `phone_page` one of 360 x 740; both start
-empty: `page.goto(site_server.url + "/explore")`. A test fails on console errors, exceptions, and requests to other
-hosts; a test that provokes an error (an answer with an error status is one, too) calls `problems(page).clear()` from
-`web_site`. `axe(page)` returns the serious and critical violations of accessibility. The tests skip without Chromium;
-mark them `slow`. Give `page.wait_for_function` a function, not an expression, which the policy of the page refuses.
+`page` is a page of Playwright's synchronous API, which starts empty: `page.goto(site_server.url + "/explore")`. It has
+a desktop window; in tests marked `web_site.in_all_windows`, each of `web_site.WINDOWS`. A test fails on console errors,
+exceptions, and requests to other hosts; a test that provokes an error (an answer with an error status is one, too)
+calls `problems(page).clear()` from `web_site`. `axe(page)` returns the serious and critical violations of
+accessibility. The tests skip without Chromium; mark them `slow`. Give `page.wait_for_function` a function, not an
+expression, which the policy of the page refuses.
 While a page is open, asyncio.run() fails in the same module.
 """
 
@@ -25,7 +26,7 @@ import pytest
 
 import kifu
 from kifu.search.searcher import Searcher
-from web_site import HOSTILE_TEXT, ServedSite, open_page, serving
+from web_site import HOSTILE_TEXT, WINDOWS, ServedSite, open_page, serving
 
 
 @pytest.fixture(scope="session")
@@ -77,9 +78,15 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
-    """An empty page, 1280 x 800; the test fails if `problems` has an entry at the end."""
-    with open_page(browser, site_server.url, viewport={"width": 1280, "height": 800}) as page:
+def window(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The options of the window of a page."""
+    return WINDOWS[getattr(request, "param", "desktop")]
+
+
+@pytest.fixture
+def page(browser: Any, site_server: ServedSite, window: dict[str, Any]) -> Iterator[Any]:
+    """An empty page; the test fails if `problems` has an entry at the end."""
+    with open_page(browser, site_server.url, **window) as page:
         yield page
 
 
@@ -90,16 +97,7 @@ def searcher(web_catalogue: Path) -> Searcher:
 
 
 @pytest.fixture
-def phone_page(browser: Any, site_server: ServedSite) -> Iterator[Any]:
-    """An empty page of 360 x 740 with a touch screen."""
-    with open_page(
-        browser, site_server.url, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
-    ) as page:
-        yield page
-
-
-@pytest.fixture
-def full_page(browser: Any, full_server: ServedSite) -> Iterator[Any]:
+def full_page(browser: Any, full_server: ServedSite, window: dict[str, Any]) -> Iterator[Any]:
     """An empty page like `page`, for `full_server`."""
-    with open_page(browser, full_server.url, viewport={"width": 1280, "height": 800}) as page:
+    with open_page(browser, full_server.url, **window) as page:
         yield page

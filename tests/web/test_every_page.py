@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from web_site import ServedSite, expect, layout_problems, problems, settled
+from web_site import WINDOWS, ServedSite, expect, layout_problems, problems, settled
 
 pytestmark = pytest.mark.slow
 
@@ -30,11 +30,6 @@ PAGES = {
     "/nowhere/at-all": "main a",
 }
 """The address of each page, and what it shows once it has loaded."""
-
-SIZES = {
-    "phone": {"width": 390, "height": 844}, "tablet": {"width": 768, "height": 1024},
-    "desktop": {"width": 1440, "height": 900},
-}  # fmt: skip
 
 TEXT = """() => [...document.querySelectorAll("main")].map((each) => {
     const copy = each.cloneNode(true);
@@ -85,8 +80,8 @@ def focus_problems(page: Any) -> list[str]:
 @pytest.mark.parametrize("path", PAGES)
 def test_page_in_both_sizes_and_themes(full_server: ServedSite, full_page: Any, path: str) -> None:
     page, found = full_page, []
-    for size, viewport in SIZES.items():
-        page.set_viewport_size(viewport)
+    for size, window in WINDOWS.items():
+        page.set_viewport_size(window["viewport"])
         show(page, full_server.url + path, PAGES[path])
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
@@ -101,7 +96,7 @@ def test_page_in_both_sizes_and_themes(full_server: ServedSite, full_page: Any, 
 )
 def test_pages_in_language(full_server: ServedSite, full_page: Any, language: str, script: str) -> None:
     page, found = full_page, []
-    page.set_viewport_size(SIZES["phone"])
+    page.set_viewport_size(WINDOWS["phone"]["viewport"])
     show(page, full_server.url, PAGES["/"])
     page.locator("header select").last.select_option(language)
     for path, ready in PAGES.items():

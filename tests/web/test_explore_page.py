@@ -14,7 +14,7 @@ from kifu.search.notation import parse_pattern
 from kifu.search.position import GamePly, Position, parse_position
 from kifu.search.positions import position_hash
 from kifu.search.searcher import Searcher
-from web_site import ServedSite, axe, expect
+from web_site import ServedSite, axe, expect, in_all_windows, tab_to
 
 
 def words(text: str) -> Position:
@@ -156,20 +156,7 @@ def test_a_searcher_works_for_many_threads(web_catalogue: Path) -> None:
 
 
 @pytest.mark.slow
-def test_moves_lead_to_games_and_patterns(site_server: ServedSite, page: Any) -> None:
-    page.goto(f"{site_server.url}/explore")
-    rows = page.locator(".continuations tbody tr")
-    rows.first.wait_for()
-    rows.first.get_by_role("button").click()
-    page.wait_for_url("**/explore?*moves=*")
-    page.locator(".breadcrumbs a").nth(1).wait_for()
-    page.locator('a[href^="/game/0/"][href*="ply=1"]').first.wait_for()
-    page.get_by_role("link", name="Search a region").click()
-    page.wait_for_url("**/search?*pattern=*")
-    page.locator(".hits li").first.wait_for()
-
-
-@pytest.mark.slow
+@in_all_windows
 def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite, page: Any) -> None:
     page.goto(f"{site_server.url}/explore?moves=qd")
     rows = page.locator(".continuations tbody tr")
@@ -183,8 +170,10 @@ def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite,
     bar = rows.first.get_by_role("img", name=re.compile("^Black won"))
     assert f"White {100 * first['win_rate']:.1f}%" in str(bar.get_attribute("aria-label"))
     assert re.fullmatch(r"\d+[dkp]", rows.first.locator("td").nth(4).inner_text())
-    page.get_by_role("button", name=f"{len(rare)} more, {sum(each['count'] for each in rare)} games").click()
+    tab_to(page, f"{len(rare)} more, {sum(each['count'] for each in rare)} games", "Enter")
     expect(rows).to_have_count(len(found))
+    page.keyboard.press("Tab")
+    expect(rows.nth(shown).get_by_role("button")).to_be_focused()
     box = rows.first.locator("td").nth(2).bounding_box()
     page.mouse.click(box["x"] + 5, box["y"] + 5)  # the whole row is a button
     page.locator(".breadcrumbs a").nth(2).wait_for()
@@ -196,38 +185,20 @@ def test_moves_have_bars_ranks_and_rare_ones_are_folded(site_server: ServedSite,
 
 
 @pytest.mark.slow
-def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, page: Any) -> None:
-    page.goto(f"{site_server.url}/game/0/3?ply=4")
-    page.get_by_role("link", name="Find this corner").click()
-    page.locator(".hits li").first.wait_for()
-    games = [str(each.get_attribute("href")).split("?")[0] for each in page.locator(".hits a").all()]
-    assert len(set(games)) == len(games) > 0
-    page.get_by_text("Letters are points of the diagram").wait_for()
-    page.goto(f"{site_server.url}/search?pattern=XO/OX")
-    page.get_by_label("Several hits of a game").check()
-    hits = "[...document.querySelectorAll('.hits a')].map((each) => each.pathname)"
-    page.wait_for_function(f"() => new Set({hits}).size < {hits}.length")
-    page.goto(f"{site_server.url}/game/0/3?ply=4")
-    page.get_by_role("link", name="Find this position").click()
-    page.get_by_text("Games with the position").wait_for()
-    page.locator("table.games tbody tr").first.wait_for()
-
-
-@pytest.mark.slow
+@in_all_windows
 def test_the_games_of_a_move_are_listed(site_server: ServedSite, page: Any) -> None:
     page.goto(f"{site_server.url}/explore?moves=pd&next=D4&winner=black")
-    link = page.get_by_role("link", name=re.compile("all games", re.IGNORECASE))
-    count = re.sub("[^0-9]", "", link.inner_text())
-    link.click()
+    link = page.get_by_role("link", name=re.compile("all games", re.IGNORECASE)).inner_text()
+    tab_to(page, link, "Enter")
     page.get_by_text("Games with the move D4").wait_for()
-    expect(page.get_by_role("status")).to_have_text(f"{count} games")
+    expect(page.get_by_role("status")).to_have_text(re.sub("[^0-9]", "", link) + " games")
     assert axe(page) == []
-    page.locator("table.games tbody a").first.click()
+    tab_to(page, page.locator("table.games tbody a").first.inner_text(), "Enter")
     page.wait_for_url("**/game/0/*?ply=*")
     expect(page.get_by_role("link", name="Explorer")).to_have_attribute("href", "/explore?corpus=0")
     page.go_back()
     back = page.get_by_role("link", name="Explore this position")
     expect(back).to_have_attribute("href", "/explore?corpus=0&winner=black&moves=pd")
-    page.get_by_role("button", name="Remove the position").click()
+    tab_to(page, "Remove the position", "Enter")
     page.get_by_text("Games with the move D4").wait_for(state="detached")
     page.wait_for_url("**winner=black**")

@@ -79,15 +79,13 @@ def test_games_are_sorted_and_opened_by_keyboard(site_server: ServedSite, page: 
         ("sort=moves&descending=true", {"sort": "moves", "descending": "true"}),
         ("sort=moves", {"sort": "moves"}),
     ):
-        tab_to(page, "Moves")
-        page.keyboard.press("Enter")
+        tab_to(page, "Moves", "Enter")
         page.wait_for_url(f"**?{address}")
         expected = site_server.get("/api/games", **params).json["games"]
         page.locator(f"table.games tbody tr:first-child a[href^='/game/0/{expected[0]['row']}']").wait_for()
         moves = page.locator("table.games tbody td:nth-child(6)")
         expect(moves).to_have_text([str(game["moves"]) for game in expected])
-    tab_to(page, f"{expected[0]['black']} {expected[0]['black_rank']}")
-    page.keyboard.press("Enter")
+    tab_to(page, f"{expected[0]['black']} {expected[0]['black_rank']}", "Enter")
     page.wait_for_url(f"**/game/0/{expected[0]['row']}*")
     page.get_by_text("Move 0 of").wait_for()
 

@@ -595,11 +595,9 @@ def test_each_control_filters_games(served: ServedSite, page: Any) -> None:
 def test_pages_of_games_by_keyboard(served: ServedSite, page: Any) -> None:
     page.goto(served.url + "/?sort=moves")
     page.get_by_text(re.compile("^1.50 of 150")).wait_for()
-    tab_to(page, "Next")
-    page.keyboard.press("Enter")
+    tab_to(page, "Next", "Enter")
     page.get_by_text(re.compile("^51.100 of 150")).wait_for()
-    tab_to(page, "Last page")
-    page.keyboard.press("Space")
+    tab_to(page, "Last page", "Space")
     page.get_by_text(re.compile("^101.150 of 150")).wait_for()
     page.wait_for_url("**first=100**")
     page.go_back()

@@ -1,4 +1,4 @@
-"""The page of play in a browser, by mouse and by keyboard."""
+"""The page of play in a browser, by mouse and by keyboard, in all windows."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,18 @@ import kifu
 from kifu.point import POINT_MASK
 from kifu.web.site import Site
 from nets import tiny_net
-from web_site import STONES, ServedSite, axe, expect, open_page, serving, stones, tab_to, wait_for_stones
+from web_site import (
+    STONES,
+    ServedSite,
+    axe,
+    expect,
+    in_all_windows,
+    open_page,
+    serving,
+    stones,
+    tab_to,
+    wait_for_stones,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +49,7 @@ def saved_game(page: Any, tmp_path: Path) -> kifu.Game:
     return game
 
 
+@in_all_windows
 def test_whole_game_by_mouse(site_server: ServedSite, page: Any, tmp_path: Path) -> None:
     page.goto(site_server.url + "/play")
     page.get_by_label("Variety").fill("0")
@@ -79,11 +91,11 @@ def finished_server(web_catalogue: Path, folder: Path) -> Any:
     return serving(Site([web_catalogue], [str(net) for net in nets]))
 
 
-def test_dead_stones_are_marked_by_hand_or_found_by_the_net(web_catalogue: Path, browser: Any, tmp_path: Path) -> None:
-    with (
-        finished_server(web_catalogue, tmp_path) as server,
-        open_page(browser, server.url, viewport={"width": 1280, "height": 800}) as page,
-    ):
+@in_all_windows
+def test_dead_stones_are_marked_by_hand_or_found_by_the_net(
+    web_catalogue: Path, browser: Any, window: dict[str, Any], tmp_path: Path
+) -> None:
+    with finished_server(web_catalogue, tmp_path) as server, open_page(browser, server.url, **window) as page:
         page.goto(server.url + FINISHED)
         page.get_by_text("The game is over: W+6.5").wait_for()
         page.get_by_text("Choose dead stones on the board to remove them.").wait_for()
@@ -93,7 +105,9 @@ def test_dead_stones_are_marked_by_hand_or_found_by_the_net(web_catalogue: Path,
         page.wait_for_url("**dead=aa**")
         page.reload()
         page.get_by_text("The game is over: B+4.5").wait_for()
-        point(page, 0, 0).click()
+        tab_to(page, "Board, move 14")
+        for key in ["ArrowUp"] * 2 + ["ArrowLeft"] * 2 + ["Enter"]:
+            page.keyboard.press(key)
         page.get_by_text("The game is over: W+6.5").wait_for()
         page.goto(server.url + FINISHED + "&net=1&rules=japanese")
         page.get_by_text("The opponent found the dead stones.").wait_for()
@@ -117,58 +131,70 @@ def test_end_of_a_game(site_server: ServedSite, page: Any, tmp_path: Path) -> No
     page.get_by_role("heading", name=re.compile("You.*small")).wait_for()
 
 
+@in_all_windows
 def test_game_by_keyboard(site_server: ServedSite, page: Any, tmp_path: Path) -> None:
     page.goto(site_server.url + "/play")
-    tab_to(page, "Start the game")
-    page.keyboard.press("Enter")
+    tab_to(page, "Start the game", "Enter")
     page.get_by_role("application").wait_for()
-    tab_to(page, "Board, move 0")
-    page.keyboard.press("ArrowUp")
+    tab_to(page, "Board, move 0", "ArrowUp")
     expect(page.locator(".board [aria-live]")).to_contain_text("K11")
     page.keyboard.press("Enter")
     wait_for_turn(page, 2)
     page.wait_for_function(f"() => {STONES}[{8 * 19 + 9}] === 1")
     for name, ply in (("Pass", 4), ("Undo", 2)):
-        tab_to(page, name)
-        page.keyboard.press("Enter")
+        tab_to(page, name, "Enter")
         wait_for_turn(page, ply)
-    tab_to(page, "Hint")
-    page.keyboard.press("Enter")
+    tab_to(page, "Hint", "Enter")
     page.locator(".shudan-heatlabel").first.wait_for()
-    tab_to(page, "Resign")
-    page.keyboard.press("Enter")
+    tab_to(page, "Resign", "Enter")
     page.get_by_text("Resign?").wait_for()
     page.keyboard.press("Escape")
-    tab_to(page, "Resign")
+    expect(page.get_by_role("button", name="Resign")).to_be_focused()
+    held: list[Any] = []
+    page.route("**/api/play", lambda route: held.append(route), times=1)
+    with page.expect_request("**/api/play"):
+        tab_to(page, "Board, move 2", "Space")
+    tab_to(page, "Resign", "Enter")
+    page.get_by_text("Resign?").wait_for()
+    page.keyboard.press("Tab")
+    held.pop().continue_()
+    wait_for_turn(page, 4)
+    page.keyboard.press("Enter")  # "No" has the focus, also after the net has moved
+    expect(page.get_by_role("button", name="Resign")).to_be_focused()
     page.keyboard.press("Enter")
+    page.get_by_text("Resign?").wait_for()
     assert axe(page) == []
     page.keyboard.press("Enter")
     page.get_by_text("The game is over: W+R").wait_for()
     tab_to(page, "Save as SGF")
     game = saved_game(page, tmp_path)
-    assert (len(game), int(game.moves[0]), str(game.result)) == (2, 8 * 19 + 9, "W+R")
-    tab_to(page, "New game")
+    assert (len(game), int(game.moves[0]), str(game.result)) == (4, 8 * 19 + 9, "W+R")
+    tab_to(page, "Review this game", "Enter")
+    page.get_by_role("heading", name=re.compile("You.*small")).wait_for()
+    page.go_back()
+    tab_to(page, "New game", "Enter")
+    tab_to(page, "Start the game", "Enter")
+    tab_to(page, "Board, move 0", "Enter")
+    wait_for_turn(page, 2)
+    tab_to(page, "New game", "Enter")
+    tab_to(page, "No", "Enter")
+    wait_for_turn(page, 2)
+    expect(page.get_by_role("button", name="New game")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_text("New game?").wait_for()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Start the game").wait_for()
-    page.get_by_role("button", name="Start the game").click()
-    point(page, 3, 3).click()
-    wait_for_turn(page, 2)
-    page.get_by_role("button", name="New game").click()
-    page.get_by_role("button", name="No", exact=True).click()
-    wait_for_turn(page, 2)
-    page.get_by_role("button", name="New game").click()
-    page.get_by_role("button", name="Yes").click()
-    page.get_by_role("button", name="Start the game").wait_for()
 
 
+@in_all_windows
 def test_panel_names_players_ranks_komi_and_rules(full_server: ServedSite, full_page: Any) -> None:
     page = full_page
     page.goto(full_server.url + "/play")
-    page.get_by_label(re.compile("^Opponent")).select_option("human")
-    page.get_by_label("Rank of the opponent").select_option("3d")
-    page.get_by_label("Handicap").select_option("4")
-    page.get_by_label("Rules").select_option("japanese")
-    page.get_by_role("button", name="Start the game").click()
+    for label, text in (("Opponent", "human"), ("Rank of the opponent", "3d"), ("Handicap", "4"), ("Rules", "Jap")):
+        tab_to(page, label)
+        page.keyboard.type(text)  # chooses the option by its name
+    page.keyboard.press("Enter")
+    tab_to(page, "Start the game", "Enter")
     wait_for_turn(page, 1)
     facts = page.locator(".facts").inner_text().split()
     assert facts == ["Black", "You", "White", "human", "(3d)", "Komi", "0.5", "Rules", "Japanese", "Handicap", "4"]

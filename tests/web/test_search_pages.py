@@ -1,4 +1,4 @@
-"""Explorer and patterns in a browser by keyboard only, in both sizes, and by touch."""
+"""Explorer and patterns in a browser by keyboard only, in all windows, and by touch."""
 
 import re
 from typing import Any
@@ -6,15 +6,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from web_site import STONES, ServedSite, tab_to
+from web_site import STONES, ServedSite, expect, in_all_windows, tab_to
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(params=["desktop", "phone"])
-def page(request: pytest.FixtureRequest, page: Any, phone_page: Any) -> Any:
-    """An empty page in a desktop window or on a phone."""
-    return page if request.param == "desktop" else phone_page
 
 
 def wait_for_games(page: Any, served: ServedSite, moves: str) -> None:
@@ -27,6 +21,7 @@ def wait_for_games(page: Any, served: ServedSite, moves: str) -> None:
     )
 
 
+@in_all_windows
 def test_explorer_by_keyboard(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/explore")
     wait_for_games(page, site_server, "")
@@ -35,22 +30,28 @@ def test_explorer_by_keyboard(site_server: ServedSite, page: Any) -> None:
         page.keyboard.press(key)
     wait_for_games(page, site_server, "pd")
     page.wait_for_function(f"() => {STONES}[{3 * 19 + 15}] === 1")
-    tab_to(page, "Continuations")
-    page.keyboard.press("Tab")
+    tab_to(page, "Continuations", "Tab")
     (first, *_) = site_server.get("/api/explore", moves="pd").json["continuations"]
     reply = "abcdefghijklmnopqrs"[first["x"]] + "abcdefghijklmnopqrs"[first["y"]]
     page.keyboard.press("Enter")
     wait_for_games(page, site_server, "pd" + reply)
     page.keyboard.press("Backspace")
     wait_for_games(page, site_server, "pd")
-    tab_to(page, "Forward")
-    page.keyboard.press("Enter")
+    tab_to(page, "Forward", "Enter")
     wait_for_games(page, site_server, "pd" + reply)
-    tab_to(page, "Start")
-    page.keyboard.press("Enter")
+    game = page.locator('ul.plain-list a[href*="ply=2"]').first
+    address = game.get_attribute("href")
+    tab_to(page, game.inner_text(), "Enter")
+    page.wait_for_url("**" + address)
+    page.go_back()
+    wait_for_games(page, site_server, "pd" + reply)
+    tab_to(page, "Start", "Enter")
     wait_for_games(page, site_server, "")
     page.go_back()
     wait_for_games(page, site_server, "pd" + reply)
+    tab_to(page, "Search a region", "Enter")
+    page.wait_for_url("**/search?*pattern=*")
+    wait_for_hits(page, site_server)
 
 
 def wait_for_hits(page: Any, served: ServedSite) -> int:
@@ -61,6 +62,7 @@ def wait_for_hits(page: Any, served: ServedSite) -> int:
     return hits
 
 
+@in_all_windows
 def test_patterns_by_keyboard(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/search")
     tab_to(page, "Pattern;")
@@ -68,8 +70,7 @@ def test_patterns_by_keyboard(site_server: ServedSite, page: Any) -> None:
         page.keyboard.press(key)
     page.wait_for_url("**pattern=*X*")
     one = wait_for_hits(page, site_server)
-    tab_to(page, "White")
-    page.keyboard.press("Enter")
+    tab_to(page, "White", "Enter")
     tab_to(page, "Pattern;")
     for key in ["ArrowRight"] * 5 + ["ArrowDown"] * 2 + ["Space"]:
         page.keyboard.press(key)
@@ -82,18 +83,38 @@ def test_patterns_by_keyboard(site_server: ServedSite, page: Any) -> None:
     page.keyboard.press("a")  # chooses the option by its first letter
     page.wait_for_url("**anchor*%3A+an*")
     assert wait_for_hits(page, site_server) != one
-    link = page.locator(".hits a").first.get_attribute("href")
-    for _ in range(200):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.getAttribute('href')") == link:
-            break
-    page.keyboard.press("Enter")
-    page.wait_for_url("**" + link)
+    link = page.locator(".hits a").first
+    address = link.get_attribute("href")
+    tab_to(page, "Last page", "Enter")
+    page.wait_for_url("**first=*")
+    expect(link).not_to_have_attribute("href", address)
+    address = link.get_attribute("href")
+    tab_to(page, link.inner_text(), "Enter")
+    page.wait_for_url("**" + address)
     page.get_by_text(re.compile("^Move [0-9]+ of")).first.wait_for()
 
 
-def test_explorer_and_patterns_by_touch(site_server: ServedSite, phone_page: Any) -> None:
-    page = phone_page
+@in_all_windows
+def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, page: Any) -> None:
+    page.goto(f"{site_server.url}/game/0/3?ply=4")
+    tab_to(page, "Find this corner", "Enter")
+    page.wait_for_url("**/search?*pattern=*")
+    wait_for_hits(page, site_server)
+    hits = "[...document.querySelectorAll('.hits a')].map((each) => each.pathname)"
+    page.wait_for_function(f"() => {hits}.length > 0 && new Set({hits}).size === {hits}.length")
+    page.get_by_text("Letters are points of the diagram").wait_for()
+    page.goto(f"{site_server.url}/search?pattern=XO/OX")
+    tab_to(page, "Several hits of a game", "Space")
+    page.wait_for_function(f"() => new Set({hits}).size < {hits}.length")
+    page.goto(f"{site_server.url}/game/0/3?ply=4")
+    tab_to(page, "Find this position", "Enter")
+    page.get_by_text("Games with the position").wait_for()
+    total = site_server.get("/api/games", position="3-4..").json["total"]
+    expect(page.get_by_role("status")).to_have_text(f"{total} games")
+
+
+@pytest.mark.parametrize("window", ["phone"], indirect=True)
+def test_explorer_and_patterns_by_touch(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/explore")
     wait_for_games(page, site_server, "")
     page.locator('.shudan-vertex[data-x="15"][data-y="3"]').tap()

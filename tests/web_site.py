@@ -153,6 +153,18 @@ def serving(site: Site, access: Callable[[int], Access] = Access.local) -> Itera
     assert failures == []
 
 
+def analysed(served: ServedSite, row: int, **params: object) -> tuple[Any, list[Any]]:
+    """Return a game of the first catalogue and what POST /api/analyse returns about its positions."""
+    game = served.get(f"/api/games/0/{row}").json
+    line, info = game["line"], game["info"]
+    body = {"line": {name: line[name] for name in ("width", "height", "setup", "setup_ply", "moves", "to_play")}}
+    body |= {name: info[name] for name in ("komi", "handicap", "rules")} | {"year": int(info["date"][:4])} | params
+    rows: list[Any] = []
+    while len(rows) <= len(line["moves"]):
+        rows += served.post("/api/analyse", body | {"first": len(rows)}).json["rows"]
+    return game, rows
+
+
 def problems(page: Any) -> list[str]:
     """Return what went wrong on a page so far: console errors, exceptions, requests to other hosts.
 

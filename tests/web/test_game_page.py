@@ -9,12 +9,11 @@ import pytest
 
 import kifu
 from kifu.point import WHITE_BIT
-from web_site import ServedSite, expect, stones, wait_for_stones
+from web_site import ServedSite, analysed, expect, stones, wait_for_stones
 
 pytestmark = pytest.mark.slow
 
 HEAT_TEXTS = "[...document.querySelectorAll('.shudan-heatlabel')].map(each => each.innerText).join()"
-LINE = ("width", "height", "setup", "setup_ply", "moves", "to_play")
 HEAT = '[class*="shudan-heat_"]'
 
 
@@ -86,12 +85,7 @@ def test_game_by_wheel_slider_and_chart(site_server: ServedSite, page: Any, game
 
 def test_least_expected_moves_lead_to_their_positions(site_server: ServedSite, page: Any, game: kifu.Game) -> None:
     page.goto(site_server.url + "/game/0/0?heat=0")
-    line = page.request.get(site_server.url + "/api/games/0/0").json()["line"]
-    rows: list[Any] = []
-    while len(rows) <= len(game):
-        body = {"line": {name: line[name] for name in LINE}, "first": len(rows), "komi": game.komi, "year": 2025}
-        body |= {"handicap": game.handicap, "rules": game.rules}
-        rows += site_server.post("/api/analyse", body).json["rows"]
+    _, rows = analysed(site_server, 0)
     log_prob = [row[0] for row in rows]
     least = sorted(range(len(game)), key=log_prob.__getitem__)
     black, white = ([ply for ply in least if bool(game.moves[ply] & WHITE_BIT) == colour] for colour in (False, True))

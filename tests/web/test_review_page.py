@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import format_samples
@@ -15,9 +17,13 @@ from archives import zip_of
 from commands import run
 from kata_nets import small_net
 from kifu.katago.net_file import write_kata_net
-from kifu.point import POINT_MASK, to_gtp
+from kifu.learn.review import find_losses
+from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
+from kifu.web import nets
 from web_site import (
+    WINDOWS,
     ServedSite,
+    analysed,
     drop,
     expect,
     layout_problems,
@@ -31,7 +37,6 @@ from web_site import (
 
 pytestmark = pytest.mark.slow
 
-SIZES = ((1440, 900), (768, 1024), (390, 844))
 TREE = (
     b"(;SZ[9]PB[Ann]PW[Bob]BR[3d]WR[5k]C[The beginning.]LB[ee:A]TR[cc];B[ee]C[Tengen]"
     b"(;W[cc];B[dd];W[gg])(;W[gg]C[Another way]CR[gg](;B[cg])(;B[gc]C[Third])))"
@@ -60,7 +65,7 @@ def review_server(web_catalogue: Path, net: Path) -> Iterator[ServedSite]:
 @pytest.fixture
 def page(browser: Any, review_server: ServedSite) -> Iterator[Any]:
     """An empty page of that server."""
-    with open_page(browser, review_server.url, viewport={"width": 1440, "height": 900}) as opened:
+    with open_page(browser, review_server.url, **WINDOWS["desktop"]) as opened:
         yield opened
 
 
@@ -73,13 +78,13 @@ def game() -> kifu.Game:
 def check_layout(page: Any) -> None:
     """Check accessibility and width in all sizes, light and dark."""
     found = []
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
+    for size, window in WINDOWS.items():
+        page.set_viewport_size(window["viewport"])
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
-            found += [f"{width} {theme}: {each}" for each in layout_problems(page)]
+            found += [f"{size} {theme}: {each}" for each in layout_problems(page)]
     assert found == []
-    page.set_viewport_size({"width": 1440, "height": 900})
+    page.set_viewport_size(WINDOWS["desktop"]["viewport"])
 
 
 def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
@@ -142,8 +147,7 @@ def test_mistakes_and_ownership(
     page.get_by_text("All moves", exact=True).click()
     expect(page.locator("details li a").first).to_have_text(re.compile(r"^Move \d+: .* · [\d,.]+ points lost$"))
     first, better = black[0], rows[black[0]][4]
-    tab_to(page, f"Move {first + 1}: ")
-    page.keyboard.press("Enter")
+    tab_to(page, f"Move {first + 1}: ", "Enter")
     page.get_by_text(f"{to_gtp(better, 19)}: better").wait_for()
     page.get_by_text(re.compile(rf"^Played: .* · {losses[first] / 1000:,.1f} points lost")).wait_for()
     y, x = divmod(better, 19)
@@ -207,8 +211,7 @@ def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedS
     expect(page.get_by_role("alert")).to_contain_text("no.txt: This is neither a game record")
     problems(page).clear()  # the answer to no.txt
     check_layout(page)
-    tab_to(page, "Ann")
-    page.keyboard.press("Enter")
+    tab_to(page, "Ann", "Enter")
     page.get_by_text("Move 0 of 4").wait_for()
     page.get_by_text("All games of the file").click()
     rows.nth(1).locator("a").click()
@@ -224,8 +227,7 @@ def test_variations_comments_and_marks_are_walked(review_server: ServedSite, pag
     page.locator('.shudan-marker_triangle[data-x="2"][data-y="2"]').wait_for()
     page.keyboard.press("ArrowRight")
     page.get_by_text("Tengen").wait_for()
-    tab_to(page, "A G3")
-    page.keyboard.press("Enter")
+    tab_to(page, "A G3", "Enter")
     page.get_by_text("Another way").wait_for()
     page.get_by_text("Move 2 of 3").wait_for()
     wait_for_stones(page, [{40: 1, 60: 2}.get(point, 0) for point in range(81)])
@@ -239,19 +241,61 @@ def test_variations_comments_and_marks_are_walked(review_server: ServedSite, pag
     page.get_by_text("Move 1 of 4").wait_for()
 
 
-def test_summary_over_games(review_server: ServedSite, page: Any) -> None:
+KINDS = {
+    (True, True): "Both answer", (True, False): "You answer, they play elsewhere",
+    (False, True): "You play elsewhere, they answer", (False, False): "Both play elsewhere",
+}  # fmt: skip
+"""Kinds of moves: whether the move played is near the one before, and whether the best move is."""
+
+
+def is_near(move: int, before: int) -> bool:
+    """Return whether two moves are at most four lines apart; 361 is a pass or no move."""
+    return max(move, before) < 361 and int(np.abs(np.subtract(divmod(move, 19), divmod(before, 19))).max()) <= 4
+
+
+@pytest.mark.parametrize(("chosen", "rank"), [("points", ""), ("human", "9d")])
+def test_summary_over_games(
+    review_server: ServedSite, page: Any, chosen: str, rank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The net that gives points is untrained: its moves differ by little.
+    monkeypatch.setattr(nets, "find_losses", lambda *args: [loss and 100 * loss for loss in find_losses(*args)])
+    groups, differences, files = defaultdict(list), [], []
+    for number, row in enumerate((10, 9)):  # in the first, gnugo1 is Black and White
+        files.append(review_server.get(f"/api/games/0/{row}/sgf").body)
+        answer, rows = analysed(review_server, row, net=int(chosen == "human"), black_rank=rank, white_rank=rank)
+        before = 361
+        for ply, word in enumerate(answer["line"]["moves"]):
+            chance, _, _, _, best, best_chance, loss = rows[ply]
+            move = word & POINT_MASK
+            if answer["info"]["white" if word & WHITE_BIT else "black"] == "gnugo1" and chance is not None:
+                difference = loss if chosen == "points" else best_chance - chance
+                differences.append((difference, f"{number}?ply={ply}"))
+                phases = ("Opening, moves 1 to 50", "Middle game, 51 to 150", "Endgame, from 151")
+                for name in (phases[(ply >= 50) + (ply >= 150)], KINDS[is_near(move, before), is_near(best, before)]):
+                    groups[name].append((move == best, difference))
+            before = move
     page.goto(review_server.url)
-    drop(page, a_sgf=TREE, b_sgf=ILLEGAL)
-    tab_to(page, "Compare")
-    page.keyboard.press("Enter")
+    drop(page, a_sgf=files[0], b_sgf=files[1])
+    tab_to(page, "Net")
+    page.keyboard.type(chosen)
+    if rank:
+        tab_to(page, "compared with")
+        page.keyboard.type(rank)
+    tab_to(page, "Compare", "Enter")
     page.get_by_text("Largest differences").wait_for()
     page.get_by_text("2 games compared").wait_for(state="detached")
-    expect(page.locator("#summary ~ .row select").first).to_have_value("Ann")
-    phases = page.get_by_role("table").filter(has_text="By phase")
-    expect(phases.locator("tbody td").first).to_have_text("3")  # Ann's moves of both games
-    expect(page.locator("section[aria-labelledby=summary] ol a")).to_have_count(3)
+    expect(page.locator("#summary ~ .row select").first).to_have_value("gnugo1")
+    expected = set()
+    for name, each in groups.items():
+        same, mean = np.mean(each, 0)
+        expected.add(f"{name}\t{len(each)}\t{same:.0%}\t{f'{mean:.1f}' if chosen == 'points' else f'{mean:.0%}'}")
+    assert set(page.locator("section[aria-labelledby=summary] tbody tr").all_inner_texts()) == expected
+    assert len(groups) == 7
+    links = page.locator("section[aria-labelledby=summary] ol a")
+    most = [target for _, target in sorted(differences, reverse=True)[:10]]
+    assert [str(each.get_attribute("href")).rsplit("/", 1)[1] for each in links.all()] == most
     check_layout(page)
-    page.locator("section[aria-labelledby=summary] ol a").first.click()
+    links.first.click()
     page.get_by_text("Played: ").wait_for()
 
 
@@ -274,8 +318,7 @@ def test_problems_of_the_page_are_those_of_the_command(
     for text in ("1 of 1 right", "Problem 1 of 10"):
         page.get_by_text(text).wait_for()
     check_layout(page)
-    tab_to(page, "Next")
-    page.keyboard.press("Enter")
+    tab_to(page, "Next", "Enter")
     page.wait_for_url("**at=1**")
     page.get_by_text("Problem 2 of 10").wait_for()
     page.locator(".board").focus()
@@ -316,7 +359,7 @@ def test_pages_say_that_nets_are_being_opened(web_catalogue: Path, browser: Any)
 
     site, opened = Site([web_catalogue], ["small"]), Future[Any]()
     nets, site.opening = site.opening.result(), opened
-    with serving(site) as server, open_page(browser, server.url, viewport={"width": 390, "height": 844}) as page:
+    with serving(site) as server, open_page(browser, server.url, **WINDOWS["phone"]) as page:
         for path in ("/problems", "/play", "/game/0/0?ply=20"):
             page.goto(server.url + path)
             page.get_by_text("The nets are being opened.").wait_for()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,9 +32,6 @@ TOP = 5
 
 _MIN_STDEV = 0.5
 """Points."""
-
-_IGNORED = -100
-"""Class that cross-entropy ignores."""
 
 HEADS = ("value", "ownership", "score")
 
@@ -93,7 +91,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
                 sums += [torch.zeros((), device=loss.device)] * 2
                 continue
             known = label.isfinite() if head == "score" else label != UNKNOWN
-            measure = _score_loss if head == "score" else _squared_error
+            measure = _score_loss if head == "score" else partial(functional.mse_loss, reduction="none")
             error = torch.where(known, measure(predicted.float(), torch.where(known, label, 0)), 0).sum()
             head_loss = error / known.sum().clamp(min=1)
             if head == "value" and batch.soft_value is not None:
@@ -104,9 +102,8 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             loss = loss + self._head_weights[head] * head_loss  # type: ignore[index]
             sums += [error.detach(), known.sum().float()]
         if output.next is not None and batch.next is not None:
-            loss = loss + self._head_weights["next"] * _next_loss(
-                output.next.float(), batch.next[:, 1 : 1 + output.next.shape[1]]
-            )
+            moves = batch.next[:, 1 : 1 + output.next.shape[1]]
+            loss = loss + self._head_weights["next"] * _next_loss(output.next.float(), moves)
         return BatchLoss(loss, torch.stack(sums))
 
     def _soft_loss(self, policy: Tensor, target: Tensor) -> Tensor:
@@ -126,22 +123,18 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         return planes.to(dtype, memory_format=torch.channels_last)
 
 
-def _squared_error(predicted: Tensor, label: Tensor) -> Tensor:
-    return (predicted - label) ** 2
-
-
 def _next_loss(logits: Tensor, moves: Tensor) -> Tensor:
     """Return the mean cross-entropy of logits [B, K, N] with moves [B, K], but for passes and moves after the end."""
     known = (moves >= 0) & (moves < logits.shape[2])
-    target = torch.where(known, moves.long(), _IGNORED)
-    total = functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=_IGNORED, reduction="sum")
+    target = torch.where(known, moves.long(), -1)
+    total = functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=-1, reduction="sum")
     return total / known.sum().clamp(min=1)
 
 
 def _change_loss(outputs: Tensor, count: int, opponent: Tensor) -> Tensor:
-    """Return the mean squared change of a head's outputs from the first of `count` positions to those after them.
+    """Return the mean squared change of a player's value [B], ownership [B, N] or score [B, 2] by a move.
 
-    Both are a player's view: value [B], ownership [B, N], or the lead of score [B, 2] in standard deviations.
+    The first `count` of B are positions, the others those after the first of them. A lead counts in deviations.
     """
     if outputs.shape[1:] == (2,):
         outputs = outputs[:, :1] / outputs[:, 1:].detach().clamp(min=_MIN_STDEV)

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +152,12 @@ def serving(site: Site, access: Callable[[int], Access] = Access.local) -> Itera
         assert not thread.is_alive(), "the server does not end within 300 s"
         site.close()
     assert failures == []
+
+
+def hold_nets(site: Site) -> Callable[[], None]:
+    """Let a site wait for its nets until the returned function is called."""
+    nets, site.opening = site.opening.result(), Future()
+    return lambda: site.opening.set_result(nets)
 
 
 def analysed(served: ServedSite, row: int, **params: object) -> tuple[Any, list[Any]]:

@@ -19,7 +19,6 @@ from catalogues import rows, write_catalogue
 from kifu.corpus.splits import split
 from kifu.errors import FormatError, SourceError
 from kifu.records.game import read_sgf
-from kifu.records.meta import Rank
 from kifu.web.api import Deadline, TimeLimitError
 from kifu.web.site import Site
 from kifu.web.statistics import count_games, count_splits
@@ -500,14 +499,6 @@ def test_reports_with_numbers_that_are_not_finite_are_refused(tmp_path: Path, ev
     path.write_text(evaluation.read_text().replace("0.05", "1e999"))
     with pytest.raises(FormatError, match=r"report\.json"):
         Site([write_catalogue(tmp_path / "games.parquet", rows(black=["a"]))], reports=[path])
-
-
-def test_ranks_of_the_client_have_the_ratings_of_kifu() -> None:
-    for kyu in range(1, 21):
-        assert Rank.parse(f"{kyu}k").rating == 32 - kyu
-    for dan in range(1, 10):
-        assert Rank.parse(f"{dan}d").rating == 31 + dan
-        assert Rank.parse(f"{dan}p").rating == 40 + dan
 
 
 @pytest.fixture(params=["desktop", "phone"])

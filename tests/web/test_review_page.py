@@ -4,7 +4,6 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from web_site import (
     analysed,
     drop,
     expect,
+    hold_nets,
     layout_problems,
     open_page,
     problems,
@@ -200,10 +200,12 @@ def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
 def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedSite, page: Any) -> None:
     page.goto(review_server.url)
     archive = zip_of({"x/cut.sgf": b"(;SZ[9]PB[Cut];B[ee];W[cc", "x/b.sgf": GB18030})
-    drop(page, tree_sgf=TREE, bad_sgf=ILLEGAL, both_zip=archive, no_txt=b"nothing")
+    formats = {"gib": "GIB", "ngf": "NGF", "ugf": "UGF", "json": "OGS"}
+    others = {f"a_{suffix}": getattr(format_samples, name) for suffix, name in formats.items()}
+    drop(page, tree_sgf=TREE, bad_sgf=ILLEGAL, both_zip=archive, no_txt=b"nothing", **others)
     page.get_by_role("heading", name="Your games").wait_for()
     rows = page.locator("table.games tbody tr")
-    expect(rows).to_have_count(4)
+    expect(rows).to_have_count(8)
     illegal = "The game ends before move 3: the point is occupied."
     encoding = "The file says that its text is UTF-8; it was read as GB18030."
     for text in (illegal, "The file is cut off.", encoding, "古力"):
@@ -346,24 +348,22 @@ def test_problems_by_points(review_server: ServedSite, page: Any, monkeypatch: p
     check_layout(page)
 
 
-def test_files_of_all_formats_are_dropped(review_server: ServedSite, page: Any) -> None:
-    page.goto(review_server.url)
-    formats = {"sgf": "SGF", "gib": "GIB", "ngf": "NGF", "ugf": "UGF", "json": "OGS"}
-    drop(page, **{f"a_{suffix}": getattr(format_samples, name) for suffix, name in formats.items()})
-    expect(page.locator("table.games tbody tr")).to_have_count(len(formats))
-    expect(page.get_by_role("alert")).to_have_count(0)
-
-
 def test_pages_say_that_nets_are_being_opened(web_catalogue: Path, browser: Any) -> None:
     from kifu.web.site import Site
 
-    site, opened = Site([web_catalogue], ["small"]), Future[Any]()
-    nets, site.opening = site.opening.result(), opened
+    site = Site([web_catalogue], ["small"])
+    open_nets = hold_nets(site)
     with serving(site) as server, open_page(browser, server.url, **WINDOWS["phone"]) as page:
-        for path in ("/problems", "/play", "/game/0/0?ply=20"):
+        waiting = page.get_by_text("The nets are being opened.")
+        for path in ("/problems", "/game/0/0?ply=20", "/play"):
             page.goto(server.url + path)
-            page.get_by_text("The nets are being opened.").wait_for()
+            waiting.wait_for()
+        page.get_by_role("link", name="Games", exact=True).click()
+        page.locator("tbody tr a").first.click()
+        waiting.wait_for()
         page.keyboard.press("ArrowRight")
-        page.get_by_text("Move 21 of").wait_for()
-        opened.set_result(nets)
+        page.get_by_text("Move 1 of").wait_for()
+        open_nets()
+        page.locator(".shudan-vertex[class*=shudan-heat_]").first.wait_for()
         page.locator("caption", has_text="small").wait_for()
+        assert waiting.count() == 0

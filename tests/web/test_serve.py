@@ -12,11 +12,10 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
-from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -28,9 +27,9 @@ from kifu.errors import FormatError
 from kifu.search.index import index_path
 from kifu.web.api import TimeLimitError
 from kifu.web.server import SiteServer, warm_up
-from kifu.web.site import ServedNet, Site, _open_nets
+from kifu.web.site import Site
 from lazy import lazy_import
-from web_site import ServedSite, problems, serving, watch
+from web_site import ServedSite, hold_nets, serving
 
 safetensors = lazy_import("safetensors.numpy")
 
@@ -143,50 +142,23 @@ def test_a_catalogue_without_an_index_is_named_as_it_was_given(
     assert run("serve", web_catalogue, "--net", "none", "--port", 0).err == []
 
 
-class SlowNets:
-    """Opens nets once `go_on` is set; a replacement of `kifu.web.site._open_nets`.
-
-    As the innermost context it sets `go_on` at the end, also of a test that fails: a server waits for its nets.
-    """
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.go_on = threading.Event()
-        self._error = error
-
-    def __call__(self, nets: Sequence[str | None]) -> list[ServedNet]:
-        assert self.go_on.wait(60), "the test does not let the nets open"
-        if self._error:
-            raise self._error
-        return _open_nets(nets)
-
-    def __enter__(self) -> SlowNets:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.go_on.set()
-
-
-@pytest.fixture
-def slow_nets(monkeypatch: pytest.MonkeyPatch) -> SlowNets:
-    """The opening of nets, which waits."""
-    slow = SlowNets()
-    monkeypatch.setattr("kifu.web.site._open_nets", slow)
-    return slow
-
-
-def test_pages_do_not_wait_for_nets(web_catalogue: Path, slow_nets: SlowNets) -> None:
-    with serving(Site([web_catalogue])) as served, ThreadPoolExecutor(1) as pool, slow_nets:
+def test_pages_do_not_wait_for_nets(web_catalogue: Path) -> None:
+    site = Site([web_catalogue])
+    open_nets = hold_nets(site)
+    with serving(site) as served, ThreadPoolExecutor(1) as pool:
         assert served.get("/api/site").json["nets"] is None
         waiting = pool.submit(served.get, "/api/nets")
         assert served.get("/api/games").json["total"] == 320
         assert not waiting.done()
-        slow_nets.go_on.set()
+        open_nets()
         assert waiting.result(60).json == []
         assert served.get("/api/site").json["nets"] == []
 
 
-def test_a_server_ends_while_nets_are_opened(web_catalogue: Path, slow_nets: SlowNets) -> None:
-    with serving(Site([web_catalogue])) as served, ThreadPoolExecutor(1) as pool, slow_nets:
+def test_a_server_ends_while_nets_are_opened(web_catalogue: Path) -> None:
+    site = Site([web_catalogue])
+    hold_nets(site)
+    with serving(site) as served, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(served.get, "/api/nets")
         while not served.server.server_state.tasks:
             assert not waiting.done()
@@ -198,9 +170,7 @@ def test_a_server_ends_while_nets_are_opened(web_catalogue: Path, slow_nets: Slo
 
 
 def test_an_error_of_the_nets_is_one_line(web_catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = SlowNets(FormatError("x is not a net"))
-    slow.go_on.set()
-    monkeypatch.setattr("kifu.web.site._open_nets", slow)
+    monkeypatch.setattr("kifu.web.site._open_nets", Mock(side_effect=FormatError("x is not a net")))
     with serving(Site([web_catalogue])) as served:
         assert [served.get(path).error for path in ("/api/nets", "/api/site")] == ["x is not a net"] * 2
 
@@ -250,27 +220,6 @@ def test_the_start_is_interrupted(web_catalogue: Path) -> None:
 
 
 @pytest.mark.slow
-def test_predictions_appear_once_the_net_is_open(web_catalogue: Path, slow_nets: SlowNets, browser: Any) -> None:
-    with (
-        serving(Site([web_catalogue], ["small"])) as served,
-        contextlib.closing(browser.new_context(locale="en-GB")) as context,
-        slow_nets,
-    ):
-        context.set_default_timeout(120_000)  # the first prediction may wait for kernels to be compiled
-        page = context.new_page()
-        watch(page, served.url)
-        page.goto(served.url + "/play")
-        page.get_by_text("The nets are being opened").wait_for()
-        page.get_by_role("link", name="Games", exact=True).click()
-        page.locator("tbody tr a").first.click()
-        page.get_by_text("The nets are being opened").wait_for()
-        slow_nets.go_on.set()
-        page.locator(".shudan-vertex[class*=shudan-heat_]").first.wait_for()
-        assert page.get_by_text("The nets are being opened").count() == 0
-        assert problems(page) == []
-
-
-@pytest.mark.slow
 @pytest.mark.subprocess
 def test_a_net_that_cannot_be_opened_ends_the_server(web_catalogue: Path, tmp_path: Path) -> None:
     path = tmp_path / "broken.safetensors"
@@ -315,7 +264,8 @@ def test_pages_and_assets_are_served(site_server: ServedSite) -> None:
         assert (asset.status, len(asset.body) > 100) == (200, True), path
         again = site_server.request("GET", path, headers={"If-None-Match": asset.headers["etag"]})
         assert (again.status, again.body) == (304, b"")
-    assert {site_server.get(f"/{path}").body for path in ("game/0/17", "explore", "search", "corpus")} == {page.body}
+    paths = ("game/0/17", f"game/0/0?q={quote('<script>')}", "explore", "search", "corpus")
+    assert {site_server.get(f"/{path}").body for path in paths} == {page.body}
     assert site_server.request("HEAD", "/").status == 200
 
 

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,15 @@ def finish(process: subprocess.Popen[str], seconds: float = 120) -> Done:
             process.kill()  # or the end of the context waits forever
             raise
     return Done(process.returncode, out or "", _lines(err))
+
+
+def wait_until(true: Callable[[], bool], process: subprocess.Popen[Any] | None = None) -> None:
+    """Wait up to 60 s until a condition is true, while `process` runs."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None, finish(process)
+        time.sleep(0.01)
 
 
 def on_terminal(columns: int, *arguments: str) -> list[str]:

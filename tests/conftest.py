@@ -4,11 +4,14 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+import http_server
 
 os.environ["KERAS_BACKEND"] = "torch"  # else Keras looks for TensorFlow
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run in one process per core
@@ -94,6 +97,16 @@ def room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(os, "write", limited)
     return left
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[http_server.Site]:
+    """A local web server, which `kifu.fetch` asks without a proxy and without pauses."""
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("kifu.fetch.fetching._PAUSE_S", 0.0)
+    with http_server.site() as site:
+        yield site
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import typer
 
 import kifu
-from commands import Done, finish, is_error, on_terminal, run, start
+from commands import Done, finish, is_error, on_terminal, run, start, wait_until
 from kgs_archives import BROKEN, archive, records
 from kifu.assets import OTHER_FORMATS, config_names, read_titles
 from kifu.cli import app
@@ -404,11 +403,7 @@ def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
     # Uncompiled, the kernels take half a minute for that, so that there is time to interrupt them, however busy we are.
     process = start(*command, into, "--jobs", 2, NUMBA_DISABLE_JIT="1")
     part = into / ".kgsgo-trainall-v2.dat.part"
-    deadline = time.monotonic() + 60
-    while not part.exists() or part.stat().st_size < 2000:
-        assert process.poll() is None, finish(process)
-        assert time.monotonic() < deadline, finish(process)
-        time.sleep(0.01)
+    wait_until(lambda: part.exists() and part.stat().st_size >= 2000, process)
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert (done.code, done.out) == (130, "")

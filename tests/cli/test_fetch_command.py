@@ -4,27 +4,17 @@ import bz2
 import gzip
 import json
 import signal
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import http_server as web
 from collection_sites import FOX, PLAIN, TREE_H, publish_page, publish_tree
-from commands import finish, run, start
+from commands import finish, run, start, wait_until
 from http_server import Site, tar_gz
 from kifu.fetch.collections import COLLECTIONS
 
 TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))
-
-
-@pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(variable, raising=False)
-    with web.site() as site:
-        yield site
 
 
 def test_collections_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,13 +94,6 @@ def test_nothing_is_fetched_without_a_choice(site: Site, tmp_path: Path) -> None
     assert not site.requests
     assert run("fetch", "sample", "--list", "-o", tmp_path / "new").out.endswith("dry run: nothing was written\n")
     assert not (tmp_path / "new").exists()
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.subprocess

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import Done, finish, is_error, on_terminal, run, start
+from commands import Done, finish, is_error, on_terminal, run, start, wait_until
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.query import query
@@ -343,11 +343,7 @@ def test_no_temporary_files_are_left(small: Path, tmp_path: Path, sql: str, monk
 def test_interrupted_queries_end_soon_and_leave_nothing(small: Path, tmp_path: Path) -> None:
     endless = "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.range * b.range % 7 = 3"
     process = start("query", endless, small, "-o", tmp_path / "out.csv", TMPDIR=str(tmp_path))
-    deadline = time.monotonic() + 60
-    while not (tmp_path / ".out.csv.part").exists():
-        assert process.poll() is None, finish(process)
-        assert time.monotonic() < deadline, finish(process)
-        time.sleep(0.01)
+    wait_until((tmp_path / ".out.csv.part").exists, process)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     assert finish(process) == Done(130, "", ["kifu: interrupted; no partial output was left"])

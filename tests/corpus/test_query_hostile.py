@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import Done, finish, run
+from commands import Done, finish, run, wait_until
 from kifu.assets import sample_path
 from kifu.corpus.query import open_database, query
 from kifu.corpus.update import append
@@ -214,11 +213,7 @@ def test_terminated_queries_leave_no_spilled_data(folder: Path, number: signal.S
         [sys.executable, "-c", program, "query", ENDLESS, "games.parquet"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)},
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not list(temporary.glob("*/*.tmp")):
-        assert process.poll() is None, finish(process)
-        assert time.monotonic() < deadline, finish(process)
-        time.sleep(0.01)
+    wait_until(lambda: any(temporary.glob("*/*.tmp")), process)
     process.send_signal(number)
     assert finish(process) == Done(128 + number, "", ["kifu: interrupted; no partial output was left"])
     assert list(temporary.iterdir()) == []

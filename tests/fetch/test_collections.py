@@ -8,7 +8,7 @@ import hashlib
 import json
 import lzma
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,6 @@ import http_server as web
 from fuzzing import Fuzzer, try_all
 from http_server import Site, tar_gz, zipped
 from kifu.errors import RecipeError, SourceError
-from kifu.fetch import fetching
 from kifu.fetch.collections import COLLECTIONS, FILE_LIMIT, LISTING_LIMIT, FileChoice, parse_listing
 from kifu.fetch.fetching import FetchError, fetch, list_files
 from kifu.retry import RetryPolicy
@@ -29,15 +28,6 @@ QUICK = RetryPolicy(2.0, 1.5, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
 TAR_BZ2 = bz2.compress(gzip.decompress(tar_gz("day")))
 JSON_GZ = gzip.compress(b'{"game_id": 1, "moves": []}\n' * 99)
 SGF_XZ = lzma.compress(b"(;GM[1]SZ[19];B[pd])\n" * 99)
-
-
-@pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(fetching, "_PAUSE_S", 0.0)
-    with web.site() as site:
-        yield site
 
 
 KGS = {f"KGS4d-2006{month}-19-88-.tar.gz": tar_gz(month) for month in ("_01", "")}

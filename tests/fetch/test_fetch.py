@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pytest
 
 import http_server as web
 import kifu
+from commands import wait_until
 from http_server import Site, tar_gz
 from kifu.errors import OutputError, SourceError
 from kifu.fetch import _http, fetching
@@ -47,15 +48,11 @@ def index_page(url: str) -> bytes:
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(fetching, "_PAUSE_S", 0.0)
-    with web.site() as site:
-        site.files["/index"] = index_page(site.url)
-        for name in NAMES:
-            site.files[f"/gamerecords/{name}"] = tar_gz(name)
-        yield site
+def site(site: Site) -> Site:
+    site.files["/index"] = index_page(site.url)
+    for name in NAMES:
+        site.files[f"/gamerecords/{name}"] = tar_gz(name)
+    return site
 
 
 def fetch_kgs(into: Path, dates: str | None = None, **options: object):
@@ -611,13 +608,6 @@ def test_an_interrupt_leaves_only_part_files_and_ends_at_once(site: Site, tmp_pa
     site.faults.clear()
     assert fetch(site, tmp_path).fetched == NAMES
     assert all(is_right(tmp_path, site, name) for name in NAMES)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # What the user sees

@@ -323,11 +323,8 @@ def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
         "match", engine("C3 hang"), engine("D3 hang"), "--output", tmp_path, "--board", "5x5", "--games", 4,
         "--jobs", jobs, "--score-by", COUNTS,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while len(left := children(process.pid)) < 2 * jobs:  # it first tries one program at a time
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
+    commands.wait_until(lambda: len(children(process.pid)) >= 2 * jobs, process)  # it first tries one program at a time
+    left = children(process.pid)
     process.send_signal(number)
     began = time.monotonic()
     done = commands.finish(process)

@@ -39,6 +39,12 @@ def web_catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def game() -> kifu.Game:
+    """The first game of the sample."""
+    return next(iter(kifu.read(kifu.sample_path())))
+
+
+@pytest.fixture(scope="session")
 def site_server(web_catalogue: Path) -> Iterator[ServedSite]:
     """A running server over the bundled sample with the net small."""
     pytest.importorskip("uvicorn", reason="needs kifu[web]")

@@ -17,12 +17,6 @@ HEAT_TEXTS = "[...document.querySelectorAll('.shudan-heatlabel')].map(each => ea
 HEAT = '[class*="shudan-heat_"]'
 
 
-@pytest.fixture(scope="module")
-def game() -> kifu.Game:
-    """The first game of the sample."""
-    return next(iter(kifu.read(kifu.sample_path())))
-
-
 def wait_for_move(page: Any, ply: int) -> None:
     """Wait until a page shows the position after a number of moves."""
     page.get_by_text(re.compile(f"^Move {ply} of")).wait_for()
@@ -49,20 +43,15 @@ def wait_for_table(page: Any, net: str, policy: list[tuple[int, float]]) -> None
         table.locator("tbody tr").nth(row).get_by_text(re.compile(rf"^{100 * share:.1f}\s?%$")).wait_for()
 
 
-def test_game_by_keyboard(site_server: ServedSite, page: Any) -> None:
+def test_game_by_keys_wheel_slider_and_chart(site_server: ServedSite, page: Any, game: kifu.Game) -> None:
     page.goto(site_server.url + "/game/0/0?ply=20")
     wait_for_move(page, 20)
     for key, ply in (("ArrowRight", 21), ("PageUp", 11), ("Home", 0)):
         page.keyboard.press(key)
         wait_for_move(page, ply)
     expect(page).not_to_have_url(re.compile("ply"))
-
-
-def test_game_by_wheel_slider_and_chart(site_server: ServedSite, page: Any, game: kifu.Game) -> None:
-    page.goto(site_server.url + "/game/0/0?ply=20")
-    wait_for_move(page, 20)
     page.locator(".board").hover()
-    for step, ply in ((60, 21), (60, 22), (-60, 21)):
+    for step, ply in ((60, 1), (60, 2), (-60, 1)):
         page.mouse.wheel(0, step)
         wait_for_move(page, ply)
     assert page.evaluate("scrollY") == 0
@@ -153,17 +142,9 @@ def test_copied_address_shows_the_same(full_server: ServedSite, full_page: Any) 
     expect(copy.get_by_label("Move numbers")).to_be_checked()
     expect(copy.locator(".shudan-marker")).to_have_text(page.locator(".shudan-marker").all_inner_texts())
     expect(copy.get_by_role("table").locator("caption")).to_have_text(["human · 3d", "small"])
-
-
-def test_game_variation_by_mouse(site_server: ServedSite, page: Any) -> None:
-    page.goto(site_server.url + "/game/0/0")
-    page.get_by_role("heading", name="Moves that the net expected least").wait_for()
-    page.locator('.shudan-vertex[data-x="9"][data-y="9"]').click()
-    page.get_by_text("Variation from move 0").wait_for()
-    page.wait_for_url("**line=jj*")
-    page.locator('.shudan-vertex[data-x="9"][data-y="9"]:not(.shudan-sign_0)').wait_for()
     page.go_back()
-    page.get_by_text("Variation from move 0").wait_for(state="detached")
+    page.get_by_text("Variation from move 60").wait_for(state="detached")
+    wait_for_move(page, 60)
 
 
 def test_planes_of_a_position(site_server: ServedSite, page: Any) -> None:

@@ -1,8 +1,7 @@
-"""The pattern search answers like `kifu.search`, and a browser paints patterns."""
+"""The pattern search answers like `kifu.search`."""
 
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -86,27 +85,3 @@ def test_the_corner_of_the_last_move_is_cut_out(site_server: ServedSite, searche
     region = Rectangle(10 * (2 * x >= 19), 8 + 10 * (2 * x >= 19), 10 * (2 * y >= 19), 8 + 10 * (2 * y >= 19))
     assert cut["text"] == format_pattern(pattern_from_position(searcher.position(row, 1), region))
     assert site_server.get("/api/pattern", pattern=cut["text"]).json == cut
-
-
-@pytest.mark.slow
-def test_patterns_are_painted_by_keyboard_and_mouse(site_server: ServedSite, page: Any) -> None:
-    page.goto(f"{site_server.url}/search")
-    board = page.get_by_role("application")
-    board.focus()
-    for key in ["ArrowRight"] * 3 + ["ArrowDown"] * 3 + ["Enter"]:
-        page.keyboard.press(key)
-    page.wait_for_url("**/search?*pattern=*")
-    page.locator(".hits li").first.wait_for()
-    page.locator(".continuations tbody tr").first.wait_for()
-    one = page.url
-    page.get_by_role("button", name="Anything").click()
-    box = board.locator("svg").bounding_box()
-    page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5, steps=10)
-    page.mouse.up()
-    page.wait_for_url(lambda url: "********" in url or "%2A%2A" in url)
-    page.go_back()
-    page.wait_for_url(one)
-    page.locator(".hits li").first.wait_for()
-    assert page.locator(".hits a").first.get_attribute("href").startswith("/game/0/")

@@ -69,12 +69,6 @@ def page(browser: Any, review_server: ServedSite) -> Iterator[Any]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def game() -> kifu.Game:
-    """The first game of the sample."""
-    return next(iter(kifu.read(kifu.sample_path())))
-
-
 def check_layout(page: Any) -> None:
     """Check accessibility and width in all sizes, light and dark."""
     found = []

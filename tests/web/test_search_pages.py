@@ -1,4 +1,4 @@
-"""Explorer and patterns in a browser by keyboard only, in all windows, and by touch."""
+"""Explorer and patterns in a browser by keyboard only, in all windows, and by mouse and touch."""
 
 import re
 from typing import Any
@@ -92,6 +92,21 @@ def test_patterns_by_keyboard(site_server: ServedSite, page: Any) -> None:
     tab_to(page, link.inner_text(), "Enter")
     page.wait_for_url("**" + address)
     page.get_by_text(re.compile("^Move [0-9]+ of")).first.wait_for()
+
+
+def test_patterns_by_mouse(site_server: ServedSite, page: Any) -> None:
+    page.goto(site_server.url + "/search?pattern=XO/OX")
+    one = wait_for_hits(page, site_server)
+    page.locator(".continuations tbody tr").first.wait_for()
+    page.get_by_role("button", name="Anything").click()
+    box = page.get_by_role("application").locator("svg").bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5, steps=10)
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"(\*|%2A){2}"))
+    page.go_back()
+    assert wait_for_hits(page, site_server) == one
 
 
 @in_all_windows

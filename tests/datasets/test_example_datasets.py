@@ -50,6 +50,20 @@ def path(name: str, tmp_path: Path) -> Path:
 # Round trips
 
 
+def is_stored(name: str, path: Path, layout: Layout, batch: Batch, error: str | None) -> bool:
+    """Return whether a batch is stored: it reads back, or is refused with the expected error and leaves nothing."""
+    if error:
+        with pytest.raises(RecipeError, match=error):
+            write(name, path, layout, batch)
+        assert not list(path.parent.iterdir())
+        return False
+    write(name, path, layout, batch)
+    with kifu.open(path) as data:
+        assert data.layout == layout
+        assert_same(data, batch, find_format(name).has_provenance)
+    return True
+
+
 def test_round_trip(name: str, layout: Layout, path: Path) -> None:
     batch = random_batch(layout, ROWS)
     written = write(name, path, layout, batch, about={"set": "train", "n": 3})
@@ -76,26 +90,15 @@ def test_any_board(
     name: str, tmp_path: Path, width: int, height: int, planes: int, rows: int, bottom: bool, seed: int
 ) -> None:
     layout = layout_for(name, width, height, planes, first_row="bottom" if bottom else "top")
-    batch = random_batch(layout, rows, seed)
-    path = place(tmp_path, name)
-    write(name, path, layout, batch)
-    with kifu.open(path) as data:
-        assert data.layout == layout
-        assert_same(data, batch, find_format(name).has_provenance)
+    assert is_stored(name, place(tmp_path, name), layout, random_batch(layout, rows, seed), None)
 
 
-def test_real_planes(name: str, path: Path, tmp_path: Path) -> None:
+def test_real_planes(name: str, path: Path) -> None:
     layout = layout_for(name, real=True)
     batch = random_batch(layout, 100)
-    if not find_format(name).real:
-        with pytest.raises(RecipeError, match="planes of 0 and 1"):
-            write(name, path, layout, batch)
-        assert not list(tmp_path.iterdir())
-        return
-    write(name, path, layout, batch)
-    with kifu.open(path) as data:
-        assert_same(data, batch, find_format(name).has_provenance)
-        planes, _ = data[3]
+    if is_stored(name, path, layout, batch, None if find_format(name).real else "planes of 0 and 1"):
+        with kifu.open(path) as data:
+            planes, _ = data[3]
         assert planes.dtype == np.float32
         assert np.array_equal(planes, batch.planes[3].reshape(layout.shape))
 
@@ -103,34 +106,18 @@ def test_real_planes(name: str, path: Path, tmp_path: Path) -> None:
 def test_padded_planes(name: str, path: Path) -> None:
     layout = layout_for(name, rim=1)
     assert layout.shape == (3, 6, 7)
-    batch = random_batch(layout, 50)
-    write(name, path, layout, batch)
-    with kifu.open(path) as data:
-        assert_same(data, batch, find_format(name).has_provenance)
+    assert is_stored(name, path, layout, random_batch(layout, 50), None)
 
 
-def test_passes(name: str, path: Path, layout: Layout, tmp_path: Path) -> None:
+def test_passes(name: str, path: Path, layout: Layout) -> None:
     batch = random_batch(layout, 30)
     batch.labels["move"][17] = layout.pass_label
-    if find_format(name).passes:
-        write(name, path, layout, batch)
-        with kifu.open(path) as data:
-            assert_same(data, batch, True)
-        return
-    with pytest.raises(RecipeError, match="has no passes"):
-        write(name, path, layout, batch)
-    assert not list(tmp_path.iterdir())
+    is_stored(name, path, layout, batch, None if find_format(name).passes else "has no passes")
 
 
-def test_rows_in_any_order(name: str, layout: Layout, path: Path) -> None:
+def test_rows_in_any_order(name: str, path: Path, layout: Layout) -> None:
     batch = random_batch(layout, 30, runs=False)
-    if find_format(name).has_provenance:
-        write(name, path, layout, batch)
-        with kifu.open(path) as data:
-            assert_same(data, batch, True)
-        return
-    with pytest.raises(RecipeError, match="cannot be shuffled"):
-        write(name, path, layout, batch)
+    is_stored(name, path, layout, batch, None if find_format(name).has_provenance else "cannot be shuffled")
 
 
 # A sequence

@@ -64,6 +64,11 @@ export function number(value: number, digits = 0): string {
   return value.toLocaleString(language, { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+/** Return a number in at most five characters, such as 9,999 or 12K. */
+export function shortNumber(value: number): string {
+  return value < 10_000 ? number(value) : value.toLocaleString(language, { notation: "compact" });
+}
+
 /** Return a share as a percentage; a positive one that would be rounded to zero as "<0.1%". */
 export function percent(share: number, digits = 1): string {
   const smallest = 10 ** -(digits + 2);

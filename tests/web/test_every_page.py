@@ -54,6 +54,22 @@ UNFOCUSED = """() => controls.filter((each) => each.isConnected && !focused.get(
     .map((each) => `${focused.has(each) ? "focus not visible" : "not reached"}: ${each.outerHTML.slice(0, 150)}`)"""
 
 
+@pytest.fixture
+def wide_page(full_page: Any) -> Any:
+    """An empty page for which statistics count many games of all ranks and endings."""
+
+    def fill(route: Any) -> None:
+        stats = route.fetch().json()
+        ranks = stats["ranks"]
+        ranks["games"] = [[9_999 + black * white for white in range(15)] for black in range(len(ranks["bands"]))]
+        endings = dict.fromkeys(("score", "resign", "time", "forfeit", "void", "unknown"), 12_345)
+        stats["results"] = dict.fromkeys(("black", "white", "draw", "unknown"), endings)
+        route.fulfill(json=stats | {"programs": {"people": 9, "behaviour+list": 3}})
+
+    full_page.route("**/api/stats*", fill)
+    return full_page
+
+
 def show(page: Any, url: str, ready: str) -> None:
     """Open a page, wait until it has loaded, and open all its disclosures."""
     page.goto(url)
@@ -78,8 +94,8 @@ def focus_problems(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_in_both_sizes_and_themes(full_server: ServedSite, full_page: Any, path: str) -> None:
-    page, found = full_page, []
+def test_page_in_both_sizes_and_themes(full_server: ServedSite, wide_page: Any, path: str) -> None:
+    page, found = wide_page, []
     for size, window in WINDOWS.items():
         page.set_viewport_size(window["viewport"])
         show(page, full_server.url + path, PAGES[path])
@@ -94,8 +110,8 @@ def test_page_in_both_sizes_and_themes(full_server: ServedSite, full_page: Any, 
 @pytest.mark.parametrize(
     ("language", "script"), [("ja", "[ぁ-ヶ]|棋譜"), ("zh", "[一-鿿]"), ("ko", "[가-힣]")], ids=["ja", "zh", "ko"]
 )
-def test_pages_in_language(full_server: ServedSite, full_page: Any, language: str, script: str) -> None:
-    page, found = full_page, []
+def test_pages_in_language(full_server: ServedSite, wide_page: Any, language: str, script: str) -> None:
+    page, found = wide_page, []
     page.set_viewport_size(WINDOWS["phone"]["viewport"])
     show(page, full_server.url, PAGES["/"])
     page.locator("header select").last.select_option(language)

@@ -1,6 +1,6 @@
 import { Fragment } from "preact";
 import { address, useGet } from "../api";
-import { number, percent, rankName, reasonName, resultName, t, type Key } from "../i18n";
+import { number, percent, rankName, reasonName, resultName, shortNumber, t, type Key } from "../i18n";
 import { setQuery, useRoute } from "../router";
 import { useCorpus } from "../site";
 import { BarChart, CountList, Pager, yearBars } from "../ui";
@@ -74,7 +74,9 @@ function label(value: string): string {
     resign: "resign", time: "time", forfeit: "forfeit", void: "void",
     people: "people", list: "byList", pattern: "byPattern", behaviour: "byBehaviour",
   };
-  return known[value] ? t(known[value]) : value.replace(/^(\d+)x(\d+)$/, "$1 × $2").replace(/^(\d+)-(\d+[kdp]?)$/, "$1–$2");
+  const parts = value.split("+");
+  if (parts.every((part) => known[part])) return parts.map((part) => t(known[part]!)).join(" + ");
+  return value.replace(/^(\d+)x(\d+)$/, "$1 × $2").replace(/^(\d+)-(\d+[kdp]?)$/, "$1–$2");
 }
 
 /** Values with counts, the most frequent one first, the rest last. */
@@ -127,32 +129,38 @@ function Statistics({ stats }: { stats: Stats }) {
 }
 
 function Results({ results, kept }: { results: Stats["results"]; kept: number }) {
-  const endings = [...new Set(Object.values(results).flatMap(Object.keys))];
+  const sides = ["black", "white"] as const;
+  const row = (name: string, cell: (counts: Counts) => string) => (
+    <tr key={name}>
+      <th scope="row">{name}</th>
+      {sides.map((side) => <td key={side} class="number">{cell(results[side] ?? {})}</td>)}
+    </tr>
+  );
+  const share = (counts: Counts) => percent(kept ? sum(counts) / kept : 0);
   return (
     <section class="panel">
       <h2>{t("results")}</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label={t("results")}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t("winner")}</th>
-              {endings.map((ending) => <th key={ending} scope="col" class="number">{label(ending)}</th>)}
-              <th scope="col" class="number">{t("all")}</th>
-              <th scope="col" class="number">{t("share")}</th>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t("winner")}</th>
+            {sides.map((side) => <th key={side} scope="col" class="number">{t(side)}</th>)}
+          </tr>
+        </thead>
+        <tbody>
+          {[...new Set(sides.flatMap((side) => Object.keys(results[side] ?? {})))].map((ending) =>
+            row(label(ending), (counts) => number(counts[ending] ?? 0)),
+          )}
+          {row(t("all"), (counts) => number(sum(counts)))}
+          {row(t("share"), share)}
+          {Object.entries(results).filter(([winner]) => winner === "draw" || winner === "unknown").map(([winner, counts]) => (
+            <tr key={winner}>
+              <th scope="row">{label(winner)}</th>
+              <td class="number" colSpan={2}>{number(sum(counts))} · {share(counts)}</td>
             </tr>
-          </thead>
-          <tbody>
-            {Object.entries(results).map(([winner, counts]) => (
-              <tr key={winner}>
-                <th scope="row">{label(winner)}</th>
-                {endings.map((ending) => <td key={ending} class="number">{number(counts[ending] ?? 0)}</td>)}
-                <td class="number">{number(sum(counts))}</td>
-                <td class="number">{percent(kept ? sum(counts) / kept : 0)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+          ))}
+        </tbody>
+      </table>
     </section>
   );
 }
@@ -181,7 +189,7 @@ function Ranks({ ranks }: { ranks: Stats["ranks"] }) {
                   const games = ranks.games[black]![white]!;
                   const share = Math.round(45 * Math.sqrt(games / highest));
                   const background = `color-mix(in srgb, var(--accent) ${share}%, transparent)`;
-                  return <td key={white} class="number" style={{ background }}>{games ? number(games) : "·"}</td>;
+                  return <td key={white} class="number" style={{ background }}>{games ? shortNumber(games) : "·"}</td>;
                 })}
               </tr>
             ))}

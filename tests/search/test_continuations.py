@@ -29,17 +29,17 @@ WIDTH, HEIGHT = 3, 2
 PASS, NONE = 6, 7
 
 RATINGS = st.sampled_from([float("nan"), 30.0, 32.5, 41.0])
-GAMES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([UNKNOWN_YEAR, 0, 1996, 2017, 32767]), RATINGS, RATINGS))
+DAYS = st.tuples(st.sampled_from([UNKNOWN_YEAR, 0, 1996, 2017, 32767]), st.integers(0, 371))
+GAMES = st.lists(st.tuples(st.integers(0, 2), DAYS, RATINGS, RATINGS))
 FOUND = st.lists(
     st.tuples(st.integers(0, 99), st.integers(0, NONE), st.integers(1, 2), st.booleans(), st.booleans()), max_size=60
 )
 
 
-def make_info(games: list[tuple[int, int, float, float]]) -> GameInfo:
-    winner, year, black, white = zip(*games) if games else ((), (), (), ())
-    return GameInfo(
-        np.array(winner, np.uint8), np.array(year, np.int16), np.array([black, white], np.float32).T.reshape(-1, 2)
-    )
+def make_info(games: list[tuple[int, tuple[int, int], float, float]]) -> GameInfo:
+    winner, days, black, white = zip(*games) if games else ((), (), (), ())
+    day = np.array([372 * year + day for year, day in days], np.int32)
+    return GameInfo(np.array(winner, np.uint8), day, np.array([black, white], np.float32).T.reshape(-1, 2))
 
 
 def make_found(found: list[tuple[int, int, int, bool, bool]]) -> Occurrences:
@@ -47,7 +47,9 @@ def make_found(found: list[tuple[int, int, int, bool, bool]]) -> Occurrences:
     return Occurrences(*(np.array(c, t) for c, t in zip(columns, (np.int64, np.uint16, np.uint8, np.bool_, np.bool_))))
 
 
-def naive(games: list[tuple[int, int, float, float]], found: list[tuple[int, int, int, bool, bool]]) -> dict[Any, Any]:
+def naive(
+    games: list[tuple[int, tuple[int, int], float, float]], found: list[tuple[int, int, int, bool, bool]]
+) -> dict[Any, Any]:
     """Return what `Continuation` reports, by point and colour."""
     groups = defaultdict(list)
     for occurrence in found:
@@ -57,7 +59,7 @@ def naive(games: list[tuple[int, int, float, float]], found: list[tuple[int, int
         wins = losses = 0
         ratings, years = [], []
         for row, _, _, exchanged, _ in group:
-            winner, year, *both = games[row]
+            winner, (year, _), *both = games[row]
             player = 3 - colour if exchanged else colour
             if colour:
                 wins += winner == player
@@ -75,7 +77,7 @@ def naive(games: list[tuple[int, int, float, float]], found: list[tuple[int, int
             "first_year": min(years, default=None),
             "last_year": max(years, default=None),
             "tenuki": sum(tenuki for *_, tenuki in group) if colour else 0,
-            "recent": sorted(rows, key=lambda row: (-games[row][1], -row))[:5],
+            "recent": sorted(rows, key=lambda row: (games[row][1], row), reverse=True)[:5],
             "strongest": sorted(rated, key=lambda row: (-sum(games[row][2:]), -row))[:5],
         }
     return reports
@@ -94,7 +96,7 @@ def test_statistics_equal_plain_python(games: Any, found: Any, cut: int) -> None
         for row, point, colour, *flags in (found if games else [])
     )
     info, split = make_info(games), found[cut][0] if cut < len(found) else 0
-    tally = new_tally(WIDTH * HEIGHT, distinct_years(info.year))
+    tally = new_tally(WIDTH * HEIGHT, distinct_years(info))
     add_occurrences(tally, make_found([each for each in found if each[0] < split]), info)
     later = [(row - split, *rest) for row, *rest in found if row >= split]
     add_occurrences(tally, make_found(later), GameInfo(*(column[split:] for column in info)), split)
@@ -127,13 +129,13 @@ def test_statistics_equal_plain_python(games: Any, found: Any, cut: int) -> None
 def test_years_equal_plain_python(games: Any, found: Any) -> None:
     found = sorted((row % len(games), *rest) for row, *rest in (found if games else []))
     info = make_info(games)
-    tally = new_tally(WIDTH * HEIGHT, distinct_years(info.year))
+    tally = new_tally(WIDTH * HEIGHT, distinct_years(info))
     add_occurrences(tally, make_found(found), info)
     for continuation in [None, *tabulate(tally, WIDTH)]:
         counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])
         for row, point, colour, *_ in found:
-            counts[games[row][1]][0] += 1
-            counts[games[row][1]][1] += continuation is None or (
+            counts[games[row][1][0]][0] += 1
+            counts[games[row][1][0]][1] += continuation is None or (
                 (point, (None, "black", "white")[colour]) == (point_of(continuation), continuation.colour)
             )
         known = [YearCount(year, *counts[year]) for year in sorted(counts) if year != UNKNOWN_YEAR]
@@ -142,18 +144,17 @@ def test_years_equal_plain_python(games: Any, found: Any) -> None:
 
 
 def test_tenuki_is_left_out_of_whole_boards() -> None:
-    info = make_info([(1, 1996, 30.0, 30.0)])
-    tally = new_tally(WIDTH * HEIGHT, distinct_years(info.year))
+    info = make_info([(1, (1996, 0), 30.0, 30.0)])
+    tally = new_tally(WIDTH * HEIGHT, distinct_years(info))
     add_occurrences(tally, make_found([(0, 4, 1, False, True)]), info)
     assert [each.tenuki for each in tabulate(tally, WIDTH)] == [1]
     assert [each.tenuki for each in tabulate(tally, WIDTH, tenuki=False)] == [None]
 
 
 def test_the_latest_games_of_all_continuations() -> None:
-    years = [2001, 2018, UNKNOWN_YEAR, 2016, 2018, 1999, 2003]
-    info = make_info([(0, year, 30.0, 30.0) for year in years])
-    tally = new_tally(WIDTH * HEIGHT, distinct_years(info.year))
+    days = [(2001, 0), (2018, 40), (UNKNOWN_YEAR, 0), (2016, 9), (2018, 41), (1999, 371), (2003, 5)]
+    info = make_info([(0, day, 30.0, 30.0) for day in days])
+    tally = new_tally(WIDTH * HEIGHT, distinct_years(info))
     assert latest_rows(tally) == []
     add_occurrences(tally, make_found([(row, row % 2, 1, False, False) for row in (0, 0, 1, 2, 3, 4, 5, 6)]), info)
-    assert sorted(latest_rows(tally)[:2]) == [1, 4]
-    assert latest_rows(tally)[2:] == [3, 6, 0]
+    assert latest_rows(tally) == [4, 1, 3, 6, 0]

@@ -175,9 +175,9 @@ def test_every_bit_of_the_header_is_checked(catalogue: Path) -> None:
 
 def test_another_version_is_named(catalogue: Path) -> None:
     data = bytearray(index_path(catalogue).read_bytes())
-    data[18] = 3
+    data[18] = 4
     index_path(catalogue).write_bytes(data)
-    with pytest.raises(FormatError, match=r"version 3; this kifu reads version 2; run kifu index again$"):
+    with pytest.raises(FormatError, match=r"version 4; this kifu reads version 3; run kifu index again$"):
         open_index(catalogue)
 
 

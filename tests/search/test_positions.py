@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -207,12 +209,13 @@ def test_game_info():
     batch = rows(
         winner=["black", "white", "draw", None],
         year=[1846, None, -5, 2017],
+        date=[None, None, None, datetime.date(2017, 3, 5)],
         black_rating=[31.5, None, 1.0, 2.0],
         white_rating=[None, None, 3.0, 4.0],
     )
     info = game_info(batch)
     assert info.winner.tolist() == [BLACK, WHITE, 0, 0]
-    assert info.year.tolist() == [1846, -1, -1, 2017]
+    assert info.day.tolist() == [1846 * 372, -372, -372, 2017 * 372 + 2 * 31 + 4]
     assert np.array_equal(info.rating, np.array([[31.5, np.nan], [np.nan] * 2, [1, 3], [2, 4]]), equal_nan=True)
     assert [len(field) for field in game_info(batch.slice(0, 0))] == [0, 0, 0]
     assert isinstance(batch, pa.RecordBatch)

@@ -9,7 +9,7 @@ from typing import Literal
 OTHER_FORMATS = {
     "catalogue@3": "games of a corpus, one row each, in Parquet",
     "tokens@1": "games as sequences of tokens, for transformers, in arrays that np.load maps into memory",
-    "search-index@2": "positions, captures and results of the games of a catalogue, for searches",
+    "search-index@3": "positions, captures and results of the games of a catalogue, for searches",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",
     "katago-sgfs@1": "games of KataGo, with the figures of its search for each move",
     "ogs@1": "games of the Online Go Server as JSON, with the time of each move",

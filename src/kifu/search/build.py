@@ -53,7 +53,7 @@ _RANGE_ENTRIES = 1 << 21
 _SMALL_BUCKET = 256
 """Larger buckets are sorted by NumPy."""
 
-_GAME_ARRAYS = ("captures", "capture_offset", "occupied", "plies", "late_stones", "winner", "year", "rating")
+_GAME_ARRAYS = ("captures", "capture_offset", "occupied", "plies", "late_stones", "winner", "day", "rating")
 """The arrays of an index in the order of the games."""
 
 

@@ -1,4 +1,4 @@
-"""Statistics of the moves that continue a position or a pattern, from the results, ratings and years of the games."""
+"""Statistics of the moves that continue a position or a pattern, from the results, ratings and days of the games."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ COLOURS = (None, "black", "white")
 """Names of the colours by their numbers; None for 0."""
 
 _WINNERS = {"black": BLACK, "white": WHITE}
+_YEAR_DAYS = 12 * 31
 _MAX_LISTED = 5
 """Number of the latest and of the strongest games that are listed."""
 
@@ -81,24 +82,25 @@ class Continuation(Report):
 
 
 class GameInfo(NamedTuple):
-    """Results, ratings and years of G games."""
+    """Results, ratings and days of G games."""
 
     winner: npt.NDArray[np.uint8]  # [G]: BLACK or WHITE, else 0
-    year: npt.NDArray[np.int16]  # [G]: UNKNOWN_YEAR if not recorded
+    day: npt.NDArray[np.int32]  # [G]: in years of twelve months of 31 days; the year's first if only that is recorded
     rating: npt.NDArray[np.float32]  # [G, 2]: of Black and of White; NaN if unknown
 
 
-INFO_COLUMNS = ("winner", "year", "black_rating", "white_rating")
+INFO_COLUMNS = ("winner", "year", "date", "black_rating", "white_rating")
 """The columns of a catalogue that `game_info` needs."""
 
 
 def game_info(batch: pa.RecordBatch) -> GameInfo:
-    """Return results, ratings and years of rows with at least INFO_COLUMNS, as `Catalogue.batches` yields them."""
-    year = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR))
+    """Return results, ratings and days of rows with at least INFO_COLUMNS, as `Catalogue.batches` yields them."""
+    year = np.maximum(to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR)), UNKNOWN_YEAR)
+    month, day = (to_numpy(pc.fill_null(part(batch.column("date")), 1)) for part in (pc.month, pc.day))
     ratings = [to_numpy(batch.column(f"{colour}_rating").fill_null(float("nan"))) for colour in ("black", "white")]
     return GameInfo(
         winner=map_distinct(batch.column("winner"), lambda text: _WINNERS.get(text or "", 0), np.uint8),
-        year=np.maximum(year, UNKNOWN_YEAR),
+        day=(_YEAR_DAYS * year.astype(np.int32) + 31 * (month - 1) + day - 1).astype(np.int32),
         rating=np.stack(ratings, axis=1),
     )
 
@@ -127,7 +129,7 @@ class Tally(NamedTuple):
     years: npt.NDArray[np.int16]  # [Y]: ascending
     by_year: npt.NDArray[np.int64]  # [K, Y]: occurrences
     recent: npt.NDArray[np.int64]  # [K, 5]: rows, -1 for none
-    recent_year: npt.NDArray[np.int16]  # [K, 5]
+    recent_day: npt.NDArray[np.int32]  # [K, 5]
     strongest: npt.NDArray[np.int64]  # [K, 5]: rows, -1 for none
     strength: npt.NDArray[np.float32]  # [K, 5]: their sums of both ratings
     last_row: npt.NDArray[np.int64]  # [K]: the latest row counted
@@ -150,17 +152,16 @@ def new_tally(points: int, years: npt.NDArray[np.int16]) -> Tally:
         years=years,
         by_year=np.zeros((keys, len(years)), np.int64),
         recent=np.full((keys, _MAX_LISTED), -1, np.int64),
-        recent_year=np.full((keys, _MAX_LISTED), np.iinfo(np.int16).min, np.int16),
+        recent_day=np.full((keys, _MAX_LISTED), np.iinfo(np.int32).min, np.int32),
         strongest=np.full((keys, _MAX_LISTED), -1, np.int64),
         strength=np.full((keys, _MAX_LISTED), -np.inf, np.float32),
         last_row=np.full(keys, -1, np.int64),
     )
 
 
-def distinct_years(year: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
-    """Return the years of some games, ascending."""
-    low = int(year.min(initial=0))
-    return (np.flatnonzero(np.bincount(year.astype(np.int64) - low)) + low).astype(np.int16)
+def distinct_years(info: GameInfo) -> npt.NDArray[np.int16]:
+    """Return the years of some games, ascending; UNKNOWN_YEAR is one."""
+    return np.unique(info.day // _YEAR_DAYS).astype(np.int16)
 
 
 def add_occurrences(tally: Tally, occurrences: Occurrences, info: GameInfo, first: int = 0) -> None:
@@ -173,7 +174,7 @@ def add_occurrences(tally: Tally, occurrences: Occurrences, info: GameInfo, firs
 
 def kernel_info(info: GameInfo) -> GameInfo:
     """Return the games as kernels take them, without copying."""
-    return GameInfo(writable_view(info.winner), writable_view(info.year), writable_view(info.rating))
+    return GameInfo(writable_view(info.winner), writable_view(info.day), writable_view(info.rating))
 
 
 def year_codes(tally: Tally) -> npt.NDArray[np.uint16]:
@@ -197,10 +198,10 @@ def add_occurrence(  # noqa: PLR0913 - kernel
 ) -> None:
     """Count an occurrence in game g; code: `year_codes`. The others are as in `Occurrences` and `add_occurrences`."""
     k = 3 * point + c
-    year, winner = info.year[g], np.int64(info.winner[g])
+    day, winner = np.int64(info.day[g]), np.int64(info.winner[g])
     mover = BLACK + WHITE - c if exchanged else c
     tally.times[k] += 1
-    tally.by_year[k, code[np.int64(year) & 0xFFFF]] += 1
+    tally.by_year[k, code[day // _YEAR_DAYS & 0xFFFF]] += 1
     tally.won[BLACK + WHITE - winner if exchanged and winner != 0 else winner] += 1
     if c != 0:
         if winner == mover:
@@ -214,8 +215,8 @@ def add_occurrence(  # noqa: PLR0913 - kernel
         tally.tenuki[k] += tenuki
     if tally.last_row[k] != first + g:
         tally.last_row[k] = first + g
-        if year >= tally.recent_year[k, _MAX_LISTED - 1]:
-            _insert(tally.recent[k], tally.recent_year[k], first + g, year)
+        if day >= tally.recent_day[k, _MAX_LISTED - 1]:
+            _insert(tally.recent[k], tally.recent_day[k], first + g, day)
         strength = info.rating[g, 0] + info.rating[g, 1]
         if strength >= tally.strength[k, _MAX_LISTED - 1]:  # not if it is NaN
             _insert(tally.strongest[k], tally.strength[k], first + g, strength)
@@ -274,7 +275,7 @@ def _continuation(tally: Tally, key: int, points: int, width: int, total: int, t
 
 def latest_rows(tally: Tally) -> list[int]:
     """Return the rows of the latest games with an occurrence, the latest first, at most 5."""
-    order = np.argsort(-tally.recent_year.astype(np.int64), axis=None, kind="stable")
+    order = np.argsort(-tally.recent_day.astype(np.int64), axis=None, kind="stable")
     rows = tally.recent.ravel()[order]
     return list(dict.fromkeys(rows[rows >= 0].tolist()))[:_MAX_LISTED]
 

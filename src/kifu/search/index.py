@@ -37,7 +37,7 @@ MAX_PLIES = 1000
 """The largest number of indexed positions of each game."""
 
 _MAGIC = b"kifu search index\n"
-_VERSION = 2
+_VERSION = 3
 _HEADER_BYTES = 4096
 _DIGEST_BYTES = 32
 _JSON_START = len(_MAGIC) + 2 + 2 + _DIGEST_BYTES
@@ -95,7 +95,7 @@ class IndexHeader(BaseModel):
             "plies": ("<u2", (self.rows,)),
             "late_stones": ("<u2", (self.rows,)),
             "winner": ("<u1", (self.rows,)),
-            "year": ("<i2", (self.rows,)),
+            "day": ("<i4", (self.rows,)),
             "rating": ("<f4", (self.rows, 2)),
         }
         return {name: (np.dtype(kind), shape) for name, (kind, shape) in shapes.items()}
@@ -261,15 +261,15 @@ class SearchIndex:
 
     @cached_property
     def _info(self) -> GameInfo:
-        winner, year, rating = map(self.read, GameInfo._fields)
-        if winner.max(initial=0) > WHITE:
+        info = GameInfo(*map(self.read, GameInfo._fields))
+        if info.winner.max(initial=0) > WHITE:
             raise self.damaged("its results")
-        return GameInfo(winner, year, rating)
+        return info
 
     def info(self, first: int = 0, stop: int | None = None) -> GameInfo:
-        """Return results, years and ratings of the games of rows `first` to `stop` - 1, by default of all."""
-        winner, year, rating = self._info
-        return GameInfo(winner[first:stop], year[first:stop], rating[first:stop])
+        """Return results, days and ratings of the games of rows `first` to `stop` - 1, by default of all."""
+        winner, day, rating = self._info
+        return GameInfo(winner[first:stop], day[first:stop], rating[first:stop])
 
     def damaged(self, what: str) -> FormatError:
         """Return the error for a part of the index with impossible values."""

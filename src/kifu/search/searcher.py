@@ -312,10 +312,10 @@ class Searcher:
         parts = [np.array([UNKNOWN_YEAR], np.int16)]
         for part, (path, rows) in enumerate(self.catalogue.partitions.items()):
             if (index := self._indices[part]) is not None:
-                parts.append(distinct_years(index.info().year))
+                parts.append(distinct_years(index.info()))
             else:
                 for batch in read_shard(RowShard(str(path), 0, rows), INFO_COLUMNS):
-                    parts.append(distinct_years(game_info(batch).year))
+                    parts.append(distinct_years(game_info(batch)))
         return np.unique(np.concatenate(parts))
 
     def _indexed(self) -> Iterator[tuple[SearchIndex, int, int]]:

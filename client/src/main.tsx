@@ -35,7 +35,7 @@ function setTheme(theme: string | null): void {
   if (theme) document.documentElement.dataset["theme"] = theme;
 }
 
-/** Show the same page for another catalogue, where the numbers of games mean other games. */
+/** Show the same page anew for another catalogue, where the numbers of games mean other games. */
 function showCatalogue({ parts, query }: Route, corpus: string): void {
   const position = query.get("position") ?? "";
   if (parts[0] === "game") navigate(address("/", { corpus }));
@@ -104,7 +104,7 @@ function Application() {
         {site && (
           <SiteContext.Provider value={{ ...site, nets: site.nets ?? nets ?? null }}>
             <PendingCondition />
-            {shown ? <shown.page key={route.parts.join("/")} /> : (
+            {shown ? <shown.page key={[...route.parts, corpus ?? 0].join("/")} /> : (
               <>
                 <h1>{t("missing")}</h1>
                 <p><a href="/">{t("toGames")}</a></p>

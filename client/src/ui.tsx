@@ -48,6 +48,22 @@ export function PendingCondition() {
   );
 }
 
+/** Step through moves by keys, wherever the focus is, but for fields: it is lost when a chosen move disappears. */
+export function useStepKeys(step: (by: number) => void) {
+  // Not useEffect, which runs late: a second key would step from the position before.
+  useLayoutEffect(() => {
+    const keyDown = (event: KeyboardEvent) => {
+      const inField = (event.target as Element).matches?.("input, select, textarea");
+      const by = { Backspace: -1, ArrowLeft: -1, ArrowRight: 1, ArrowUp: -10, ArrowDown: 10, PageUp: -10, PageDown: 10, Home: -1e6, End: 1e6 }[event.key];
+      if (inField || event.ctrlKey || event.metaKey || event.altKey || by === undefined) return;
+      event.preventDefault();
+      step(by);
+    };
+    addEventListener("keydown", keyDown);
+    return () => removeEventListener("keydown", keyDown);
+  });
+}
+
 /** Open files that are dropped anywhere on the page. */
 export function DropFiles() {
   const [error, setError] = useState("");

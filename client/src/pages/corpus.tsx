@@ -156,7 +156,9 @@ function Results({ results, kept }: { results: Stats["results"]; kept: number })
           {Object.entries(results).filter(([winner]) => winner === "draw" || winner === "unknown").map(([winner, counts]) => (
             <tr key={winner}>
               <th scope="row">{label(winner)}</th>
-              <td class="number" colSpan={2}>{number(sum(counts))} · {share(counts)}</td>
+              <td class="number" colSpan={2}>
+                {share(counts)}: {Object.entries(counts).map(([ending, games]) => `${number(games)} ${label(ending)}`).join(", ")}
+              </td>
             </tr>
           ))}
         </tbody>

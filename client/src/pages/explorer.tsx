@@ -1,11 +1,11 @@
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { address, BLACK, POINT_MASK, stonesAfter, useGet, WHITE, WHITE_BIT, type Params, type ShownLine } from "../api";
 import { Board, pointName } from "../board";
 import { ContinuationTable, continuationHeat, LabelChoice, moveName, ResultBar, YearChart, type Continuation } from "../continuations";
 import { number, percent, resultName, t } from "../i18n";
 import { setQuery, useRoute } from "../router";
 import { useCorpus, useSite } from "../site";
-import { Disclosure, FilterForm, useFilter } from "../ui";
+import { Disclosure, FilterForm, useFilter, useStepKeys } from "../ui";
 
 interface Exploration {
   line: ShownLine;
@@ -68,19 +68,9 @@ export function ExplorerPage() {
     const prefix = colour === value.to_play ? "" : colour === BLACK ? "B" : "W";
     go(tokens.join("") + prefix + sgf(point, width, height));
   };
-  const keyDown = (event: KeyboardEvent) => {
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test((event.target as Element).tagName)) return;
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const by = { Backspace: -1, ArrowLeft: -1, ArrowRight: 1, ArrowUp: -10, ArrowDown: 10, PageUp: -10, PageDown: 10, Home: -1e6, End: 1e6 }[event.key];
-    if (by === undefined) return;
-    event.preventDefault();
+  useStepKeys((by) => {
     const count = Math.min(Math.max(tokens.length + by, 0), longest.current.length);
     if (count !== tokens.length) go(at(count));
-  };
-  useEffect(() => {
-    // On the window, since the focus is lost when a chosen continuation disappears.
-    addEventListener("keydown", keyDown);
-    return () => removeEventListener("keydown", keyDown);
   });
   const last = value?.line.moves.at(-1);
   const base = (value?.line.moves.length ?? 0) - tokens.length;

@@ -1,5 +1,5 @@
 import type { Marker } from "@sabaki/shudan";
-import { useEffect, useMemo } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, type ShownLine } from "../api";
 import { Board, HeatLegend, heatOf, pointName } from "../board";
 import { errorText, rankName, resultName, t } from "../i18n";
@@ -7,7 +7,7 @@ import { captures, conditions, continued, fromLetters, moveNumbers, moverAt, sen
 import { AnalysisChart, LEAST_LOSS, ReviewedMoves, TopMoves, TwoRanks, useAnalysis, type Prediction } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
-import { RankSelect } from "../ui";
+import { RankSelect, useStepKeys } from "../ui";
 import { firstMove, lineOfPath, pathThrough, storedUpload, variationsAt, type GameInfo, type TreeNode, type TreePath, type UploadedGame } from "../uploads";
 import { Notes, UploadPage } from "./upload";
 
@@ -117,18 +117,7 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
     if (!variation.length && next !== undefined && (next & POINT_MASK) === point) go(base + 1);
     else setQuery({ ply: base || undefined, line: letters + toLetters([point], line) });
   };
-  useEffect(() => {
-    const keys = (event: KeyboardEvent) => {
-      const inField = (event.target as Element).matches?.("input, select, textarea");
-      if (inField || event.ctrlKey || event.metaKey || event.altKey) return;
-      const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -10, ArrowDown: 10, PageUp: -10, PageDown: 10, Home: -1e6, End: 1e6 }[event.key];
-      if (by === undefined) return;
-      event.preventDefault();
-      step(by);
-    };
-    addEventListener("keydown", keys);
-    return () => removeEventListener("keydown", keys);
-  });
+  useStepKeys(step);
 
   const numbers = showNumbers ? moveNumbers(current, stones, ply, variation.length ? base : 0) : undefined;
   const markers = useMemo(() => {

@@ -1,6 +1,6 @@
 """Find the territory of counted games by a net's ownership, and write these games and their territory to a catalogue.
 
-    kifu query "FROM kept WHERE margin IS NOT NULL" games.parquet -o counted.parquet
+    kifu query "FROM kept WHERE margin IS NOT NULL AND winner IS NOT NULL" games.parquet -o counted.parquet
     python tools/judge_territory.py counted.parquet --net net.bin.gz -o judged.parquet
 
 Few records list territory, and the final board alone doesn't tell which stones are dead. Here the ownership of the

@@ -21,12 +21,17 @@ from lazy import lazy_import
 
 _playwright = lazy_import("playwright.sync_api")
 
-WINDOWS: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1440, "height": 900}},
-    "tablet": {"viewport": {"width": 768, "height": 1024}, "color_scheme": "dark"},
+    "tablet": {"viewport": {"width": 768, "height": 1024}},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
-"""Options of Playwright's contexts; light if not dark."""
+WINDOWS = {
+    f"{size}, {theme}": {**options, "color_scheme": theme}
+    for size, options in SIZES.items()
+    for theme in ("light", "dark")
+}
+"""Options of Playwright's contexts."""
 
 in_all_windows = pytest.mark.parametrize("window", WINDOWS, indirect=True)
 
@@ -206,7 +211,7 @@ DROP = """files => {
 
 def drop(page: Any, **files: bytes) -> None:
     """Drop files on the page of games; the first _ of a name is its dot."""
-    page.locator(".facets li").first.wait_for()
+    page.locator(".facets li").first.wait_for(state="attached")
     content = [(name.replace("_", ".", 1), list(data)) for name, data in files.items()]
     page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, content)})
 
@@ -247,7 +252,7 @@ def expect(shown: Any) -> Any:
 
 
 HEADINGS = "[...document.querySelectorAll('h1')].map(each => each.innerText)"
-CUT_OFF = """() => [document.documentElement, ...document.querySelectorAll(".scroll")]
+CUT_OFF = """() => [document.documentElement, ...document.querySelectorAll(".scroll, .panel")]
     .map((each) => [each.scrollWidth - each.clientWidth, each])
     .filter(([over]) => over > 1)
     .map(([over, each]) => `${over} px too wide: ${each.tagName} ${each.innerText.slice(0, 60)}`)"""
@@ -305,6 +310,6 @@ def open_page(browser: Any, url: str, **options: object) -> Iterator[Any]:
     watch(page, url)
     try:
         yield page
-        assert problems(page) == []
+        assert problems(page) == [], problems(page)
     finally:
         context.close()

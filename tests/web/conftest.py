@@ -86,7 +86,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def window(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The options of the window of a page."""
-    return WINDOWS[getattr(request, "param", "desktop")]
+    return WINDOWS[getattr(request, "param", "desktop, light")]
 
 
 @pytest.fixture

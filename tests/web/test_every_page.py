@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from web_site import WINDOWS, ServedSite, expect, layout_problems, problems, settled
+from web_site import SIZES, ServedSite, expect, layout_problems, problems, settled
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def focus_problems(page: Any) -> list[str]:
 @pytest.mark.parametrize("path", PAGES)
 def test_page_in_both_sizes_and_themes(full_server: ServedSite, wide_page: Any, path: str) -> None:
     page, found = wide_page, []
-    for size, window in WINDOWS.items():
+    for size, window in SIZES.items():
         page.set_viewport_size(window["viewport"])
         show(page, full_server.url + path, PAGES[path])
         for theme in ("light", "dark"):
@@ -112,7 +112,7 @@ def test_page_in_both_sizes_and_themes(full_server: ServedSite, wide_page: Any, 
 )
 def test_pages_in_language(full_server: ServedSite, wide_page: Any, language: str, script: str) -> None:
     page, found = wide_page, []
-    page.set_viewport_size(WINDOWS["phone"]["viewport"])
+    page.set_viewport_size(SIZES["phone"]["viewport"])
     show(page, full_server.url, PAGES["/"])
     page.locator("header select").last.select_option(language)
     for path, ready in PAGES.items():

@@ -9,9 +9,9 @@ import pytest
 
 import kifu
 from kifu.point import WHITE_BIT
-from web_site import ServedSite, analysed, expect, stones, wait_for_stones
+from web_site import ServedSite, analysed, expect, in_all_windows, stones, tab_to, wait_for_stones
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, in_all_windows]
 
 HEAT_TEXTS = "[...document.querySelectorAll('.shudan-heatlabel')].map(each => each.innerText).join()"
 HEAT = '[class*="shudan-heat_"]'
@@ -81,7 +81,7 @@ def test_least_expected_moves_lead_to_their_positions(site_server: ServedSite, p
     links = page.locator("section[aria-labelledby=leastExpected] a")
     expect(links).to_have_text([re.compile(f"^Move {ply + 1}: ") for ply in black[:5] + white[:5]])
     for k, ply in ((0, black[0]), (5, white[0])):
-        links.nth(k).click()
+        tab_to(page, links.nth(k).inner_text(), "Enter")
         wait_for_move(page, ply)
         wait_for_stones(page, game.board(ply))
         page.wait_for_url("**heat=0**")
@@ -95,7 +95,8 @@ def test_ranks_change_the_expected_moves(full_server: ServedSite, full_page: Any
     wait_for_table(page, "human", unknown)
     page.locator(HEAT).first.wait_for()
     shown = page.evaluate(HEAT_TEXTS)
-    weak = prediction(page, lambda: page.get_by_label("Rank").select_option("18k"), black_rank="18k", white_rank="18k")
+    tab_to(page, "Rank")
+    weak = prediction(page, lambda: page.keyboard.type("18k"), black_rank="18k", white_rank="18k")
     wait_for_table(page, "human", weak)
     assert weak != unknown
     page.wait_for_function(f"shown => {HEAT_TEXTS} !== shown", arg=shown)
@@ -105,17 +106,17 @@ def test_ranks_change_the_expected_moves(full_server: ServedSite, full_page: Any
 def test_two_nets_side_by_side(full_server: ServedSite, full_page: Any) -> None:
     page = full_page
     small = prediction(page, lambda: page.goto(full_server.url + "/game/0/0?ply=40"), net=0)
-    human = prediction(page, lambda: page.get_by_label("human").check(), net=1)
+    human = prediction(page, lambda: tab_to(page, "human", "Space"), net=1)
     assert small != human
     wait_for_table(page, "small", small)
     wait_for_table(page, "human", human)
-    page.get_by_label("Expected moves").uncheck()
+    tab_to(page, "Expected moves", "Space")
     page.locator(HEAT).first.wait_for(state="detached")
-    page.get_by_label("Expected moves").check()
+    page.keyboard.press("Space")
     page.locator(HEAT).first.wait_for()
-    page.get_by_label("small").uncheck()
+    tab_to(page, "small", "Space")
     page.get_by_role("table").filter(has_text="small").wait_for(state="detached")
-    page.get_by_label("human").uncheck()
+    tab_to(page, "human", "Space")
     page.locator(HEAT).first.wait_for(state="detached")
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from web_site import HOSTILE_TEXT, ServedSite, axe, drop, expect, problems, tab_to, wait_for_stones
+from web_site import HOSTILE_TEXT, ServedSite, axe, drop, expect, in_all_windows, problems, tab_to, wait_for_stones
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, in_all_windows]
 
 RECORD = f"(;SZ[9]PB[{HOSTILE_TEXT}]PW[b]EV[{HOSTILE_TEXT}]C[{HOSTILE_TEXT}];B[ee];W[cc])"
 
@@ -20,7 +20,7 @@ def open_record(page: Any, way: str, text: str, folder: Path) -> None:
         page.get_by_label("Files: SGF").set_input_files(folder / "game.sgf")
     elif way == "paste":
         page.get_by_label("Or paste").fill(text)
-        page.get_by_role("button", name="Open", exact=True).click()
+        tab_to(page, "Open", "Enter")
     else:
         drop(page, game_sgf=text.encode())
 
@@ -29,7 +29,7 @@ def open_record(page: Any, way: str, text: str, folder: Path) -> None:
 def test_records_are_opened(site_server: ServedSite, page: Any, tmp_path: Path, way: str) -> None:
     page.goto(site_server.url + "/?winner=white")
     page.get_by_role("status").wait_for()
-    page.get_by_text("Open your games").click()
+    tab_to(page, "Open your games", "Enter")
     page.get_by_label("Or paste").fill("my text")
     open_record(page, way, "(;SZ[99];B[aa])", tmp_path)
     alert = page.get_by_role("alert")
@@ -60,10 +60,11 @@ def test_hostile_texts_are_shown(full_server: ServedSite, full_page: Any) -> Non
     page.goto(full_server.url + "/?corpus=1")
     rows = page.locator("table.games tbody tr")
     expect(rows).to_contain_text([HOSTILE_TEXT, HOSTILE_TEXT])
-    page.get_by_role("button", name=HOSTILE_TEXT).first.click()
+    page.evaluate("document.querySelectorAll('aside details').forEach(each => each.open = true)")
+    page.get_by_role("button", name=HOSTILE_TEXT).first.press("Enter")
     page.wait_for_url("**player=*")
     page.get_by_role("status").get_by_text("2 games").wait_for()
-    rows.first.get_by_role("link").first.click()
+    rows.first.get_by_role("link").first.press("Enter")
     page.get_by_text("Move 0 of 2").wait_for()
     page.get_by_text(HOSTILE_TEXT).nth(2).wait_for()
     for path in ("/explore?corpus=1&moves=pd", "/search?corpus=1&pattern=anchor: corner/..../..../..../...X"):
@@ -98,7 +99,7 @@ def test_the_start_shows_the_newest_games_and_a_random_one(site_server: ServedSi
     assert links == [f"/game/0/{game['row']}" for game in newest]
     expect(page.locator("table.games tbody td:nth-child(3)").first).to_have_text(newest[0]["date"])
     assert all("stones" not in each for each in page.locator("td.event").all_inner_texts())
-    page.get_by_role("button", name="A random game").click()
+    tab_to(page, "A random game", "Enter")
     page.wait_for_url("**/game/0/*")
 
 
@@ -116,7 +117,7 @@ def test_results_ranks_and_errors_are_localized(site_server: ServedSite, page: A
     page.goto(site_server.url + "/game/0/99999")
     page.get_by_role("alert").get_by_text("その棋譜はありません。").wait_for()
     problems(page).clear()
-    page.get_by_role("link", name="棋譜の一覧へ").click()
+    tab_to(page, "棋譜の一覧へ", "Enter")
     page.locator("table.games").wait_for()
 
 
@@ -125,7 +126,7 @@ def test_a_wrong_address_has_a_way_back(site_server: ServedSite, page: Any, path
     assert page.goto(site_server.url + path).status == 404
     problems(page).clear()
     page.get_by_role("heading", name="There is no such page.").wait_for()
-    page.get_by_role("link", name="Back to the games").click()
+    tab_to(page, "Back to the games", "Enter")
     page.locator("table.games").wait_for()
 
 
@@ -140,7 +141,8 @@ def test_a_wrong_address_has_a_way_back(site_server: ServedSite, page: Any, path
 )
 def test_another_catalogue_has_other_games(full_server: ServedSite, full_page: Any, address: str, target: str) -> None:
     full_page.goto(full_server.url + address)
-    full_page.get_by_label("Catalogue", exact=True).select_option("1")
+    tab_to(full_page, "Catalogue")
+    full_page.keyboard.type("hostile")
     full_page.wait_for_url(full_server.url + target)
     full_page.get_by_role("alert").wait_for(state="detached")
 
@@ -152,7 +154,7 @@ def test_a_condition_that_comes_with_a_link_waits_for_a_click(site_server: Serve
     page.get_by_text("320 games").wait_for()
     page.get_by_text("n_moves > 300", exact=True).wait_for()
     assert axe(page) == []
-    run.click()
+    tab_to(page, "Run it", "Enter")
     page.get_by_text("320 games").wait_for(state="detached")
     expect(run).to_have_count(0)
     page.reload()

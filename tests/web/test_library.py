@@ -22,7 +22,7 @@ from kifu.records.game import read_sgf
 from kifu.web.api import Deadline, TimeLimitError
 from kifu.web.site import Site
 from kifu.web.statistics import count_games, count_splits
-from web_site import ServedSite, axe, expect, open_page, problems, serving, tab_to
+from web_site import ServedSite, axe, expect, in_all_windows, open_page, problems, serving, tab_to
 
 HOSTILE = '<script>alert("1")</script>'
 RECORDS = {
@@ -501,11 +501,10 @@ def test_reports_with_numbers_that_are_not_finite_are_refused(tmp_path: Path, ev
         Site([write_catalogue(tmp_path / "games.parquet", rows(black=["a"]))], reports=[path])
 
 
-@pytest.fixture(params=["desktop", "phone"])
-def page(request: pytest.FixtureRequest, browser: Any, served: ServedSite) -> Iterator[Any]:
+@pytest.fixture
+def page(browser: Any, served: ServedSite, window: dict[str, Any]) -> Iterator[Any]:
     """An empty page of the server of this module."""
-    size = {"width": 1280, "height": 800} if request.param == "desktop" else {"width": 360, "height": 740}
-    with open_page(browser, served.url, viewport=size) as page:
+    with open_page(browser, served.url, **window) as page:
         yield page
         page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
 
@@ -514,10 +513,11 @@ def open_filter(page: Any) -> None:
     """Open the filter, which is closed on a phone."""
     summary = page.locator("aside > details > summary")
     if not page.locator("aside > details").evaluate("each => each.open"):
-        summary.click()
+        summary.press("Enter")
 
 
 @pytest.mark.slow
+@in_all_windows
 def test_search_filter_and_order_games(served: ServedSite, page: Any) -> None:
     status = page.get_by_role("status")
     page.goto(served.url + "/?sort=catalogue")
@@ -531,12 +531,11 @@ def test_search_filter_and_order_games(served: ServedSite, page: Any) -> None:
     assert page.evaluate("history.length") == 2  # typing adds no entries
     assert axe(page) == []
     open_filter(page)
-    page.get_by_role("button", name=re.compile("^19 . 9")).click()
+    page.get_by_role("button", name=re.compile("^19 . 9")).press("Enter")
     both = chosen(q="<script>", board="19x9")
     status.get_by_text(f"{len(both)} games", exact=True).wait_for()
     year = next(GAMES["year"][row] for row in both if GAMES["year"][row])
-    page.get_by_role("button", name=f"{year}: ").focus()
-    page.keyboard.press("Enter")
+    page.get_by_role("button", name=f"{year}: ").press("Enter")
     years = chosen(q="<script>", board="19x9", year_from=year, year_to=year)
     status.get_by_text(f"{len(years)} games", exact=True).wait_for()
     page.go_back()
@@ -547,10 +546,10 @@ def test_search_filter_and_order_games(served: ServedSite, page: Any) -> None:
     page.wait_for_url(re.compile("sort=moves.*descending=true"))
     page.get_by_label("Condition over").evaluate("each => each.closest('details').open = true")
     page.get_by_label("Condition over").fill("nonsense =")
-    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("button", name="Apply").press("Enter")
     page.get_by_role("alert").wait_for()
     problems(page).clear()
-    page.get_by_role("button", name="Clear filter").click()
+    page.get_by_role("button", name="Clear filter").press("Enter")
     status.get_by_text(f"{len(GAMES['black'])} games").wait_for()
 
 
@@ -564,6 +563,7 @@ CONTROLS = {
 
 
 @pytest.mark.slow
+@in_all_windows
 def test_each_control_filters_games(served: ServedSite, page: Any) -> None:
     status = page.get_by_role("status")
     page.goto(served.url)
@@ -577,12 +577,13 @@ def test_each_control_filters_games(served: ServedSite, page: Any) -> None:
             control.fill(str(value))
         page.wait_for_url(f"**{name}=*")
         status.get_by_text(f"{len(chosen(**{name: value}))} games", exact=True).wait_for()
-        page.get_by_role("button", name="Clear filter").click()
+        page.get_by_role("button", name="Clear filter").press("Enter")
         status.get_by_text(f"{len(GAMES['black'])} games").wait_for()
         expect(control).to_have_value("")
 
 
 @pytest.mark.slow
+@in_all_windows
 def test_pages_of_games_by_keyboard(served: ServedSite, page: Any) -> None:
     page.goto(served.url + "/?sort=moves")
     page.get_by_text(re.compile("^1.50 of 150")).wait_for()
@@ -596,19 +597,20 @@ def test_pages_of_games_by_keyboard(served: ServedSite, page: Any) -> None:
 
 
 @pytest.mark.slow
+@in_all_windows
 def test_corpus_page(served: ServedSite, page: Any) -> None:
     page.goto(served.url + "/corpus?corpus=1")
     page.get_by_text("7 games: 4 kept, 3 dropped").wait_for()
-    page.get_by_role("link", name="Dropped games").click()
-    page.get_by_role("button", name="it contains no game").click()
-    page.get_by_role("button", name="Show the bytes of record 1").click()
+    page.get_by_role("link", name="Dropped games").press("Enter")
+    page.get_by_role("button", name="it contains no game").press("Enter")
+    page.get_by_role("button", name="Show the bytes of record 1").press("Enter")
     page.get_by_text("\\x00\\xff no record \\x1b[31m <b>").wait_for()
-    page.get_by_role("link", name="Duplicates").click()
+    page.get_by_role("link", name="Duplicates").press("Enter")
     expect(page.get_by_role("link", name="Shusaku")).to_have_attribute("href", "/game/1/0")
-    page.get_by_role("link", name="Games", exact=True).click()
+    page.get_by_role("link", name="Games", exact=True).press("Enter")
     page.get_by_role("status").get_by_text("7 games").wait_for()  # links keep the catalogue
     page.go_back()
-    page.get_by_role("link", name="Splits").click()
+    page.get_by_role("link", name="Splits").press("Enter")
     page.get_by_role("rowheader", name="validation").wait_for()
     expect(page.get_by_role("link", name="audit.json")).to_have_attribute("href", "/reports?report=1")
     page.goto(served.url + "/corpus?corpus=2&view=dropped&record=1")
@@ -616,6 +618,7 @@ def test_corpus_page(served: ServedSite, page: Any) -> None:
 
 
 @pytest.mark.slow
+@in_all_windows
 def test_reports_page(served: ServedSite, page: Any) -> None:
     page.goto(served.url + "/reports")
     page.get_by_text("10 positions of 5 games on 19").wait_for()
@@ -624,6 +627,6 @@ def test_reports_page(served: ServedSite, page: Any) -> None:
     page.get_by_label("Measure").select_option("nll")
     page.wait_for_url("**measure=nll")
     assert axe(page) == []
-    page.get_by_role("link", name="audit.json").click()
+    page.get_by_role("link", name="audit.json").press("Enter")
     expect(page.get_by_role("link", name="records, entry 1")).to_have_attribute("href", "/game/1/0")
     assert axe(page) == []

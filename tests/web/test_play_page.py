@@ -23,7 +23,7 @@ from web_site import (
     wait_for_stones,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, in_all_windows]
 
 PASS = 19 * 19
 
@@ -49,7 +49,6 @@ def saved_game(page: Any, tmp_path: Path) -> kifu.Game:
     return game
 
 
-@in_all_windows
 def test_whole_game_by_mouse(site_server: ServedSite, page: Any, tmp_path: Path) -> None:
     page.goto(site_server.url + "/play")
     page.get_by_label("Variety").fill("0")
@@ -91,7 +90,6 @@ def finished_server(web_catalogue: Path, folder: Path) -> Any:
     return serving(Site([web_catalogue], [str(net) for net in nets]))
 
 
-@in_all_windows
 def test_dead_stones_are_marked_by_hand_or_found_by_the_net(
     web_catalogue: Path, browser: Any, window: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -121,17 +119,16 @@ def test_end_of_a_game(site_server: ServedSite, page: Any, tmp_path: Path) -> No
     ply = 14
     page.goto(site_server.url + "/play?size=19&moves=" + "".join(f"{x}{y}" for x in "ab" for y in "abcdef") + "zzzz")
     page.get_by_text("The game is over: W+7.5", exact=True).wait_for()
-    page.get_by_role("button", name="Save as SGF").focus()
+    tab_to(page, "Save as SGF")
     game = saved_game(page, tmp_path)
     moves = (game.moves & POINT_MASK).tolist()
     assert (len(moves), moves[0], moves[2], moves[-2:]) == (ply, 0, 2 * 19, [PASS, PASS])
     assert game.board(ply).stones.ravel().tolist() == stones(page)
     assert (game.players, str(game.result), game.komi) == (("You", "small"), "W+7.5", 7.5)
-    page.get_by_role("button", name="Review this game").click()
+    tab_to(page, "Review this game", "Enter")
     page.get_by_role("heading", name=re.compile("You.*small")).wait_for()
 
 
-@in_all_windows
 def test_game_by_keyboard(site_server: ServedSite, page: Any, tmp_path: Path) -> None:
     page.goto(site_server.url + "/play")
     tab_to(page, "Start the game", "Enter")
@@ -186,7 +183,6 @@ def test_game_by_keyboard(site_server: ServedSite, page: Any, tmp_path: Path) ->
     page.get_by_role("button", name="Start the game").wait_for()
 
 
-@in_all_windows
 def test_panel_names_players_ranks_komi_and_rules(full_server: ServedSite, full_page: Any) -> None:
     page = full_page
     page.goto(full_server.url + "/play")

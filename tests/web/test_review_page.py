@@ -20,12 +20,12 @@ from kifu.learn.review import find_losses
 from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
 from kifu.web import nets
 from web_site import (
-    WINDOWS,
     ServedSite,
     analysed,
     drop,
     expect,
     hold_nets,
+    in_all_windows,
     layout_problems,
     open_page,
     problems,
@@ -35,7 +35,7 @@ from web_site import (
     wait_for_stones,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, in_all_windows]
 
 TREE = (
     b"(;SZ[9]PB[Ann]PW[Bob]BR[3d]WR[5k]C[The beginning.]LB[ee:A]TR[cc];B[ee]C[Tengen]"
@@ -63,22 +63,10 @@ def review_server(web_catalogue: Path, net: Path) -> Iterator[ServedSite]:
 
 
 @pytest.fixture
-def page(browser: Any, review_server: ServedSite) -> Iterator[Any]:
+def page(browser: Any, review_server: ServedSite, window: dict[str, Any]) -> Iterator[Any]:
     """An empty page of that server."""
-    with open_page(browser, review_server.url, **WINDOWS["desktop"]) as opened:
+    with open_page(browser, review_server.url, **window) as opened:
         yield opened
-
-
-def check_layout(page: Any) -> None:
-    """Check accessibility and width in all sizes, light and dark."""
-    found = []
-    for size, window in WINDOWS.items():
-        page.set_viewport_size(window["viewport"])
-        for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme)
-            found += [f"{size} {theme}: {each}" for each in layout_problems(page)]
-    assert found == []
-    page.set_viewport_size(WINDOWS["desktop"]["viewport"])
 
 
 def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
@@ -97,7 +85,7 @@ def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: An
     page.get_by_text(f"{name}: played").wait_for()
     page.locator("#leastExpected").wait_for()
     assert "log" not in page.locator("main").inner_text().lower()
-    check_layout(page)
+    assert layout_problems(page) == []
 
 
 def test_candidates_have_values_of_their_own(review_server: ServedSite, page: Any) -> None:
@@ -138,7 +126,7 @@ def test_mistakes_and_ownership(
     most = sorted(losses, key=lambda ply: -losses[ply])
     black, white = ([ply for ply in most if bool(game.moves[ply] >> 15) == side][:3] for side in (False, True))
     expect(links).to_have_text([re.compile(f"^Move {ply + 1}: .* {losses[ply]:,.1f} points$") for ply in black + white])
-    page.get_by_text("All moves", exact=True).click()
+    tab_to(page, "All moves", "Enter")
     expect(page.locator("details li a").first).to_have_text(re.compile(r"^Move \d+: .* · [\d,.]+ points lost$"))
     first, better = black[0], rows[black[0]][4]
     tab_to(page, f"Move {first + 1}: ", "Enter")
@@ -148,10 +136,10 @@ def test_mistakes_and_ownership(
     page.locator(f'.shudan-vertex.shudan-marker_square[data-x="{x}"][data-y="{y}"]').wait_for()
     for curve in ("lead", "value"):
         expect(page.locator(f".analysis-{curve}")).to_have_attribute("points", re.compile(r"\d"))
-    page.get_by_label("Territory").check()
+    tab_to(page, "Territory", "Space")
     page.locator(".shudan-paint").first.wait_for()
     page.wait_for_url("**area=1**")
-    check_layout(page)
+    assert layout_problems(page) == []
     monkeypatch.setattr("kifu.learn.review.Reviewer._predict", None)  # all is kept: asking the net again would fail
     page.reload()
     expect(links).to_have_count(6)
@@ -179,16 +167,17 @@ def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
     page.goto(review_server.url)
     drop(page, a_sgf=TREE.replace(b"SZ[9]", b"SZ[19]"))
     page.wait_for_url("**/upload/**")
-    page.locator("#nets ~ .row input").first.uncheck()
-    page.get_by_label("human").check()
+    tab_to(page, "small", "Space")
+    tab_to(page, "human", "Space")
     captions = page.locator("caption")
     expect(captions).to_have_text(["human · 3d", "human · 5k"])
     page.get_by_text("3d plays", exact=False).or_(page.get_by_text("3d, 5k: both play")).wait_for()
-    page.get_by_label("Rank").first.select_option("9d")
-    page.get_by_label("compared with").select_option("18k")
+    for label, rank in (("Rank", "9d"), ("compared with", "18k")):
+        tab_to(page, label)
+        page.keyboard.type(rank)
     page.wait_for_url("**ranks=9d%2C18k*")
     page.locator("caption", has_text="human · 18k").wait_for()
-    check_layout(page)
+    assert layout_problems(page) == []
 
 
 def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedSite, page: Any) -> None:
@@ -206,11 +195,11 @@ def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedS
         expect(page.locator("main")).to_contain_text(text)
     expect(page.get_by_role("alert")).to_contain_text("no.txt: This is neither a game record")
     problems(page).clear()  # the answer to no.txt
-    check_layout(page)
+    assert layout_problems(page) == []
     tab_to(page, "Ann", "Enter")
     page.get_by_text("Move 0 of 4").wait_for()
-    page.get_by_text("All games of the file").click()
-    rows.nth(1).locator("a").click()
+    tab_to(page, "All games of the file", "Enter")
+    rows.nth(1).locator("a").press("Enter")
     page.get_by_text("Move 0 of 2").wait_for()
     page.get_by_text(illegal).wait_for()
 
@@ -227,13 +216,13 @@ def test_variations_comments_and_marks_are_walked(review_server: ServedSite, pag
     page.get_by_text("Another way").wait_for()
     page.get_by_text("Move 2 of 3").wait_for()
     wait_for_stones(page, [{40: 1, 60: 2}.get(point, 0) for point in range(81)])
-    page.get_by_role("button", name="A G7").click()
+    tab_to(page, "A G7", "Enter")
     page.get_by_text("Third").wait_for()
     page.locator('.shudan-vertex.shudan-sign_1[data-x="6"][data-y="2"]').wait_for()
     page.reload()
     page.get_by_text("Third").wait_for()
-    check_layout(page)
-    page.get_by_role("button", name="Back to the game").click()
+    assert layout_problems(page) == []
+    tab_to(page, "Back to the game", "Enter")
     page.get_by_text("Move 1 of 4").wait_for()
 
 
@@ -290,8 +279,8 @@ def test_summary_over_games(
     links = page.locator("section[aria-labelledby=summary] ol a")
     most = [target for _, target in sorted(differences, reverse=True)[:10]]
     assert [str(each.get_attribute("href")).rsplit("/", 1)[1] for each in links.all()] == most
-    check_layout(page)
-    links.first.click()
+    assert layout_problems(page) == []
+    tab_to(page, links.first.inner_text(), "Enter")
     page.get_by_text("Played: ").wait_for()
 
 
@@ -313,7 +302,7 @@ def test_problems_of_the_page_are_those_of_the_command(
     page.reload()  # the address holds the answers
     for text in ("1 of 1 right", "Problem 1 of 10"):
         page.get_by_text(text).wait_for()
-    check_layout(page)
+    assert layout_problems(page) == []
     tab_to(page, "Next", "Enter")
     page.wait_for_url("**at=1**")
     page.get_by_text("Problem 2 of 10").wait_for()
@@ -339,21 +328,21 @@ def test_problems_by_points(review_server: ServedSite, page: Any, monkeypatch: p
     page.get_by_text(f"{wrong} is not best; {right} is.").wait_for()
     page.get_by_text(f"{wrong} is {problem['loss']:.1f} points worse than {right}.").wait_for()
     assert problem["loss"] >= 0.001
-    check_layout(page)
+    assert layout_problems(page) == []
 
 
-def test_pages_say_that_nets_are_being_opened(web_catalogue: Path, browser: Any) -> None:
+def test_pages_say_that_nets_are_being_opened(web_catalogue: Path, browser: Any, window: dict[str, Any]) -> None:
     from kifu.web.site import Site
 
     site = Site([web_catalogue], ["small"])
     open_nets = hold_nets(site)
-    with serving(site) as server, open_page(browser, server.url, **WINDOWS["phone"]) as page:
+    with serving(site) as server, open_page(browser, server.url, **window) as page:
         waiting = page.get_by_text("The nets are being opened.")
         for path in ("/problems", "/game/0/0?ply=20", "/play"):
             page.goto(server.url + path)
             waiting.wait_for()
-        page.get_by_role("link", name="Games", exact=True).click()
-        page.locator("tbody tr a").first.click()
+        tab_to(page, "Games", "Enter")
+        tab_to(page, page.locator("tbody tr a").first.inner_text(), "Enter")
         waiting.wait_for()
         page.keyboard.press("ArrowRight")
         page.get_by_text("Move 1 of").wait_for()

@@ -128,7 +128,7 @@ def test_a_game_leads_to_its_corner_and_its_position(site_server: ServedSite, pa
     expect(page.get_by_role("status")).to_have_text(f"{total} games")
 
 
-@pytest.mark.parametrize("window", ["phone"], indirect=True)
+@pytest.mark.parametrize("window", ["phone, light"], indirect=True)
 def test_explorer_and_patterns_by_touch(site_server: ServedSite, page: Any) -> None:
     page.goto(site_server.url + "/explore")
     wait_for_games(page, site_server, "")

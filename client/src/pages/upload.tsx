@@ -1,5 +1,5 @@
 // The games of files that the user opened.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { POINT_MASK, WHITE_BIT } from "../api";
 import { pointName } from "../board";
 import { number, percent, rankName, reasonName, resultName, t, type Key } from "../i18n";
@@ -129,7 +129,8 @@ function Summary({ games, upload }: { games: UploadedGame[]; upload: string }) {
   const [state, setState] = useState<{ done: number; total: number; moves: Difference[]; error?: string }>();
   const control = useRef<AbortController>();
   const key = `${player} ${net} ${rank}`;
-  useEffect(() => {
+  // Not useEffect, which runs late: it would stop a comparison that is started at once.
+  useLayoutEffect(() => {
     setState(undefined);
     return () => control.current?.abort();
   }, [key]);

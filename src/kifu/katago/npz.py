@@ -379,6 +379,9 @@ class KataNpz(Dataset):
         if stored is None:
             return _zeros(array, stop - start)
         values = self._reader(k).read(stored, start, stop)
+        if array.dtype.kind == "f" and not (finite := np.isfinite(values).all(1)).all():
+            row = self._first[k] + start + int(np.argmin(finite))
+            raise FormatError(f"{self.path}: row {row} has NaN or infinity in {array.name}")
         if values.shape[1:] != array.shape:
             values = np.pad(values, ((0, 0), (0, TARGETS - values.shape[1])))
         return values.copy()
@@ -433,22 +436,22 @@ def _open_file(path: Path) -> _File:
 def _to_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) -> Batch:
     """Convert rows to examples. start: the number of the first row, for messages."""
     planes, inputs, policy, targets = (np.concatenate([part[field] for part in parts]) for field in _BATCH_FIELDS)
-    if (wrong := policy[:, 0].max(1, initial=0) <= 0).any():
-        raise FormatError(f"{path}: row {start + int(np.argmax(wrong))} has no positive policy target")
-    result = np.sign(targets[:, 0] - targets[:, 1]).astype(np.int8)
+    result = (targets[:, 0] > targets[:, 1]).astype(np.int8) - (targets[:, 0] < targets[:, 1])
     result[targets[:, 35] >= 1] = UNKNOWN
     game = game_hashes(targets)[:, 0]
-    ply = np.where(game == 0, -1, targets[:, 51] + targets[:, 53]).astype(np.int32)
+    ply = np.where(game == 0, -1, targets[:, 51].astype(np.float64) + targets[:, 53])
+    no_move, no_ply = policy[:, 0].max(1, initial=0) <= 0, (ply < -1) | (ply >= 2**31)
+    if (wrong := no_move | no_ply).any():
+        row = int(np.argmax(wrong))
+        problem = "positive policy target" if no_move[row] else "valid ply"
+        raise FormatError(f"{path}: row {start + row} has no {problem}")
     labels = {"move": policy[:, 0].argmax(1).astype(np.int16), "globals": inputs, "result": result}
-    return Batch(planes, labels, game, ply)
+    return Batch(planes, labels, game, ply.astype(np.int32))
 
 
 def game_hashes(targets: npt.NDArray[np.float32]) -> npt.NDArray[np.uint64]:
-    """Return the two words of each row's game hash, [N, 2] uint64, from [N, 80] of globalTargetsNC; 0 if it has none.
-
-    Fractions are truncated.
-    """
-    pieces = np.clip(np.nan_to_num(targets[:, 41:47]), 0, 2**22 - 1).astype(np.uint64).reshape(-1, 2, 3)
+    """Return each row's game hash, [N, 2] uint64, of globalTargetsNC without fractions; 0 if it has none."""
+    pieces = np.clip(targets[:, 41:47], 0, 2**22 - 1).astype(np.uint64).reshape(-1, 2, 3)
     shifts = np.array([0, 22, 44], np.uint64)
     words: npt.NDArray[np.uint64] = np.bitwise_or.reduce(pieces << shifts, axis=2)
     return words

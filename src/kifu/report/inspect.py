@@ -356,10 +356,6 @@ def _problems(rows: KataRows) -> Iterator[tuple[str, Any]]:
     y, x = np.mgrid[:SIDE, :SIDE]
     yield "has planes with points beyond the board", ((rows.planes[:, :, -1] & 0x7F) != 0).any(1)
     yield "has no valid board", (on_board != ((x < width) & (y < height))).any((1, 2)) | (width[:, 0, 0] < 2)
-    numbers = {"globalInputNC": rows.inputs, "globalTargetsNC": targets, "metadataInputNC": rows.meta}
-    for name, values in numbers.items():
-        if values is not None:
-            yield f"has NaN or infinity in {name}", ~np.isfinite(values).all(1)
     yield "has a negative policy target", (policy < 0).any((1, 2))
     yield "has a policy target that sums to 0, by which train.py divides", (policy.sum(2, np.int64) == 0).any(1)
     stones = np.unpackbits(rows.planes[:, 1] | rows.planes[:, 2], axis=-1, count=POINTS) != 0

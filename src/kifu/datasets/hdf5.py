@@ -100,8 +100,8 @@ class Hdf5Writer(Writer):
         }
         self._game = self._create("game", np.dtype("<u8"), (), _GROUP)
         self._ply = self._create("ply", np.dtype("<i4"), (), _GROUP)
-        self._file.attrs["kifu.format"] = self.format
-        self._file.attrs["kifu.layout"] = self.layout.to_json()
+        self._file.attrs["kifu.format"] = np.bytes_(self.format)
+        self._file.attrs["kifu.layout"] = np.bytes_(self.layout.to_json())
 
     def _create(self, name: str, dtype: np.dtype[Any], row_shape: tuple[int, ...], chunk: int) -> h5py.Dataset:
         return self._file.create_dataset(
@@ -223,15 +223,13 @@ class Hdf5(Dataset):
         features, about = (self._text(name) if name in self._file else None for name in ("features", "about"))
         if not by_kifu:
             self.layout = _layout_of(states, features)
-        elif self._file.attrs.get_id("kifu.layout").shape == ():
-            self.layout = parse_layout(str(self._file.attrs["kifu.layout"]))
         else:
-            raise FormatError("kifu.layout is not a text")
+            _check_text("kifu.layout", self._file.attrs.get_id("kifu.layout"))
+            self.layout = parse_layout(self._file.attrs["kifu.layout"])
         document = json.loads(about or "{}")
         self.about = document if isinstance(document, dict) else {}
         planes, height, width = self.layout.shape
-        expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
-        expected = {"states": (_BYTE, (planes, width, height)), "actions": (_BYTE, (2,))}
+        expected: dict[str, Any] = {"states": (_BYTE, (planes, width, height)), "actions": (_BYTE, (2,))}
         if by_kifu:
             others = [label for label in self.layout.labels if label.name != "move"]
             expected |= {_path_of(label): (label.np_dtype, label.shape) for label in others}
@@ -261,8 +259,7 @@ class Hdf5(Dataset):
 
     def _text(self, name: str) -> str:
         column = self._dataset(name)
-        if column.nbytes > _MAX_TEXT:
-            raise FormatError(f"{name} has {column.nbytes:,} bytes, the limit is {_MAX_TEXT:,}")
+        _check_text(name, column)
         return bytes(column[()]).decode("utf-8", "replace")
 
     def _read(self, start: int, stop: int) -> Batch:
@@ -283,9 +280,8 @@ class Hdf5(Dataset):
         for label in self.layout.labels:
             labels[label.name] = y * np.int16(self.layout.width) + x if label.name == "move" else read[_path_of(label)]
         rows = stop - start
-        return Batch(
-            planes, labels, read.get("game", np.zeros(rows, np.uint64)), read.get("ply", np.full(rows, -1, np.int32))
-        )
+        game, ply = read.get("game", np.zeros(rows, np.uint64)), read.get("ply", np.full(rows, -1, np.int32))
+        return Batch(planes, labels, game, ply)
 
     @contextmanager
     def _as_format_error(self) -> Iterator[None]:
@@ -298,6 +294,12 @@ class Hdf5(Dataset):
     def close(self) -> None:
         """Close the file; see `Dataset.close`."""
         self._file.close()
+
+
+def _check_text(name: str, stored: Any) -> None:
+    """Refuse texts of variable length, whose heap blocks the HDF5 library if it is damaged."""
+    if stored.shape != () or stored.dtype.kind != "S" or stored.dtype.itemsize > _MAX_TEXT:
+        raise FormatError(f"{name} is {stored.dtype}, expected one text of fixed length, at most {_MAX_TEXT:,} bytes")
 
 
 def _layout_of(states: tuple[int, ...], features: str | None) -> Layout:

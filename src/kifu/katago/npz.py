@@ -379,8 +379,8 @@ class KataNpz(Dataset):
         if stored is None:
             return _zeros(array, stop - start)
         values = self._reader(k).read(stored, start, stop)
-        if array.dtype.kind == "f" and not (finite := np.isfinite(values).all(1)).all():
-            row = self._first[k] + start + int(np.argmin(finite))
+        if array.dtype.kind == "f" and (wrong := ~np.isfinite(values).all(1)).any():
+            row = self._first[k] + start + wrong.argmax()
             raise FormatError(f"{self.path}: row {row} has NaN or infinity in {array.name}")
         if values.shape[1:] != array.shape:
             values = np.pad(values, ((0, 0), (0, TARGETS - values.shape[1])))
@@ -441,10 +441,9 @@ def _to_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) 
     game = game_hashes(targets)[:, 0]
     ply = np.where(game == 0, -1, targets[:, 51].astype(np.float64) + targets[:, 53])
     no_move, no_ply = policy[:, 0].max(1, initial=0) <= 0, (ply < -1) | (ply >= 2**31)
-    if (wrong := no_move | no_ply).any():
-        row = int(np.argmax(wrong))
-        problem = "positive policy target" if no_move[row] else "valid ply"
-        raise FormatError(f"{path}: row {start + row} has no {problem}")
+    for wrong, lacking in ((no_move, "positive policy target"), (no_ply, "valid ply")):
+        if wrong.any():
+            raise FormatError(f"{path}: row {start + wrong.argmax()} has no {lacking}")
     labels = {"move": policy[:, 0].argmax(1).astype(np.int16), "globals": inputs, "result": result}
     return Batch(planes, labels, game, ply.astype(np.int32))
 

@@ -94,7 +94,7 @@ def focus_problems(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_in_both_sizes_and_themes(full_server: ServedSite, wide_page: Any, path: str) -> None:
+def test_page_in_all_sizes_and_themes(full_server: ServedSite, wide_page: Any, path: str) -> None:
     page, found = wide_page, []
     for size, window in SIZES.items():
         page.set_viewport_size(window["viewport"])

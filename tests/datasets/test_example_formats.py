@@ -214,14 +214,14 @@ def test_a_catalogue_is_not_a_data_set(tmp_path: Path) -> None:
     assert ParquetWriter.format == "parquet@1"
 
 
-# hdf5@1
+# hdf5@2
 
 
 def test_rocalphago_reads_its_layout(tmp_path: Path) -> None:
-    layout = layout_for("hdf5@1", 5, 5, plane_set="alphago48@1")
+    layout = layout_for("hdf5@2", 5, 5, plane_set="alphago48@1")
     batch = random_batch(layout, 1100)
     path = tmp_path / "train.h5"
-    write("hdf5@1", path, layout, *cut(batch, 3, 999))
+    write("hdf5@2", path, layout, *cut(batch, 3, 999))
     planes = batch.unpack_planes(layout)
     with h5py.File(path) as file:
         states, actions = file["states"], file["actions"]
@@ -244,7 +244,7 @@ def test_rocalphago_reads_its_layout(tmp_path: Path) -> None:
 
 
 def test_a_file_written_by_rocalphago(tmp_path: Path) -> None:
-    layout = layout_for("hdf5@1", 5, 4, labels=(MOVE,))
+    layout = layout_for("hdf5@2", 5, 4, labels=(MOVE,))
     batch = random_batch(layout, 100)
     path = tmp_path / "theirs.h5"
     y, x = np.divmod(batch.labels["move"], 5)
@@ -280,9 +280,9 @@ def test_a_file_written_by_rocalphago(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_hdf5(tmp_path: Path, change, message: str) -> None:
-    layout = layout_for("hdf5@1")
+    layout = layout_for("hdf5@2")
     path = tmp_path / "x.h5"
-    write("hdf5@1", path, layout, random_batch(layout, 10))
+    write("hdf5@2", path, layout, random_batch(layout, 10))
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(FormatError, match=message), kifu.open(path) as data:
@@ -290,10 +290,10 @@ def test_damaged_hdf5(tmp_path: Path, change, message: str) -> None:
 
 
 def test_hdf5_rejects_external_links(tmp_path: Path) -> None:
-    layout = layout_for("hdf5@1")
+    layout = layout_for("hdf5@2")
     path, other = tmp_path / "x.h5", tmp_path / "other.h5"
     for each in (path, other):
-        write("hdf5@1", each, layout, random_batch(layout, 10))
+        write("hdf5@2", each, layout, random_batch(layout, 10))
     with h5py.File(path, "r+") as file:
         del file["states"]
         file["states"] = h5py.ExternalLink(str(other), "states")
@@ -309,9 +309,9 @@ def test_hdf5_rejects_external_links(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_reads_hdf5(tmp_path: Path) -> None:
-    layout = layout_for("hdf5@1")
+    layout = layout_for("hdf5@2")
     batch = random_batch(layout, 30)
-    write("hdf5@1", tmp_path / "x.h5", layout, batch)
+    write("hdf5@2", tmp_path / "x.h5", layout, batch)
     with kifu.open(tmp_path / "x.h5") as data:
         child = os.fork()
         if child == 0:
@@ -350,7 +350,7 @@ def test_missing_h5py_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "h5py", None)
     monkeypatch.delitem(sys.modules, "kifu.datasets.hdf5", raising=False)
     with pytest.raises(kifu.MissingExtra, match=r"h5py is required: pip install 'kifu\[hdf5\]'"):
-        write("hdf5@1", tmp_path / "x.h5", layout_for("hdf5@1"))
+        write("hdf5@2", tmp_path / "x.h5", layout_for("hdf5@2"))
 
 
 def test_hdf5_sees_no_failed_write() -> None:

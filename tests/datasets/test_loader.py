@@ -399,7 +399,7 @@ def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
 def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
     monkeypatch.setattr("kifu.datasets.examples.RUN_ROWS", 16)
     monkeypatch.setattr("kifu.datasets.parquet._MAX_GROUP_ROWS", 64)
-    if name == "hdf5@1":
+    if name == "hdf5@2":
         pytest.importorskip("h5py")
     labels = ("move", "next2", "ownership", "ranks")
     straight = load(games, "seven", labels=labels, shuffle=None, augment=False)

@@ -322,13 +322,13 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"labels": []}, "labels: Tuple should have at least 1 item"),
     (
         {"format": "parket"},
-        "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@1",
+        "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@2",
     ),
     ({"format": "book-npy", "labels": ["move", "ply"]}, "book-npy@1 stores only the label move; got move, ply"),
     ({"format": "book-npy", "order": "shuffled"}, "stores examples archive by archive: order must be 'corpus'"),
-    ({"format": "hdf5", "labels": ["result"]}, "hdf5@1 needs the label move; got result"),
-    ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@1 cannot store a pass as the next move"),
-    ({"format": "hdf5", "planes": "one-plane"}, "hdf5@1 stores planes of 0 and 1 only"),
+    ({"format": "hdf5", "labels": ["result"]}, "hdf5@2 needs the label move; got result"),
+    ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@2 cannot store a pass as the next move"),
+    ({"format": "hdf5", "planes": "one-plane"}, "hdf5@2 stores planes of 0 and 1 only"),
     ({"board": "19"}, "board: String should match pattern"),
     ({"board": "26x26"}, "26"),
     (

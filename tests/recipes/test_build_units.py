@@ -281,7 +281,7 @@ def test_piece_bounds(start: int, rows: int, rows_per_file: int) -> None:
     assert all(len(bounds) == 2 for bounds, whole in spans if not whole)
 
 
-@pytest.mark.parametrize(("name", "runs"), [*((name, True) for name in FORMATS), ("npy@1", False), ("hdf5@1", False)])
+@pytest.mark.parametrize(("name", "runs"), [*((name, True) for name in FORMATS), ("npy@1", False), ("hdf5@2", False)])
 def test_prepared_batches_are_serialized_without_loss(tmp_path: Path, name: str, runs: bool) -> None:
     layout, writer = layout_for(name), find_writer(name)
     batches = cut(random_batch(layout, 40, runs=runs), 3, 20)

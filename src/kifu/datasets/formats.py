@@ -80,7 +80,7 @@ _FORMATS = (
         suffix=".parquet", has_provenance=True, passes=True, labels=True, real=True,
     ),
     Format(
-        name="hdf5@1", title="the layout that RocAlphaGo trains from; needs h5py", recipe_kind="examples",
+        name="hdf5@2", title="the layout that RocAlphaGo trains from; needs h5py", recipe_kind="examples",
         reader="kifu.datasets.hdf5:Hdf5", writer="kifu.datasets.hdf5:Hdf5Writer", suffix=".h5",
         has_provenance=True, labels=True, needs_move=True,
     ),
@@ -179,7 +179,7 @@ def detect_format(path: Path) -> Format | None:
     if head.startswith(b"PK") and path.suffix == ".npz":
         return FORMATS["katago-npz@1"]
     if head == b"\x89HDF\r\n\x1a\n":
-        return FORMATS["hdf5@1"]
+        return FORMATS["hdf5@2"]
     if head.startswith(b"PAR1"):
         from kifu.datasets.parquet import is_examples
 

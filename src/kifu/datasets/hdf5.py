@@ -1,4 +1,4 @@
-"""The format `hdf5@1`: the layout that RocAlphaGo trains from. Card: docs/formats/hdf5.md. Requires h5py."""
+"""The format `hdf5@2`: the layout that RocAlphaGo trains from. Card: docs/formats/hdf5.md. Requires h5py."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class _DiskFile(FileIO):
 
 
 class Hdf5Writer(Writer):
-    """Writes an hdf5@1 file."""
+    """Writes an hdf5@2 file."""
 
-    format = "hdf5@1"
+    format = "hdf5@2"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
         """Create the file. Raises RecipeError if the layout has real planes, or no label "move"."""
@@ -197,7 +197,7 @@ class Hdf5Writer(Writer):
 
 
 class Hdf5(Dataset):
-    """An hdf5@1 file, or a file that RocAlphaGo wrote; docs/formats/hdf5.md lists the limits."""
+    """An hdf5@2 file, or a file that RocAlphaGo wrote; docs/formats/hdf5.md lists the limits."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a file. Raises SourceError and FormatError."""

@@ -548,9 +548,9 @@ def test_search_filter_and_order_games(served: ServedSite, page: Any) -> None:
     page.get_by_label("Condition over").fill("nonsense =")
     page.get_by_role("button", name="Apply").press("Enter")
     page.get_by_role("alert").wait_for()
-    problems(page).clear()
     page.get_by_role("button", name="Clear filter").press("Enter")
     status.get_by_text(f"{len(GAMES['black'])} games").wait_for()
+    problems(page)[:] = [each for each in problems(page) if "status of 400" not in each]  # the list, then the counts
 
 
 CONTROLS = {

@@ -113,25 +113,17 @@ def test_packaged_nets_open_by_name(tmp_path, monkeypatch):
     assert inputs == {"small": (), "human": tuple(name for name in INPUTS if name not in ("profile", "metadata"))}
 
 
-def test_the_value_of_human_follows_the_ranks():
-    predictor, game = learn.predict.Predictor("human"), play.player.GameSession(komi=6.5)
-    strong, weak = (kifu.Rank.parse(rank).rating for rank in ("9d", "1d"))
-
-    def value(rank: int, opponent: int) -> float:
-        return play.player.NetEvaluator(predictor, rank=rank, opponent=opponent).evaluate(game, BLACK).value
-
-    assert value(strong, weak) > value(strong, strong) + 0.1 > value(weak, strong) + 0.3
-    assert abs(value(strong, strong)) < 0.2
+def value_of_human(rank: str, opponent: str, komi: float = 6.5) -> float:
+    ratings = {"rank": kifu.Rank.parse(rank).rating, "opponent": kifu.Rank.parse(opponent).rating}
+    evaluator = play.player.NetEvaluator(learn.predict.Predictor("human"), **ratings)
+    return evaluator.evaluate(play.player.GameSession(komi=komi), BLACK).value
 
 
-def test_the_value_of_human_follows_komi():
-    predictor, rank = learn.predict.Predictor("human"), kifu.Rank.parse("5d").rating
-
-    def value(komi: float) -> float:
-        game = play.player.GameSession(komi=komi)
-        return play.player.NetEvaluator(predictor, rank=rank, opponent=rank).evaluate(game, BLACK).value
-
-    values = [value(komi) for komi in (-20, -10, 0.5, 6.5, 15)]
+def test_the_value_of_human_follows_ranks_and_komi():
+    even = value_of_human("9d", "9d")
+    assert value_of_human("9d", "1d") > even + 0.1 > value_of_human("1d", "9d") + 0.3
+    assert abs(even) < 0.2
+    values = [value_of_human("5d", "5d", komi) for komi in (-20, -10, 0.5, 6.5, 15)]
     assert values == sorted(values, reverse=True)
 
 

@@ -565,12 +565,15 @@ def test_global_inputs_scale_and_shift_the_channels_of_each_block():
         assert torch.allclose(block(x, inputs)[k], expected, atol=1e-5)
 
 
-def test_a_score_head_gives_a_lead_and_a_deviation_in_points():
+@pytest.mark.parametrize("heads", [("score",), ("ownership", "score")])
+def test_a_score_head_gives_a_lead_and_a_deviation_in_points(heads):
     torch.manual_seed(0)
-    network = learn.registry.make_net("b1c8", 5, 5, 5, heads=("score",)).eval()
-    lead, stdev = network(torch.zeros(3, 5, 5, 5)).score.unbind(1)
+    network = learn.registry.make_net("b1c8", 5, 5, 5, heads=heads).eval()
+    output = network(torch.zeros(3, 5, 5, 5))
+    lead, stdev = output.score.unbind(1)
     raw = network.score(network.features(torch.zeros(3, 5, 5, 5), None))
-    assert torch.allclose(lead, 20 * raw[:, 0])
+    owned = 0 if output.ownership is None else output.ownership.sum(1)
+    assert torch.allclose(lead, 20 * raw[:, 0] + owned, atol=1e-5)
     assert torch.allclose(stdev, 20 * (1 + raw[:, 1].exp()).log())
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +46,24 @@ ILLEGAL = b"(;SZ[9]PB[Ann]PW[Cid]WR[2k];B[ee];W[cc];B[ee];W[aa])"
 GB18030 = "(;CA[UTF-8]SZ[9]PB[古力]PW[李世石]EV[围棋甲级联赛];B[ee];W[cc])".encode("gb18030")
 
 
+NETS = ("points", "human", "small")
+"""The nets of the server: one of KataGo, one that takes ranks, one that gives no points."""
+
+
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network of KataGo, which gives points and ownership."""
     path = tmp_path_factory.mktemp("net") / "points.bin.gz"
-    write_kata_net(path, small_net())
+    write_kata_net(path, replace(small_net(), name="points"))
     return path
 
 
 @pytest.fixture(scope="module")
 def review_server(web_catalogue: Path, net: Path) -> Iterator[ServedSite]:
-    """A server with that network, and the net human, which takes ranks."""
+    """A server with all nets."""
     from kifu.web.site import Site
 
-    with serving(Site([web_catalogue], [str(net), "human"])) as served:
+    with serving(Site([web_catalogue], [str(net), *NETS[1:]])) as served:
         yield served
 
 
@@ -167,7 +172,7 @@ def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
     page.goto(review_server.url)
     drop(page, a_sgf=TREE.replace(b"SZ[9]", b"SZ[19]"))
     page.wait_for_url("**/upload/**")
-    tab_to(page, "small", "Space")
+    tab_to(page, "points", "Space")
     tab_to(page, "human", "Space")
     captions = page.locator("caption")
     expect(captions).to_have_text(["human · 3d", "human · 5k"])
@@ -238,7 +243,7 @@ def is_near(move: int, before: int) -> bool:
     return max(move, before) < 361 and int(np.abs(np.subtract(divmod(move, 19), divmod(before, 19))).max()) <= 4
 
 
-@pytest.mark.parametrize(("chosen", "rank"), [("points", ""), ("human", "9d")])
+@pytest.mark.parametrize(("chosen", "rank"), list(zip(NETS, ("", "9d", ""), strict=True)))
 def test_summary_over_games(
     review_server: ServedSite, page: Any, chosen: str, rank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,13 +252,13 @@ def test_summary_over_games(
     groups, differences, files = defaultdict(list), [], []
     for number, row in enumerate((10, 9)):  # in the first, gnugo1 is Black and White
         files.append(review_server.get(f"/api/games/0/{row}/sgf").body)
-        answer, rows = analysed(review_server, row, net=int(chosen == "human"), black_rank=rank, white_rank=rank)
+        answer, rows = analysed(review_server, row, net=NETS.index(chosen), black_rank=rank, white_rank=rank)
         before = 361
         for ply, word in enumerate(answer["line"]["moves"]):
             chance, _, _, _, best, best_chance, loss = rows[ply]
             move = word & POINT_MASK
             if answer["info"]["white" if word & WHITE_BIT else "black"] == "gnugo1" and chance is not None:
-                difference = loss if chosen == "points" else best_chance - chance
+                difference = best_chance - chance if chosen == "small" else loss
                 differences.append((difference, f"{number}?ply={ply}"))
                 phases = ("Opening, moves 1 to 50", "Middle game, 51 to 150", "Endgame, from 151")
                 for name in (phases[(ply >= 50) + (ply >= 150)], KINDS[is_near(move, before), is_near(best, before)]):
@@ -273,7 +278,7 @@ def test_summary_over_games(
     expected = set()
     for name, each in groups.items():
         same, mean = np.mean(each, 0)
-        expected.add(f"{name}\t{len(each)}\t{same:.0%}\t{f'{mean:.1f}' if chosen == 'points' else f'{mean:.0%}'}")
+        expected.add(f"{name}\t{len(each)}\t{same:.0%}\t{f'{mean:.0%}' if chosen == 'small' else f'{mean:.1f}'}")
     assert set(page.locator("section[aria-labelledby=summary] tbody tr").all_inner_texts()) == expected
     assert len(groups) == 7
     links = page.locator("section[aria-labelledby=summary] ol a")

@@ -122,23 +122,23 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         features = self.features(planes, globals)
         used = None if self.by_colour else globals
         value = None if self.value is None else torch.tanh(self.value(features, used))
-        score = None if self.score is None else _score(self.score(features, used))
         ownership = None if self.ownership is None else torch.tanh(self.ownership(features))
+        score = None if self.score is None else _score(self.score(features, used), ownership)
         following = self.next(features) if self.next is not None and self.training else None
         output = NetworkOutput(self.policy(features), value, ownership, score, following)
         if not self.by_colour or globals is None:
             return output
-        white = globals[:, 0] < 0
-        return NetworkOutput(*(None if each is None else _select_colour(each, white) for each in output))
+        return NetworkOutput(*(None if each is None else _select_colour(each, globals[:, 0] < 0) for each in output))
 
 
 _SCORE_UNIT = 20
 """Points per unit of the outputs of the score head."""
 
 
-def _score(raw: Tensor) -> Tensor:
-    """Map the two outputs of a score head [B, 2] to a lead and a standard deviation in points, [B, 2]."""
-    return _SCORE_UNIT * torch.stack((raw[:, 0], functional.softplus(raw[:, 1])), 1)
+def _score(raw: Tensor, ownership: Tensor | None) -> Tensor:
+    """Return lead and standard deviation in points [B, 2]; the head adds to the sum of the ownership [B, N], if any."""
+    lead = _SCORE_UNIT * raw[:, 0] + (0 if ownership is None else ownership.sum(1))
+    return torch.stack((lead, _SCORE_UNIT * functional.softplus(raw[:, 1])), 1)
 
 
 def draw_known(globals: Tensor, names: Sequence[str], probability: float) -> Tensor:

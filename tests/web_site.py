@@ -252,7 +252,7 @@ def expect(shown: Any) -> Any:
 
 
 HEADINGS = "[...document.querySelectorAll('h1')].map(each => each.innerText)"
-CUT_OFF = """() => [document.documentElement, ...document.querySelectorAll(".scroll, .panel")]
+CUT_OFF = """() => [document.documentElement, ...document.querySelectorAll(".scroll, .panel, .side-by-side > *")]
     .map((each) => [each.scrollWidth - each.clientWidth, each])
     .filter(([over]) => over > 1)
     .map(([over, each]) => `${over} px too wide: ${each.tagName} ${each.innerText.slice(0, 60)}`)"""

@@ -87,6 +87,8 @@ export interface Net {
   has_value: boolean;
   has_ownership: boolean;
   takes_ranks: boolean;
+  /** Boards for play, with their largest handicaps. */
+  boards: { size: number; handicap: number }[];
 }
 
 export interface Site {

@@ -41,13 +41,13 @@ def small_boards(web_catalogue: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_boards_are_those_that_the_net_supports(small_boards: ServedSite) -> None:
-    assert small_boards.get("/api/boards", net=0).json == [{"size": 9, "handicap": 9}]
-    boards = small_boards.get("/api/boards", net=1).json
-    assert [(board["size"], board["handicap"]) for board in boards] == [(7, 4), (9, 9), (13, 9), (19, 9)]
-    for board in boards:
+    nine, seven = (net["boards"] for net in small_boards.get("/api/nets").json)
+    assert nine == [{"size": 9, "handicap": 9}]
+    assert [(board["size"], board["handicap"]) for board in seven] == [(7, 4), (9, 9), (13, 9), (19, 9)]
+    for board in seven:
         setup = small_boards.get("/api/start", net=1, **board).json["setup"]
         assert len(setup) == board["handicap"]
-    assert "there is no net 2" in small_boards.get("/api/boards", net=2).error
+    assert "there is no net 2" in small_boards.get("/api/start", net=2).error
 
 
 def test_unsupported_games_are_refused(small_boards: ServedSite) -> None:

@@ -65,10 +65,10 @@ function SettingsForm() {
   const { nets } = useNets();
   const corpus = useRoute().query.get("corpus");
   const [chosen, setSettings] = useState(START);
-  const boards = useGet<{ size: number; handicap: number }[]>("/api/boards", { net: chosen.net });
-  const board = boards.value?.find(({ size }) => size === chosen.size) ?? boards.value?.at(-1);
+  const { boards, takes_ranks } = nets[chosen.net]!;
+  const board = boards.find(({ size }) => size === chosen.size) ?? boards.at(-1);
   const settings = board ? { ...chosen, size: board.size, handicap: Math.min(chosen.handicap, board.handicap) } : chosen;
-  const set = (changes: Partial<Settings>) => setSettings({ ...chosen, ...changes });
+  const set = (changes: Partial<Settings>) => setSettings((old) => ({ ...old, ...changes }));
   const last = sessionStorage.getItem(LAST);
   const start = (event: Event) => {
     event.preventDefault();
@@ -105,16 +105,16 @@ function SettingsForm() {
       {last && <p><a href={last}>{t("continueGame")}</a></p>}
       <form class="panel settings-form" onSubmit={start}>
         {choice("net", "playNet", nets.map((net, k) => [k, net.name]), (value) => set({ net: Number(value), rank: "" }))}
-        {nets[settings.net]!.takes_ranks &&
+        {takes_ranks &&
           choice("rank", "playRank", [["", t("rankUnknown")], ...RANKS.map((each): [string, string] => [each, rankName(each)])])}
         {choice("colour", "playColour", [[BLACK, t("black")], [WHITE, t("white")]])}
-        {choice("size", "playSize", (boards.value ?? []).map(({ size }) => [size, `${size} × ${size}`]))}
+        {choice("size", "playSize", boards.map(({ size }) => [size, `${size} × ${size}`]))}
         {choice("handicap", "playHandicap", stones.map((count) => [count, String(count)]), (value) =>
           set({ handicap: Number(value), komi: Number(value) ? 0.5 : START.komi }))}
         {choice("rules", "rulesLabel", Object.entries(RULES).map(([name, key]) => [name, t(key)]))}
         {numeric("komi", t("playKomi"), -100, 100, 0.5)}
         {numeric("temperature", t("playTemperature"), 0, 10, 0.1)}
-        {boards.error && <p class="error" role="alert">{boards.error}</p>}
+        {!board && <p class="error" role="alert">{t("noSquareBoard")}</p>}
         <button type="submit" disabled={!board}>{t("startGame")}</button>
       </form>
     </>

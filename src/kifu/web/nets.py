@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -25,10 +25,6 @@ from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint
 from kifu.web.games import game_info
 from kifu.web.positions import MAX_MOVES, Line
 from kifu.web.site import CorpusParams, ServedNet, Site
-
-if TYPE_CHECKING:
-    from kifu.learn.predict import MovePredictor
-
 
 _MAX_SHOWN, _MIN_SHOWN = 60, 0.001
 """Largest number of moves of a prediction, and the smallest probability of one."""
@@ -250,30 +246,19 @@ def list_problems(site: Site, params: ProblemsParams, deadline: Deadline) -> dic
     return {"problems": found, "first": first, "done": False}
 
 
-_SIZES = (9, 13, 19)
-"""Sides of the boards that are offered, besides that of a net."""
-
 _RESIGN = 0.05
 """Winning probability below which a net resigns at its third move in a row."""
 
 
-class BoardsParams(Params):
-    """A net to play against.
-
-    Attributes:
-        net: Number of the net, from 0.
-    """
-
-    net: int = Field(0, ge=0, le=1000)
-
-
-class StartParams(BoardsParams):
+class StartParams(Params):
     """A new game.
 
     Attributes:
+        net: Number of the net, from 0.
         handicap: Handicap stones on the fixed points, see `max_handicap`.
     """
 
+    net: int = Field(0, ge=0, le=1000)
     size: int = Field(19, ge=2, le=MAX_SIZE)
     handicap: int = Field(0, ge=0, le=9)
 
@@ -319,27 +304,6 @@ class RecordParams(Params):
     black: str = Field("", max_length=200)
     white: str = Field("", max_length=200)
     result: ShortText = ""
-
-
-def list_boards(site: Site, params: BoardsParams) -> list[dict[str, int]]:
-    """Return the boards for play against a net: [{"size": side, "handicap": largest}], the smallest first.
-
-    Raises:
-        RecipeError: The net supports no square board.
-    """
-    predictor = site.net(params.net).predictor
-    sizes = [size for size in sorted({*_SIZES, *predictor.board}) if _is_supported(predictor, size)]
-    if not sizes:
-        predictor.check_board(_SIZES[-1], _SIZES[-1])
-    return [{"size": size, "handicap": max_handicap(size, size)} for size in sizes]
-
-
-def _is_supported(predictor: MovePredictor, size: int) -> bool:
-    try:
-        predictor.check_board(size, size)
-    except (GameError, RecipeError):
-        return False
-    return True
 
 
 def start(site: Site, params: StartParams) -> dict[str, Any]:
@@ -515,7 +479,6 @@ def nets_routes(site: Site) -> list[Route]:
         endpoint("/api/analyse", ReviewParams, partial(analyse, site), site.predict, method="POST"),
         endpoint("/api/candidates", PredictParams, partial(candidates, site), site.predict, method="POST"),
         endpoint("/api/problems", ProblemsParams, partial(list_problems, site), site.predict),
-        endpoint("/api/boards", BoardsParams, lambda params, _: list_boards(site, params), site.quick),
         endpoint("/api/start", StartParams, lambda params, _: start(site, params), site.predict),
         endpoint("/api/play", PlayParams, lambda params, _: reply(site, params), site.predict, method="POST"),
         endpoint("/api/score", ScoreParams, lambda params, _: score(site, params), site.predict, method="POST"),

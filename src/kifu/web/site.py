@@ -22,10 +22,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from kifu.corpus.query import Database, check_condition, open_database, quoted
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import find_sources
-from kifu.errors import FormatError, RecipeError, SourceError, first_line
+from kifu.errors import FormatError, GameError, RecipeError, SourceError, first_line
 from kifu.io import read_small, utf8_name
 from kifu.leaks.audit import read_audit
 from kifu.learn.results import read_evaluation, read_results
+from kifu.point import max_handicap
 from kifu.records.paths import file_version
 from kifu.search.index import index_path
 from kifu.search.searcher import Searcher
@@ -41,6 +42,9 @@ COLUMNS = tuple(name for name in SCHEMA.names if name not in _LISTS)
 """The columns of the table: all but lists. A column `row`, the number of the row from 0, precedes them."""
 
 _CLOSING_SECONDS = 2.0
+
+_SIZES = (9, 13, 19)
+"""Sides of the boards on which to play, besides those of a net."""
 
 _MAX_SELECTIONS = 16
 """Number of filters whose games are kept in memory."""
@@ -396,9 +400,20 @@ class Site:
                 "has_value": each.predictor.has_value,
                 "has_ownership": each.predictor.has_ownership,
                 "takes_ranks": each.predictor.takes_ranks,
+                "boards": _boards(each.predictor),
             }
             for each in self.nets
         ]
+
+
+def _boards(predictor: MovePredictor) -> list[dict[str, int]]:
+    """Return the square boards for play against a net: [{"size": side, "handicap": largest}], the smallest first."""
+    boards = []
+    for size in sorted({*_SIZES, *predictor.board}):
+        with contextlib.suppress(GameError, RecipeError):
+            predictor.check_board(size, size)
+            boards.append({"size": size, "handicap": max_handicap(size, size)})
+    return boards
 
 
 def _file_versions(searcher: Searcher) -> list[tuple[int, ...] | None]:

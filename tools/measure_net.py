@@ -5,8 +5,8 @@
 
 Games that the net knows are left out. The figures are:
 
-- In the first games of two players of one rank: the mean change of Black's winning probability and lead per move, and
-  by how much the probability of even positions changes if both players are said to be of one rank, not unknown.
+- In the first games of two players of one rank, or without ranks: the mean change of Black's winning probability and
+  lead per move, and by how much even positions change if both players are said to be of one rank, not unknown.
 - In the games whose territory and margin are known: the share of points whose owner the net names rightly, and the
   mean error of its lead, in points, after some moves.
 - Nats that the movers' own rank gains against another one, and against none, with 95 % intervals over accounts.
@@ -144,13 +144,14 @@ def main() -> None:
     predictor = open_predictor(arguments.net)
     rows = pa.Table.from_batches(open_catalogue(arguments.catalogue).batches()).combine_chunks().to_batches()[0]
     rows = rows.filter(pa.array(~np.isin(to_numpy(rows["canonical"]), predictor.games)))
-    equals = pc.and_(pc.equal(rows["black_rating"], rows["white_rating"]), pc.greater(rows["n_moves"], 100))
+    black, white = (pc.fill_null(rows[f"{side}_rating"], 0) for side in ("black", "white"))
+    equals = pc.and_(pc.equal(black, white), pc.greater(rows["n_moves"], 100))
     if arguments.games:
         games = list(rows_to_games(rows.filter(equals).slice(0, arguments.games)))
         measure_curves(predictor, games, arguments.curves)
-    counted = rows.filter(pc.and_(rows["territory"].is_valid(), rows["margin"].is_valid()))
+    counted = rows.filter(pc.and_(rows["territory"].is_valid(), rows["margin"].is_valid())).slice(0, arguments.counted)
     if predictor.has_ownership and len(counted):
-        measure_territory(predictor, counted.slice(0, arguments.counted))
+        measure_territory(predictor, counted)
     if predictor.takes_ranks and arguments.moves:
         measure_ranks(predictor, rows, arguments.moves)
 

@@ -113,3 +113,14 @@ def test_the_user_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == [
         f"this {name} has no instructions for bfloat16; networks compute in float32" for name in ("processor", "GPU")
     ]
+
+
+def test_denormal_weights_are_zero_where_a_net_is_evaluated_but_not_in_the_net() -> None:
+    """Products with them take many times as long on some processors, so networks of KataGo did."""
+    least = np.finfo(np.float32).tiny
+    weights = np.array([[1e-40, -least / 2, least, -least, 1e-20, 0, 1]], np.float32)
+    layer = torch.nn.Linear(7, 1, bias=False)
+    layer.weight.data = torch.from_numpy(weights.copy())
+    evaluated = learn.torch_net.TorchBackend(layer, learn.torch_net.CPU)._module.weight.detach().numpy()
+    np.testing.assert_array_equal(evaluated, [[0, 0, *weights[0, 2:]]])
+    np.testing.assert_array_equal(layer.weight.detach().numpy(), weights)

@@ -39,7 +39,7 @@ from kifu.learn import ONNX_SUFFIX
 from kifu.learn.net import net_file, open_net
 from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry
 from kifu.learn.nets import KataNetwork, Network, NetworkOutput
-from kifu.learn.torch_net import kata_net, net_bytes, read_net
+from kifu.learn.torch_net import flush_denormals, kata_net, net_bytes, read_net
 from kifu.text import Report, format_bytes
 
 _log = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ def _kata_graph(file: KataNetFile) -> _Graph:
         names = [name for name in INPUTS if name != "InputMeta" or file.is_human]
         return dict(zip(names, (planes * planes[:, :1], *numbers, planes[:, :1].clone()), strict=True))
 
-    module = _KataExportModule(KataNet(file)).eval()
+    module = flush_denormals(_KataExportModule(KataNet(file))).eval()
     return _Graph(name, module, inputs, OUTPUTS, f"{size}x{size}, smaller ones masked", False, metadata)
 
 

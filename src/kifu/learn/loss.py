@@ -25,7 +25,7 @@ from kifu.learn.nets import Network, NetworkOutput, draw_known
 from kifu.learn.predict import MovePredictor
 from kifu.learn.predictors import open_predictor
 from kifu.learn.registry import KATAGO, import_net, initialize, make_net_for
-from kifu.learn.torch_net import TorchBackend, copy_weights, supported_precision
+from kifu.learn.torch_net import TorchBackend, copy_weights, flush_denormals, supported_precision
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
@@ -161,7 +161,7 @@ def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
         initialize(network, recipe.init)
     if recipe.init_from is not None and not is_kata_net(recipe.init_from):
         copy_weights(open_net(recipe.init_from), network, recipe.net, encoder.plane_set.name)
-    return PolicyModule(network.to(memory_format=torch.channels_last), recipe)
+    return PolicyModule(flush_denormals(network).to(memory_format=torch.channels_last), recipe)
 
 
 def _kata_file(recipe: TrainingRecipe) -> KataNetFile | None:

@@ -7,7 +7,10 @@ import io
 import lzma
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
+
+from kifu.records.games import RecordBlock
 
 TRAPS_FOLDER = Path(__file__).parent / "records" / "traps"
 """SGF records named after their traps."""
@@ -73,3 +76,9 @@ def one_member_zip(data: bytes = SGF, method: int = zipfile.ZIP_DEFLATED) -> byt
         archive.writestr("a.sgf", data)
         archive.writestr("tail.sgf", SGF, zipfile.ZIP_DEFLATED)
     return file.getvalue()
+
+
+def some_members(block: RecordBlock, which: list[int]) -> RecordBlock:
+    """Return a block that holds some of its members, the bytes of the others between them."""
+    columns = {name: getattr(block, name)[which] for name in ("start", "stop", "member", "drop")}
+    return replace(block, name_offset=block.name_offset[: len(which) + 1], **columns)

@@ -40,6 +40,7 @@ from naive_olf import (
     write_back,
     write_line,
 )
+from record_samples import some_members
 
 COMPILED = not numba.config.DISABLE_JIT
 
@@ -222,17 +223,7 @@ def test_members_and_lines() -> None:
 
 def test_bytes_between_members_are_not_read() -> None:
     block = as_block([LINE[:-4], b"CC" + LINE, LINE])
-    outer = [0, 2]
-    parsed = read_olf(
-        replace(
-            block,
-            start=block.start[outer],
-            stop=block.stop[outer],
-            member=block.member[outer],
-            name_offset=block.name_offset[:3],
-            drop=block.drop[outer],
-        )
-    )
+    parsed = read_olf(some_members(block, [0, 2]))
     assert np.diff(parsed.games.move_offset).tolist() == [2, 4]
 
 

@@ -12,6 +12,7 @@ from kifu.point import WHITE_BIT
 from kifu.records.game import read_games, read_sgf
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, concat
 from kifu.records.sgf import as_block, scan
+from record_samples import some_members
 
 COMPILED = not numba.config.DISABLE_JIT
 
@@ -96,17 +97,7 @@ def test_rows_of_a_block() -> None:
 
 def test_bytes_between_members_are_not_read() -> None:
     block = as_block([b"(;SZ[9];B[aa]", b"(;SZ[9];B[bb])", b")(;SZ[9];B[cc])"])
-    outer = [0, 2]
-    games = scan(
-        replace(
-            block,
-            start=block.start[outer],
-            stop=block.stop[outer],
-            member=block.member[outer] * 10,
-            name_offset=block.name_offset[:3],
-            drop=block.drop[outer],
-        )
-    )
+    games = scan(some_members(replace(block, member=block.member * 10), [0, 2]))
     assert games.moves.tolist() == [0, 20]
     assert games.member.tolist() == [0, 20]
     assert games.block_index.tolist() == [0, 1]

@@ -96,7 +96,7 @@ def test_batches_have_the_positions_after_their_first_quarter(tmp_path: Path) ->
 
 def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
     games = make(tmp_path, 40)
-    changes = {"heads": {"value": 1.0}, "steps": 30, "validation": 0, "batch_size": 32}
+    changes = {"heads": {"value": 1.0}, "steps": 60, "validation": 0, "batch_size": 32}
     change = []
     for weight in (0.0, 40.0):
         run = tmp_path / f"run-{weight}"

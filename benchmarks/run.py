@@ -16,7 +16,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from chunks import chunks
 from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzip, sgfs
 from kata import katago
@@ -54,7 +53,6 @@ _BENCHMARKS = {
     "katago": katago,
     "search": search,
     "web": web,
-    "chunks": chunks,
     "learning": learning,
     "genmove": genmove,
 }

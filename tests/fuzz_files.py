@@ -25,7 +25,6 @@ import sevenzips
 from catalogues import GAMES, table, write_catalogue
 from evaluators import reported, scripted_engine
 from example_sets import layout_for, random_batch
-from fuzz_chunks import chunk_fuzzer
 from fuzz_sgf import trap_records
 from fuzzing import TOKENS, Fuzzer, damage, mutant
 from kata_nets import small_net
@@ -322,8 +321,6 @@ def use_dataset(path: Path) -> None:
 
 def dataset_fuzzer(name: str, folder: Path) -> Fuzzer:
     """Return the fuzzer of a format of data sets."""
-    if not kifu.FORMATS[name].recipe_kind:
-        return chunk_fuzzer(name, folder / "tried", use_dataset)
     seeds = written_sets(name, folder)
     if name == "parquet@1":
         seeds += [uncompressed(files) for files in seeds] * 3

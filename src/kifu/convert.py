@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -23,18 +22,13 @@ from kifu.corpus.ingest import IngestItem, read_items
 from kifu.corpus.rows import recorded_rows, rows_to_olf, rows_to_sgf
 from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import count_left_out, find_sources
-from kifu.datasets.chunks import Chunks
-from kifu.datasets.formats import detect_chunks
-from kifu.datasets.formats import open as open_dataset
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
 from kifu.io import AtomicFile
 from kifu.progress import ProgressFactory, silent
-from kifu.records.game import write_sgf
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
-from kifu.records.paths import AnyPath, Paths, as_list, as_path
-from kifu.records.sgf import as_block
+from kifu.records.paths import Paths
 from kifu.records.text import known_programs
 from kifu.records.tygem import load_index
 from kifu.text import Report, format_bytes, format_drops
@@ -44,9 +38,6 @@ _SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip
 _TextFormat: TypeAlias = Literal["olf", "sgf"]
 
 _Write: TypeAlias = Callable[[list[bytes]], None]
-
-_BLOCK_GAMES = 1024
-"""Games of training chunks that are converted together."""
 
 _DIGITS = 7
 """Digits of a member's name in a .zip."""
@@ -107,8 +98,7 @@ def convert(
     .zip.
 
     Args:
-        sources: As for `kifu.corpus.ingest.ingest`; or training chunks of other programs, whose games are deduced
-            (`kifu.datasets.chunks.Chunks.games`) and come first.
+        sources: As for `kifu.corpus.ingest.ingest`.
         path: Its suffix selects the format: .olf (see docs/formats/olf.md) or .sgf (all games in one collection), also
             followed by .gz or .bz2; or .zip, with members 0000001.sgf and so on.
         jobs: Number of threads; the bytes do not depend on it.
@@ -119,8 +109,7 @@ def convert(
     """
     path = Path(path)
     text_format, open_file = _target(path)
-    chunks, others = _split_chunks(sources)
-    all_sources = find_sources(others)
+    all_sources = find_sources(sources)
     programs = known_programs()
     index = load_index([source.path for source in all_sources if source.catalogue is None])
 
@@ -134,7 +123,7 @@ def convert(
     report, left_out = ConvertReport(), count_left_out(all_sources)
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
-            for part in executor.map(convert_item, chain(_chunk_items(chunks), read_items(all_sources))):
+            for part in executor.map(convert_item, read_items(all_sources)):
                 write(part.records)
                 report.read += part.read
                 report.written += part.read - part.failures.total() - part.drops.total()
@@ -146,22 +135,6 @@ def convert(
     report.bytes, report.left_out = output.size, left_out.total()
     left_out.log()
     return report
-
-
-def _split_chunks(sources: Paths) -> tuple[list[Path], list[AnyPath]]:
-    paths = [as_path(source) for source in as_list(sources)]
-    chunks = [path for path in paths if isinstance(path, Path) and detect_chunks(path) is not None]
-    return chunks, [path for path in paths if path not in chunks]
-
-
-def _chunk_items(paths: Iterable[Path]) -> Iterator[IngestItem]:
-    """Yield the games of training chunks as records. Raises FormatError."""
-    for path in paths:
-        with open_dataset(path) as data:
-            assert isinstance(data, Chunks)
-            games = data.games()
-            while records := [write_sgf(game) for game in islice(games, _BLOCK_GAMES)]:
-                yield path.name, as_block(records, str(path))
 
 
 def check_suffix(path: Path) -> None:

@@ -26,8 +26,7 @@ class Format:
 
     Attributes:
         name: Full name with its version, as recipes and manifests write it.
-        recipe_kind: Kind of the recipes that write it: "kgsgo", "examples" or "katago"; "" for formats of training
-            chunks, which kifu only reads (`kifu.datasets.chunks`).
+        recipe_kind: Kind of the recipes that write it: "kgsgo", "examples" or "katago".
         reader: The `Dataset` class, as "module:class"; imported when it is used.
         writer: The `Writer` class likewise; "" for formats that only their own kind of recipe writes.
         plane_set: The only plane set that the format holds; "" if it holds any.
@@ -88,14 +87,6 @@ _FORMATS = (
         name="katago-npz@1", title="KataGo's training rows, planes and targets, in a folder of .npz files",
         recipe_kind="katago", reader="kifu.katago.npz:KataNpz", plane_set="katago22@1",
         has_provenance=True, passes=True, labels=True, needs_move=True,
-    ),
-    Format(
-        name="lz-chunks@1", title="Leela Zero's training chunks, versions 1 and 2; read only", recipe_kind="",
-        reader="kifu.datasets.lz_chunks:LzChunks", plane_set="lz18@1", passes=True, labels=True, needs_move=True,
-    ),
-    Format(
-        name="minigo@1", title="minigo's training examples, TFRecord compressed by zlib; read only", recipe_kind="",
-        reader="kifu.datasets.minigo:Minigo", plane_set="agz17-minigo@1", passes=True, labels=True, needs_move=True,
     ),
 )  # fmt: skip
 
@@ -169,9 +160,7 @@ def detect_format(path: Path) -> Format | None:
         return FORMATS.get(read_index(path).format)
     try:
         if not path.is_file():
-            if path.is_dir() and any(path.glob("*.npz")):
-                return FORMATS["katago-npz@1"]
-            return detect_chunks(path)
+            return FORMATS["katago-npz@1"] if path.is_dir() and any(path.glob("*.npz")) else None
         with open_regular(path) as file:
             head = file.read(8)
     except OSError as error:
@@ -184,21 +173,7 @@ def detect_format(path: Path) -> Format | None:
         from kifu.datasets.parquet import is_examples
 
         return FORMATS["parquet@1"] if is_examples(path) else None
-    return detect_dat(head) or detect_chunks(path)
-
-
-def detect_chunks(path: Path) -> Format | None:
-    """Return the format of a file, or of the first file that is not empty of a folder or pattern, if it is a chunk."""
-    from kifu.datasets.chunks import chunk_files, read_head  # loads numpy, see `detect_format`
-
-    head = next(filter(None, map(read_head, chunk_files(path))), b"")
-    if not head:
-        return None
-    from kifu.datasets.lz_chunks import is_lz_chunk
-    from kifu.datasets.minigo import is_minigo
-
-    name = "lz-chunks@1" if is_lz_chunk(head) else "minigo@1" if is_minigo(head) else None
-    return None if name is None else FORMATS[name]
+    return detect_dat(head)
 
 
 def detect_dat(head: bytes) -> Format | None:
@@ -215,8 +190,7 @@ def open(path: str | os.PathLike[str]) -> Dataset:
     MissingExtra if its format requires a package that is not installed.
 
     Args:
-        path: A file, or the directory of a data set that consists of several files; of training chunks also a pattern
-            such as `chunks/*.gz`.
+        path: A file, or the directory of a data set that consists of several files.
 
     Returns:
         The data set; a `Dat` for dat1 and dat2 files.

@@ -27,7 +27,6 @@ from kifu.corpus.hashes import Hashes, lowest, mix_words
 from kifu.corpus.links import find_links
 from kifu.corpus.positions import PositionHashes, Workspace, hash_positions, new_workspace
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
-from kifu.datasets.chunks import Chunks
 from kifu.datasets.dat import DAT_LAYOUTS, Dat, read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
@@ -203,22 +202,6 @@ class _ExamplesSet(AuditSet):
         return executor.run(job, _RowRange(0, len(self._examples)).blocks(_SHARD_ROWS))
 
 
-class _ChunkSet(_ExamplesSet):
-    """Training chunks of another program. Its games are those that could be deduced; other rows have none."""
-
-    def __init__(self, path: Path, kind: str) -> None:
-        super().__init__(path, kind)
-        assert isinstance(self._examples, Chunks)
-        self._chunks = self._examples
-        games = len(self._chunks.game_rows)
-        self.games = games if games or not self.estimated_positions else None
-        self._ids, self._numbers = np.arange(1, games + 1, dtype=np.uint64), np.arange(games, dtype=np.int32)
-
-    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
-        located = ((*self._chunks.locate_game(game), game) for game in games.tolist())
-        return [GameLocation(file.name, k, 0, int(self._chunks.game_rows[game, 0])) for file, k, game in located]
-
-
 class _KataSet(_ExamplesSet):
     """KataGo's training rows, which carry a hash of their game. Two sets with a hash in common share its game."""
 
@@ -290,8 +273,7 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     if written is not None:
         if written.is_dat:
             return _DatSet(path)
-        kinds = {"katago": _KataSet, "": _ChunkSet}
-        return kinds.get(written.recipe_kind, _ExamplesSet)(path, written.name)
+        return (_KataSet if written.recipe_kind == "katago" else _ExamplesSet)(path, written.name)
     if is_catalogue(path):
         return _CatalogueSet(path)
     try:

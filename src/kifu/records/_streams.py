@@ -156,22 +156,6 @@ def open_stream(file: StreamFile) -> tuple[ByteStream, str]:
     return PlainStream(file), ""
 
 
-def inflated_stream(file: StreamFile) -> InflatedStream | None:
-    """Return the content of an unbuffered gzip or zlib file, by its first bytes; None for other files.
-
-    The file position is reset to the start.
-    """
-    head = file.read(2)
-    file.seek(0)
-    if head == b"\x1f\x8b":
-        kind = igzip_lib.DECOMP_GZIP
-    elif len(head) < 2 or head[0] != 0x78 or int.from_bytes(head) % 31:
-        return None
-    else:
-        kind = igzip_lib.DECOMP_ZLIB
-    return _igzip_stream(file, kind)
-
-
 def inflate_into(packed: memoryview, target: memoryview) -> bool:
     """Inflate raw deflate data into `target` without another copy; return whether it has exactly that length."""
     stream = _igzip_stream(BytesIO(packed), igzip_lib.DECOMP_DEFLATE)

@@ -14,13 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.assets import OTHER_FORMATS
-from kifu.datasets.chunks import Chunks
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Dataset, LabelSpec
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.global_inputs import SERVERS
-from kifu.datasets.labels import NO_MOVE
 from kifu.datasets.manifest import Manifest, data_set_files, manifest_path, origins_path, read_manifest
 from kifu.datasets.tokens import FORMAT as TOKENS_FORMAT
 from kifu.datasets.tokens import METADATA, Tokenizer, Tokens, open_tokens
@@ -216,7 +214,7 @@ def inspect_examples(path: Path) -> list[str]:
 def _inspect(format: Format, data: Dataset) -> list[str]:
     if isinstance(data, KataNpz):
         return _inspect_katago(format, data)
-    return _inspect_chunks(format, data) if isinstance(data, Chunks) else _dataset_lines(format, data)
+    return _dataset_lines(format, data)
 
 
 def _dataset_lines(format: Format, data: Dataset) -> list[str]:
@@ -253,40 +251,6 @@ def _manifest_lines(path: Path, format: str, examples: int) -> list[str]:
 def _label_line(label: LabelSpec) -> str:
     shape = f" x {label.shape[0]}" if label.shape else ""
     return f"{label.name}, {label.dtype}{shape}: {label.meaning[:200]}"
-
-
-def _inspect_chunks(format: Format, data: Chunks) -> list[str]:
-    """Read all rows, and return counts as lines of text.
-
-    Raises:
-        FormatError: A file has changed.
-    """
-    one_hot = linked = best = 0
-    results = np.zeros(3, np.int64)
-    for rows, moves in data.linked():
-        one_hot += int(np.count_nonzero(np.count_nonzero(rows.policy, axis=1) == 1))
-        known = moves != NO_MOVE
-        linked += int(np.count_nonzero(known))
-        best += int(np.count_nonzero(rows.policy[known].argmax(1) == moves[known]))
-        results += np.bincount(rows.result() + 1, minlength=3)
-    layout, games = data.layout, data.game_rows
-    winners = np.bincount(np.concatenate([scan.winner for scan in data.scans]) + 1, minlength=3)
-    lines = [
-        f"{data.path}: {format.name}, {format.title}",
-        f"  examples    {len(data):,} in {counted(len(data.files), 'file')}",
-        f"  variants    {format_counts(data.variants())}",
-        f"  planes      {layout.plane_set}: {layout.planes} of {layout.width} x {layout.height}, row 0 is the top",
-        f"  labels      {', '.join(label.name for label in layout.labels)}",
-        f"  policy      {one_hot / max(len(data), 1):.2%} of the examples with one move only",
-        f"  results     {results[2]:,} won by the mover, {results[0]:,} lost, {results[1]:,} drawn",
-        f"  games       {len(games):,} deduced, of {int((games[:, 1] - games[:, 0]).sum()):,} examples; "
-        f"{winners[2]:,} won by Black, {winners[0]:,} by White, {winners[1]:,} drawn",
-    ]
-    if linked:
-        lines.append(f"  moves       {linked:,} deduced; {linked - best:,} are not the best one of the policy")
-    if data.skipped:
-        lines.append(f"  skipped     {data.skipped:,} records whose policy has NaN, negative or only zero values")
-    return [*lines, "  unknown     komi, names, dates, margins, and the last move of each game"]
 
 
 def _inspect_katago(format: Format, data: KataNpz) -> list[str]:

@@ -127,7 +127,6 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
             "annotate",
             "export",
             "match",
-            "rank",
         )
         assert ("--dry-run" in options) == writes
 

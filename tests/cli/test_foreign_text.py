@@ -35,7 +35,7 @@ safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-LONG = ("build", "evaluate", "match", "nets", "query", "rank", "train")
+LONG = ("build", "evaluate", "match", "nets", "query", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
 """A title, blinking text in both spellings, an erased character, reversed and marked-up text, and a forged line."""
@@ -489,16 +489,6 @@ def benchmark(world: Path, out: Path) -> Iterator[Arguments]:
     yield ["--list", EVIL]
     (out / f"{EVIL}.json").write_text(json.dumps({"version": 1, "kifu": EVIL, "sets": [], EVIL: EVIL}))
     yield ["--compare", out / f"{EVIL}.json"]
-
-
-@case
-def rank(world: Path, out: Path) -> Iterator[Arguments]:
-    net, games = world / f"net{EVIL}{SUFFIX}", world / f"{PATH}.zip"
-    yield [games, "--net", net, "--player", EVIL]
-    yield [games, "--net", EVIL, "--calibrate", "-o", f"{{out}}/{EVIL}.json", "--ranks", EVIL]
-    yield [games, "--net", net, "--calibrate", "-o", f"{{out}}/{EVIL}.json", "--board", "9x9"]
-    (out / f"{EVIL}.json").write_text(json.dumps({"version": 1, "kifu": EVIL, "net": EVIL, EVIL: EVIL}))
-    yield [games, "--net", net, "--calibration", out / f"{EVIL}.json"]
 
 
 @case

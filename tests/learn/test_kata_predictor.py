@@ -120,9 +120,6 @@ def test_ranks(folder):
     assert np.abs(human.predict(positions.with_ranks(34.0, 27.0)).policy - recorded).max() > 1e-5
     with pytest.raises(RecipeError, match="does not take ranks: it is KataGo's net"):
         learn.predictors.check_ranks(open_net(folder / "net.bin.gz"), 30.0)
-    learn.rank.check_rank_dependence(human, [20, 30], (9, 9))
-    with pytest.raises(RecipeError, match="does not depend on ranks"):
-        learn.rank.check_rank_dependence(open_net(folder / "net.bin.gz"), [20, 30], (9, 9))
     with pytest.raises(RecipeError, match="boards of 2 to 19 lines, got 25 x 25"):
         human.check_board(25, 25)
 
@@ -199,13 +196,6 @@ def test_commands(nets, tmp_path, name):
     with serving(Site([games], [str(net)])) as site:
         line = {"width": 9, "height": 9, "moves": [40]}
         assert site.post("/api/predict", {"line": line, "ply": 1, "net": 0}).json["policy"]
-    calibration = learn.rank.RankCalibration(
-        net=name, net_hash=learn.net.net_hash(net), board="9x9", ratings=(30, 31), temperature=1, spread=1,
-        centres=(30, 31),
-    )  # fmt: skip
-    (tmp_path / "ranks.json").write_text(calibration.model_dump_json())
-    estimated = run("rank", games, "--net", net, "--calibration", tmp_path / "ranks.json", "--player", "Black 1")
-    assert (estimated.code, "Black 1" in estimated.out) == ((0, True) if open_net(net).takes_ranks else (2, False))
 
 
 def test_gtp_as_a_rank(folder):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
@@ -280,45 +280,6 @@ def problems(
     write_output(output, write_problems(found))
     report = f"{len(found)} problems from {tried:,} games"
     return Outcome.of_output(output, report, {"problems": len(found), "games": tried})
-
-
-@command(
-    _PANEL,
-    "kifu rank sample --net run --calibration ranks.json --dry-run",
-    "kifu rank sample --net run --player gnugo3 --dry-run",
-    kernels=True,
-)
-def rank(
-    sources: opts.Sources,
-    player: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Name of a player. Repeatable.", show_default="all players"),
-    ] = None,
-    net: opts.Net = PACKAGED[0],
-    calibration: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Calibration of the net.", show_default="the file beside the net"),
-    ] = None,
-    precision: Precision = "float32",
-    jobs: opts.Jobs = None,
-    dry_run: opts.DryRun = False,
-) -> Outcome:
-    """Estimate the ranks of players by the likelihood of their moves.
-
-    A net is calibrated once on players whose ranks are known, see docs/rank.md.
-    """
-    from kifu.learn import Precision
-    from kifu.learn.predictors import open_predictor
-    from kifu.learn.rank import describe_estimates, estimate_ranks, open_calibration
-    from kifu.registry import check_choice
-
-    check_choice("precision", precision, get_args(Precision))
-    if dry_run:
-        return Plan.of_sources(sources, []).outcome()
-    predictor = open_predictor(net, precision=precision)  # type: ignore[arg-type]
-    opened = open_calibration(calibration, net)
-    estimates = estimate_ranks(predictor, sources, opened, player or (), jobs=jobs, progress=progress)
-    return Outcome(describe_estimates(estimates), estimates)
 
 
 @command(_PANEL, "kifu benchmark", "kifu benchmark --list kgs-2018q4@1", kernels=True)

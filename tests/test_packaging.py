@@ -12,7 +12,6 @@ from kifu.errors import EXTRAS
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MODULES = {
-    "charset-normalizer": "charset_normalizer",
     "lazy-loader": "lazy_loader",
     "lightning-fabric": "lightning_fabric",
 }

@@ -223,11 +223,10 @@ def detect_codec(text: bytes, more: bytes = b"") -> str:
         return "utf_8"
     if score > 0.1:
         return best
-    # No candidate fits. charset_normalizer is slow to import and rarely needed.
-    from charset_normalizer import from_bytes
-
-    best_match = from_bytes(text).best()
-    return (best_match and codec_named(best_match.encoding.encode())) or best
+    # In Latin text three accented letters hardly ever stand side by side.
+    cyrillic = re.search("[\u0410-\u044f]{3}", text.decode("cp1251", "replace"))
+    single_byte = "cp1251" if cyrillic else "cp1252"
+    return single_byte if decodes(text, single_byte) else best
 
 
 @functools.cache

@@ -21,20 +21,18 @@ The format was never published. docs/formats/ngf.md describes what is read and h
 from __future__ import annotations
 
 import re
-from typing import Any
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason
-from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap, max_handicap
-from kifu.records._nodes import LETTER_B, LETTER_W, MAX_MOVES, Int, byte, end_of_any_line, skip_space
+from kifu.records._nodes import MAX_MOVES
 from kifu.records.detect import NGF
 from kifu.records.games import (
     FIELD_LIMIT,
     NO_HANDICAP,
-    Bytes,
     ParsedBlock,
     ParseWarning,
     RecordBlock,
@@ -45,65 +43,19 @@ from kifu.records.games import (
 from kifu.records.meta import Rank, date_text, komi_text, result_text
 from kifu.records.text import choose_codec
 
-_P, _M, _A = ord("P"), ord("M"), ord("A")
+_MOVE = re.compile(rb"(?:\A|(?<=[\r\n]))[\0-\t\v\f\x0e- ]*PM[^\r\n]{2}([BW][^\r\n]{2})[^\r\n]*")
+"""A line of a move, such as PMABBREER: its colour and point. The last two letters repeat the point."""
 
-# Within a line of a move, such as PMABBREER. Its last two letters repeat the point.
-_COLOUR, _X, _Y, _MOVE_LENGTH, _LINE_LENGTH = 4, 5, 6, 7, 9
-
-
-@inline_kernel
-def _is_move(data: Bytes, i: Int, end: Int) -> Any:
-    """Return whether a line that ends at `end` has a move at `i`."""
-    if end - i < _MOVE_LENGTH or data[i] != _P or data[i + 1] != _M:
-        return False
-    return data[i + _COLOUR] == LETTER_B or data[i + _COLOUR] == LETTER_W
+_CUT_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))[\0-\t\v\f\x0e- ]*P[^\r\n]{0,7}\Z")
 
 
-@inline_kernel
-def _read_point(data: Bytes, i: Int, size: Int) -> Int:
-    """Return the point of the move at `i`: B is the first column and the uppermost row; AA is a pass."""
-    x, y = byte(data, i + _X) - _A - 1, byte(data, i + _Y) - _A - 1
-    if x == -1 and y == -1:
-        return size * size
-    return y * size + x if 0 <= x < size and 0 <= y < size else NO_POINT
-
-
-@kernel
-def find_moves(data: Bytes, start: Int, stop: Int) -> Int:
-    """Return the start of the first line of data[start:stop] that has a move, or `stop`."""
-    i = start
-    while i < stop:
-        end = end_of_any_line(data, i, stop)
-        if _is_move(data, skip_space(data, i, end), end):
-            return i
-        i = end + 1
-    return stop
-
-
-@kernel
-def read_moves(data: Bytes, start: Int, stop: Int, size: Int, moves: npt.NDArray[np.uint16]) -> tuple[Int, Int, bool]:
-    """Read the moves of data[start:stop].
-
-    Args:
-        data: [N] uint8.
-        size: Side of the board, at most `MAX_SIZE`.
-        moves: [M] uint16, filled; one for each 8 bytes, and one more, are enough.
-
-    Returns:
-        The number of moves, at most MAX_MOVES + 1; the end of the last one; whether the last line is cut off.
-    """
-    count, last, is_cut, i = 0, start, False, start
-    while i < stop and count <= MAX_MOVES:
-        end = end_of_any_line(data, i, stop)
-        at = skip_space(data, i, end)
-        i = end + 1
-        is_cut = end == stop and 0 < end - at < _LINE_LENGTH and data[at] == _P
-        if _is_move(data, at, end):
-            point = _read_point(data, at, size)
-            moves[count] = point | WHITE_BIT if data[at + _COLOUR] == LETTER_W else point
-            count += 1
-            last = end
-    return count, last, is_cut
+def _to_moves(words: list[bytes], size: int) -> npt.NDArray[np.uint16]:
+    """Return [N] uint16 from colours and points: B is the first column and the uppermost row; AA is a pass."""
+    colour, x, y = np.frombuffer(b"".join(words), np.uint8).reshape(-1, 3).T.astype(np.int64)
+    x, y = x - ord("B"), y - ord("B")
+    point = np.where((np.minimum(x, y) >= 0) & (np.maximum(x, y) < size), y * size + x, NO_POINT)
+    point[(x == -1) & (y == -1)] = size * size
+    return (point | np.where(colour == ord("W"), WHITE_BIT, 0)).astype(np.uint16)
 
 
 def read_ngf(block: RecordBlock) -> ParsedBlock:
@@ -123,24 +75,24 @@ _GI_LINES = ("title", "white", "black", "", "", "date", "size", "handicap", "", 
 
 def _read_member(block: RecordBlock, k: int) -> SingleGame:
     data, start, stop, drop = block.data, int(block.start[k]), int(block.stop[k]), DropReason(block.drop[k])
-    first = find_moves(data, start, stop)
-    header = data[start : min(first, start + FIELD_LIMIT)].tobytes().removeprefix(b"\xef\xbb\xbf")
+    text = data[start:stop].data
+    lines = list(islice(_MOVE.finditer(text), MAX_MOVES + 1))
+    first, last = (lines[0].start(), lines[-1].end()) if lines else (stop - start, stop - start)
+    header = bytes(text[: min(first, FIELD_LIMIT)]).removeprefix(b"\xef\xbb\xbf")
     values = _read_lines(header.decode("latin-1"))  # numbers are ASCII in all character sets
     size, handicap = _number(values.get("size", "")), _number(values.get("handicap", ""))
     side = _DEFAULT_SIZE if size is None else size
-    if drop == DropReason.KEPT and size is None and first == stop:
+    if drop == DropReason.KEPT and size is None and not lines:
         drop = DropReason.NO_RECORD
     elif drop == DropReason.KEPT and not 1 <= side <= MAX_SIZE:
         drop = DropReason.BAD_SIZE
     if drop != DropReason.KEPT:
         return SingleGame(k, start, stop, drop=drop)
-    moves = np.empty((stop - first) // (_MOVE_LENGTH + 1) + 1, np.uint16)
-    count, last, is_cut = read_moves(data, first, stop, side, moves)
-    if count > MAX_MOVES:
+    if len(lines) > MAX_MOVES:
         return SingleGame(k, start, stop, drop=DropReason.TOO_LARGE)
-    codec, fields = _read_text(header, data[last : min(stop, last + FIELD_LIMIT)].tobytes(), handicap)
+    codec, fields = _read_text(header, bytes(text[last : last + FIELD_LIMIT]), handicap)
     found = {
-        ParseWarning.TRUNCATED: is_cut or "komi" not in values,
+        ParseWarning.TRUNCATED: (lines and _CUT_LINE.search(text, lines[-1].start())) or "komi" not in values,
         ParseWarning.SIZE_MISSING: size is None,
         ParseWarning.HANDICAP_TEXT: handicap is None and values.get("handicap"),
         ParseWarning.HANDICAP_ONE: handicap == 1,
@@ -151,7 +103,7 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
         stop=stop,
         width=side,
         height=side,
-        moves=moves[:count],
+        moves=_to_moves([line[1] for line in lines], side),
         setup=_setup(handicap or 0, side),
         handicap=NO_HANDICAP if handicap is None else handicap,
         fields=fields,

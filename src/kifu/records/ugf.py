@@ -20,35 +20,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason
-from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, POINT_MASK, WHITE_BIT
-from kifu.records._nodes import (
-    LEFT,
-    LETTER_B,
-    LETTER_W,
-    MAX_MOVES,
-    MAX_SETUP,
-    RIGHT,
-    Int,
-    byte,
-    end_of_any_line,
-    is_digit,
-    is_letter,
-    is_text,
-    skip_bom,
-    skip_space,
-)
+from kifu.records._nodes import MAX_MOVES, MAX_SETUP
 from kifu.records.detect import UGF
 from kifu.records.games import (
     FIELD_LIMIT,
     NO_HANDICAP,
-    Bytes,
     ParsedBlock,
     ParseWarning,
     RecordBlock,
@@ -59,148 +43,82 @@ from kifu.records.games import (
 from kifu.records.meta import date_text, komi_text
 from kifu.records.text import choose_codec
 
-_A, _COMMA, _DOT = ord("A"), ord(","), ord(".")
+_SPACE = rb"[\0-\t\v\f\x0e- ]*+"
+_LINE = rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))" + _SPACE
+_NUMBER = rb"(?:," + _SPACE + rb"(?:([0-9]*\.?[0-9]*)(?=[,\0- ]|\Z))?[^,\r\n]*)?"
+_SECTION = re.compile(_LINE + rb"\[(?:Header\]|Data\]|[A-Za-z]*\])")
+_HEADER = re.compile(_LINE + rb"\[Header\][^\r\n]*[\r\n]?")
+_DATA = re.compile(_LINE + rb"\[Data\][^\r\n]*[\r\n]?")
+_MOVE = re.compile(_LINE + rb"([^.\r\n][^\r\n],[BW])[^,\r\n]*" + 2 * _NUMBER)
+"""The point and the colour of a line such as QP,B1,1,12, its number and seconds. Handicap stones have the number 0."""
+
+_ENDING = rb".*?[\r\n]" + _SPACE + rb"\.End"
+_SKIPPED = re.compile(
+    _LINE + rb"\.(?:Text" + _ENDING + rb"Text|Fig" + _ENDING + rb"Fig|(?:Text|Fig)(?P<cut>.*\Z))[^\r\n]*", re.DOTALL
+)
+"""A comment or a figure among the moves."""
+
 _PASS_COLUMN = 24
 """The column Y. Stones of Y and Z are passes, unless the board has that column."""
 
-_HEADER, _DATA, _OTHER, _NO_SECTION = range(4)
-_COLOUR, _SHORTEST_MOVE = 3, 4
-"""Within a line of a move, such as QP,B1,1,12."""
-
 _MAX_DIGITS = 9
+_WHITE_SPACE = bytes(range(33))
 
 
-@inline_kernel
-def _section_at(data: Bytes, i: Int, end: Int) -> int:
-    """Return the section that begins with the line data[i:end], or _NO_SECTION."""
-    if i == end or data[i] != LEFT:
-        return _NO_SECTION
-    if is_text(data, i, end, b"[Header]"):
-        return _HEADER
-    if is_text(data, i, end, b"[Data]"):
-        return _DATA
-    i += 1
-    while i < end and is_letter(data[i]):
-        i += 1
-    return _OTHER if i < end and data[i] == RIGHT else _NO_SECTION
+def _find_section(text: bytes, name: re.Pattern[bytes]) -> tuple[int, int]:
+    """Return start and end of the first section of a name, without its name; the end of the text if it is missing."""
+    found = name.search(text)
+    if found is None:
+        return len(text), len(text)
+    following = _SECTION.search(text, found.end())
+    return found.end(), following.start() if following else len(text)
 
 
-@kernel
-def find_sections(data: Bytes, start: Int, stop: Int, found: npt.NDArray[np.int64]) -> None:
-    """Find the header and the moves of a member; of several sections of one name, the first.
-
-    Args:
-        data: [N] uint8.
-        found: [2, 2] int64, filled: start and end of [Header] and of [Data], after their names; `stop` if missing.
-    """
-    found[:] = stop
-    section = _NO_SECTION
-    i = skip_bom(data, start, stop)
-    while i < stop:
-        end = end_of_any_line(data, i, stop)
-        begun = _section_at(data, skip_space(data, i, end), end)
-        if begun != _NO_SECTION:
-            if section <= _DATA:
-                found[section, 1] = i
-            section = begun if begun <= _DATA and found[begun, 0] == stop else _OTHER
-            if section <= _DATA:
-                found[section, 0] = min(end + 1, stop)
-        i = end + 1
+def _to_numbers(words: list[bytes | None]) -> npt.NDArray[np.float64]:
+    """Return [N] float64; NaN for what is not a number of up to 9 digits."""
+    digits = [len(word) - word.count(b".") if word else 0 for word in words]
+    return np.array([word if 0 < n <= _MAX_DIGITS else b"nan" for word, n in zip(words, digits)], "S").astype(
+        np.float64
+    )
 
 
-@inline_kernel
-def _read_number(data: Bytes, i: Int, end: Int) -> tuple[Int, float]:
-    """Read the number after the next comma: (position after it, its value), NaN if it is not one of up to 9 digits."""
-    while i < end and data[i] != _COMMA:
-        i += 1
-    i = skip_space(data, i + 1, end)
-    value, scale, digits = 0.0, 0.0, 0
-    while i < end and (is_digit(data[i]) or (data[i] == _DOT and scale == 0)) and digits <= _MAX_DIGITS:
-        if data[i] == _DOT:
-            scale = 1.0
-        else:
-            value = value * 10 + byte(data, i) - 48
-            scale *= 10
-            digits += 1
-        i += 1
-    is_number = 0 < digits <= _MAX_DIGITS and (i >= end or data[i] == _COMMA or data[i] <= 32)
-    return min(i, end), value / max(scale, 1.0) if is_number else np.nan
-
-
-@inline_kernel
-def _read_point(data: Bytes, i: Int, size: Int, is_from_below: bool) -> Int:
-    x, y = byte(data, i) - _A, byte(data, i + 1) - _A
-    if _PASS_COLUMN <= x <= _PASS_COLUMN + 1 and x >= size:
-        return size * size
+def _to_moves(words: list[bytes], size: int, is_from_below: bool) -> npt.NDArray[np.uint16]:
+    """Return [N] uint16 from words such as QP,B."""
+    x, y, _, colour = np.frombuffer(b"".join(words), np.uint8).reshape(-1, 4).T.astype(np.int64)
+    x, y = x - ord("A"), y - ord("A")
     y = size - 1 - y if is_from_below else y
-    return y * size + x if 0 <= x < size and 0 <= y < size else NO_POINT
+    point = np.where((np.minimum(x, y) >= 0) & (np.maximum(x, y) < size), y * size + x, NO_POINT)
+    point[(x >= size) & (x >= _PASS_COLUMN) & (x <= _PASS_COLUMN + 1)] = size * size
+    return (point | np.where(colour == ord("W"), WHITE_BIT, 0)).astype(np.uint16)
 
 
-@inline_kernel
-def _is_move(data: Bytes, i: Int, end: Int) -> Any:
-    """Return whether a line that ends at `end` has a stone at `i`."""
-    if end - i < _SHORTEST_MOVE or data[i] == _DOT or data[i + 2] != _COMMA:
-        return False
-    return data[i + _COLOUR] == LETTER_B or data[i + _COLOUR] == LETTER_W
+class _Moves(NamedTuple):
+    """The lines of [Data].
 
-
-_NOT_SKIPPED, _IN_TEXT, _IN_FIGURE = range(3)
-
-
-@inline_kernel
-def _skipping(data: Bytes, i: Int, end: Int, state: int) -> int:
-    """Return which part, text or figure, includes what follows the line data[i:end], given that of the line."""
-    if state != _NOT_SKIPPED:
-        is_end = is_text(data, i, end, b".EndText" if state == _IN_TEXT else b".EndFig")
-        return _NOT_SKIPPED if is_end else state
-    if is_text(data, i, end, b".Text"):
-        return _IN_TEXT
-    return _IN_FIGURE if is_text(data, i, end, b".Fig") else _NOT_SKIPPED
-
-
-@kernel
-def read_moves(
-    data: Bytes,
-    start: Int,
-    stop: Int,
-    size: Int,
-    is_from_below: bool,
-    stones: npt.NDArray[np.uint16],
-    seconds: npt.NDArray[np.float32],
-) -> tuple[Int, Int, bool]:
-    """Read the lines of [Data]: first the handicap stones, whose number is 0, then the moves.
-
-    Args:
-        data: [N] uint8.
-        size: Side of the board, at most `MAX_SIZE`.
-        stones: [M] uint16, filled with stones and moves; one for each 5 bytes, and one more, are enough.
-        seconds: [M] float32, filled; NaN if missing.
-
-    Returns:
-        The number of handicap stones, at most MAX_SETUP + 1; the number of moves, at most MAX_MOVES + 1; whether the
-        last line is cut off.
+    Attributes:
+        setup: [S] uint16, handicap stones; those before the first move whose number is 0.
+        moves: [M] uint16.
+        seconds: [M] float32, NaN if missing.
+        is_cut: The last line is cut off.
     """
-    setup, moves, skipped, is_cut, i = 0, 0, _NOT_SKIPPED, False, start
-    while i < stop and moves <= MAX_MOVES and setup <= MAX_SETUP:
-        end = end_of_any_line(data, i, stop)
-        at = skip_space(data, i, end)
-        i = end + 1
-        was_skipped = skipped != _NOT_SKIPPED
-        skipped = _skipping(data, at, end, skipped)
-        if was_skipped or not _is_move(data, at, end):
-            is_cut = at < end == stop and is_letter(data[at])
-            continue
-        point = _read_point(data, at, size, is_from_below)
-        after, number = _read_number(data, at + _COLOUR, end)
-        after, used = _read_number(data, after, end)
-        is_cut = end == stop and np.isnan(used)
-        stones[setup + moves] = point | WHITE_BIT if data[at + _COLOUR] == LETTER_W else point
-        seconds[setup + moves] = used
-        if number == 0 and moves == 0:
-            setup += 1
-        else:
-            moves += 1
-    return setup, moves, is_cut or skipped != _NOT_SKIPPED
+
+    setup: npt.NDArray[np.uint16]
+    moves: npt.NDArray[np.uint16]
+    seconds: npt.NDArray[np.float32]
+    is_cut: bool
+
+
+def _read_moves(text: bytes, size: int, is_from_below: bool) -> _Moves:
+    """Return the first moves and handicap stones, one more than a game may have at most."""
+    is_cut = any(skipped["cut"] is not None for skipped in _SKIPPED.finditer(text))
+    text = _SKIPPED.sub(b"", text)
+    lines = list(islice(_MOVE.finditer(text), MAX_SETUP + MAX_MOVES + 1))
+    words = _to_moves([line[1] for line in lines], size, is_from_below)
+    numbers, seconds = (_to_numbers([line[k] for line in lines]) for k in (2, 3))
+    placed = int(np.argmin([*(numbers == 0), False]))
+    last = text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
+    is_cut |= bool(np.isnan(seconds[-1])) if _MOVE.match(last) else last.lstrip(_WHITE_SPACE)[:1].isalpha()
+    return _Moves(words[:placed], words[placed:], seconds[placed:].astype(np.float32), is_cut)
 
 
 def read_ugf(block: RecordBlock) -> ParsedBlock:
@@ -217,29 +135,22 @@ _DEFAULT_SIZE = "19"
 
 def _read_member(block: RecordBlock, k: int) -> SingleGame:
     start, stop = int(block.start[k]), int(block.stop[k])
-    found = np.empty((2, 2), np.int64)
-    find_sections(block.data, start, stop, found)
-    (first, last), (begin, end) = found.tolist()
-    header = block.data[first : min(last, first + FIELD_LIMIT)].tobytes()
+    text = block.data[start:stop].tobytes()
+    (first, last), (begin, end) = (_find_section(text, name) for name in (_HEADER, _DATA))
+    header = text[first : min(last, first + FIELD_LIMIT)]
     values = _read_values(header.decode("latin-1"))  # numbers are ASCII in all character sets
     size, handicap = _number(values.get("Size", _DEFAULT_SIZE)), _number(values.get("Hdcp", "").partition(",")[0])
-    drop = DropReason(block.drop[k]) or (DropReason.NO_RECORD if first == begin == stop else _drop_reason(values, size))
+    is_empty = first == begin == len(text)
+    drop = DropReason(block.drop[k]) or (DropReason.NO_RECORD if is_empty else _drop_reason(values, size))
     if drop or size is None:
         return SingleGame(k, start, stop, drop=drop)
-    stones = np.empty((end - begin) // (_SHORTEST_MOVE + 1) + 1, np.uint16)
-    seconds = np.empty(len(stones), np.float32)
-    is_from_below = values.get("CoordinateType", "").upper() == "IGS"
-    placed, played, is_cut = read_moves(block.data, begin, end, size, is_from_below, stones, seconds)
-    if placed > MAX_SETUP or played > MAX_MOVES:
+    read = _read_moves(text[begin:end], size, values.get("CoordinateType", "").upper() == "IGS")
+    if len(read.setup) > MAX_SETUP or len(read.moves) > MAX_MOVES:
         return SingleGame(k, start, stop, drop=DropReason.TOO_LARGE)
-    codec = choose_codec(
-        values.get("Lang", "").encode("latin-1") or None,
-        header + block.data[end : min(stop, end + FIELD_LIMIT)].tobytes(),
-    )
-    setup, seconds = stones[:placed], seconds[placed : placed + played]
-    is_point = (setup & POINT_MASK) < size * size
+    codec = choose_codec(values.get("Lang", "").encode("latin-1") or None, header + text[end : end + FIELD_LIMIT])
+    is_point = (read.setup & POINT_MASK) < size * size
     warnings = {
-        ParseWarning.TRUNCATED: is_cut or begin == stop,
+        ParseWarning.TRUNCATED: read.is_cut or begin == len(text),
         ParseWarning.SIZE_MISSING: "Size" not in values,
         ParseWarning.HANDICAP_TEXT: handicap is None and values.get("Hdcp"),
         ParseWarning.HANDICAP_ONE: handicap == 1,
@@ -251,12 +162,12 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
         stop=stop,
         width=size,
         height=size,
-        moves=stones[placed : placed + played],
-        setup=setup[is_point],
+        moves=read.moves,
+        setup=read.setup[is_point],
         handicap=NO_HANDICAP if handicap is None else handicap,
         fields=_text_fields(_read_values(header.decode(codec, "replace"))),
         codec=codec,
-        seconds=seconds if np.any(seconds > 0) else None,  # many records have 0 throughout
+        seconds=read.seconds if np.any(read.seconds > 0) else None,  # many records have 0 throughout
         warnings=sum(warning for warning, is_found in warnings.items() if is_found),
     )
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
-from kifu.io import AtomicFile, cannot_write, open_regular, temp_path
+from kifu.io import AtomicFile, cannot_write, open_regular, read_at, temp_path
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, one chunk of every other dataset."""
@@ -58,6 +58,24 @@ class _DiskFile(FileIO):
         except OSError as error:
             self.error = error
         return len(data)
+
+
+class _ReadFile(FileIO):
+    """A file for HDF5 that shares neither locks with other readers in this process, nor its offset with forked ones."""
+
+    _position = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._position = offset if whence == os.SEEK_SET else super().seek(offset, whence)
+        return self._position
+
+    def readinto(self, view: memoryview, /) -> int:  # type: ignore[override]
+        if (count := read_at(self.fileno(), view, self._position)) < len(view):  # HDF5 would use what the buffer held
+            raise OSError("the file is shorter than when it was opened")
+        return count
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Hdf5Writer(Writer):
@@ -206,10 +224,11 @@ class Hdf5(Dataset):
             with open_regular(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 block_checks(self.path)[self.path.name].check_file(file.fileno(), 0, size)
+                self._opened = _ReadFile(os.dup(file.fileno()))
         except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error.strerror}") from None
         with ExitStack() as stack, self._as_format_error():
-            self._file = stack.enter_context(h5py.File(self.path, "r", locking=False))
+            self._file = stack.enter_context(h5py.File(self._opened, "r"))
             self._open()
             stack.pop_all()
 
@@ -294,6 +313,7 @@ class Hdf5(Dataset):
     def close(self) -> None:
         """Close the file; see `Dataset.close`."""
         self._file.close()
+        self._opened.close()
 
 
 def _check_text(name: str, stored: Any) -> None:

@@ -49,8 +49,7 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if value and (name == "use_multiprocessing" or (name == "workers" and value > 1)):
-            allowed = "<= 1" if name == "workers" else "False"
-            raise RecipeError(f"{name} must be {allowed}, got {value}; the loader has its own threads")
+            raise RecipeError(f"{name} must be {'<= 1' if name == 'workers' else False}, got {value}; kifu prefetches")
         super().__setattr__(name, value)
 
     def __len__(self) -> int:

@@ -64,7 +64,6 @@ class LoaderState:
     """The mutable state of a loader.
 
     Attributes:
-        start: Where the next loop starts.
         current: Where the loop that began last stands. It counts delivered batches, not prefetched ones.
         plan: The plan of the epoch at `start`, once it is made.
     """
@@ -277,7 +276,6 @@ class Loader:
         return self.config.fingerprint() | processes | self._source.fingerprint()
 
     def _plan(self) -> EpochPlan:
-        """Return the plan of the epoch of the next loop."""
         state = self._state
         if state.plan is None or state.plan.number != state.start.epoch:
             state.plan = None  # frees the memory of the previous plan
@@ -287,7 +285,6 @@ class Loader:
         return state.plan
 
     def _batches(self, plan: EpochPlan, first: int) -> Generator[Batch]:
-        """Yield the batches of an epoch from a number on."""
         pieces: list[Batch] = []
         missing = self.batch_size
         for buffer, slots in self._rendered(plan, plan.batches(first, self._turn[1])):

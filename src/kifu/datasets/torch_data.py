@@ -48,10 +48,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         self._announce()
 
     def follow(self, batches: Iterable[Item]) -> Generator[Item]:
-        """Yield the batches of one loop over a `DataLoader` of this data set, and count them in the state of `loader`.
-
-        Each loop starts where `loader` does, with any number of workers, persistent or not.
-        """
+        """Yield the batches of a loop over a `DataLoader` of this data set, and count them in the state of `loader`."""
         self._announce()
         yield from self.loader.follow(batches)
 
@@ -60,11 +57,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         return self.loader.state_dict() if self._state is None else self._state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next loop continue where a loop stood; torchdata calls it in each worker.
-
-        Raises:
-            RecipeError: The state is of another source, of other options, or of another number of processes.
-        """
+        """Continue where a loop stood, see `Loader.load_state_dict`; torchdata calls this in each worker."""
         worker = get_worker_info()
         if worker is None:
             self.loader.load_state_dict(state)
@@ -109,10 +102,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
 
 
 def dataset(loader: Loader) -> TorchDataset:
-    """Return a loader as a dataset for torch's `DataLoader`, or torchdata's `StatefulDataLoader`, with batch_size=None.
-
-    The loader uses threads, so workers do not make it faster: each of them replays all games, and renders its share.
-    """
+    """Return a loader as a dataset for `DataLoader`, or torchdata's `StatefulDataLoader`, with batch_size=None."""
     return TorchDataset(loader)
 
 

@@ -307,6 +307,30 @@ def test_hdf5_rejects_external_links(tmp_path: Path) -> None:
         kifu.open(path)
 
 
+@pytest.mark.parametrize("locking", [None, True, False, "best-effort"])
+def test_hdf5_is_open_to_others(tmp_path: Path, locking) -> None:
+    layout = layout_for("hdf5@2")
+    path, batch = tmp_path / "x.h5", random_batch(layout, 30)
+    write("hdf5@2", path, layout, batch)
+    path.chmod(0o444)
+    opened = contextlib.ExitStack()
+    for order in (1, -1):
+        with opened:
+            openers = [lambda: h5py.File(path, locking=locking), *[lambda: kifu.open(path)] * 2][::order]
+            *data, theirs = [opened.enter_context(opener()) for opener in openers][::-order]
+            assert len(theirs["ply"]) == 30
+            assert_same(data[order], batch, has_provenance=True)
+
+
+def test_hdf5_that_becomes_shorter(tmp_path: Path) -> None:
+    layout = layout_for("hdf5@2")
+    write("hdf5@2", tmp_path / "x.h5", layout, random_batch(layout, 3000))
+    with kifu.open(tmp_path / "x.h5") as data:
+        os.truncate(data.path, 20_000)
+        with pytest.raises(FormatError, match="shorter than when it was opened"):
+            data.read(0, 3000)
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_reads_hdf5(tmp_path: Path) -> None:
     layout = layout_for("hdf5@2")

@@ -255,11 +255,36 @@ def test_loops_yield_consecutive_epochs(games):
     assert loader.epoch_number == 2
 
 
-def test_an_interrupted_loop_starts_again(games):
-    loader = load(games, "own", batch_size=10)
-    next(iter(loader))
-    first = row_ids(loader.epoch(0))
-    assert row_ids(loader) == first
+@pytest.mark.parametrize("mixed", [False, True])
+def test_each_loop_is_the_next_epoch(games, mixed):
+    """Also after a loop that ended early, or while another one runs; only a loaded state continues an epoch."""
+    loader = load({games: 1} if mixed else games, "own", batch_size=64)
+    epochs = [[batch.game.tolist() for batch in loader.epoch(k)] for k in range(8)]
+    ids = lambda batches: [batch.game.tolist() for batch in batches]  # noqa: E731
+    iter(loader)  # requests no batch
+    assert ids(islice(loader, 2)) == epochs[0][:2]
+    state = loader.state_dict()
+    with pytest.raises(AttributeError):
+        [batch.nothing for batch in loader]
+    assert list(map(ids, zip(loader, loader))) == list(map(list, zip(epochs[2], epochs[3])))
+    assert (loader.state_dict()["epoch"], loader.epoch_number) == (3, 4)
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state
+    assert [ids(loader), ids(loader)] == [epochs[0][2:], epochs[1]]
+    loader.set_epoch(7)
+    assert ids(loader) == epochs[7]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ply_weights": {500: 1}}, "epoch 0 has 0 positions"),
+        ({"batch_size": 5000, "drop_last": True}, "batch of 5,000"),
+    ],
+)
+def test_empty_epochs_are_reported(games, options, message):
+    with pytest.warns(UserWarning, match=message):
+        assert list(load(games, "own", **options)) == []
 
 
 @pytest.mark.parametrize(
@@ -483,7 +508,8 @@ def test_dat_files_are_augmented_in_their_frame(tmp_path, name):
 def test_an_empty_data_set_yields_no_batches(games, tmp_path):
     straight = load(games, "seven", shuffle=None, augment=False)
     loader = load(write("npy@1", tmp_path / "none", one_batch(straight).slice(0, 0), straight.layout))
-    assert (len(loader), list(loader)) == (0, [])
+    with pytest.warns(UserWarning, match="epoch 0 has 0 positions"):
+        assert (len(loader), list(loader)) == (0, [])
 
 
 @pytest.mark.slow

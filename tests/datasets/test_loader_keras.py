@@ -36,7 +36,9 @@ def test_batches_in_any_order(loader):
         assert np.array_equal(moves, np.eye(361)[batches[k].labels["move"]])
     with pytest.raises(IndexError):
         data[len(batches)]
-    assert reported(data) == reported(data)  # it can be iterated over, more than once
+    for epoch in range(2):  # each loop over it is an epoch
+        next(iter(data))
+        assert reported(data) == reported(keras_data.dataset(loader.epoch(2 * epoch + 1)))
 
 
 @pytest.mark.slow
@@ -77,6 +79,20 @@ def test_an_index_means_one_batch_within_a_pass(loader):
     assert np.array_equal(second[0], batches[1].planes)
     data.on_epoch_end()
     assert np.array_equal(data[2][0], list(loader.epoch(1))[2].planes)
+    for epoch in (1, 2):  # passes of one step
+        data.on_epoch_begin()
+        assert np.array_equal(data[3][0], next(iter(loader.epoch(epoch))).planes)
+        data.on_epoch_end()
+
+
+def test_workers_are_refused(loader):
+    """Keras would request batches in no order, and some before an epoch begins."""
+    data = keras_data.dataset(loader)
+    data.workers, data.use_multiprocessing = 1, False
+    with pytest.raises(RecipeError, match="workers must be <= 1, got 2"):
+        data.workers = 2
+    with pytest.raises(RecipeError, match="use_multiprocessing must be False, got True"):
+        data.use_multiprocessing = True
 
 
 @pytest.mark.slow
@@ -84,7 +100,8 @@ def test_the_books_generator_yields_consecutive_epochs(loader):
     data = keras_data.dataset(loader)
     samples = data.get_num_samples(batch_size=100, num_classes=361)
     assert samples == loader.positions
-    pairs = list(islice(data.generate(100, 361), 2 * -(-samples // 100)))
+    batches = -(-samples // 100)
+    pairs = [*islice(data.generate(100, 361), batches), *islice(data.generate(100, 361), batches)]
     assert {len(planes) for planes, _ in pairs} == {100, samples % 100}
     half = len(pairs) // 2
     assert sum(len(planes) for planes, _ in pairs[:half]) == samples

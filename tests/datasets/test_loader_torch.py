@@ -121,33 +121,39 @@ def test_the_order_does_not_depend_on_workers(games, order, method):
         assert steps(data_loader(data, workers, method=method)) == wanted
 
 
-@pytest.mark.subprocess
-@pytest.mark.parametrize("workers", [1, 3])
-def test_each_pass_with_new_workers_is_a_new_epoch(games, workers):
-    """Also if torch is seeded before each pass, in a new DataLoader, and after a pass that ended early."""
-    loader = load(games, "own", batch_size=20, jobs=1)
-    wanted = epochs(loader, 5)
-    assert wanted[0] != wanted[1] != wanted[2]
-    data = torch_data.dataset(loader.epoch(0))
-    batches = data_loader(data, workers)
-    for epoch in range(3):
+def with_workers(*cases: tuple[int, bool], more: tuple[tuple[int, bool], ...]) -> pytest.MarkDecorator:
+    """Parametrize a test by workers and persistent: (0, False), the cases, and by make test-all more."""
+    marks = [pytest.mark.subprocess]
+    cases = [pytest.param(*case, marks=[*marks, *[pytest.mark.slow] * (case in more)]) for case in (*cases, *more)]
+    return pytest.mark.parametrize(("workers", "persistent"), [(0, False), *cases])
+
+
+@pytest.mark.parametrize("kind", ["torch", "followed", "torchdata"])
+@with_workers((1, True), (2, False), more=((1, False), (2, True), (3, False), (3, True)))
+def test_each_loop_is_the_next_epoch(games, request, kind, workers, persistent):
+    """As for the loader, also if torch is seeded before each loop, and in a new DataLoader or process."""
+    loader = load(games, "own", batch_size=90, jobs=1)
+    wanted, data = epochs(loader, 9), torch_data.dataset(loader.epoch(0))
+    wrapper = request.getfixturevalue("stateful") if kind == "torchdata" else None
+    batches = data_loader(data, workers, wrapper, persistent)
+    loop = (lambda: data.follow(batches)) if kind == "followed" else (lambda: batches)
+    for epoch, stop in enumerate([None, 2, None, 1]):
         torch.manual_seed(7)
-        assert steps(batches if epoch < 2 else data_loader(data, workers)) == wanted[epoch]
-    next(iter(batches))
-    assert steps(batches) == wanted[4]
-    data.set_epoch(1)
-    assert [steps(batches) for _ in range(2)] == wanted[1:3]
-
-
-@pytest.mark.subprocess
-def test_persistent_workers_continue_with_the_next_epoch(games):
-    loader = load(games, "own", batch_size=20, jobs=1)
-    data = torch_data.dataset(loader)
-    batches = data_loader(data, 2, persistent=True)
-    wanted = epochs(loader, 4)
-    assert [steps(batches) for _ in range(2)] == wanted[:2]
-    data.set_epoch(3)
-    assert steps(batches) == wanted[3]
+        assert steps(islice(loop(), stop)) == wanted[epoch][:stop]
+    data.set_epoch(6)
+    assert steps(islice(loop(), 1)) == wanted[6][:1]
+    assert steps(loop()) == wanted[7]
+    if kind == "torchdata":
+        other = data_loader(torch_data.dataset(loader.epoch(0)), workers, wrapper, persistent)
+        other.load_state_dict(batches.state_dict())
+        assert steps(other) == wanted[8]
+    if kind == "torch" and not persistent and workers != 2:
+        for other in (data_loader(data, 0), data_loader(data, workers)):
+            data.set_epoch(2)
+            assert [steps(loop()), steps(other)] == wanted[2:4]
+            running = iter(batches)
+            assert steps(islice(running, 1)) == wanted[4][:1]
+            assert [steps(other), steps(running)] == [wanted[5], wanted[4][1:]]
 
 
 @pytest.mark.subprocess
@@ -179,21 +185,6 @@ def test_followed_loops_have_exact_states(games, workers, persistent):
         assert rest == wanted[stop:]
 
 
-@pytest.mark.subprocess
-@pytest.mark.parametrize("persistent", [False, True])
-def test_a_followed_loop_that_ends_early_starts_again(games, persistent):
-    """Even if some workers have finished their part of the epoch."""
-    loader = load(games, "own", batch_size=60, jobs=1, per_game=12)
-    (wanted,) = epochs(loader, 1)
-    data = torch_data.dataset(loader)
-    batches = data_loader(data, 2, persistent=persistent)
-    for stop in (0, 1, len(wanted) - 1):
-        loop = data.follow(batches)
-        assert steps(islice(loop, stop)) == wanted[:stop]
-        loop.close()
-    assert steps(data.follow(batches)) == wanted
-
-
 # torchdata
 
 
@@ -204,35 +195,26 @@ def stateful():
     return pytest.importorskip("torchdata.stateful_dataloader", reason=reason).StatefulDataLoader
 
 
-@pytest.mark.subprocess
-@pytest.mark.parametrize("order", ["contiguous", "global-batch"])
-@pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("workers", [0, 1, *slow(3)])
+@pytest.mark.parametrize("order", ["contiguous", *slow("global-batch")])
+@with_workers((1, True), more=((1, False), (2, False), (3, True)))
 def test_stateful_data_loader_resumes_bit_exactly(games, stateful, workers, persistent, order):
-    """From each state of two epochs; workers that do not persist need `set_epoch`."""
+    """From each state of two epochs, in another process or here, the rest is delivered, and then the next epoch."""
     loader = load(games, "own", batch_size=60, jobs=1, per_game=10, order=order, rank=0, world_size=2)
-    wanted = epochs(loader, 3)
-    states = []
-    data = torch_data.dataset(loader.epoch(0))
-    batches = data_loader(data, workers, stateful, persistent)
+    wanted = epochs(loader, 4)
+    batches = data_loader(torch_data.dataset(loader.epoch(0)), workers, stateful, persistent)
+    states = [(0, 0, batches.state_dict())]
     for epoch in range(2):
-        data.set_epoch(epoch)
-        states.append((epoch, 0, batches.state_dict()) if not epoch else (epoch, 0, None))
         for k, batch in enumerate(batches):
             assert rows([batch]) == wanted[epoch][k]
             states.append((epoch, k + 1, batches.state_dict()))
         states.append((epoch + 1, 0, batches.state_dict()))
-    for epoch, done, state in states:
-        if state is None:
-            continue
-        data = torch_data.dataset(loader.epoch(0))
-        batches = data_loader(data, workers, stateful, persistent)
+    for epoch, done, state in reversed(states):
         batches.load_state_dict(pickle.loads(pickle.dumps(state)))
-        data.set_epoch(epoch)
-        assert steps(batches) == wanted[epoch][done:]
-        if epoch < 2:
-            data.set_epoch(epoch + 1)
-            assert steps(batches) == wanted[epoch + 1]
+        new = data_loader(torch_data.dataset(loader.epoch(0)), workers, stateful, persistent)
+        new.load_state_dict(state)
+        for each in (batches, new):
+            assert steps(each) == wanted[epoch][done:]
+            assert steps(islice(each, 1)) == wanted[epoch + 1][:1]
 
 
 # Tokens

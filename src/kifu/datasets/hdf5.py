@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
-from kifu.io import AtomicFile, cannot_write, open_regular, temp_path
+from kifu.io import AtomicFile, cannot_write, open_regular, read_at, temp_path
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, one chunk of every other dataset."""
@@ -45,19 +45,35 @@ _MOVE = LabelSpec("move", "int16", (), "the next move")
 
 
 class _DiskFile(FileIO):
-    """A file for HDF5, which crashes after a failed write: bytes after the first error are dropped."""
+    """A file for HDF5 that shares neither locks with others in this process, nor its offset with forked processes.
+
+    HDF5 crashes after a failed write: bytes after the first error are dropped.
+    """
 
     error: OSError | None = None
+    _position = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._position = offset if whence == os.SEEK_SET else super().seek(offset, whence)
+        return self._position
+
+    def readinto(self, view: memoryview, /) -> int:  # type: ignore[override]
+        if (count := read_at(self.fileno(), view, self._position)) < len(view):  # HDF5 would use what the buffer held
+            raise OSError("the file is shorter than when it was opened")
+        return count
 
     def write(self, data: Any) -> int:
-        """Write all bytes, or drop them."""
         view = memoryview(data).cast("B")
         try:
+            super().seek(self._position)
             while self.error is None and len(view):
                 view = view[super().write(view) :]
         except OSError as error:
             self.error = error
         return len(data)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Hdf5Writer(Writer):
@@ -153,7 +169,6 @@ class Hdf5Writer(Writer):
         self._write_offsets(complete)
 
     def _write_offsets(self, games: int) -> None:
-        """Write the row ranges of the first pending games."""
         for k in range(games):
             name, first = self._games[k]
             stop = self._games[k + 1][1] if k + 1 < len(self._games) else self.examples
@@ -179,7 +194,6 @@ class Hdf5Writer(Writer):
 
     @contextmanager
     def _as_output_error(self) -> Iterator[None]:
-        """Convert errors of a full or missing disk to OutputError."""
         try:
             yield
         except (OSError, RuntimeError) as error:
@@ -206,15 +220,15 @@ class Hdf5(Dataset):
             with open_regular(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 block_checks(self.path)[self.path.name].check_file(file.fileno(), 0, size)
+                self._opened = _DiskFile(os.dup(file.fileno()))
         except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error.strerror}") from None
         with ExitStack() as stack, self._as_format_error():
-            self._file = stack.enter_context(h5py.File(self.path, "r", locking=False))
+            self._file = stack.enter_context(h5py.File(self._opened, "r"))
             self._open()
             stack.pop_all()
 
     def _open(self) -> None:
-        """Read the texts, and check names, types and shapes."""
         states = self._dataset("states").shape
         if len(states) != 4:
             raise FormatError(f"states have shape {states}, expected examples x planes x columns x rows")
@@ -285,7 +299,6 @@ class Hdf5(Dataset):
 
     @contextmanager
     def _as_format_error(self) -> Iterator[None]:
-        """Convert the exceptions that h5py raises for damaged files to FormatError."""
         try:
             yield
         except (*_DAMAGED, FormatError) as error:
@@ -294,6 +307,7 @@ class Hdf5(Dataset):
     def close(self) -> None:
         """Close the file; see `Dataset.close`."""
         self._file.close()
+        self._opened.close()
 
 
 def _check_text(name: str, stored: Any) -> None:

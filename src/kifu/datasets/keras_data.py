@@ -20,9 +20,9 @@ Pair = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
     """The batches of a loader: planes [B, C, H, W] float32, and one-hot next moves [B, classes] float32.
 
-    `dataset[i]` is batch i of the epoch. By default Keras requests the batches of a training epoch in random order
-    (`shuffle=True`), but only consecutive batches are fast; therefore each index returns the next batch when it is
-    requested for the first time. Each pass of Keras is an epoch of the loader.
+    Each pass of Keras, and each loop, is an epoch of the loader; `dataset[i]` is batch i of the next one. By default
+    Keras requests the batches of a training epoch in random order (`shuffle=True`), but only consecutive batches are
+    fast; therefore each index returns the next batch when it is requested for the first time.
     """
 
     def __init__(self, loader: Loader, num_classes: int | None = None) -> None:
@@ -45,6 +45,12 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._batches: Generator[Batch] | None = None
         self._number: dict[int, int] | None = None
         self._next = 0
+        self._looked = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value and (name == "use_multiprocessing" or (name == "workers" and value > 1)):
+            raise RecipeError(f"{name} must be {'<= 1' if name == 'workers' else False}, got {value}; kifu prefetches")
+        super().__setattr__(name, value)
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch."""
@@ -56,11 +62,13 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
         with self._lock:
             number = index if self._number is None else self._number.setdefault(index, len(self._number))
             if self._batches is None or number != self._next:
-                self._close()
                 self._batches = iter(self._loader.epoch(self._loader.epoch_number, number))
             batch = next(self._batches)
             self._next = number + 1
         return _pair(batch, self._classes)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (_pair(batch, self._classes) for batch in self._loader)
 
     def on_epoch_begin(self) -> None:
         """Start a pass."""
@@ -69,22 +77,18 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
     def on_epoch_end(self) -> None:
         """End a pass, after all batches or fewer; the next pass is the next epoch."""
         with self._lock:
-            # Keras requests a single batch before it trains, and then ends the epoch; that is not a pass.
-            if self._number is not None and len(self._number) > min(1, len(self) - 1):
+            # Keras may request a single batch before it trains, and then ends the epoch; that is not a pass.
+            if self._number and (self._looked or len(self._number) > 1):
                 self._loader.set_epoch(self._loader.epoch_number + 1)
-            self._close()
-            self._number = None
-
-    def _close(self) -> None:
-        if self._batches is not None:
-            self._batches.close()
-        self._batches = None
+            self._looked = True
+            self._batches = self._number = None
 
     def generate(self, batch_size: int = 128, num_classes: int = 361) -> Iterator[Pair]:
         """Yield batches forever, epoch after epoch, like the book's generator; an epoch's last batch may be smaller."""
-        loader = self._loader.with_batch_size(batch_size)
         while True:
-            for batch in loader:
+            epoch = self._loader.with_batch_size(batch_size)
+            self._loader.set_epoch(self._loader.epoch_number + 1)
+            for batch in epoch:
                 yield _pair(batch, num_classes)
 
     def get_num_samples(self, batch_size: int = 128, num_classes: int = 361) -> int:

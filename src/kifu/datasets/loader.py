@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -63,7 +64,7 @@ class LoaderState:
     """The mutable state of a loader.
 
     Attributes:
-        current: Where the running loop, or the last one, stands. It counts delivered batches, not prefetched ones.
+        current: Where the loop that began last stands. It counts delivered batches, not prefetched ones.
         plan: The plan of the epoch at `start`, once it is made.
     """
 
@@ -80,8 +81,9 @@ class LoaderState:
 class Loader:
     """Batches of examples, epoch after epoch; `kifu.load` returns one.
 
-    Iterating yields one epoch, and the next loop yields the next epoch in another order. If a loop ends early, the next
-    loop starts the epoch again; `state_dict` returns where it stopped. Only one loop can run at a time.
+    Each loop yields an epoch, and the next loop the next one in another order, even if the loop before ended early or
+    still runs; a loop begins with its first batch. Only a loaded state continues within an epoch. `state_dict` returns
+    where the loop that began last stands.
 
     Each batch is a `kifu.datasets.examples.Batch`: planes in the form of `LoaderConfig.output`, labels by name, and the
     game id and ply of each row. The arrays may be kept or changed.
@@ -126,7 +128,7 @@ class Loader:
 
     @property
     def positions(self) -> int:
-        """The number of examples that this process delivers in an epoch."""
+        """The number of examples that this process delivers in the epoch of the next loop."""
         return self._plan().batches(*self._turn).positions
 
     def __len__(self) -> int:
@@ -148,7 +150,11 @@ class Loader:
         return self._loop()
 
     def _loop(self) -> Generator[Batch]:
-        batches = prefetch(self._batches(self._plan(), self._state.start.batch), _PREFETCH)
+        plan = self._plan()
+        if not plan.batches().positions:
+            text = f"{int(plan.ends[-1]):,} positions, too few for a batch of {self.batch_size:,}"
+            warnings.warn(f"epoch {plan.number} has {text}", stacklevel=2)
+        batches = prefetch(self._batches(plan, self._state.start.batch), _PREFETCH)
         try:
             yield from self.follow(batches)
         finally:
@@ -156,12 +162,16 @@ class Loader:
 
     def follow(self, batches: Iterable[Item]) -> Generator[Item]:
         """Yield the batches of one loop over copies of this loader in other processes, and count them in its state."""
-        state, (first, every) = self._state, self._turn
-        start = state.current = state.start
+        start, (first, every), number = self._state.start, self._turn, 0
+        state = LoaderState.at(LoaderPosition(start.epoch + 1, first))
         for number, batch in enumerate(batches, 1):
             state.current = start._replace(batch=start.batch + number * every)
+            if number == 1:
+                self._state = state
             yield batch
-        state.start = state.current = LoaderPosition(start.epoch + 1, first)
+        state.current = state.start
+        if number == 0:
+            self._state = state
 
     def epoch(self, number: int, batch: int = 0) -> Loader:
         """Return a loader of the same games at the start of an epoch, or before a later batch of it.
@@ -233,16 +243,16 @@ class Loader:
         self._state = self.epoch(epoch)._state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the last loop stands, as JSON values for `load_state_dict`.
+        """Return where the loop that began last stands, as JSON values for `load_state_dict`.
 
-        The state counts delivered batches, not prefetched ones. Slots that delivered the same number of batches have
-        the same state.
+        The state counts delivered batches, not prefetched ones. Processes that delivered the same number of batches
+        have the same state.
         """
         epoch, batch = self._state.current
         return {"version": _STATE_VERSION, "epoch": epoch, "batch": batch, "order": self._order}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a loader of the same source and options stood.
+        """Let the next loop continue where a loader of the same source and options stood.
 
         Raises RecipeError if the state is of another source, of other options, or of another number of processes.
         """
@@ -266,7 +276,6 @@ class Loader:
         return self.config.fingerprint() | processes | self._source.fingerprint()
 
     def _plan(self) -> EpochPlan:
-        """Return the plan of the epoch of the next loop."""
         state = self._state
         if state.plan is None or state.plan.number != state.start.epoch:
             state.plan = None  # frees the memory of the previous plan
@@ -276,7 +285,6 @@ class Loader:
         return state.plan
 
     def _batches(self, plan: EpochPlan, first: int) -> Generator[Batch]:
-        """Yield the batches of an epoch from a number on."""
         pieces: list[Batch] = []
         missing = self.batch_size
         for buffer, slots in self._rendered(plan, plan.batches(first, self._turn[1])):

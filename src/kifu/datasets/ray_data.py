@@ -78,8 +78,8 @@ def _read(loader: Any, shard: int, shards: int) -> Iterator[Block]:
 def dataset(loader: Loader, shards: int | None = None) -> Dataset:
     """Return the next epoch of a loader as a Ray data set with the columns planes, the labels, game and ply.
 
-    Reading the data set twice yields the same epoch twice; `dataset(loader.epoch(k))` is another one. Ray is
-    initialized if necessary, as by `ray.init()`. Raises ClusterError if Ray is not installed, and RecipeError if
+    The data set counts as a loop over the loader, and yields the same epoch each time it is read. Ray is initialized if
+    necessary, as by `ray.init()`. Raises ClusterError if Ray is not installed, and RecipeError if
     `shards` is below 1, or the loader resumes in the middle of an epoch.
 
     Args:
@@ -89,4 +89,6 @@ def dataset(loader: Loader, shards: int | None = None) -> Dataset:
     count = max(loader.positions // _SHARD_POSITIONS, 1) if shards is None else shards
     if count < 1:
         raise RecipeError(f"shards must be >= 1, got {shards}")
-    return ray.data.read_datasource(LoaderDatasource(loader, count), override_num_blocks=count)
+    source = LoaderDatasource(loader, count)
+    loader.set_epoch(loader.epoch_number + 1)
+    return ray.data.read_datasource(source, override_num_blocks=count)

@@ -284,7 +284,6 @@ class CatalogueSource(LoaderSource):
         return EpochSelection(counts, selected, hash_key(seed, epoch, SYMMETRY) if augment else None)
 
     def _merge(self) -> MergedPositions:
-        """Merge the equal positions within the first plies of all games."""
         games, rules = self.games, self._spec.filter
         weights = np.empty((len(self.ids), rules.merge_plies))
         for first in range(0, len(weights) if rules.merge_plies else 0, _GAMES):
@@ -374,7 +373,6 @@ class CatalogueSource(LoaderSource):
             out.labels[name][slots] = augmented
 
     def _fill_merged(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: Batch) -> None:
-        """Fill the labels of merged positions."""
         wanted = slot_of_move >= 0
         index, slots = np.repeat(np.arange(len(rows)), self._plies(rows))[wanted], slot_of_move[wanted]
         game = rows[index]

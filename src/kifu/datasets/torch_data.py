@@ -8,7 +8,7 @@ for batch in DataLoader(dataset(loader), batch_size=None):
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from functools import cached_property
+from multiprocessing import current_process
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,18 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
+from kifu.datasets.epoch_plan import LoaderPosition
 from kifu.datasets.examples import Batch
 from kifu.datasets.loader import Item, Loader
 
-_MAX_WORKERS = 1024
+_EPOCHS = 1 << 32
 
 
 class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
     """The batches of a loader, epoch after epoch; `dataset` returns one.
 
     The workers of a `DataLoader` take turns: each yields every `num_workers`-th batch, so neither the batches nor their
-    order depend on the number of workers. Each loop is a new epoch, also with workers that do not persist.
+    order depend on the number of workers. Loops and epochs are those of `Loader`, with or without workers.
 
     Attributes:
         loader: The loader. With workers, which have copies, `follow` keeps its state exact.
@@ -34,12 +35,11 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
-        # How many starts were announced, and the epoch and batch of the last one; shared with the workers.
-        self._announced = torch.zeros(3, dtype=torch.int64).share_memory_()
-        # For each worker the seed of its last loop since then and the loop's number, in one word, which a worker writes
-        # at once. By them a new worker finds its epoch.
-        self._loops = torch.zeros(_MAX_WORKERS, dtype=torch.int64).share_memory_()
-        self._seen = 0
+        # Shared with the workers: the epoch and batch that were set, and for each of the last 64 loops of workers since
+        # then, its number * _EPOCHS + its epoch, in one word, which a worker writes at once.
+        self._shared = torch.zeros(2 + 64, dtype=torch.int64).share_memory_()
+        self._loops = 0
+        self._part: Loader | None = None
         self._state: dict[str, Any] | None = None
 
     def set_epoch(self, epoch: int) -> None:
@@ -48,10 +48,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         self._announce()
 
     def follow(self, batches: Iterable[Item]) -> Generator[Item]:
-        """Yield the batches of one loop over a `DataLoader` of this data set, and count them in the state of `loader`.
-
-        Each loop starts where `loader` does, with any number of workers, persistent or not.
-        """
+        """Yield the batches of a loop over a `DataLoader` of this data set, and count them in the state of `loader`."""
         self._announce()
         yield from self.loader.follow(batches)
 
@@ -60,72 +57,52 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         return self.loader.state_dict() if self._state is None else self._state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a loop stood, in the main process before workers start. torchdata calls it in each worker.
-
-        Raises:
-            RecipeError: The state is of another source, of other options, or of another number of processes.
-        """
-        if get_worker_info() is None:
+        """Continue where a loop stood, see `Loader.load_state_dict`; torchdata calls this in each worker."""
+        worker = get_worker_info()
+        if worker is None:
             self.loader.load_state_dict(state)
-            self._loops.zero_()
-            return
-        self._part.load_state_dict(state)
+            self._announce()
+        else:
+            self._part = self.loader.interleave(worker.id, worker.num_workers)
+            self._part.load_state_dict(state)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        if get_worker_info() is None:
+        worker = get_worker_info()
+        epochs = dict(divmod(word, _EPOCHS) for word in self._shared[2:].tolist() if word)
+        if worker is None:
+            if epochs:
+                self.set_epoch(max(epochs.values()) + 1)
             return map(tensors, self.loader)
-        announced, epoch, batch = self._announced.tolist()
-        resumed = self._state is None and "_part" in vars(self)  # by torchdata
-        loop = 1 if resumed else self._count_loop()
-        if loop > 1 and self._state is None:
-            self._part = self._take_turns(self.loader.epoch(self.loader.epoch_number + loop - 1))
-        if self._state is not None and announced != self._seen:  # the first loop starts where this copy does
-            self._seen, self._part = announced, self._take_turns(self.loader.epoch(epoch, batch))
-        batches = iter(self._part)
-        self._state = self._part.state_dict()
-        return self._worker_batches(batches)
+        self._loops += 1
+        # Processes are numbered as they start, those of a loop consecutively; persistent ones begin each loop together.
+        loop = (current_process()._identity[-1] - worker.id << 12 ^ self._loops) & 0xFFFFFFF | 1 << 28
+        start = self.loader.position if self._loops == 1 else LoaderPosition(*self._shared[:2].tolist())
+        part, self._part = self._part, None
+        if part is None:
+            epoch = epochs.get(loop, max(epochs.values(), default=start.epoch - 1) + 1)
+            part = self.loader.epoch(epoch, start.batch if epoch == start.epoch else 0)
+            part = part.interleave(worker.id, worker.num_workers)
+        else:  # torchdata resumes, perhaps at an earlier epoch
+            epoch = part.epoch_number
+            self._shared[2:] = 0
+        self._shared[2 + loop % 64] = loop * _EPOCHS + epoch
+        self._state = part.state_dict()
+        return self._worker_batches(part)
 
-    def _worker_batches(self, batches: Iterator[Batch]) -> Generator[dict[str, Tensor]]:
-        for batch in batches:
+    def _worker_batches(self, part: Loader) -> Generator[dict[str, Tensor]]:
+        for batch in part:
             # After the last batch the state stays in this epoch, because other workers may not have finished it.
-            self._state = self._part.state_dict()
+            self._state = part.state_dict()
             yield tensors(batch)
 
-    def _count_loop(self) -> int:
-        """Return the number of this loop since the last announcement, the same for all its workers.
-
-        They share a random seed, and no worker starts twice in a loop.
-        """
-        worker = get_worker_info()
-        seed, index = (worker.seed - worker.id) % (1 << 40), worker.id % _MAX_WORKERS
-        words: list[int] = self._loops.tolist()
-        same = [word & 0xFFFF for word in words if word >> 16 == seed and word & 0xFFFF > words[index] & 0xFFFF]
-        loop = max(same) if same else max(word & 0xFFFF for word in words) + 1
-        self._loops[index] = seed << 16 | loop
-        return loop
-
-    @cached_property
-    def _part(self) -> Loader:
-        """The batches of this worker."""
-        return self._take_turns(self.loader)
-
-    @staticmethod
-    def _take_turns(loader: Loader) -> Loader:
-        worker = get_worker_info()
-        return loader.interleave(worker.id, worker.num_workers)
-
     def _announce(self) -> None:
-        """Make persistent workers start their next loop where `loader` does."""
-        self._seen += 1
-        self._loops.zero_()
-        self._announced[:] = torch.tensor([self._seen, *self.loader.position[:2]])
+        """Make workers start their next loop where `loader` does."""
+        self._shared[2:] = 0
+        self._shared[:2] = torch.tensor(self.loader.position[:2])
 
 
 def dataset(loader: Loader) -> TorchDataset:
-    """Return a loader as a dataset for torch's `DataLoader`, or torchdata's `StatefulDataLoader`, with batch_size=None.
-
-    The loader uses threads, so workers do not make it faster: each of them replays all games, and renders its share.
-    """
+    """Return a loader as a dataset for `DataLoader`, or torchdata's `StatefulDataLoader`, with batch_size=None."""
     return TorchDataset(loader)
 
 

@@ -444,7 +444,6 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             epoch, first = epoch + 1, 0
 
     def _prepare(self, batches: tuple[Batch, ...], epoch: int, next_position: tuple[int, int]) -> TrainingBatch:
-        """Return a batch of training, given those of all loaders."""
         batch, *parts = batches
         values = tensors(batch)
         teachers = self._teacher_inputs(values, dict(zip(self._others, map(tensors, parts))))

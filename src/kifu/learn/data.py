@@ -283,6 +283,17 @@ class TrainingBatch(NamedTuple):
     soft_value: Tensor | None = None
     following: tuple[Tensor, Tensor | None, Tensor] | None = None
 
+    def to(self, device: torch.device) -> TrainingBatch:
+        """Return the batch on a device; a GPU copies pinned memory in the background."""
+        return TrainingBatch(*(_move(value, device) for value in self))
+
+
+def _move(value: Any, device: torch.device) -> Any:
+    """Return a tensor, or the tensors within a tuple, on a device, and other values as they are."""
+    if isinstance(value, tuple):
+        return tuple(_move(each, device) for each in value)
+    return value.to(device, non_blocking=device.type == "cuda") if isinstance(value, Tensor) else value
+
 
 def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int, after: Batch | None = None) -> Batch:
     """Return the batch with the komi of each position shifted at random, and the results that follow.
@@ -326,7 +337,7 @@ def count_training_draws(
 ) -> Draws:
     """Count the positions that a run trains on in an epoch, from 0; arguments as for `read_training_games`."""
     games = read_training_games(recipe, sources, validate, jobs)
-    return Loader(games.train, loader_config(recipe), recipe.batch_size).epoch(epoch).draws()
+    return TrainingData(recipe, games, on_gpu=True)._start.epoch(epoch).draws()
 
 
 class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be installed where types are checked
@@ -334,6 +345,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
 
     Attributes:
         position: Epoch and batch to deliver next.
+        process_index: Number of the process among `world_size`.
     """
 
     def __init__(
@@ -353,7 +365,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
         """
         self.recipe, self.games = recipe, games
         self.position = (0, 0)
-        self._process_index, self._world_size, self._local_world_size = process_index, world_size, local_world_size
+        self.process_index, self.world_size, self._local_world_size = process_index, world_size, local_world_size
         self._on_gpu = on_gpu
 
     def state_dict(self) -> dict[str, Any]:
@@ -384,8 +396,8 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
 
     def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
-        config = replace(loader_config(self.recipe), rank=self._process_index, world_size=self._world_size, jobs=1)
-        return self._loader(source, self.recipe.batch_size // self._world_size, config)
+        config = replace(loader_config(self.recipe), rank=self.process_index, world_size=self.world_size, jobs=1)
+        return self._loader(source, self.recipe.batch_size // self.world_size, config)
 
     @cached_property
     def _start(self) -> Loader:
@@ -487,7 +499,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
         config = LoaderConfig(seed=self.recipe.seed, window=self.recipe.window, augment=False, jobs=self._cores)
         for batch in self._loader(self.games.validation, size, config):
             count = min(len(batch), remaining)
-            start, stop = (count * k // self._world_size for k in (self._process_index, self._process_index + 1))
+            start, stop = (count * k // self.world_size for k in (self.process_index, self.process_index + 1))
             part = batch.slice(start, stop)
             if len(part):
                 yield self._make_batch(tensors(part), (0, 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,6 @@ from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import Paths, as_list
 from kifu.registry import check_choice
 from kifu.text import counted
-
-_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True)
@@ -87,11 +84,12 @@ def train(
     recipe = load_training(recipe) if isinstance(recipe, str | os.PathLike) else recipe
     _check_options(recipe, options)
     directory = Path(output)
+    is_first = is_first_process()
     with contextlib.ExitStack() as locks:
         existed = directory.is_dir()
-        if is_first_process() and existed:
+        if is_first and existed:
             locks.enter_context(locked_folder(directory))
-        earlier = _check_directory(directory, resume) if is_first_process() else None
+        earlier = _check_directory(directory, resume) if is_first else None
         make_policy_module(recipe)  # raises before the games are read
         games = read_training_games(recipe, as_list(sources), as_list(validate), options.jobs)
         inputs = {**games.inputs, "games": games.fingerprint()}
@@ -103,13 +101,13 @@ def train(
         if saved and saved["finished"]:
             _complete(directory, earlier or run, saved)
         else:
-            if is_first_process() and not existed:
+            if is_first and not existed:
                 locks.enter_context(locked_folder(directory))
             _launch(options, recipe, games, run, directory, checkpoint, progress=progress)
         finished = read_run(directory)
         if finished is None:
             raise was_changed(directory / MANIFEST)
-        if is_first_process() and finished.state == "finished":
+        if is_first and finished.state == "finished":
             export_run(directory)
     return finished
 
@@ -129,10 +127,11 @@ def launched() -> tuple[int, int, int, int]:
     """
     numbers = [os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
     others = {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"}
-    if not (others <= os.environ.keys() and all(map(str.isdecimal, numbers))):
-        return 0, 1, 0, 1
-    index, count, local_index, local_count = map(int, numbers)
-    return index, count, local_index, local_count
+    if others <= os.environ.keys() and all(map(str.isdecimal, numbers)):
+        index, count, local_index, local_count = map(int, numbers)
+        if index < count:
+            return index, count, local_index, local_count
+    return 0, 1, 0, 1
 
 
 def is_first_process() -> bool:
@@ -185,13 +184,16 @@ def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> None:
 
 def _launch(options: TrainOptions, *arguments: Any, progress: ProgressFactory) -> None:
     """Run the loop in all processes; those that this one starts report no progress."""
-    with torch.random.fork_rng(devices=[]), _cudnn_benchmark(), contextlib.ExitStack() as cleanup:
+    with torch.random.fork_rng(devices=[]), contextlib.ExitStack() as cleanup:
+        cleanup.callback(setattr, torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
+        cleanup.callback(torch.set_num_threads, torch.get_num_threads())
         if options.devices == 1:
             _run_loop(-1, "", options, *arguments, progress)
             return
         path = str(Path(cleanup.enter_context(tempfile.TemporaryDirectory()), "store"))
-        with _safe_path():
-            others = start_processes(_run_loop, (path, options, *arguments, silent), options.devices - 1, join=False)
+        cleanup.callback(os.environ.__setitem__, "PYTHONSAFEPATH", os.environ.get("PYTHONSAFEPATH", ""))
+        os.environ["PYTHONSAFEPATH"] = "1"  # keeps the working directory off the path of spawned processes
+        others = start_processes(_run_loop, (path, options, *arguments, silent), options.devices - 1, join=False)
         for process in others.processes:
             cleanup.callback(process.kill)  # it would wait for this one
         try:
@@ -218,6 +220,7 @@ def _run_loop(
     started = options.devices > 1
     index, count, local_index, local_count = (k + 1, options.devices) * 2 if started else launched()
     device = _find_device(options, local_index, local_count)
+    torch.backends.cudnn.benchmark = True  # chooses the fastest convolutions for the fixed batch shape
     data = TrainingData(recipe, games, index, count, local_count, device.type == "cuda")
     if count == 1:
         TrainingLoop(data, device, *arguments).run()
@@ -225,7 +228,6 @@ def _run_loop(
     store = FileStore(path) if started else None
     if store is not None:
         store.set(str(k), "")
-    threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(count_cores() // local_count, 1))
     if device.type != "cpu":
@@ -236,7 +238,6 @@ def _run_loop(
         TrainingLoop(data, device, *arguments).run()
     finally:
         torch.distributed.destroy_process_group()
-        torch.set_num_threads(threads)
 
 
 def _find_device(options: TrainOptions, local_index: int, local_count: int) -> torch.device:
@@ -249,28 +250,6 @@ def _find_device(options: TrainOptions, local_index: int, local_count: int) -> t
         available = 0 if gpu is None else torch.accelerator.device_count()
         raise RecipeError(f"training requires {counted(local_count, 'GPU')}, and torch finds {available}")
     return torch.device(gpu.type, local_index)
-
-
-@contextlib.contextmanager
-def _safe_path() -> Iterator[None]:
-    """Keep the working directory off the path of new processes, which have the path of this one."""
-    previous = os.environ.get(_SAFE_PATH, "")  # empty is as good as unset
-    os.environ[_SAFE_PATH] = "1"
-    try:
-        yield
-    finally:
-        os.environ[_SAFE_PATH] = previous
-
-
-@contextlib.contextmanager
-def _cudnn_benchmark() -> Iterator[None]:
-    """Let cuDNN choose the fastest convolutions for the fixed batch shape."""
-    previous = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = previous
 
 
 def _original_error(error: ProcessRaisedException) -> KifuError | None:

@@ -14,7 +14,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MODULES = {
     "charset-normalizer": "charset_normalizer",
     "lazy-loader": "lazy_loader",
-    "lightning-fabric": "lightning_fabric",
 }
 
 

@@ -26,7 +26,7 @@ MODULES = {size.module_name(path, SOURCE): path for path in FILES}
 
 # Distributions that take long to import.
 HEAVY = {
-    "torch", "lightning_fabric", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
+    "torch", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
     "ray", "fsspec",
 }  # fmt: skip
 

@@ -110,6 +110,13 @@ for arguments in [[], ["--version"], *([command.callback.__name__] for command i
     except SystemExit as leaving:
         assert not leaving.code, arguments
     loaded(" ".join(["kifu", *arguments]).replace(" ", "-"))
+for arguments in ["agz17"], ["quick-cpu", "--set", "per_game=4"]:
+    sys.argv = ["kifu", "train", *arguments, "games.parquet", "-o", "run"]
+    try:
+        main()
+    except SystemExit as leaving:
+        assert leaving.code == 2, arguments
+loaded("refused")
 """
 
 
@@ -123,6 +130,7 @@ def test_import_and_help_load_nothing_heavy() -> None:
     assert loaded["lists"] & (HEAVY | {"rich", "pydantic", "importlib.metadata"}) == set()
     assert loaded["kifu"] & HEAVY == set()
     assert loaded["kifu---version"] & HEAVY == set()
+    assert "torch" not in loaded.pop("refused")
     compilers = {"torch", "numba", "pyarrow", "numpy", "matplotlib"}
     assert {what: names & compilers for what, names in loaded.items() if names & compilers} == {}
 

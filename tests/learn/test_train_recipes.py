@@ -98,10 +98,7 @@ def test_warm_up_in_steps() -> None:
         ({"epochs": 3}, "steps and epochs exclude each other"),
         ({"optimiser": {"kind": "adam"}}, "optimiser: .*'sgd'"),
         ({"optimiser": {"kind": "adagrad", "momentum": 0.9}}, "optimiser.momentum: no such key; available: kind, lr"),
-        (
-            {"optimiser": {"kind": "adagrad", "where": 1}},
-            "optimiser.where: no such key; did you mean 'positions.where'",
-        ),
+        ({"optimiser": {"kind": "sgd", "where": 1}}, "optimiser.where: no such key; did you mean 'positions.where'"),
         ({"per_game": 4}, r"recipe tiny: per_game: no such key; did you mean 'positions.per_game'\?"),
         ({"optimiser": {"kind": "sgd", "lr": -1.0}}, "optimiser.sgd.lr: .* \\(it is -1.0\\)"),
         ({"optimiser": {"kind": "sgd", "nesterov": True}}, "nesterov needs momentum > 0"),

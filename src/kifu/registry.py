@@ -83,8 +83,7 @@ def unknown(kind: str, name: str, known: Iterable[str], more: str = "") -> Recip
 def suggestion(name: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
     """Return "; did you mean 'seven'?" if a known name, with or without its version, is similar, else "".
 
-    Args:
-        shown: Texts to suggest in place of some names.
+    shown: Texts to suggest in place of some names.
     """
     names = [name for full in known for name in (full.partition("@")[0], full)]
     near = difflib.get_close_matches(name, names, 1) or difflib.get_close_matches(name.lower(), names, 1)

@@ -72,8 +72,7 @@ def train(  # noqa: PLR0913 - command-line options
     run = train_net(loaded, sources, output, validate=validate or (), resume=resume, options=options, progress=progress)
     if not is_first_process():
         return None
-    code = 130 if run.state == "stopped" else 0
-    return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), code)
+    return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), 130 if run.state == "stopped" else 0)
 
 
 @command(

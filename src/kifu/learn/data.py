@@ -45,7 +45,6 @@ _COLUMNS = ("opening", "black", "white", *DRAW_COLUMNS)
 
 Paths = Sequence[str | os.PathLike[str]]
 
-
 TeacherSpec = tuple[str, tuple[str, ...]]
 """Plane set and global inputs of a net that teaches."""
 
@@ -75,10 +74,8 @@ class TrainingGames:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return hashes of the games and positions as JSON values."""
-        return {
-            "train": self.train.fingerprint()["source"],
-            "validation": None if self.validation is None else self.validation.fingerprint()["source"],
-        }
+        validation = None if self.validation is None else self.validation.fingerprint()["source"]
+        return {"train": self.train.fingerprint()["source"], "validation": validation}
 
     def positions(self, ids: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> PredictPositions:
         """Return positions of games to train on for a net of KataGo that teaches, given ids and plies [B]."""
@@ -92,11 +89,9 @@ class TrainingGames:
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of games."""
-        return {
-            "train_games": len(self.train.ids),
-            "validation_games": 0 if self.validation is None else len(self.validation.ids),
-            "benchmark_games_excluded": self.excluded,
-        }
+        held_out = 0 if self.validation is None else len(self.validation.ids)
+        train = len(self.train.ids)
+        return {"train_games": train, "validation_games": held_out, "benchmark_games_excluded": self.excluded}
 
 
 def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
@@ -165,16 +160,12 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         inputs["nets"] = _hash_sources([net_file(path) for path in recipe.nets])
     canonical = [to_numpy(rows["canonical"]) for rows in used]
     canonical += [open_net(path).games for path in recipe.nets if not is_kata_net(path)]
+    validation = None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0])
+    following = CatalogueSource(train, specs[0], following=True) if recipe.smooth else None
+    conditions = Conditions.from_rows(train) if None in teachers else None
+    by_planes = {other.layout.plane_set: other for other in others}
     return TrainingGames(
-        own,
-        None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
-        np.concatenate(canonical),
-        inputs,
-        excluded,
-        teachers,
-        {other.layout.plane_set: other for other in others},
-        CatalogueSource(train, specs[0], following=True) if recipe.smooth else None,
-        Conditions.from_rows(train) if None in teachers else None,
+        own, validation, np.concatenate(canonical), inputs, excluded, teachers, by_planes, following, conditions
     )
 
 
@@ -283,15 +274,12 @@ class TrainingBatch(NamedTuple):
     soft_value: Tensor | None = None
     following: tuple[Tensor, Tensor | None, Tensor] | None = None
 
-    def to(self, device: torch.device) -> TrainingBatch:
-        """Return the batch on a device; a GPU copies pinned memory in the background."""
-        return TrainingBatch(*(_move(value, device) for value in self))
 
-
-def _move(value: Any, device: torch.device) -> Any:
-    """Return a tensor, or the tensors within a tuple, on a device, and other values as they are."""
+def move(value: Any, device: torch.device) -> Any:
+    """Return a batch, or a value in one, on a device; a GPU copies pinned memory in the background."""
     if isinstance(value, tuple):
-        return tuple(_move(each, device) for each in value)
+        moved = (move(each, device) for each in value)
+        return TrainingBatch(*moved) if isinstance(value, TrainingBatch) else tuple(moved)
     return value.to(device, non_blocking=device.type == "cuda") if isinstance(value, Tensor) else value
 
 
@@ -349,14 +337,9 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
     """
 
     def __init__(
-        self,
-        recipe: TrainingRecipe,
-        games: TrainingGames,
-        process_index: int = 0,
-        world_size: int = 1,
-        local_world_size: int = 1,
-        on_gpu: bool = False,
-    ) -> None:
+        self, recipe: TrainingRecipe, games: TrainingGames, process_index: int = 0, world_size: int = 1,
+        local_world_size: int = 1, on_gpu: bool = False,
+    ) -> None:  # fmt: skip
         """Prepare the batches of one process.
 
         Args:
@@ -508,11 +491,9 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
                 break
 
     def _make_batch(
-        self,
-        values: dict[str, Tensor],
-        next_position: tuple[int, int],
+        self, values: dict[str, Tensor], next_position: tuple[int, int],
         teachers: tuple[tuple[Tensor, Tensor | None], ...] = (),
-    ) -> TrainingBatch:
+    ) -> TrainingBatch:  # fmt: skip
         return TrainingBatch(
             values["planes"], values["move"], values.get("result"), values.get("ownership"), values.get("margin"),
             values.get("next3"), self._globals(values), next_position, teachers,

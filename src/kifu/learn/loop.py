@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.execution.executor import count_cores
 from kifu.io import held_folder, require_size
 from kifu.learn import BEST
-from kifu.learn.data import TrainingBatch, TrainingData
+from kifu.learn.data import TrainingBatch, TrainingData, move
 from kifu.learn.loss import SUMS, Teachers, make_policy_module
 from kifu.learn.net_format import NetMetadata
 from kifu.learn.optim import EMA, make_optimizer, restore_optimizer
@@ -153,7 +154,7 @@ class TrainingLoop:
     def run(self) -> None:
         """Train to the end and record it in the manifest."""
         with contextlib.ExitStack() as resources:
-            resources.enter_context(_on_signals(self._request_stop))
+            resources.enter_context(_on_signals(partial(setattr, self, "stop_request")))
             try:
                 self._open_outputs(resources)
                 end = self._train()
@@ -172,10 +173,10 @@ class TrainingLoop:
         resume_step = self.state.steps if self.resumed else None
         self.metrics = MetricsWriter(self.directory / METRICS, resume_step, self.directory / TENSORBOARD)
         resources.callback(self.metrics.close)
-        self._update_manifest(
-            state="running", reason=None, machine=self._machine(), counts=self._counts(),
-            last=latest_values(self.metrics.rows),
-        )  # fmt: skip
+        parameters = sum(value.numel() for value in self.module.parameters())
+        counts = {**self.data.games.counts(), "epoch_batches": self.data.epoch_batches, "parameters": parameters}
+        last = latest_values(self.metrics.rows)
+        self._update_manifest(state="running", reason=None, machine=self._machine(), counts=counts, last=last)
         minutes = self.recipe.max_minutes
         total, unit = (self._total_steps(), "steps") if minutes is None else (round(minutes * 60), "s")
         self.bar = resources.enter_context(self._progress(f"training {self.recipe.name}", total, unit))
@@ -193,7 +194,7 @@ class TrainingLoop:
                     group["lr"] = lr
                 self._seed_step()
                 self.optimizer.zero_grad()
-                on_device = batch.to(self.device)
+                on_device = move(batch, self.device)
                 loss, sums = self.model(on_device if self.teachers is None else self.teachers.label(on_device))
                 loss.backward()
                 if self.recipe.clip is not None:
@@ -243,9 +244,6 @@ class TrainingLoop:
     def _processes_agree(self) -> bool:
         return self.data.world_size == 1 or self.state.steps % _SYNC_EVERY == 0
 
-    def _request_stop(self, reason: str) -> None:
-        self.stop_request = reason
-
     def _total_steps(self) -> int | None:
         return self.recipe.steps or (self.recipe.epochs and self.recipe.epochs * self.data.epoch_batches)
 
@@ -269,12 +267,6 @@ class TrainingLoop:
             return RunEnd("finished", f"{recipe.epochs:,} epochs done")
         if self.stop_request is not None and self._processes_agree():
             return RunEnd("stopped", self.stop_request)
-        return None
-
-    def _patience_end(self) -> RunEnd | None:
-        stale = self.state.stale_validations
-        if self.recipe.patience is not None and stale >= self.recipe.patience:
-            return RunEnd("finished", f"{stale} validations without a lower loss")
         return None
 
     def _validation_due(self, epoch_over: bool) -> bool:
@@ -359,7 +351,8 @@ class TrainingLoop:
             rows = [self._validation_row(averaged=self.ema is not None)]
             better = rows[0]["validation_loss"] < state.best.get("validation_loss", math.inf)
             state.stale_validations = 0 if better else state.stale_validations + 1
-            end = end or self._patience_end()
+            if end is None and state.stale_validations >= (self.recipe.patience or math.inf):
+                end = RunEnd("finished", f"{state.stale_validations} validations without a lower loss")
             if self.ema is not None and end is not None and end.state == "finished":
                 rows.insert(0, self._validation_row(averaged=False))
                 rows.sort(key=lambda row: row["validation_loss"], reverse=True)
@@ -395,7 +388,7 @@ class TrainingLoop:
         self.module.eval()
         with torch.no_grad():
             for batch in self.data.validation_batches():
-                sums += self.module(batch.to(self.device)).sums
+                sums += self.module(move(batch, self.device)).sums
         self.module.train()
         return self._sum_processes(sums)
 
@@ -420,14 +413,9 @@ class TrainingLoop:
         recipe, manifest, games = self.recipe, self.manifest, self.data.games
         width, height = recipe.size
         trained = {
-            "steps": self.state.steps,
-            "positions": self.state.positions,
-            "seconds": round(self.state.seconds, 1),
-            "figures": manifest.last,
-            "counts": manifest.counts,
-            "inputs": manifest.inputs,
-            "machine": manifest.machine,
-        }
+            "steps": self.state.steps, "positions": self.state.positions, "seconds": round(self.state.seconds, 1),
+            "figures": manifest.last, "counts": manifest.counts, "inputs": manifest.inputs, "machine": manifest.machine,
+        }  # fmt: skip
         metadata = NetMetadata(
             net=recipe.net, planes=games.train.layout.plane_set, width=width, height=height,
             passes=recipe.positions.passes, heads=tuple(recipe.heads), inputs=recipe.inputs,
@@ -435,32 +423,23 @@ class TrainingLoop:
         )  # fmt: skip
         save_net(self.directory / name, self.module.network, metadata, games.canonical)
 
-    def _save_final_nets(self) -> None:
-        with self._kept_weights():
-            self._save_net(FINAL)
-            if not self.state.best:  # there are no validation games
-                self._save_net(BEST)
-
     def _save_checkpoint(self, end: RunEnd | None) -> None:
         self._require_finite()
         with self._rate_paused():
             finished = end is not None and end.state == "finished"
-            if finished:  # before the checkpoint records the end
-                self._save_final_nets()
             state = self.state
-            checkpoint = {
-                "state_dict": self.module.state_dict(),
-                "optimizer_states": [self.optimizer.state_dict()],
-                "kifu": {
-                    "recipe": self.manifest.recipe,
-                    "inputs": self.manifest.inputs,
-                    **asdict(state),
-                    "loader": self.data.state_dict(),
-                    "sums": self._sum_processes(self.sums),
-                    "average": None if self.ema is None else self.ema.state_dict(),
-                    "finished": end.reason if end is not None and finished else None,
-                },
-            }
+            if finished:  # before the checkpoint records the end
+                with self._kept_weights():
+                    for name in (FINAL,) if state.best else (FINAL, BEST):  # there may be no validation games
+                        self._save_net(name)
+            progress = {
+                "recipe": self.manifest.recipe, "inputs": self.manifest.inputs, **asdict(state),
+                "loader": self.data.state_dict(), "sums": self._sum_processes(self.sums),
+                "average": None if self.ema is None else self.ema.state_dict(),
+                "finished": end.reason if end is not None and finished else None,
+            }  # fmt: skip
+            optimizers = [self.optimizer.state_dict()]
+            checkpoint = {"state_dict": self.module.state_dict(), "optimizer_states": optimizers, "kifu": progress}
             if self.metrics is not None:
                 save_checkpoint(self.directory / LAST, checkpoint)
                 self._update_manifest()
@@ -491,19 +470,12 @@ class TrainingLoop:
                     require_size(self.directory / name)
             self.manifest.save(self.directory)
 
-    def _counts(self) -> dict[str, int]:
-        parameters = sum(value.numel() for value in self.module.parameters())
-        return {**self.data.games.counts(), "epoch_batches": self.data.epoch_batches, "parameters": parameters}
-
     def _machine(self) -> dict[str, Any]:
         return {
             "gpu": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None,
-            "cores": count_cores(),
-            "threads": torch.get_num_threads(),
-            "processes": self.data.world_size,
-            "processor": platform.machine(),
-            "precision": supported_precision(self.recipe.precision, self.device),
-        }
+            "cores": count_cores(), "threads": torch.get_num_threads(), "processes": self.data.world_size,
+            "processor": platform.machine(), "precision": supported_precision(self.recipe.precision, self.device),
+        }  # fmt: skip
 
 
 @contextlib.contextmanager

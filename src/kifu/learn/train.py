@@ -149,9 +149,7 @@ def _check_options(recipe: TrainingRecipe, options: TrainOptions) -> None:
     if recipe.batch_size % processes:
         raise RecipeError(f"a batch of {recipe.batch_size} cannot be divided among {processes} devices")
     if "value" in recipe.heads and recipe.batch_size < 2 * processes:
-        raise RecipeError(
-            f"a value head requires 2 positions per device and batch; a batch of {recipe.batch_size} is too small"
-        )
+        raise RecipeError(f"a value head requires 2 positions per device; a batch of {recipe.batch_size} is too small")
 
 
 def _check_directory(directory: Path, resume: bool) -> Run | None:
@@ -244,11 +242,11 @@ def _find_device(options: TrainOptions, local_index: int, local_count: int) -> t
     """Return the device of one of several processes on this machine. Raise RecipeError if it does not exist."""
     check_choice("accelerator", options.accelerator, ("auto", "cpu", "gpu"))
     gpu = torch.accelerator.current_accelerator(True)
-    if options.accelerator == "cpu" or (options.accelerator == "auto" and gpu is None):
+    found = 0 if gpu is None else torch.accelerator.device_count()
+    if options.accelerator == "cpu" or (options.accelerator == "auto" and not found):
         return torch.device("cpu")
-    if gpu is None or torch.accelerator.device_count() < local_count:
-        available = 0 if gpu is None else torch.accelerator.device_count()
-        raise RecipeError(f"training requires {counted(local_count, 'GPU')}, and torch finds {available}")
+    if found < local_count:
+        raise RecipeError(f"training requires {counted(local_count, 'GPU')}, and torch finds {found}")
     return torch.device(gpu.type, local_index)
 
 

@@ -85,7 +85,7 @@ def test_modules_have_docstrings_and_passing_doctests() -> None:
 
 
 LOADED = """
-import sys
+import contextlib, sys
 
 def loaded(what):
     print(what, *{name.partition(".")[0] for name in sys.modules}, *sys.modules, file=sys.stderr)
@@ -110,12 +110,9 @@ for arguments in [[], ["--version"], *([command.callback.__name__] for command i
     except SystemExit as leaving:
         assert not leaving.code, arguments
     loaded(" ".join(["kifu", *arguments]).replace(" ", "-"))
-for arguments in ["agz17"], ["quick-cpu", "--set", "per_game=4"]:
-    sys.argv = ["kifu", "train", *arguments, "games.parquet", "-o", "run"]
-    try:
-        main()
-    except SystemExit as leaving:
-        assert leaving.code == 2, arguments
+sys.argv = ["kifu", "train", "quick-cpu", "games.parquet", "-o", "run", "--set", "per_game=4"]
+with contextlib.suppress(SystemExit):
+    main()
 loaded("refused")
 """
 

@@ -184,29 +184,21 @@ def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
 # What goes wrong
 
 
-@pytest.fixture(scope="module")
-def plain(games: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run."""
-    folder = tmp_path_factory.mktemp("plain") / "run"
-    learn.train.train(tiny(steps=2), [games], folder)
-    return folder
-
-
-@pytest.mark.parametrize("names", [*((name,) for name in RANKS), RANKS, (*RANKS, "TORCHELASTIC_RUN_ID")], ids=" ".join)
-def test_ranks_of_other_launchers_mean_nothing(
-    names: tuple[str, ...], plain: Path, games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = (plain / "run.json").read_bytes()
-    for name in names:
-        monkeypatch.setenv(name, RANKS.get(name, "none"))
-    with pytest.raises(RecipeError, match="already holds a run"):
-        learn.train.train(tiny(steps=2, seed=5), [games], plain)
-    assert (plain / "run.json").read_bytes() == before
-    if len(names) > 1:
-        learn.train.train(tiny(steps=2), [games], tmp_path / "run")
-        assert_same_weights(plain / "final.safetensors", tmp_path / "run" / "final.safetensors")
-        files = [{path.name for path in folder.iterdir()} for folder in (plain, tmp_path / "run")]
-        assert files[0] == files[1]
+def test_ranks_of_other_launchers_mean_nothing(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    learn.train.train(tiny(steps=2), [games], one)
+    files = {path.name: path.read_bytes() for path in one.iterdir() if path.is_file()}
+    for names in (*((name,) for name in RANKS), (*RANKS, "TORCHELASTIC_RUN_ID")):
+        with monkeypatch.context() as changes:
+            for name in names:
+                changes.setenv(name, RANKS.get(name, "none"))
+            with pytest.raises(RecipeError, match="already holds a run"):
+                learn.train.train(tiny(steps=2, seed=5), [games], one)
+            if len(names) > 1:
+                learn.train.train(tiny(steps=2), [games], other)
+    assert files == {path.name: path.read_bytes() for path in one.iterdir() if path.is_file()}
+    assert files.keys() == {path.name for path in other.iterdir() if path.is_file()}
+    assert_same_weights(one / "final.safetensors", other / "final.safetensors")
 
 
 def test_options_that_do_not_fit_the_processes(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
-"""A training run that records what each of its processes trains on; test_ddp.py and Fabric start it as a script.
+"""A training run that records what each of its processes trains on; test_ddp.py starts it as a script.
 
-    python ddp_run.py GAMES RUN LOG DEVICES NODES STOP
+    python ddp_run.py GAMES RUN LOG DEVICES STOP
 
-starts or resumes a run on the CPU and interrupts it in step STOP. Process R appends to the file LOG/R a line for each
-position, "EPOCH STEP GAME PLY", and to LOG/files the name of each file that it writes.
+starts or resumes a run on the CPU and interrupts it in step STOP, or kills its second process in step -STOP. Process R
+appends to the file LOG/R a line for each position, "EPOCH STEP GAME PLY", and to LOG/files the name of each file that
+it writes.
 """
 
 import signal
@@ -22,8 +23,8 @@ torch = lazy_import("torch")
 RECIPE = {"batch_size": 16, "window": 200, "steps": None, "epochs": 2, "validate_steps": 20, "average": 0.9}
 
 
-def main() -> None:
-    games, run, log, devices, nodes, stop = sys.argv[1:]
+def record(log: str, stop: str) -> None:
+    """Record what this process does."""
     torch.set_num_threads(1)
     rows_of: dict[tuple[int, int], list[tuple[int, int]]] = {}
     make_batch, after_step = learn.data.TrainingData._make_batch, learn.loop.TrainingLoop._after_step
@@ -36,10 +37,12 @@ def main() -> None:
 
     def recording_step(self: learn.loop.TrainingLoop, batch: learn.data.TrainingBatch) -> learn.loop.RunEnd | None:
         epoch, step = self.data.position[0], self.state.steps
-        with Path(log, str(self.fabric.global_rank)).open("a") as file:
+        with Path(log, str(self.data.process_index)).open("a") as file:
             file.writelines(f"{epoch} {step} {game} {ply}\n" for game, ply in rows_of[batch.next_position])
-        if step + 1 == int(stop) and self.fabric.is_global_zero:
+        if step + 1 == int(stop) and self.is_first:
             signal.raise_signal(signal.SIGINT)
+        if step + 1 == -int(stop) and not self.is_first:
+            signal.raise_signal(signal.SIGKILL)
         return after_step(self, batch)
 
     def recording_write(path: Path, data: Any) -> None:
@@ -50,9 +53,11 @@ def main() -> None:
     learn.data.TrainingData._make_batch, learn.loop.TrainingLoop._after_step = recording_batch, recording_step
     learn.run_dir.write_file = learn.torch_net.write_file = recording_write
     learn.run_dir.draw_training_curves = lambda rows, title: b"curves"
-    options = learn.train.TrainOptions(devices=int(devices), nodes=int(nodes), accelerator="cpu", jobs=1)
-    learn.train.train(tiny(**RECIPE), [games], run, resume=Path(run, "run.json").exists(), options=options)
 
 
+if __name__ in ("__main__", "__mp_main__"):  # also in a spawned process
+    games, run, log, devices, stop = sys.argv[1:]
+    record(log, stop)
 if __name__ == "__main__":
-    main()
+    options = learn.train.TrainOptions(devices=int(devices), accelerator="cpu", jobs=1)
+    learn.train.train(tiny(**RECIPE), [games], run, resume=Path(run, "run.json").exists(), options=options)

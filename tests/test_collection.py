@@ -7,7 +7,7 @@ TESTS = Path(__file__).parent
 
 def test_collection_imports_no_large_package(imported_by_collection: frozenset[str]) -> None:
     """Each process that runs tests collects all of them."""
-    assert not imported_by_collection & {"torch", "ray", "keras", "lightning_fabric", "datasets", "moto"}
+    assert not imported_by_collection & {"torch", "ray", "keras", "datasets", "moto"}
 
 
 def test_no_two_test_files_share_a_name() -> None:

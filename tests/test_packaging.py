@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MODULES = {
     "lazy-loader": "lazy_loader",
-    "lightning-fabric": "lightning_fabric",
 }
 
 

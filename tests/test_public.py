@@ -26,7 +26,7 @@ MODULES = {size.module_name(path, SOURCE): path for path in FILES}
 
 # Distributions that take long to import.
 HEAVY = {
-    "torch", "lightning_fabric", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
+    "torch", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
     "ray", "fsspec",
 }  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_modules_have_docstrings_and_passing_doctests() -> None:
 
 
 LOADED = """
-import sys
+import contextlib, sys
 
 def loaded(what):
     print(what, *{name.partition(".")[0] for name in sys.modules}, *sys.modules, file=sys.stderr)
@@ -110,6 +110,10 @@ for arguments in [[], ["--version"], *([command.callback.__name__] for command i
     except SystemExit as leaving:
         assert not leaving.code, arguments
     loaded(" ".join(["kifu", *arguments]).replace(" ", "-"))
+sys.argv = ["kifu", "train", "quick-cpu", "games.parquet", "-o", "run", "--set", "per_game=4"]
+with contextlib.suppress(SystemExit):
+    main()
+loaded("refused")
 """
 
 
@@ -123,6 +127,7 @@ def test_import_and_help_load_nothing_heavy() -> None:
     assert loaded["lists"] & (HEAVY | {"rich", "pydantic", "importlib.metadata"}) == set()
     assert loaded["kifu"] & HEAVY == set()
     assert loaded["kifu---version"] & HEAVY == set()
+    assert "torch" not in loaded.pop("refused")
     compilers = {"torch", "numba", "pyarrow", "numpy", "matplotlib"}
     assert {what: names & compilers for what, names in loaded.items() if names & compilers} == {}
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -142,17 +142,46 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
     except ValidationError as error:
         first, value = error.errors()[0], ""
         if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            first["msg"] = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
+            first["loc"] = path = _written_path(first["loc"], table)
+            first["msg"] = f"no such key{_nearest_key(path, model, table)}"
         elif first["type"] not in ("missing", "value_error"):
             value = f" (it is {_shown(first['input'])})"
         raise RecipeError(f"{kind} {name}: {_message(first)}{value}") from None
 
 
-def _nearest_key(key: str, model: type[BaseModel]) -> str:
-    """Return a hint for an unknown key: the most similar key of the model, or all of them."""
+def _written_path(location: Sequence[int | str], table: Any) -> tuple[str, ...]:
+    """Return the keys of a table that lead to the location of an error, which also names members of unions."""
+    path = []
+    for part in location:
+        with contextlib.suppress(LookupError, TypeError):
+            table = table[part]
+            path.append(str(part))
+    return tuple(path)
+
+
+def _nearest_key(path: tuple[str, ...], model: type[BaseModel], table: Mapping[str, Any]) -> str:
+    """Return a hint for an unknown key: a similar one beside it, the same elsewhere, or all beside it."""
     schema = model.model_json_schema()
-    known = [name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())]
-    return suggestion(key, known) or f"; available: {', '.join(schema['properties'])}"
+    paths = [each for each in _known_paths(schema, schema.get("$defs", {}), table) if each != path]
+    beside = {each[-1]: ".".join(each) for each in paths if each[:-1] == path[:-1]}
+    others = {each[-1]: ".".join(each) for each in reversed(paths) if len(path) == 1 or each[-1] == path[-1]}
+    return suggestion(path[-1], others | beside, others | beside) or f"; available: {', '.join(beside)}"
+
+
+def _known_paths(part: Mapping[str, Any], definitions: Mapping[str, Any], table: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each key in a part of a JSON schema, for the kinds and names of a table."""
+    part = definitions.get(part.get("$ref", "").rpartition("/")[2], part)
+    table = table if isinstance(table, Mapping) else {}
+    keys = part.get("properties", {})
+    if table.get("kind") != keys.get("kind", {}).get("const", table.get("kind")):
+        return
+    if isinstance(part.get("additionalProperties"), dict):
+        keys = dict.fromkeys(table, part["additionalProperties"])
+    for name, inner in keys.items():
+        yield (name,)
+        yield from ((name, *rest) for rest in _known_paths(inner, definitions, table.get(name)))
+    for each in (*part.get("anyOf", ()), *part.get("oneOf", ())):
+        yield from _known_paths(each, definitions, table)
 
 
 def _shown(value: Any) -> str:

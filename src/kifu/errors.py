@@ -70,7 +70,6 @@ EXTRAS = {
     "starlette": "web",
     "uvicorn": "web",
     "torch": "learn",
-    "lightning_fabric": "learn",
     "safetensors": "learn",
     "jinja2": "charts",
     "tensorboard": "tensorboard",

@@ -80,11 +80,14 @@ def unknown(kind: str, name: str, known: Iterable[str], more: str = "") -> Recip
     return RecipeError(f"unknown {kind} {name!r}{suggestion(name, names) or ';'} available: {', '.join(names)}{more}")
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'seven'?" if a known name, with or without its version, is similar, else ""."""
+def suggestion(name: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
+    """Return "; did you mean 'seven'?" if a known name, with or without its version, is similar, else "".
+
+    shown: Texts to suggest in place of some names.
+    """
     names = [name for full in known for name in (full.partition("@")[0], full)]
     near = difflib.get_close_matches(name, names, 1) or difflib.get_close_matches(name.lower(), names, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {(shown or {}).get(near[0], near[0])!r}?" if near else ""
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

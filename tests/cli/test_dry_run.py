@@ -9,9 +9,11 @@ import pytest
 import kifu
 from commands import run
 from kgs_archives import archive, records
+from kifu.assets import config_names
 from kifu.cli import estimate as estimating
 from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.manifest import read_manifest
+from kifu.recipes.schema import load_recipe
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,15 @@ def open_catalogue_moves(kgs: Path, folder: Path) -> list[int]:
     kifu.ingest(kgs, folder / "games.parquet")
     batches = open_catalogue(folder / "games.parquet").batches(("n_legal",))
     return [moves for batch in batches for moves in batch["n_legal"].to_pylist()]
+
+
+@pytest.mark.parametrize("recipe", config_names("recipes"))
+def test_every_recipe_can_be_planned(recipe: str, kgs: Path, tmp_path: Path) -> None:
+    command = "train" if getattr(load_recipe(recipe), "kind", None) == "training" else "build"
+    few = ("--set", "sets.test.games=5", "--sets", "test") if recipe.startswith("kgsgo") else ()
+    done = run(command, recipe, kgs, "-o", tmp_path / "out", *few, "--dry-run")
+    assert (done.code, list(tmp_path.iterdir())) == (0, []), done.err
+    assert done.out.endswith("dry run: nothing was written\n")
 
 
 def test_train_shows_what_an_epoch_draws(tmp_path: Path) -> None:

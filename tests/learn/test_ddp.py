@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +20,7 @@ from kifu.datasets.loader import Loader
 from kifu.errors import RecipeError
 from lazy import lazy_import
 from loader_games import row_ids
-from runs import checkpoint, interrupted, tiny
+from runs import assert_same_weights, checkpoint, interrupted, tiny
 
 learn = lazy_import("kifu.learn")
 torch = lazy_import("torch")
@@ -103,30 +102,19 @@ def test_processes_share_the_validation_positions(world: int, games: Path) -> No
 
 # Runs of several processes
 
+RANKS = {
+    "NODE_RANK": "1", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "SLURM_PROCID": "3", "SLURM_NTASKS": "4",
+    "OMPI_COMM_WORLD_RANK": "1",
+}  # fmt: skip
+"""Variables that launchers of other programs set."""
 
-def begin(*arguments: object, launcher: tuple[object, ...] = (), **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+
+def train(*arguments: object, launcher: tuple[object, ...] = ()) -> None:
+    subprocess.run(
         [sys.executable, *map(str, launcher), Path(ddp_run.__file__), *map(str, arguments)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | environment,
-    )
-
-
-def end(*processes: subprocess.Popen[str]) -> None:
-    try:
-        for process in processes:
-            _, err = process.communicate(timeout=300)
-            assert process.returncode == 0, err
-    finally:
-        for process in processes:
-            process.kill()
-
-
-def free_port() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
+        env=os.environ | RANKS | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}, timeout=300, check=True,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 def rows(log: Path) -> list[tuple[int, int, int, int]]:
@@ -137,12 +125,12 @@ def rows(log: Path) -> list[tuple[int, int, int, int]]:
 
 @pytest.mark.thorough
 def test_a_run_of_two_processes_uses_each_position_once(games: Path, tmp_path: Path) -> None:
-    """Two that Lightning starts, two machines, and two that torchrun starts."""
+    """Two that kifu starts, and two that torchrun starts, whatever the environment says of ranks."""
     recipe = tiny(**ddp_run.RECIPE)
     into, log = tmp_path / "run", tmp_path / "log"
     log.mkdir()
 
-    end(begin(games, into, log, 2, 1, 15))
+    train(games, into, log, 2, 15)
     result = learn.run_dir.read_run(into)
     assert result is not None
     assert (result.state, result.steps, result.machine["processes"]) == ("stopped", 20, 2)
@@ -151,18 +139,17 @@ def test_a_run_of_two_processes_uses_each_position_once(games: Path, tmp_path: P
     assert files.count("last.ckpt") == files.count("best.safetensors") == 1
     assert_validated_by_all(recipe, games, into)
 
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    end(*(begin(games, into, log, 1, 2, 55, NODE_RANK=str(node), **where) for node in range(2)))
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    train(games, into, log, 1, 55, launcher=torchrun)
     result = learn.run_dir.read_run(into)
     assert result is not None
     assert (result.steps, result.machine["processes"]) == (60, 2)
 
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    end(begin(games, into, log, 2, 1, 0, launcher=torchrun))
+    train(games, into, log, 2, 0)
     result = learn.run_dir.read_run(into)
     assert result is not None
     assert (result.state, result.reason) == ("finished", "2 epochs done")
-    end(begin(games, into, log, 2, 1, 0, launcher=torchrun))  # a finished run returns at once
+    train(games, into, log, 1, 0, launcher=torchrun)  # a finished run returns at once
     assert learn.run_dir.read_run(into) == result
 
     every = positions(recipe, games)
@@ -197,28 +184,47 @@ def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
 # What goes wrong
 
 
-def test_another_number_of_processes_than_torchrun_started(games: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(RecipeError, match="torchrun started 4 processes, but nodes=1 x devices=2 requires 2"):
-        learn.train.train(tiny(), [games], tmp_path / "run", options=learn.train.TrainOptions(devices=2))
+def test_ranks_of_other_launchers_mean_nothing(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    learn.train.train(tiny(steps=2), [games], one)
+    files = {path.name: path.read_bytes() for path in one.iterdir() if path.is_file()}
+    for names in (*((name,) for name in RANKS), (*RANKS, "TORCHELASTIC_RUN_ID")):
+        with monkeypatch.context() as changes:
+            for name in names:
+                changes.setenv(name, RANKS.get(name, "none"))
+            with pytest.raises(RecipeError, match="already holds a run"):
+                learn.train.train(tiny(steps=2, seed=5), [games], one)
+            if len(names) > 1:
+                learn.train.train(tiny(steps=2), [games], other)
+    assert files == {path.name: path.read_bytes() for path in one.iterdir() if path.is_file()}
+    assert files.keys() == {path.name for path in other.iterdir() if path.is_file()}
+    assert_same_weights(one / "final.safetensors", other / "final.safetensors")
 
 
-def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="a batch of 64 cannot be divided among 6 devices"):
-        learn.train.train(tiny(), [games], tmp_path / "run", options=learn.train.TrainOptions(devices=2, nodes=3))
-    done = run("train", "small", games, "--output", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
-    assert (done.code, done.err) == (2, ["kifu: a batch of 64 cannot be divided among 3 devices"])
-
-
-def test_missing_devices_give_a_one_line_error(games: Path, tmp_path: Path) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    for options in ({"accelerator": "gpu"}, {"accelerator": "abacus"}, {"strategy": "together"}):
-        with pytest.raises(RecipeError) as caught:
+def test_options_that_do_not_fit_the_processes(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = [({"devices": 6}, "a batch of 64 cannot be divided among 6 devices")]
+    refused += [({"accelerator": "abacus"}, "unknown accelerator 'abacus'; available: auto, cpu, gpu")]
+    if not torch.accelerator.is_available():
+        refused += [({"accelerator": "gpu", "devices": 2}, "training requires 2 GPUs, and torch finds 0")]
+    for options, message in refused:
+        with pytest.raises(RecipeError, match=message):
             learn.train.train(tiny(), [games], tmp_path / "run", options=learn.train.TrainOptions(**options))
-        assert "\n" not in str(caught.value)
-        assert next(iter(options.values())).upper() in str(caught.value).upper()
+    for name in (*RANKS, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, RANKS.get(name, "2"))
+    done = run("train", "small", games, "--output", tmp_path / "run", "--devices", 2)
+    assert (done.code, done.err) == (2, ["kifu: devices must be 1, got 2: torchrun has started 4 processes"])
+    done = run("train", "small", games, "--output", tmp_path / "run", "--set", "batch_size=42")
+    assert (done.code, done.err) == (2, ["kifu: a batch of 42 cannot be divided among 4 devices"])
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_a_process_that_is_killed_ends_the_run(games: Path, tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        train(games, tmp_path / "run", tmp_path, 2, -4)
+    assert caught.value.stderr.endswith("one of its processes ended: process 0 terminated with signal SIGKILL\n")
+    result = learn.run_dir.read_run(tmp_path / "run")
+    assert (result.state, result.steps) == ("failed", 0)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +241,8 @@ def test_processes_with_other_directories_or_games_stop(
 
     with (
         mock.patch("torch.distributed.all_gather_object", gathered),
-        mock.patch("lightning_fabric.Fabric.world_size", 2),
+        mock.patch("kifu.learn.train.launched", return_value=(0, 2, 0, 2)),
+        mock.patch.multiple("torch.distributed", init_process_group=mock.DEFAULT, destroy_process_group=mock.DEFAULT),
         pytest.raises(RecipeError, match=says),
     ):
         learn.train.train(tiny(), [games], tmp_path)

@@ -343,7 +343,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"positions": {"per_gme": 3}}, "positions.per_gme"),
     ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
     ({"lables": ["move"]}, "lables: no such key; did you mean 'labels'?"),
-    ({"positions": {"min_pli": 3}}, "positions.min_pli: no such key; did you mean 'min_ply'?"),
+    ({"positions": {"min_pli": 3}}, "positions.min_pli: no such key; did you mean 'positions.min_ply'?"),
 ]
 
 

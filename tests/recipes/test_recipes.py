@@ -107,7 +107,8 @@ ERRORS = {
     "a list for a set": (PLAIN[PLAIN.index("[sets") :], "[sets]\ntest = []",
         "sets.test: Input should be a valid dictionary or instance of GameSet (it is [])"),
     "an unknown key": ("seed = 7", "seed = 7\nsed = 8", "sed: no such key; did you mean 'seed'?"),
-    "an unknown key of a set": ("games = 5", "game = 5", "sets.test.game: no such key; did you mean 'games'?"),
+    "an unknown key of a set": ("games = 5", "game = 5",
+        "sets.test.game: no such key; did you mean 'sets.test.games'?"),
     "a key of two lines": ("seed = 7", 'seed = 7\n"a\\nb" = 1',
         r"a\nb: no such key; available: name, title, format, seed, until, sets"),
     "text for a number": ("seed = 7", 'seed = "7"', 'seed: Input should be a valid integer (it is "7")'),
@@ -327,6 +328,7 @@ def test_later_overrides_win_and_the_recipe_stays():
         ("sets..games=1", "--set takes key=value, not 'sets..games=1'"),
         (".=1", "--set takes key=value, not '.=1'"),
         ("sed=1", "recipe kgsgo-v2: sed: no such key; did you mean 'seed'?"),
+        ("games=1", "recipe kgsgo-v2: games: no such key; did you mean 'sets.test.games'?"),
         ("seed=", 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "")'),
         ("seed=x", 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "x")'),
         (

@@ -46,11 +46,7 @@ def train(  # noqa: PLR0913 - command-line options
     ] = None,
     set_: Annotated[list[str] | None, opts.overrides("the recipe", "optimiser.lr=0.01")] = None,
     devices: Annotated[int, typer.Option(min=1, metavar="N", help="Number of GPUs, or of processes on the CPU.")] = 1,
-    nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Number of machines that run this command.")] = 1,
-    strategy: Annotated[str, typer.Option(metavar="NAME", help="Lightning Fabric's strategy, such as ddp.")] = "auto",
-    accelerator: Annotated[
-        str, typer.Option(metavar="NAME", help="Lightning Fabric's accelerator, such as cpu or gpu.")
-    ] = "auto",
+    accelerator: Annotated[str, typer.Option(metavar="auto|cpu|gpu", help="Kind of the devices.")] = "auto",
     jobs: opts.Jobs = None,
     dry_run: opts.DryRun = False,
 ) -> Outcome | None:
@@ -58,14 +54,16 @@ def train(  # noqa: PLR0913 - command-line options
 
     Ctrl-C stops after a step; --resume continues bit-exactly.
     """
-    from kifu.learn.data import count_training_draws
-    from kifu.learn.train import TrainOptions, check_run, is_first_process
-    from kifu.learn.train import train as train_net
     from kifu.recipes.schema import load_training
-    from kifu.report.tables import print_draws
 
     loaded = load_training(recipe, [*(set_ or ()), *([] if time is None else [f"max_minutes={time / 60!r}"])])
-    options = TrainOptions(devices, nodes, strategy, accelerator, jobs)
+
+    from kifu.learn.data import count_training_draws  # imports torch
+    from kifu.learn.train import TrainOptions, check_run, is_first_process
+    from kifu.learn.train import train as train_net
+    from kifu.report.tables import print_draws
+
+    options = TrainOptions(devices, accelerator, jobs)
     if dry_run:
         check_run(loaded, output, resume, options)
         drawn = count_training_draws(loaded, sources, validate or (), 0, jobs)
@@ -74,8 +72,7 @@ def train(  # noqa: PLR0913 - command-line options
     run = train_net(loaded, sources, output, validate=validate or (), resume=resume, options=options, progress=progress)
     if not is_first_process():
         return None
-    code = 130 if run.state == "stopped" else 0
-    return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), code)
+    return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), 130 if run.state == "stopped" else 0)
 
 
 @command(

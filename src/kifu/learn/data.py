@@ -45,7 +45,6 @@ _COLUMNS = ("opening", "black", "white", *DRAW_COLUMNS)
 
 Paths = Sequence[str | os.PathLike[str]]
 
-
 TeacherSpec = tuple[str, tuple[str, ...]]
 """Plane set and global inputs of a net that teaches."""
 
@@ -75,10 +74,8 @@ class TrainingGames:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return hashes of the games and positions as JSON values."""
-        return {
-            "train": self.train.fingerprint()["source"],
-            "validation": None if self.validation is None else self.validation.fingerprint()["source"],
-        }
+        validation = None if self.validation is None else self.validation.fingerprint()["source"]
+        return {"train": self.train.fingerprint()["source"], "validation": validation}
 
     def positions(self, ids: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> PredictPositions:
         """Return positions of games to train on for a net of KataGo that teaches, given ids and plies [B]."""
@@ -92,11 +89,9 @@ class TrainingGames:
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of games."""
-        return {
-            "train_games": len(self.train.ids),
-            "validation_games": 0 if self.validation is None else len(self.validation.ids),
-            "benchmark_games_excluded": self.excluded,
-        }
+        held_out = 0 if self.validation is None else len(self.validation.ids)
+        train = len(self.train.ids)
+        return {"train_games": train, "validation_games": held_out, "benchmark_games_excluded": self.excluded}
 
 
 def open_teachers(recipe: TrainingRecipe) -> list[Net | str]:
@@ -165,16 +160,12 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         inputs["nets"] = _hash_sources([net_file(path) for path in recipe.nets])
     canonical = [to_numpy(rows["canonical"]) for rows in used]
     canonical += [open_net(path).games for path in recipe.nets if not is_kata_net(path)]
+    validation = None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0])
+    following = CatalogueSource(train, specs[0], following=True) if recipe.smooth else None
+    conditions = Conditions.from_rows(train) if None in teachers else None
+    by_planes = {other.layout.plane_set: other for other in others}
     return TrainingGames(
-        own,
-        None if held_out is None else CatalogueSource(held_out, _example_specs(recipe, ())[0]),
-        np.concatenate(canonical),
-        inputs,
-        excluded,
-        teachers,
-        {other.layout.plane_set: other for other in others},
-        CatalogueSource(train, specs[0], following=True) if recipe.smooth else None,
-        Conditions.from_rows(train) if None in teachers else None,
+        own, validation, np.concatenate(canonical), inputs, excluded, teachers, by_planes, following, conditions
     )
 
 
@@ -284,6 +275,14 @@ class TrainingBatch(NamedTuple):
     following: tuple[Tensor, Tensor | None, Tensor] | None = None
 
 
+def move(value: Any, device: torch.device) -> Any:
+    """Return a batch, or a value in one, on a device; a GPU copies pinned memory in the background."""
+    if isinstance(value, tuple):
+        moved = (move(each, device) for each in value)
+        return TrainingBatch(*moved) if isinstance(value, TrainingBatch) else tuple(moved)
+    return value.to(device, non_blocking=device.type == "cuda") if isinstance(value, Tensor) else value
+
+
 def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int, after: Batch | None = None) -> Batch:
     """Return the batch with the komi of each position shifted at random, and the results that follow.
 
@@ -326,7 +325,7 @@ def count_training_draws(
 ) -> Draws:
     """Count the positions that a run trains on in an epoch, from 0; arguments as for `read_training_games`."""
     games = read_training_games(recipe, sources, validate, jobs)
-    return Loader(games.train, loader_config(recipe), recipe.batch_size).epoch(epoch).draws()
+    return TrainingData(recipe, games, on_gpu=True)._start.epoch(epoch).draws()
 
 
 class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be installed where types are checked
@@ -334,17 +333,13 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
 
     Attributes:
         position: Epoch and batch to deliver next.
+        process_index: Number of the process among `world_size`.
     """
 
     def __init__(
-        self,
-        recipe: TrainingRecipe,
-        games: TrainingGames,
-        process_index: int = 0,
-        world_size: int = 1,
-        local_world_size: int = 1,
-        on_gpu: bool = False,
-    ) -> None:
+        self, recipe: TrainingRecipe, games: TrainingGames, process_index: int = 0, world_size: int = 1,
+        local_world_size: int = 1, on_gpu: bool = False,
+    ) -> None:  # fmt: skip
         """Prepare the batches of one process.
 
         Args:
@@ -353,7 +348,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
         """
         self.recipe, self.games = recipe, games
         self.position = (0, 0)
-        self._process_index, self._world_size, self._local_world_size = process_index, world_size, local_world_size
+        self.process_index, self.world_size, self._local_world_size = process_index, world_size, local_world_size
         self._on_gpu = on_gpu
 
     def state_dict(self) -> dict[str, Any]:
@@ -384,8 +379,8 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
 
     def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
-        config = replace(loader_config(self.recipe), rank=self._process_index, world_size=self._world_size, jobs=1)
-        return self._loader(source, self.recipe.batch_size // self._world_size, config)
+        config = replace(loader_config(self.recipe), rank=self.process_index, world_size=self.world_size, jobs=1)
+        return self._loader(source, self.recipe.batch_size // self.world_size, config)
 
     @cached_property
     def _start(self) -> Loader:
@@ -486,7 +481,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
         config = LoaderConfig(seed=self.recipe.seed, window=self.recipe.window, augment=False, jobs=self._cores)
         for batch in self._loader(self.games.validation, size, config):
             count = min(len(batch), remaining)
-            start, stop = (count * k // self._world_size for k in (self._process_index, self._process_index + 1))
+            start, stop = (count * k // self.world_size for k in (self.process_index, self.process_index + 1))
             part = batch.slice(start, stop)
             if len(part):
                 yield self._make_batch(tensors(part), (0, 0))
@@ -495,11 +490,9 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
                 break
 
     def _make_batch(
-        self,
-        values: dict[str, Tensor],
-        next_position: tuple[int, int],
+        self, values: dict[str, Tensor], next_position: tuple[int, int],
         teachers: tuple[tuple[Tensor, Tensor | None], ...] = (),
-    ) -> TrainingBatch:
+    ) -> TrainingBatch:  # fmt: skip
         return TrainingBatch(
             values["planes"], values["move"], values.get("result"), values.get("ownership"), values.get("margin"),
             values.get("next3"), self._globals(values), next_position, teachers,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import platform
 import signal
@@ -11,18 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 
 from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.execution.executor import count_cores
 from kifu.io import held_folder, require_size
 from kifu.learn import BEST
-from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
+from kifu.learn.data import TrainingBatch, TrainingData, move
 from kifu.learn.loss import SUMS, Teachers, make_policy_module
 from kifu.learn.net_format import NetMetadata
 from kifu.learn.optim import EMA, make_optimizer, restore_optimizer
@@ -46,7 +45,6 @@ from kifu.learn.run_dir import (
 )
 from kifu.learn.torch_net import save_net, supported_precision
 from kifu.progress import Progress, ProgressFactory, Rate, silent
-from kifu.recipes.training import TrainingRecipe
 
 LOG_EVERY = 50
 """Steps between two rows of training figures."""
@@ -62,9 +60,6 @@ _CURVES_S = 60
 
 _SEED_FACTOR = 0x9E3779B97F4A7C15
 """Spreads the seeds of consecutive steps."""
-
-# Fabric announces each device and process. Spawned processes import this module, so that this applies to them too.
-logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
 
 
 class RunEnd(NamedTuple):
@@ -96,39 +91,39 @@ class TrainingLoop:
     """
 
     def __init__(
-        self, fabric: Fabric, recipe: TrainingRecipe, games: TrainingGames, run: Run, directory: Path, devices: int,
-        checkpoint: Path | None, progress: ProgressFactory,
+        self, data: TrainingData, device: torch.device, run: Run, directory: Path, checkpoint: Path | None,
+        progress: ProgressFactory,
     ) -> None:  # fmt: skip
-        """Prepare the network and the data in one of the processes that `fabric` launched."""
+        """Prepare the network in one of the processes of `data`, which are joined by torch.distributed if several."""
         saved = None if checkpoint is None else read_checkpoint(checkpoint)
-        self.fabric, self.recipe, self.directory, self.manifest = fabric, recipe, directory, run
-        on_gpu = fabric.device.type == "cuda"
+        self.data, self.device, self.recipe, self.directory, self.manifest = data, device, data.recipe, directory, run
+        self.is_first = data.process_index == 0
         self.state = TrainingState()
-        self.data = TrainingData(recipe, games, fabric.global_rank, fabric.world_size, devices, on_gpu)
         if saved is not None:
             with _restoring(checkpoint):
                 self.state = TrainingState(**{f.name: saved["kifu"][f.name] for f in fields(TrainingState)})
                 self.data.load_state_dict(saved["kifu"]["loader"])
         self._require_agreement()
         # Each process makes its own module, because spawned processes would share the memory of a given one.
-        self.module = make_policy_module(recipe)
-        self.model = fabric.setup_module(self.module)
-        optimizer = make_optimizer(self.module.network, recipe.optimiser)
-        self.ema = EMA(self.module.network, recipe.average) if recipe.average else None
+        self.module = self.model = make_policy_module(self.recipe).to(device)
+        if data.world_size > 1:
+            device_ids = None if device.type == "cpu" else [device]
+            self.model = torch.nn.parallel.DistributedDataParallel(self.module, device_ids=device_ids)
+        self.optimizer = make_optimizer(self.module.network, self.recipe.optimiser)
+        self.ema = EMA(self.module.network, self.recipe.average) if self.recipe.average else None
         self.keeps_average = self.ema is not None
         # Both stay on the device, so that no step waits for it.
-        self.sums = torch.zeros(len(SUMS), device=fabric.device)
-        self.bad_batches = torch.zeros((), dtype=torch.int64, device=fabric.device)
+        self.sums = torch.zeros(len(SUMS), device=device)
+        self.bad_batches = torch.zeros((), dtype=torch.int64, device=device)
         if saved is not None:
             with _restoring(checkpoint):
                 self.module.load_state_dict(saved["state_dict"])
-                restore_optimizer(optimizer, saved["optimizer_states"][0])
-                if fabric.is_global_zero:  # the saved sums are those of all processes
+                restore_optimizer(self.optimizer, saved["optimizer_states"][0])
+                if self.is_first:  # the saved sums are those of all processes
                     self.sums.copy_(saved["kifu"]["sums"])
                 if self.ema is not None:
                     self.ema.load_state_dict(saved["kifu"]["average"])
-        self.optimizer = fabric.setup_optimizers(optimizer)
-        self.teachers = None if recipe.teacher is None else Teachers(recipe, self.data.games, fabric.device)
+        self.teachers = None if self.recipe.teacher is None else Teachers(self.recipe, data.games, device)
         self.resumed = saved is not None
         # The times of past events, in seconds since the start of the run, and the progress shown so far.
         seconds = self.state.seconds
@@ -144,9 +139,8 @@ class TrainingLoop:
 
     def _require_agreement(self) -> None:
         """Raise RecipeError in all processes if one of them is about to train something else than the first one."""
-        world_size = self.fabric.world_size
-        views = [(self.state.steps, self.manifest.inputs)] * world_size
-        if world_size > 1:
+        views = [(self.state.steps, self.manifest.inputs)] * self.data.world_size
+        if self.data.world_size > 1:
             torch.distributed.all_gather_object(views, views[0])
         for steps, inputs in views:
             if steps != views[0][0]:
@@ -160,7 +154,7 @@ class TrainingLoop:
     def run(self) -> None:
         """Train to the end and record it in the manifest."""
         with contextlib.ExitStack() as resources:
-            resources.enter_context(_on_signals(self._request_stop))
+            resources.enter_context(_on_signals(partial(setattr, self, "stop_request")))
             try:
                 self._open_outputs(resources)
                 end = self._train()
@@ -172,17 +166,17 @@ class TrainingLoop:
 
     def _open_outputs(self, resources: contextlib.ExitStack) -> None:
         """Open the metrics and the progress bar in the first process."""
-        if not self.fabric.is_global_zero:
+        if not self.is_first:
             self.bar = resources.enter_context(silent("", None, ""))
             return
         resources.enter_context(held_folder(self.directory))
         resume_step = self.state.steps if self.resumed else None
         self.metrics = MetricsWriter(self.directory / METRICS, resume_step, self.directory / TENSORBOARD)
         resources.callback(self.metrics.close)
-        self._update_manifest(
-            state="running", reason=None, machine=self._machine(), counts=self._counts(),
-            last=latest_values(self.metrics.rows),
-        )  # fmt: skip
+        parameters = sum(value.numel() for value in self.module.parameters())
+        counts = {**self.data.games.counts(), "epoch_batches": self.data.epoch_batches, "parameters": parameters}
+        last = latest_values(self.metrics.rows)
+        self._update_manifest(state="running", reason=None, machine=self._machine(), counts=counts, last=last)
         minutes = self.recipe.max_minutes
         total, unit = (self._total_steps(), "steps") if minutes is None else (round(minutes * 60), "s")
         self.bar = resources.enter_context(self._progress(f"training {self.recipe.name}", total, unit))
@@ -200,9 +194,9 @@ class TrainingLoop:
                     group["lr"] = lr
                 self._seed_step()
                 self.optimizer.zero_grad()
-                on_device = self.fabric.to_device(batch)
+                on_device = move(batch, self.device)
                 loss, sums = self.model(on_device if self.teachers is None else self.teachers.label(on_device))
-                self.fabric.backward(loss)
+                loss.backward()
                 if self.recipe.clip is not None:
                     torch.nn.utils.clip_grad_norm_(parameters, self.recipe.clip)
                 self.optimizer.step()
@@ -213,13 +207,13 @@ class TrainingLoop:
 
     def _seed_step(self) -> None:
         """Make dropout depend on the seed, step and process alone, so that a resumed run repeats it."""
-        step = self.state.steps * self.fabric.world_size + self.fabric.global_rank
+        step = self.state.steps * self.data.world_size + self.data.process_index
         torch.manual_seed((self.recipe.seed + _SEED_FACTOR * step) % 2**63)
 
     def _after_step(self, batch: TrainingBatch) -> RunEnd | None:
         """Count a step, then log, validate and save what is due. Return the end of the run, if it is reached."""
         self.state.steps += 1
-        positions = len(batch.move) * self.fabric.world_size
+        positions = len(batch.move) * self.data.world_size
         self.state.positions += positions
         self.rate.add(positions)
         self.data.position = batch.next_position
@@ -240,18 +234,15 @@ class TrainingLoop:
 
     def _synchronize(self) -> None:
         """Set the time, and let all processes agree on it and on stop requests."""
-        if self.fabric.world_size == 1:
-            self.state.seconds = time.monotonic() - self.start
-        elif self._processes_agree():
-            now = time.monotonic() - self.start
-            self.state.seconds, self.stop_request = self.fabric.broadcast((now, self.stop_request))
+        if self._processes_agree():
+            agreed = [time.monotonic() - self.start, self.stop_request]
+            if self.data.world_size > 1:
+                torch.distributed.broadcast_object_list(agreed)
+            self.state.seconds, self.stop_request = agreed  # type: ignore[assignment]
         self._show_progress()
 
     def _processes_agree(self) -> bool:
-        return self.fabric.world_size == 1 or self.state.steps % _SYNC_EVERY == 0
-
-    def _request_stop(self, reason: str) -> None:
-        self.stop_request = reason
+        return self.data.world_size == 1 or self.state.steps % _SYNC_EVERY == 0
 
     def _total_steps(self) -> int | None:
         return self.recipe.steps or (self.recipe.epochs and self.recipe.epochs * self.data.epoch_batches)
@@ -276,12 +267,6 @@ class TrainingLoop:
             return RunEnd("finished", f"{recipe.epochs:,} epochs done")
         if self.stop_request is not None and self._processes_agree():
             return RunEnd("stopped", self.stop_request)
-        return None
-
-    def _patience_end(self) -> RunEnd | None:
-        stale = self.state.stale_validations
-        if self.recipe.patience is not None and stale >= self.recipe.patience:
-            return RunEnd("finished", f"{stale} validations without a lower loss")
         return None
 
     def _validation_due(self, epoch_over: bool) -> bool:
@@ -313,7 +298,9 @@ class TrainingLoop:
         }  # fmt: skip
 
     def _sum_processes(self, sums: torch.Tensor) -> torch.Tensor:
-        total: torch.Tensor = self.fabric.all_reduce(sums.clone(), reduce_op="sum")
+        total = sums.clone()
+        if self.data.world_size > 1:
+            torch.distributed.all_reduce(total)
         return total
 
     def _log_training(self) -> None:
@@ -364,7 +351,8 @@ class TrainingLoop:
             rows = [self._validation_row(averaged=self.ema is not None)]
             better = rows[0]["validation_loss"] < state.best.get("validation_loss", math.inf)
             state.stale_validations = 0 if better else state.stale_validations + 1
-            end = end or self._patience_end()
+            if end is None and state.stale_validations >= (self.recipe.patience or math.inf):
+                end = RunEnd("finished", f"{state.stale_validations} validations without a lower loss")
             if self.ema is not None and end is not None and end.state == "finished":
                 rows.insert(0, self._validation_row(averaged=False))
                 rows.sort(key=lambda row: row["validation_loss"], reverse=True)
@@ -393,14 +381,14 @@ class TrainingLoop:
 
     def _validation_sums(self) -> torch.Tensor:
         """Return the sums of all processes."""
-        if self.fabric.world_size > 1:  # each process has its own batch-norm statistics
+        if self.data.world_size > 1:  # each process has its own batch-norm statistics
             for value in self.module.buffers():
                 torch.distributed.broadcast(value, 0)
-        sums = torch.zeros(len(SUMS), device=self.fabric.device)
+        sums = torch.zeros(len(SUMS), device=self.device)
         self.module.eval()
         with torch.no_grad():
             for batch in self.data.validation_batches():
-                sums += self.module(self.fabric.to_device(batch)).sums
+                sums += self.module(move(batch, self.device)).sums
         self.module.train()
         return self._sum_processes(sums)
 
@@ -420,19 +408,14 @@ class TrainingLoop:
 
     def _save_net(self, name: str) -> None:
         """Save the network with its present weights, in the first process."""
-        if not self.fabric.is_global_zero:
+        if not self.is_first:
             return
         recipe, manifest, games = self.recipe, self.manifest, self.data.games
         width, height = recipe.size
         trained = {
-            "steps": self.state.steps,
-            "positions": self.state.positions,
-            "seconds": round(self.state.seconds, 1),
-            "figures": manifest.last,
-            "counts": manifest.counts,
-            "inputs": manifest.inputs,
-            "machine": manifest.machine,
-        }
+            "steps": self.state.steps, "positions": self.state.positions, "seconds": round(self.state.seconds, 1),
+            "figures": manifest.last, "counts": manifest.counts, "inputs": manifest.inputs, "machine": manifest.machine,
+        }  # fmt: skip
         metadata = NetMetadata(
             net=recipe.net, planes=games.train.layout.plane_set, width=width, height=height,
             passes=recipe.positions.passes, heads=tuple(recipe.heads), inputs=recipe.inputs,
@@ -440,39 +423,31 @@ class TrainingLoop:
         )  # fmt: skip
         save_net(self.directory / name, self.module.network, metadata, games.canonical)
 
-    def _save_final_nets(self) -> None:
-        with self._kept_weights():
-            self._save_net(FINAL)
-            if not self.state.best:  # there are no validation games
-                self._save_net(BEST)
-
     def _save_checkpoint(self, end: RunEnd | None) -> None:
         self._require_finite()
         with self._rate_paused():
             finished = end is not None and end.state == "finished"
-            if finished:  # before the checkpoint records the end
-                self._save_final_nets()
             state = self.state
-            checkpoint = {
-                "state_dict": self.module.state_dict(),
-                "optimizer_states": [self.optimizer.state_dict()],
-                "kifu": {
-                    "recipe": self.manifest.recipe,
-                    "inputs": self.manifest.inputs,
-                    **asdict(state),
-                    "loader": self.data.state_dict(),
-                    "sums": self._sum_processes(self.sums),
-                    "average": None if self.ema is None else self.ema.state_dict(),
-                    "finished": end.reason if end is not None and finished else None,
-                },
-            }
+            if finished:  # before the checkpoint records the end
+                with self._kept_weights():
+                    for name in (FINAL,) if state.best else (FINAL, BEST):  # there may be no validation games
+                        self._save_net(name)
+            progress = {
+                "recipe": self.manifest.recipe, "inputs": self.manifest.inputs, **asdict(state),
+                "loader": self.data.state_dict(), "sums": self._sum_processes(self.sums),
+                "average": None if self.ema is None else self.ema.state_dict(),
+                "finished": end.reason if end is not None and finished else None,
+            }  # fmt: skip
+            optimizers = [self.optimizer.state_dict()]
+            checkpoint = {"state_dict": self.module.state_dict(), "optimizer_states": optimizers, "kifu": progress}
             if self.metrics is not None:
                 save_checkpoint(self.directory / LAST, checkpoint)
                 self._update_manifest()
                 if end or state.seconds - self.last_curves >= _CURVES_S:
                     save_curves(self.directory, self.metrics.rows, self.recipe.title)
                     self.last_curves = state.seconds
-            self.fabric.barrier()
+            if self.data.world_size > 1:
+                torch.distributed.barrier()
             self.last_checkpoint = state.seconds
 
     def _update_manifest(self, **changes: Any) -> None:
@@ -484,7 +459,7 @@ class TrainingLoop:
 
     def _save_end(self, end: RunEnd) -> None:
         """Record the end of the run; the figures stay those of the last checkpoint."""
-        if self.fabric.is_global_zero:
+        if self.is_first:
             changes: dict[str, Any] = {"state": end.state, "reason": end.reason[:200]}
             minutes = self.recipe.max_minutes
             if end.state == "finished" and minutes is not None and self.metrics is not None:
@@ -495,20 +470,12 @@ class TrainingLoop:
                     require_size(self.directory / name)
             self.manifest.save(self.directory)
 
-    def _counts(self) -> dict[str, int]:
-        parameters = sum(value.numel() for value in self.module.parameters())
-        return {**self.data.games.counts(), "epoch_batches": self.data.epoch_batches, "parameters": parameters}
-
     def _machine(self) -> dict[str, Any]:
-        device = self.fabric.device
         return {
-            "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-            "cores": count_cores(),
-            "threads": torch.get_num_threads(),
-            "processes": self.fabric.world_size,
-            "processor": platform.machine(),
-            "precision": supported_precision(self.recipe.precision, device),
-        }
+            "gpu": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None,
+            "cores": count_cores(), "threads": torch.get_num_threads(), "processes": self.data.world_size,
+            "processor": platform.machine(), "precision": supported_precision(self.recipe.precision, self.device),
+        }  # fmt: skip
 
 
 @contextlib.contextmanager

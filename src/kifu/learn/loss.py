@@ -62,10 +62,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
             self._soft_weight, self._temperature = recipe.teacher.weight, recipe.teacher.temperature
 
     def forward(self, batch: TrainingBatch) -> BatchLoss:
-        """Return the errors on a batch.
-
-        Autocast is entered here, because Fabric's mixed precision would first convert bfloat16 planes to float32.
-        """
+        """Return the errors on a batch."""
         planes, globals_, count = self.prepare(batch.planes), batch.globals, len(batch.move)
         if globals_ is not None and self.training:
             known = draw_known(globals_, self._inputs, self._input_dropout)

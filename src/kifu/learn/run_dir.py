@@ -169,7 +169,7 @@ METRICS, CURVES, TENSORBOARD = "metrics.csv", "curves.png", "tensorboard"
 
 RunState = Literal["running", "finished", "stopped", "failed"]
 
-_PACKAGES = ("kifu", "torch", "lightning-fabric", "numpy")
+_PACKAGES = ("kifu", "torch", "numpy")
 
 _MAX_MANIFEST_BYTES = 16 << 20
 """Objects in memory take up to 60 times the size of the file that describes them."""

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Iterator
+import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.strategies.launchers.multiprocessing import _MultiProcessingLauncher
-from lightning_fabric.utilities.exceptions import MisconfigurationException
-from lightning_fabric.utilities.rank_zero import rank_zero_only
-from torch.multiprocessing import ProcessRaisedException
+from torch.distributed import FileStore
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, start_processes
 
 from kifu import errors
-from kifu.errors import KifuError, RecipeError, first_line
+from kifu.errors import ClusterError, KifuError, RecipeError
+from kifu.execution.executor import count_cores
 from kifu.io import locked_folder, was_changed
-from kifu.learn.data import read_training_games
+from kifu.learn.data import TrainingData, TrainingGames, read_training_games
 from kifu.learn.export import export_run
 from kifu.learn.loop import TrainingLoop
 from kifu.learn.loss import make_policy_module
@@ -41,8 +37,8 @@ from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import Paths, as_list
-
-_SAFE_PATH = "PYTHONSAFEPATH"
+from kifu.registry import check_choice
+from kifu.text import counted
 
 
 @dataclass(frozen=True)
@@ -50,13 +46,11 @@ class TrainOptions:
     """The hardware of a run; none of it changes what is learned, but for rounding.
 
     Attributes:
-        devices: GPUs, or processes on the CPU, of this machine.
-        nodes: Machines that train together. `train` is called on each of them.
+        devices: GPUs, or processes on the CPU, of this machine; 1 if torchrun starts the processes.
+        accelerator: "cpu", "gpu", or "auto": a GPU if there is one.
     """
 
     devices: int = 1
-    nodes: int = 1
-    strategy: str = "auto"
     accelerator: str = "auto"
     jobs: int | None = None
 
@@ -90,11 +84,12 @@ def train(
     recipe = load_training(recipe) if isinstance(recipe, str | os.PathLike) else recipe
     _check_options(recipe, options)
     directory = Path(output)
+    is_first = is_first_process()
     with contextlib.ExitStack() as locks:
         existed = directory.is_dir()
-        if is_first_process() and existed:
+        if is_first and existed:
             locks.enter_context(locked_folder(directory))
-        earlier = _check_directory(directory, resume) if is_first_process() else None
+        earlier = _check_directory(directory, resume) if is_first else None
         make_policy_module(recipe)  # raises before the games are read
         games = read_training_games(recipe, as_list(sources), as_list(validate), options.jobs)
         inputs = {**games.inputs, "games": games.fingerprint()}
@@ -106,13 +101,13 @@ def train(
         if saved and saved["finished"]:
             _complete(directory, earlier or run, saved)
         else:
-            if is_first_process() and not existed:
+            if is_first and not existed:
                 locks.enter_context(locked_folder(directory))
-            _launch(options, recipe, games, run, directory, options.devices, checkpoint, progress)
+            _launch(options, recipe, games, run, directory, checkpoint, progress=progress)
         finished = read_run(directory)
         if finished is None:
             raise was_changed(directory / MANIFEST)
-        if is_first_process() and finished.state == "finished":
+        if is_first and finished.state == "finished":
             export_run(directory)
     return finished
 
@@ -122,30 +117,39 @@ def check_run(recipe: TrainingRecipe, output: Path, resume: bool, options: Train
     _check_options(recipe, options)
     _check_directory(output, resume)
     make_policy_module(recipe)
-    _make_fabric(options)
+
+
+def launched() -> tuple[int, int, int, int]:
+    """Return index and number of the processes that torchrun started, and both on this machine; else (0, 1, 0, 1).
+
+    Schedulers, pods and shells set RANK, LOCAL_RANK or SLURM_PROCID for a process that trains alone, too. Only torchrun
+    sets all of these variables.
+    """
+    numbers = [os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
+    others = {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"}
+    if others <= os.environ.keys() and all(map(str.isdecimal, numbers)):
+        index, count, local_index, local_count = map(int, numbers)
+        if index < count:
+            return index, count, local_index, local_count
+    return 0, 1, 0, 1
 
 
 def is_first_process() -> bool:
-    """Return True unless this process was started beside the first one, on this machine or another."""
-    return bool(rank_zero_only.rank == 0) and os.environ.get("NODE_RANK", "0") == "0"
+    """Return True unless torchrun started this process beside the first one."""
+    return launched()[0] == 0
 
 
 def _check_options(recipe: TrainingRecipe, options: TrainOptions) -> None:
-    """Raise RecipeError if the batch cannot be divided, or torchrun started another number of processes."""
-    processes = options.devices * options.nodes
+    """Raise RecipeError if the batch cannot be divided, devices are missing, or torchrun has started the processes."""
+    _, started, local_index, local_count = launched()
+    if started > 1 and options.devices > 1:
+        raise RecipeError(f"devices must be 1, got {options.devices}: torchrun has started {started} processes")
+    _find_device(options, local_index, max(local_count, options.devices))
+    processes = started * options.devices
     if recipe.batch_size % processes:
         raise RecipeError(f"a batch of {recipe.batch_size} cannot be divided among {processes} devices")
     if "value" in recipe.heads and recipe.batch_size < 2 * processes:
-        raise RecipeError(
-            f"a value head requires 2 positions per device and batch; a batch of {recipe.batch_size} is too small"
-        )
-    if torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():
-        started = int(os.environ["WORLD_SIZE"])
-        if started != processes:
-            raise RecipeError(
-                f"torchrun started {started} processes, but nodes={options.nodes} x devices={options.devices} requires"
-                f" {processes}"
-            )
+        raise RecipeError(f"a value head requires 2 positions per device; a batch of {recipe.batch_size} is too small")
 
 
 def _check_directory(directory: Path, resume: bool) -> Run | None:
@@ -176,67 +180,78 @@ def _complete(directory: Path, run: Run, saved: dict[str, Any]) -> None:
         run.model_copy(update={**present, "last": latest_values(rows), **end}).save(directory)
 
 
-def _run_loop(fabric: Fabric, arguments: tuple[Any, ...]) -> None:
-    TrainingLoop(fabric, *arguments).run()
-
-
-def _launch(options: TrainOptions, *arguments: Any) -> None:
-    """Run the loop with these arguments in all processes."""
-    fabric = _make_fabric(options)
-    with torch.random.fork_rng(devices=[]), _cudnn_benchmark(), _safe_path(fabric):
+def _launch(options: TrainOptions, *arguments: Any, progress: ProgressFactory) -> None:
+    """Run the loop in all processes; those that this one starts report no progress."""
+    with torch.random.fork_rng(devices=[]), contextlib.ExitStack() as cleanup:
+        cleanup.callback(setattr, torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
+        cleanup.callback(torch.set_num_threads, torch.get_num_threads())
+        if options.devices == 1:
+            _run_loop(-1, "", options, *arguments, progress)
+            return
+        path = str(Path(cleanup.enter_context(tempfile.TemporaryDirectory()), "store"))
+        cleanup.callback(os.environ.__setitem__, "PYTHONSAFEPATH", os.environ.get("PYTHONSAFEPATH", ""))
+        os.environ["PYTHONSAFEPATH"] = "1"  # keeps the working directory off the path of spawned processes
+        others = start_processes(_run_loop, (path, options, *arguments, silent), options.devices - 1, join=False)
+        for process in others.processes:
+            cleanup.callback(process.kill)  # it would wait for this one
         try:
-            fabric.launch(partial(_run_loop, arguments=arguments))  # Lightning searches other arguments for modules
+            store = FileStore(path)
+            while not store.check([str(k) for k in range(len(others.processes))]):
+                others.join(0.1)  # raises if one has ended
+            try:
+                _run_loop(-1, path, options, *arguments, progress)
+            except RuntimeError:  # a process that ends breaks the connections to it
+                others.join(10)
+                raise
+            while not others.join():
+                pass
         except ProcessRaisedException as error:
-            raise _original_error(error) from None
-        except BaseException:
-            for process in getattr(fabric.strategy.launcher, "procs", ()):
-                process.kill()  # they would wait for this one
-            raise
+            raise _original_error(error) or error.__context__ or error from None
+        except ProcessExitedException as error:
+            raise ClusterError(f"training stopped, because one of its processes ended: {error}") from None
 
 
-def _make_fabric(options: TrainOptions) -> Fabric:
-    """Raise RecipeError if the devices do not exist, or another number of processes was started."""
-    try:
-        return Fabric(
-            accelerator=options.accelerator, strategy=options.strategy, devices=options.devices, num_nodes=options.nodes
-        )
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise RecipeError(first_line(error)) from None
-
-
-@contextlib.contextmanager
-def _safe_path(fabric: Fabric) -> Iterator[None]:
-    """Keep the working directory off the path of new processes unless it is on the path of this one.
-
-    Python adds it for spawned processes. Processes that run the same script again have the path of the first one.
-    """
-    if not (sys.flags.safe_path or isinstance(fabric.strategy.launcher, _MultiProcessingLauncher)):
-        yield
+def _run_loop(
+    k: int, path: str, options: TrainOptions, recipe: TrainingRecipe, games: TrainingGames, *arguments: Any
+) -> None:
+    """Run the loop in one process: number k of those that another one starts, which joins them as number -1."""
+    started = options.devices > 1
+    index, count, local_index, local_count = (k + 1, options.devices) * 2 if started else launched()
+    device = _find_device(options, local_index, local_count)
+    torch.backends.cudnn.benchmark = True  # chooses the fastest convolutions for the fixed batch shape
+    data = TrainingData(recipe, games, index, count, local_count, device.type == "cuda")
+    if count == 1:
+        TrainingLoop(data, device, *arguments).run()
         return
-    previous = os.environ.get(_SAFE_PATH)
-    os.environ[_SAFE_PATH] = "1"
+    store = FileStore(path) if started else None
+    if store is not None:
+        store.set(str(k), "")
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(count_cores() // local_count, 1))
+    if device.type != "cpu":
+        torch.accelerator.set_device_index(local_index)
+    backend = torch.distributed.get_default_backend_for_device(device)
+    torch.distributed.init_process_group(backend, store=store, rank=index, world_size=count)
     try:
-        yield
+        TrainingLoop(data, device, *arguments).run()
     finally:
-        if previous is None:
-            del os.environ[_SAFE_PATH]
-        else:
-            os.environ[_SAFE_PATH] = previous
+        torch.distributed.destroy_process_group()
 
 
-@contextlib.contextmanager
-def _cudnn_benchmark() -> Iterator[None]:
-    """Let cuDNN choose the fastest convolutions for the fixed batch shape."""
-    previous = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = previous
+def _find_device(options: TrainOptions, local_index: int, local_count: int) -> torch.device:
+    """Return the device of one of several processes on this machine. Raise RecipeError if it does not exist."""
+    check_choice("accelerator", options.accelerator, ("auto", "cpu", "gpu"))
+    gpu = torch.accelerator.current_accelerator(True)
+    found = 0 if gpu is None else torch.accelerator.device_count()
+    if options.accelerator == "cpu" or (options.accelerator == "auto" and not found):
+        return torch.device("cpu")
+    if found < local_count:
+        raise RecipeError(f"training requires {counted(local_count, 'GPU')}, and torch finds {found}")
+    return torch.device(gpu.type, local_index)
 
 
-def _original_error(error: ProcessRaisedException) -> Exception:
-    """Return the error that a spawned process raised; the last line of its traceback has the type and the message."""
+def _original_error(error: ProcessRaisedException) -> KifuError | None:
+    """Return the KifuError that a process raised; the last line of its traceback has the type and the message."""
     name, _, message = str(error).rstrip().rpartition("\n")[2].partition(": ")
     kind = getattr(errors, name.removeprefix("kifu.errors."), None)
-    return kind(message) if isinstance(kind, type) and issubclass(kind, KifuError) else error
+    return kind(message) if isinstance(kind, type) and issubclass(kind, KifuError) else None

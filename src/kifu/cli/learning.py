@@ -256,9 +256,9 @@ def problems(
     from kifu.search.searcher import Searcher
 
     searcher, predictor = Searcher(catalogue), open_predictor(net)
-    search, found, tried = ProblemSearch(Reviewer(predictor), searcher, searcher.select(where), seed), [], 0
+    search, found, tried = ProblemSearch(Reviewer(predictor), searcher, searcher.select(where), seed).run(), [], 0
     with progress("searching problems", count, "problems") as bar:
-        for _, problem in search.run():
+        for _, problem in search:
             tried += 1
             if problem is not None:
                 found.append(problem)

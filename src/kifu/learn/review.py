@@ -247,7 +247,7 @@ class ProblemSearch(NamedTuple):
     seed: int = 0
 
     def run(self, first: int = 0) -> Iterator[tuple[int, Problem | None]]:
-        """Yield row and problem of one game after another, from place `first` of the order on.
+        """Return an iterator over row and problem of one game after another, from place `first` of the order on.
 
         Raises:
             RecipeError: The net has no points.
@@ -259,9 +259,9 @@ class ProblemSearch(NamedTuple):
                 " of KataGo, as in the wheel of katrain or at https://katagotraining.org/networks/"
             )
         rows = np.arange(len(self.searcher.catalogue)) if self.games is None else np.flatnonzero(self.games)
-        for row in np.random.default_rng(self.seed).permutation(rows)[first:].tolist():
-            (game,) = rows_to_games(self.searcher.record(row))
-            yield row, find_problem(self.reviewer, game, self.seed)
+        order = np.random.default_rng(self.seed).permutation(rows)[first:].tolist()
+        games = ((row, next(iter(rows_to_games(self.searcher.record(row))))) for row in order)
+        return ((row, find_problem(self.reviewer, game, self.seed)) for row, game in games)
 
 
 def write_problems(problems: Sequence[Problem]) -> bytes:

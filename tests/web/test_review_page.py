@@ -194,9 +194,7 @@ def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
     page.locator("#leastExpected").wait_for()
     text = page.locator("main").inner_text()
     assert "Black wins: " in text
-    assert not re.search(
-        r"[BW]\+\d|points lost|Lead|Largest mistakes|Territory", text
-    )  # the points of human do not hold
+    assert not re.search(r"[BW]\+\d|points lost|Lead|Largest mistakes|Territory", text)
     for label, rank in (("Rank", "9d"), ("compared with", "18k")):
         tab_to(page, label)
         page.keyboard.type(rank)
@@ -310,12 +308,7 @@ def test_summary_over_games(
 
 
 def test_problems_of_the_page_are_those_of_the_command(
-    review_server: ServedSite,
-    page: Any,
-    web_catalogue: Path,
-    net: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    review_server: ServedSite, page: Any, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(review, "_MISTAKE", 0.001)  # the net is untrained: its moves differ by little
     with page.expect_response(lambda answer: "/api/problems" in answer.url and answer.json()["problems"]) as answer:
@@ -323,7 +316,8 @@ def test_problems_of_the_page_are_those_of_the_command(
     (problem,) = answer.value.json()["problems"]
     page.get_by_text("Problem 1 of 10").wait_for()
     output = tmp_path / "problems.sgf"
-    assert run("problems", web_catalogue, "-o", output, "--net", net).code == 0
+    catalogue = review_server.site.corpora[0].searcher.catalogue.path
+    assert run("problems", catalogue, "-o", output, "--net", net).code == 0
     found = list(kifu.read(output))
     assert len(found) == 10
     wait_for_stones(page, found[0].board(0))

@@ -238,7 +238,8 @@ def export(
 
 @command(
     _PANEL,
-    "kifu problems games.parquet -o problems.sgf --net net.bin.gz --where 'year >= 2010' --count 3",
+    "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
+    "kifu problems games.parquet -o some.sgf --net net.bin.gz --where 'year >= 2010' --count 3",
     kernels=True,
 )
 def problems(

@@ -153,7 +153,7 @@ def predict(site: Site, params: PredictParams) -> dict[str, Any]:
 
 
 def _played(found: PositionReview, move: int | None) -> list[Any] | None:
-    """Return probability and choice of a move; None if there is none, or the net does not predict it."""
+    """Return probability and choice of a move; None without a move, or if the net does not predict it."""
     chance = None if move is None else found.chance(move)
     return None if move is None or chance is None else [chance, found.choice(move)]
 

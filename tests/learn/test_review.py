@@ -8,7 +8,7 @@ import pytest
 
 import kifu
 from commands import is_error, run
-from kifu.learn.review import PositionReview, Reviewer, compare_moves, find_problem, line_of, values_of, write_problems
+from kifu.learn.review import PositionReview, Reviewer, compare_moves, find_problem, write_problems
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 
@@ -40,15 +40,13 @@ def test_losses_are_against_the_best_of_the_likely_moves_and_the_one_played(poin
     game = kifu.read_sgf(b"(;SZ[9];B[ib];W[ab];B[bc];W[ic];B[hh];W[ce];B[if])")
     ledger, lead, losses = Ledger({3: 0.5, 7: 0.3, 1: 0.1, 5: 0.02}, points), 0, []
     played = [int(word & POINT_MASK) for word in game.moves]
-    found = compare_moves(ledger, game, [line_of(game, ply) for ply in range(8)], [*played, None])
-    for ply, ((before, candidates), move) in enumerate(zip(found, [*played, None], strict=True)):
+    for ply, (found, move) in enumerate(zip(compare_moves(ledger, game, range(8)), [*played, None], strict=True)):
         compared = [3, 7, 1] if move is None else [3, 7, 1, move]
         best = max(compared, key=lambda each: each % 9) if points else 3
-        assert (candidates[0][0], {each for each, _ in candidates}) == (best, set(compared))
-        win, value, loss = values_of(before, candidates, move)
-        expected = lead + (-1) ** ply * (best % 9)  # the value of a position is the one after its best move
-        assert (win, value) == (1 / (1 + np.exp(-expected)), expected if points else None)
-        losses.append(loss)
+        assert (next(iter(found.after)), set(found.after), found.played) == (best, set(compared), move)
+        value = lead + (-1) ** ply * (best % 9)  # of a position, that after its best move
+        assert (found.best.win, found.best.lead) == (1 / (1 + np.exp(-value)), value if points else None)
+        losses.append(found.loss(move))
         lead += (-1) ** ply * ((move or 0) % 9)
     assert losses == ([0, 7, 6, 0, 0, 5, 0, None] if points else [None] * 8)
 

@@ -119,19 +119,16 @@ class Reviewer:
         )
         predicted = self.predictor.predict(positions)
         value, score, ownership = predicted.value, predicted.score, predicted.ownership
-        found = []
-        for k, colour in enumerate(to_play):
-            sign = 1 if colour == BLACK else -1
-            found.append(
-                PositionReview(
-                    colour,
-                    predicted.policy[k],
-                    None if value is None else (1 + sign * float(value[k])) / 2,
-                    None if score is None else sign * float(score[k, 0]),
-                    None if ownership is None else sign * ownership[k],
-                )
+        return [
+            PositionReview(
+                colour,
+                predicted.policy[k],
+                None if value is None else (1 + sign * float(value[k])) / 2,
+                None if score is None else sign * float(score[k, 0]),
+                None if ownership is None else sign * ownership[k],
             )
-        return found
+            for k, (colour, sign) in enumerate(zip(to_play, [1 if colour == BLACK else -1 for colour in to_play]))
+        ]
 
 
 def line_of(game: Game, ply: int, to_play: int | None = None) -> Words:
@@ -155,44 +152,47 @@ def after_moves(line: Words, moves: Sequence[int]) -> list[Words]:
     return [np.concatenate([line[:-1], np.array([move | colour, other], np.uint16)]) for move in moves]
 
 
-Candidates = list[tuple[int, PositionReview]]
-"""Moves with the evaluation of the position after each, the best first: that with most points, or, from a net without
-points, the likeliest. The value of a position is that after its first move."""
+class ComparedMoves(NamedTuple):
+    """The likely moves of a position and the one played.
+
+    Attributes:
+        before: The evaluation of the position.
+        after: By move, that of the position after it. The best is the first: the move with the largest lead for its
+            player or, from a net without points, the likeliest.
+        played: The next move of the game, or None.
+    """
+
+    before: PositionReview
+    after: dict[int, PositionReview]
+    played: int | None
+
+    @property
+    def best(self) -> PositionReview:
+        """The evaluation after the best move, whose win and lead are those of the position."""
+        return next(iter(self.after.values()), self.before)  # there may be no legal move
+
+    def loss(self, move: int | None) -> float | None:
+        """Return the points that a move loses against the best, each after the move; None without points."""
+        if move is None or self.best.lead is None:
+            return None
+        return self.before.gain(self.best) - self.before.gain(self.after[move])
 
 
 def compare_moves(
-    reviewer: Reviewer,
-    game: Game,
-    lines: Sequence[Words],
-    played: Sequence[int | None],
-    ranks: Ranks = (None, None),
-    count: int = MAX_COMPARED,
-) -> list[tuple[PositionReview, Candidates]]:
-    """Return the evaluation of positions, and of the likely moves in each.
-
-    Args:
-        lines: See `Reviewer.evaluate`.
-        played: A move that is compared with them, for each position.
-        count: Maximum number of likely moves.
-    """
+    reviewer: Reviewer, game: Game, plies: Sequence[int], ranks: Ranks = (None, None), count: int = MAX_COMPARED
+) -> list[ComparedMoves]:
+    """Compare the move played in positions of a game with at most `count` likely ones."""
+    lines = [line_of(game, ply) for ply in plies]
     before = reviewer.evaluate(game, lines, ranks)
-    moves = [
-        list(dict.fromkeys([*each.likely(count), *([] if move is None else [move])]))
-        for each, move in zip(before, played)
-    ]
+    played = [int(game.moves[ply] & POINT_MASK) if ply < len(game) else None for ply in plies]
+    likely = [each.likely(count) for each in before]
+    moves = [own if move is None or move in own else [*own, move] for own, move in zip(likely, played)]
     after = reviewer.evaluate(game, [each for pair in zip(lines, moves) for each in after_moves(*pair)], ranks)
     found = iter(after)
-    return [(each, sorted(zip(own, found), key=lambda item: -each.gain(item[1]))) for each, own in zip(before, moves)]
-
-
-def values_of(before: PositionReview, candidates: Candidates, played: int | None) -> list[float | None]:
-    """Return the win and lead of a position, and the points that one of its candidates loses against the best one.
-
-    Leads after both moves are compared, so that the same player is to move in both positions.
-    """
-    best = candidates[0][1] if candidates else before  # without a legal move
-    lost = None if played is None or best.lead is None else before.gain(best) - before.gain(dict(candidates)[played])
-    return [best.win, best.lead, lost]
+    return [
+        ComparedMoves(each, dict(sorted(zip(own, found), key=lambda item: -each.gain(item[1]))), move)
+        for each, own, move in zip(before, moves, played)
+    ]
 
 
 class Problem(NamedTuple):
@@ -225,13 +225,12 @@ def find_problem(reviewer: Reviewer, game: Game, seed: int) -> Problem | None:
     if game.drop or last <= _FIRST_PLY:
         return None
     ply = int(np.random.default_rng([seed, len(game), *game.moves[:8].tolist()]).integers(_FIRST_PLY, last))
-    played, passing = int(game.moves[ply] & POINT_MASK), game.width * game.height
-    ((before, candidates),) = compare_moves(reviewer, game, [line_of(game, ply)], [played])
-    losses = {move: before.gain(candidates[0][1]) - before.gain(after) for move, after in candidates}
-    answers = [move for move, loss in losses.items() if loss <= _EQUAL]
-    if passing in (played, *answers) or losses[played] < _MISTAKE:
+    (compared,) = compare_moves(reviewer, game, [ply])
+    losses = {move: compared.loss(move) or 0.0 for move in compared.after}
+    played, answers = int(game.moves[ply] & POINT_MASK), [move for move, loss in losses.items() if loss <= _EQUAL]
+    if game.width * game.height in (played, *answers) or losses[played] < _MISTAKE:
         return None
-    return Problem(replace(game, moves=game.moves[:ply]), before.to_play, answers, played, losses[played])
+    return Problem(replace(game, moves=game.moves[:ply]), compared.before.to_play, answers, played, losses[played])
 
 
 class ProblemSearch(NamedTuple):

@@ -13,8 +13,7 @@ from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
 from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
-from kifu.learn.positions import Words
-from kifu.learn.review import MAX_COMPARED, PositionReview, ProblemSearch, Ranks, compare_moves, line_of, values_of
+from kifu.learn.review import MAX_COMPARED, PositionReview, ProblemSearch, Ranks, compare_moves, line_of
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, score_points
@@ -119,14 +118,9 @@ def _reviewed(site: Site, params: ReviewParams) -> tuple[ServedNet, Game]:
     return net, params.game()
 
 
-def _position(params: PredictParams, game: Game) -> Words:
+def _check_ply(params: PredictParams, game: Game) -> None:
     if params.ply > len(game):
         raise GameError(f"ply must be 0 to {len(game)}, got {params.ply}")
-    return line_of(game, params.ply)
-
-
-def _next_move(game: Game, ply: int) -> int | None:
-    return int(game.moves[ply] & POINT_MASK) if ply < len(game) else None
 
 
 def predict(site: Site, params: PredictParams) -> dict[str, Any]:
@@ -138,8 +132,9 @@ def predict(site: Site, params: PredictParams) -> dict[str, Any]:
         [probability, choice] of the next move of the line, or None; "to_play": colour}.
     """
     net, game = _reviewed(site, params)
+    _check_ply(params, game)
     with net.lock:
-        (found,) = net.reviewer.evaluate(game, [_position(params, game)], params.ratings)
+        (found,) = net.reviewer.evaluate(game, [line_of(game, params.ply)], params.ratings)
     points, policy = game.width * game.height, found.policy
     best = np.argsort(-policy[:points], kind="stable")[:_MAX_SHOWN]
     ownership = found.ownership if params.ownership else None
@@ -147,7 +142,7 @@ def predict(site: Site, params: PredictParams) -> dict[str, Any]:
         "policy": [[int(point), float(policy[point])] for point in best if policy[point] > _MIN_SHOWN],
         "pass": float(policy[points]) if len(policy) > points else None,
         "ownership": None if ownership is None else ownership.round(2).tolist(),
-        "played": _played(found, _next_move(game, params.ply)),
+        "played": _played(found, int(game.moves[params.ply] & POINT_MASK) if params.ply < len(game) else None),
         "to_play": found.to_play,
     }
 
@@ -163,14 +158,14 @@ def candidates(site: Site, params: PredictParams, deadline: Deadline) -> dict[st
 
     Returns:
         {"win": probability that Black wins, "lead": points by which Black leads, "loss": points that the next move of
-        the line loses, each None without such a value; "moves": [[move, "win", "lead"]], see `Candidates`}.
+        the line loses, each None without such a value; "moves": [[move, "win", "lead"]], see `ComparedMoves`}.
     """
     net, game = _reviewed(site, params)
-    line, played = _position(params, game), _next_move(game, params.ply)
+    _check_ply(params, game)
     with net.lock:
-        ((before, found),) = compare_moves(net.reviewer, game, [line], [played], params.ratings)
-    win, lead, loss = values_of(before, found, played)
-    return {"win": win, "lead": lead, "loss": loss, "moves": [[move, each.win, each.lead] for move, each in found]}
+        (found,) = compare_moves(net.reviewer, game, [params.ply], params.ratings)
+    moves = [[move, after.win, after.lead] for move, after in found.after.items()]
+    return {"win": found.best.win, "lead": found.best.lead, "loss": found.loss(found.played), "moves": moves}
 
 
 def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, Any]:
@@ -179,8 +174,7 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     Returns:
         {"total": number of positions, one more than of moves; "rows": [[probability, choice, win, lead, best,
         best_probability, loss]]}: from position `first` on, the move played and its place among the choices, as in
-        `predict`; the values of `candidates`; the best move, see `Candidates`, and its probability. None without such
-        a value.
+        `predict`; the values of `candidates`; the best move and its probability. None without such a value.
     """
     net, game = _reviewed(site, params)
     total = min(len(game), _MAX_ANALYSED) + 1
@@ -188,14 +182,12 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     rows: list[list[Any]] = []
     for start in range(params.first, total, _BATCH):
         plies = range(start, min(start + _BATCH, total))
-        lines = [line_of(game, ply) for ply in plies]
-        moves = [_next_move(game, ply) for ply in plies]
         with net.lock:
-            found = compare_moves(net.reviewer, game, lines, moves, params.ratings, count)
-        for move, (before, compared) in zip(moves, found):
-            best = [compared[0][0], before.chance(compared[0][0])] if compared else _NONE
-            win, lead, loss = values_of(before, compared, move)
-            rows.append([*(_played(before, move) or _NONE), win, lead, *best, loss])
+            found = compare_moves(net.reviewer, game, plies, params.ratings, count)
+        for each in found:
+            played, best = _played(each.before, each.played), next(iter(each.after), None)
+            share = None if best is None else each.before.chance(best)
+            rows.append([*(played or _NONE), each.best.win, each.best.lead, best, share, each.loss(each.played)])
         if deadline.seconds - deadline.left > _PART_SECONDS:
             break
     return {"total": total, "rows": rows}

@@ -228,22 +228,16 @@ class PolicyValue(NamedTuple):
 
 
 class Evaluator(Protocol):
-    """The interface between a player and its source of evaluations."""
+    """The interface between a player and its source of evaluations.
 
-    @property
-    def name(self) -> str:
-        """Display name."""
-        ...
+    Attributes:
+        has_value: True if evaluations have a value.
+        has_points: True if evaluations have ownership and lead.
+    """
 
-    @property
-    def has_value(self) -> bool:
-        """True if evaluations have a value."""
-        ...
-
-    @property
-    def has_points(self) -> bool:
-        """True if evaluations have ownership and lead."""
-        ...
+    name: str
+    has_value: bool
+    has_points: bool
 
     def supports(self, width: int, height: int) -> bool:
         """Return True if boards of that size can be evaluated."""
@@ -318,10 +312,7 @@ class NetEvaluator:
         )
 
     def judge_dead(self, game: GameSession) -> Mask | None:
-        """Return the stones of a finished game, [n] bool, that are dead by ownership; None without an ownership head.
-
-        At the end of a game the ownership of nets without points holds, too.
-        """
+        """Return the dead stones of a finished game by ownership, which holds then; None without an ownership head."""
         colour = game.board.to_play
         ownership = self._predict(game, colour, unverified=True).ownership
         return None if ownership is None else dead_stones(game.board, ownership[0] * (1 if colour == BLACK else -1))

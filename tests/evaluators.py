@@ -28,12 +28,12 @@ def top_left_first(game: GameSession, colour: int) -> npt.NDArray[np.floating]:
 class Scripted:
     """An evaluator whose policy is what `weigh` says of each move, of those that are legal.
 
-    lead: its value, for Black; None: it has none. The top half of the board is Black's, if it tells ownership.
+    lead: its value, for Black; None: it has none. The top half of the board is Black's, if it has points.
     """
 
     weigh: Weigh = top_left_first
     lead: float | None = None
-    has_ownership: bool = False
+    has_points: bool = False
     name: str = "scripted"
 
     @property
@@ -51,10 +51,14 @@ class Scripted:
         policy = (policy / max(policy.sum(), 1e-300)).astype(np.float32)
         sign = 1 if colour == 1 else -1
         value = None if self.lead is None else sign * self.lead
-        if not self.has_ownership:
-            return play.player.PolicyValue(policy, value)
+        return play.player.PolicyValue(policy, value, sign * self._owners(game) if self.has_points else None)
+
+    def judge_dead(self, game: GameSession) -> npt.NDArray[np.bool_] | None:
+        return play.player.dead_stones(game.board, self._owners(game)) if self.has_points else None
+
+    def _owners(self, game: GameSession) -> npt.NDArray[np.float32]:
         n = game.board.pass_move
-        return play.player.PolicyValue(policy, value, np.where(np.arange(n) < n // 2, sign, -sign).astype(np.float32))
+        return np.where(np.arange(n) < n // 2, 1, -1).astype(np.float32)
 
 
 def chance(seed: int) -> Weigh:

@@ -1,9 +1,9 @@
 """Draw the pictures of docs/serve.md: the pages of `kifu serve` over the bundled sample.
 
-    python tools/make_tour.py
+    python tools/make_tour.py --net b10c384h6nbttflrs.bin.gz
 
-Needs kifu[test] and Chromium (Debian: apt-get install chromium); the client must have been built (`make client`). The
-same sources and the same fonts give the same pictures.
+Needs kifu[test], Chromium (Debian: apt-get install chromium) and a network file of KataGo, such as that of the wheel of
+katrain; the client must have been built (`make client`). The same sources and the same fonts give the same pictures.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class View:
 VIEWS = {
     "games": View("/?winner=white", ".facets li", 572),
     "game": View("/game/0/7?ply=90&nets=0,1", "#leastExpected", 796),
-    "problems": View("/problems?net=1", ".board", 800, solve),
+    "problems": View("/problems", ".board", 800, solve),
     "explorer": View("/explore?moves=pd", ".continuations tbody tr", 760),
     "patterns": View("/search?pattern=anchor: anywhere/****/*XO*/*OX*/****", ".hits li", 900),
     "play": View("/play", "form", 780, play),
@@ -82,14 +82,16 @@ VIEWS = {
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve the sample with both packaged nets and their evaluation, and yield the address."""
+def served(folder: Path, net: Path) -> Iterator[str]:
+    """Serve the sample with `human`, a net of KataGo and an evaluation of the packaged nets, and yield the address."""
     catalogue = folder / "games.parquet"
     kifu.ingest(kifu.sample_path(), catalogue)
     kifu.build_index(catalogue)
-    nets, report = ["--net", "small", "--net", "human"], "evaluation.json"
-    evaluate = ["evaluate", catalogue.name, *nets, "--per-game", "4", "--json", report, "--quiet"]
+    report = "evaluation.json"
+    packaged = ["--net", "small", "--net", "human"]
+    evaluate = ["evaluate", catalogue.name, *packaged, "--per-game", "4", "--json", report, "--quiet"]
     subprocess.run([*KIFU, *evaluate], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    nets = ["--net", "human", "--net", str(net.resolve())]
     serve = [*KIFU, "serve", catalogue.name, *nets, "--report", report, "--port", "0"]
     with subprocess.Popen(serve, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -118,10 +120,16 @@ def take(page: Page, url: str, view: View) -> bytes:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw the pictures of docs/serve.md.")
     parser.add_argument("views", nargs="*", metavar="VIEW", help=f"some of {', '.join(VIEWS)}; by default all")
-    names = parser.parse_args().views or VIEWS
+    parser.add_argument("--net", type=Path, required=True, help="a network file of KataGo")
+    arguments = parser.parse_args()
+    names = arguments.views or VIEWS
     FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as url, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder), arguments.net) as url,
+        sync_playwright() as playwright,
+    ):
+        browser = run.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(locale="en-GB", color_scheme="light")

@@ -49,7 +49,7 @@ DANS = {f"{dan}d": Rank(dan).rating for dan in (1, 5, 9)}
 
 def predict(predictor: MovePredictor, positions: PredictPositions) -> tuple[Predictions, Floats, Floats]:
     """Return the evaluation of positions, and Black's winning probabilities and leads (NaN without a score head)."""
-    found = predictor.predict(positions)
+    found = predictor.predict(positions, unverified=True)
     assert found.value is not None, "the net has no value head"
     black = np.where(positions.to_play == BLACK, 1.0, -1.0)
     lead = black * (np.nan if found.score is None else found.score[:, 0].astype(np.float64))
@@ -103,7 +103,8 @@ def measure_territory(predictor: MovePredictor, rows: pa.RecordBatch) -> None:
         chosen = [games[k] for k in which]
         positions = PredictPositions.from_games(chosen, [len(game) if ply is None else ply for game in chosen])
         found, _, lead = predict(predictor, positions)
-        assert found.ownership is not None, "the net has no ownership head"
+        if found.ownership is None:
+            return
         owned = np.sign(found.ownership) * np.where(positions.to_play == BLACK, 1, -1)[:, None]
         right = (owned == owner[which])[owner[which] != 0].mean()
         error = np.abs(lead - margin[which]).mean()
@@ -150,7 +151,7 @@ def main() -> None:
         games = list(rows_to_games(rows.filter(equals).slice(0, arguments.games)))
         measure_curves(predictor, games, arguments.curves)
     counted = rows.filter(pc.and_(rows["territory"].is_valid(), rows["margin"].is_valid())).slice(0, arguments.counted)
-    if predictor.has_ownership and len(counted):
+    if len(counted):
         measure_territory(predictor, counted)
     if predictor.takes_ranks and arguments.moves:
         measure_ranks(predictor, rows, arguments.moves)

@@ -85,7 +85,8 @@ export interface Net {
   board: [number, number];
   passes: boolean;
   has_value: boolean;
-  has_ownership: boolean;
+  /** Whether its lead and ownership hold. */
+  has_points: boolean;
   takes_ranks: boolean;
   /** Boards for play, with their largest handicaps. */
   boards: { size: number; handicap: number }[];

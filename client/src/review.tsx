@@ -1,6 +1,6 @@
 // The review of a game by a net: its analysis as it grows, the chart, mistakes, and tables of expected moves.
 import { useEffect, useState } from "preact/hooks";
-import { address, POINT_MASK, post, usePost, WHITE, WHITE_BIT, type Line } from "./api";
+import { address, POINT_MASK, post, usePost, WHITE_BIT, type Line } from "./api";
 import { pointName } from "./board";
 import { number, percent, t, useLanguage } from "./i18n";
 import { useRoute } from "./router";
@@ -10,18 +10,24 @@ import { Disclosure } from "./ui";
 export interface Prediction {
   policy: [number, number][];
   pass: number | null;
-  /** Black's winning probability and lead in points. */
-  win: number | null;
-  lead: number | null;
   ownership: number[] | null;
   /** Probability and choice of the move played. */
   played: [number, number] | null;
   to_play: number;
 }
 
+/** The answer of POST /api/candidates: values of a position, which are those after its best move, and after each move. */
+export interface Values {
+  /** Black's winning probability and lead in points, and the points that the move played loses. */
+  win: number | null;
+  lead: number | null;
+  loss: number | null;
+  moves: [move: number, win: number | null, lead: number | null][];
+}
+
 /**
- * For a position of a game: probability and choice of the move played, Black's winning probability and lead, the most
- * probable move and its probability, and the points that the move played loses against it.
+ * For a position of a game: probability and choice of the move played, Black's winning probability and lead, the best
+ * move (the likeliest, of a net without points) and its probability, and the points that the move played loses.
  */
 export type Row = [
   chance: number | null, choice: number | null, win: number | null, lead: number | null, best: number | null, bestChance: number | null,
@@ -73,9 +79,15 @@ export function leadText(lead: number): string {
   return t(lead < 0 ? "leadWhite" : "leadBlack", { points: number(Math.abs(lead), 1) });
 }
 
-/** Return " · 2.3 points lost", or nothing without points. */
+/** Return " · 2.3 points lost", or nothing without points or a loss. */
 function lossText(loss: number | null | undefined): string {
-  return typeof loss === "number" ? ` · ${t("lossPoints", { loss: number(loss, 1) })}` : "";
+  return loss && loss >= 0.05 ? ` · ${t("lossPoints", { loss: number(loss, 1) })}` : "";
+}
+
+/** Return the values of a position in words. */
+export function valueText(win: number | null | undefined, lead: number | null | undefined): string {
+  return [typeof win === "number" && t("winBlack", { share: percent(win, 0) }), typeof lead === "number" && leadText(lead)]
+    .filter(Boolean).join(" · ");
 }
 
 /** Return the place of a move among the choices, such as 4th. */
@@ -92,25 +104,25 @@ interface TopMovesProps {
   /** The point of the move played; undefined if the line ends. */
   played: number | undefined;
   onPick: (point: number) => void;
+  /** Columns of the winning probability and the lead after a move. */
+  hasWin: boolean;
+  hasLead: boolean;
+  values: Values | undefined;
 }
 
-/** Show the moves that a net expects, and each with the winning probability and the lead after it. */
-export function TopMoves({ caption, body, line, played, onPick }: TopMovesProps) {
+/** Show the moves that a net expects, with the values after them. */
+export function TopMoves({ caption, body, line, played, onPick, hasWin, hasLead, values }: TopMovesProps) {
   const [language] = useLanguage();
   const { value, error, loading } = usePost<Prediction>("/api/predict", body);
-  const after = usePost<[number, number | null, number | null][]>("/api/candidates", loading || !value || value.win === null ? undefined : body);
   const { width, height } = line;
   const shown = value?.policy.slice(0, MOVES_IN_TABLE) ?? [];
   const rows: [number, number | null][] = shown.slice();
   if (value && played !== undefined && !shown.some(([point]) => point === played)) rows.push([played, value.played?.[0] ?? null]);
-  const found = new Map(after.loading ? [] : after.value?.map(([point, ...rest]) => [point, rest]));
-  const hasWin = value === undefined || value.win !== null;
-  const hasLead = typeof value?.lead === "number";
-  const [best, own] = [found.get(shown[0]?.[0] ?? -1)?.[1], found.get(played ?? -1)?.[1]];
-  const loss = typeof best === "number" && typeof own === "number" ? Math.max(0, value?.to_play === WHITE ? own - best : best - own) : null;
+  const found = new Map(values?.moves.map(([point, ...rest]) => [point, rest]));
+  const missing = values ? "–" : "…";
   return (
     <div>
-      {(error ?? after.error) && <p class="error" role="alert">{error ?? after.error}</p>}
+      {error && <p class="error" role="alert">{error}</p>}
       <table>
         <caption>{caption}</caption>
         <thead>
@@ -131,8 +143,8 @@ export function TopMoves({ caption, body, line, played, onPick }: TopMovesProps)
                   {point === played && <small> {t("playedMark")}</small>}
                 </td>
                 <td class="number">{share === null ? "–" : percent(share)}</td>
-                {hasWin && <td class="number">{typeof win === "number" ? percent(win, 0) : "…"}</td>}
-                {hasLead && <td class="number">{typeof lead === "number" ? leadText(lead) : "…"}</td>}
+                {hasWin && <td class="number">{typeof win === "number" ? percent(win, 0) : missing}</td>}
+                {hasLead && <td class="number">{typeof lead === "number" ? leadText(lead) : missing}</td>}
               </tr>
             );
           })}
@@ -143,17 +155,10 @@ export function TopMoves({ caption, body, line, played, onPick }: TopMovesProps)
         {value && played !== undefined && (value.played
           ? t("playedText", { move: pointName(played, width, height), place: place(value.played[1], language), share: percent(value.played[0], 0) })
           : t("playedUnknown", { move: pointName(played, width, height) }))}
-        {value && lossText(loss)}
+        {hasLead && lossText(values?.loss)}
         &nbsp;
       </p>
-      <p class="muted">
-        {[
-          typeof value?.win === "number" && t("winBlack", { share: percent(value.win) }),
-          typeof value?.lead === "number" && leadText(value.lead),
-          typeof value?.pass === "number" && t("passShare", { share: percent(value.pass) }),
-        ].filter(Boolean).join(" · ")}
-        &nbsp;
-      </p>
+      {typeof value?.pass === "number" && value.pass >= 0.01 && <p class="muted">{t("passShare", { share: percent(value.pass, 0) })}</p>}
     </div>
   );
 }
@@ -174,29 +179,20 @@ const CHART_HEIGHT = 100;
 const LONGEST = 10;
 const LEAST_POINTS = 10;
 
-/** Return values without the alternation that one visit has from move to move: weights 1, 2, 1. */
-function smooth(values: (number | null)[]): (number | null)[] {
-  return values.map((value, k) => {
-    const [before, after] = [values[k - 1] ?? value, values[k + 1] ?? value];
-    return value === null ? null : (before! + 2 * value + after!) / 4;
-  });
-}
-
 /** Show the progress of an analysis; then winning probability, lead and surprise of each move. */
 export function AnalysisChart(props: { analysis: Analysis; line: Line; ply: number; onPick: (ply: number) => void }) {
   const { analysis: { rows, total }, ply } = props;
   const count = Math.max(total - 1, 1);
   const width = 600 / count;
-  const wins = smooth(rows.map((row) => row[2]));
-  const leads = smooth(rows.map((row) => row[3]));
+  const wins = rows.map((row) => row[2]);
+  const leads = rows.map((row) => row[3]);
   const edge = Math.max(LEAST_POINTS, ...leads.map((lead) => Math.ceil(Math.abs(lead ?? 0) / 10) * 10));
   const at = Math.min(ply, rows.length - 1);
-  const [chance, win, lead, loss] = [rows[at]?.[0], wins[at], leads[at], rows[at]?.[6]];
+  const [chance, , win, lead, , , loss] = rows[at] ?? [];
   const text = [
     t("chartMove", { ply: at + 1 }),
     typeof chance === "number" && t("chartChance", { share: percent(chance, 0) }),
-    typeof win === "number" && t("winBlack", { share: percent(win, 0) }),
-    typeof lead === "number" && leadText(lead),
+    valueText(win, lead),
   ].filter(Boolean).join(" · ") + lossText(loss);
   const curve = (values: (number | null)[], height: (value: number) => number) =>
     values.flatMap((value, k) => (value === null ? [] : [`${(k * width).toFixed(1)},${height(value).toFixed(1)}`])).join(" ");

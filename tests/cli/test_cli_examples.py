@@ -9,7 +9,9 @@ import pytest
 import typer
 
 from commands import KIFU, finish, first_line, run
+from kata_nets import small_net
 from kifu.cli import app
+from kifu.katago.net_file import write_kata_net
 
 EXAMPLES = [line for command in typer.main.get_command(app).commands.values() for line in command.examples]  # type: ignore[attr-defined]
 
@@ -19,6 +21,7 @@ EXAMPLES = [line for command in typer.main.get_command(app).commands.values() fo
 def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, except for what reads standard input, is a line for a shell, or runs until a signal ends it."""
     monkeypatch.chdir(tmp_path)
+    write_kata_net(tmp_path / "net.bin.gz", small_net(["residual"]))
     environment = os.environ | {"PATH": f"{KIFU.parent}:{os.environ['PATH']}"}
     for line in EXAMPLES:
         if line.startswith("kifu serve "):  # runs until a signal ends it

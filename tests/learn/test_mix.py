@@ -11,10 +11,12 @@ import pytest
 import kifu
 from commands import is_error, run
 from evaluated import catalogue, properties, text
+from kata_nets import small_net
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.errors import FormatError, RecipeError
 from kifu.io import read_small
+from kifu.katago.net_file import write_kata_net
 from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.play.referee import parse_command
 from lazy import lazy_import
@@ -62,7 +64,7 @@ def stream(predictor, positions: EvalPositions, legal: bool = True) -> learn.eva
 @pytest.mark.parametrize("legal", [False, True])
 def test_a_net_mixed_with_itself_is_the_net(folder, positions, legal):
     net, mixed = mixture(folder, "full"), mixture(folder, "full", "full")
-    assert (mixed.passes, mixed.has_value, mixed.has_ownership, mixed.takes_ranks) == (True, True, True, False)
+    assert (mixed.passes, mixed.has_value, mixed.has_points, mixed.takes_ranks) == (True, True, False, False)
     for one, two in zip(stream(net, positions, legal)[:3], stream(mixed, positions, legal)[:3]):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
     batch = positions.select(np.arange(0, 200, 7))
@@ -76,12 +78,18 @@ def test_equals_the_product_of_probabilities(folder, positions):
     """A slow twin, for a net without passes and values and one with both; streams and single positions agree."""
     full, plain, mixed = mixture(folder, "full"), mixture(folder, "plain"), mixture(folder, "full", "plain")
     batch = positions.select(np.arange(0, len(positions), 9))
-    ours, first, second = (each.predict(batch) for each in (mixed, full, plain))
+    ours, first, second = (each.predict(batch, unverified=True) for each in (mixed, full, plain))
     for policy, p, q in zip(ours.policy.astype(float), first.policy.astype(float), second.policy.astype(float)):
         product = [(a * b * (1 - p[81])) ** 0.5 for a, b in zip(p, q)] + [p[81]]
         np.testing.assert_allclose(policy, np.array(product) / sum(product), atol=1e-6)
     np.testing.assert_allclose(ours.value, first.value, atol=1e-5)
     np.testing.assert_array_equal(ours.ownership, first.ownership)
+    write_kata_net(folder / "kata.bin.gz", small_net(["residual"]))
+    kata, both = (
+        learn.predictors.open_predictor(f"{folder}/kata.bin.gz{end}") for end in ("", f"+{folder}/full.safetensors")
+    )
+    for name in ("ownership", "score"):  # those of the net whose points hold
+        np.testing.assert_array_equal(*(getattr(each.predict(batch), name) for each in (kata, both)))
     streamed = stream(mixed, positions)
     np.testing.assert_allclose(np.exp(streamed.log_probs[::9]), ours.policy, atol=1e-6)
     np.testing.assert_allclose(streamed.value[::9], ours.value, atol=1e-5)

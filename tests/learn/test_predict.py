@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,8 @@ def game(
 
 
 def opened(folder: Path, *arguments: object, **options: object) -> learn.net.Net:
-    return learn.net.open_net(tiny_net(folder / "net.safetensors", *arguments, **options))
+    """A net whose points are said to hold."""
+    return replace(learn.net.open_net(tiny_net(folder / "net.safetensors", *arguments, **options)), has_points=True)
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +145,19 @@ def test_whole_arrays_of_games(net: learn.net.Net) -> None:
     same(learn.predict.Predictor(net).predict(positions), learn.predict.Predictor(net).predict(named))
     none = learn.predict.Predictor(net).predict(PredictPositions.from_games([], []))
     assert (none.policy.shape, none.value.shape, none.ownership.shape) == ((0, 82), (0,), (0, 81))
+
+
+def test_points_that_are_not_known_to_hold_are_withheld(tmp_path: Path) -> None:
+    tiny_net(tmp_path / "net.safetensors", "b1c8", passes=True, heads=("value", "ownership", "score"))
+    (tmp_path / "run").mkdir()
+    tiny_net(tmp_path / "run/best.safetensors", "b1c8", passes=True, heads=("ownership",))
+    names = [str(tmp_path / "net.safetensors"), str(tmp_path / "run"), "human"]
+    positions = PredictPositions.from_games([game(1, root="KM[6.5]")], [20])
+    for name in [*names, "+".join(names)]:
+        predictor = learn.predictors.open_predictor(name)
+        shown, all_heads = predictor.predict(positions), predictor.predict(positions, unverified=True)
+        assert (predictor.has_points, shown.ownership, shown.score) == (False, None, None)
+        assert (shown.value is None, all_heads.ownership is None) == (not predictor.has_value, False)
 
 
 def test_the_position_after_the_last_move(net: learn.net.Net) -> None:

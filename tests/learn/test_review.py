@@ -1,15 +1,22 @@
-"""Mistakes and problems against leads that are known."""
+"""Losses and problems against leads that are known."""
+
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import kifu
-from kifu.learn.review import PositionReview, Reviewer, find_losses, find_problem, write_problems
+from commands import is_error, run
+from kifu.learn.review import PositionReview, Reviewer, compare_moves, find_problem, write_problems
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 
 class Ledger(Reviewer):
-    """Leads as the sum of the points of moves: each move on column x is worth x points; the best ones are likely."""
+    """Leads as the sum of the points of moves: each move on column x is worth x points. Likely moves are in row 1."""
+
+    def __init__(self, likely: dict[int, float], points: bool = True) -> None:
+        self.likely, self.predictor = likely, SimpleNamespace(has_points=points)  # type: ignore[assignment]
 
     def evaluate(self, game, lines, ranks=(None, None)):
         """Evaluate lines by their moves."""
@@ -17,33 +24,53 @@ class Ledger(Reviewer):
         for line in lines:
             moves = (line[:-1] & POINT_MASK).astype(int)
             signs = np.where(line[:-1] & WHITE_BIT, -1, 1)
-            policy = np.tile(np.arange(game.width, dtype=np.float32), game.height) + 1
-            policy[moves[moves < policy.size]] = 0
-            if game.width == 19:
-                policy[{None: [2, 9, 18, 20], 38.0: [5], 20.0: [7]}[ranks[0]]] = 9999
+            policy = np.full(game.width * game.height, 1e-5, np.float32)
+            policy[list(self.likely)] = list(self.likely.values())
+            policy[moves] = 0
             lead = float((signs * (moves % game.width)).sum())
             colour = WHITE if line[-1] & WHITE_BIT else BLACK
-            found.append(PositionReview(colour, policy / policy.sum(), 0.5, lead, None))
+            known = lead if self.predictor.has_points else None
+            found.append(PositionReview(colour, policy, 1 / (1 + np.exp(-lead)), known, None))
         return found
 
 
-def test_losses_are_against_the_most_probable_moves() -> None:
-    game = kifu.read_sgf(b"(;SZ[9];B[ia];W[ab];B[bc];W[ic];B[hh];W[ce];B[if])")
-    assert find_losses(Ledger(None), game, range(7)) == [0, 8, 7, 0, 1, 6, 0]  # type: ignore[arg-type]
+@pytest.mark.parametrize("points", [True, False])
+def test_losses_are_against_the_best_of_the_likely_moves_and_the_one_played(points: bool) -> None:
+    """The likeliest move, on column 3, is not the best one; rare moves, such as that on column 5, do not count."""
+    game = kifu.read_sgf(b"(;SZ[9];B[ib];W[ab];B[bc];W[ic];B[hh];W[ce];B[if])")
+    ledger, lead, losses = Ledger({3: 0.5, 7: 0.3, 1: 0.1, 5: 0.02}, points), 0, []
+    played = [int(word & POINT_MASK) for word in game.moves]
+    for ply, (found, move) in enumerate(zip(compare_moves(ledger, game, range(8)), [*played, None], strict=True)):
+        compared = [3, 7, 1] if move is None else [3, 7, 1, move]
+        best = max(compared, key=lambda each: each % 9) if points else 3
+        assert (next(iter(found.after)), set(found.after), found.played) == (best, set(compared), move)
+        value = lead + (-1) ** ply * (best % 9)  # of a position, that after its best move
+        assert (found.best.win, found.best.lead) == (1 / (1 + np.exp(-value)), value if points else None)
+        losses.append(found.loss(move))
+        lead += (-1) ** ply * ((move or 0) % 9)
+    assert losses == ([0, 7, 6, 0, 0, 5, 0, None] if points else [None] * 8)
 
 
-@pytest.mark.parametrize(("ranks", "right", "wrong"), [((38.0, 20.0), 5, 7), ((None, None), 18, 9)])
-def test_problems_have_one_right_move_and_are_written(
-    ranks: tuple[float | None, float | None], right: int, wrong: int
-) -> None:
-    points = [f"{x}{y}" for y in "bcdefg" for x in "bdfhj"]
-    moves = "".join(f";{'BW'[k % 2]}[{point}]" for k, point in enumerate(points))
+def test_problems_are_mistakes_and_are_written() -> None:
+    columns = "bdfhj"
+    moves = "".join(f";{'BW'[k % 2]}[{columns[k % 5]}{'bcdefg'[k // 5]}]" for k in range(30))
     game = kifu.read_sgf(f"(;SZ[19]PB[a]PW[b]BR[3d]{moves})".encode())
-    problem = find_problem(Ledger(None), game, *ranks, seed=1)  # type: ignore[arg-type]
+    ledger = Ledger({9: 0.5, 17: 0.3, 18: 0.1, 5: 0.04})
+    problem = find_problem(ledger, game, seed=1)
     assert problem is not None
-    assert (problem.answer, problem.mistake) == (right, wrong)
-    assert problem.loss == (None if ranks[0] else 9.0)
-    assert find_problem(Ledger(None), game, *ranks, seed=1) == problem  # type: ignore[arg-type]
-    (written,) = kifu.read_games(write_problems([problem]))
+    played = int(game.moves[len(problem.game)] & POINT_MASK)
+    assert problem[1:] == (BLACK if len(problem.game) % 2 == 0 else WHITE, [18, 17], played, 18 - played % 19)
+    assert find_problem(ledger, game, seed=1) == problem
+    assert find_problem(Ledger({2: 0.9}), kifu.read_sgf(moves.replace("b", "c").join(("(;", ")")).encode()), 1) is None
+    text = write_problems([problem])
+    assert (text.count(b"TE[1]"), text.count(b"BM[1]")) == (2, 1)
+    (written,) = kifu.read_games(text)
     assert (written.board(0).stones == problem.game.board().stones).all()
-    assert (written.to_play, int(written.moves[0] & POINT_MASK)) == (problem.to_play, right)
+    assert (written.to_play, int(written.moves[0] & POINT_MASK)) == (problem.to_play, 18)
+
+
+def test_problems_require_a_net_whose_points_hold(tmp_path: Path) -> None:
+    kifu.ingest(kifu.sample_path(), tmp_path / "games.parquet")
+    output = tmp_path / "problems.sgf"
+    is_error(run("problems", tmp_path / "games.parquet", "-o", output), "points of net human", "--net KATAGO.bin.gz")
+    assert not output.exists()

@@ -67,7 +67,7 @@ def gnugo() -> list[str]:
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcripts(path: Path) -> None:
     sent, wanted = sent_and_told(path.read_text())
-    evaluator = Scripted(lead=0.5, has_ownership=True) if path.stem in ("analysis", "rules") else Scripted()
+    evaluator = Scripted(lead=0.5, has_points=True) if path.stem in ("analysis", "rules") else Scripted()
     assert reported(scripted_engine(evaluator), sent) == wanted
     answers(wanted)
 
@@ -117,7 +117,7 @@ def test_programs_start_and_play(program: str, tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     path.write_bytes(RECORD)
     sent = [line.replace("FILE", str(path)) for line in SESSIONS[program]]
-    engine = scripted_engine(Scripted(lead=0.5, has_ownership=True), size=9)
+    engine = scripted_engine(Scripted(lead=0.5, has_points=True), size=9)
     for line, answer in zip(sent, answers(reported(engine, "\n".join(sent).encode())), strict=True):
         name, *words = line.split()
         assert answer[0] == "=" or name in REFUSED, (line, answer)
@@ -337,7 +337,7 @@ def test_an_unexpected_exception_is_a_response() -> None:
 
 def test_nets_without_heads() -> None:
     answer = reported(scripted_engine(Scripted()), b"kifu-value b\nkifu-ownership b\n")
-    assert answer == "? this net has no value head\n\n? this net has no ownership head\n\n"
+    assert answer == "? this net has no value head\n\n? net scripted gives no points\n\n"
 
 
 # nets
@@ -381,14 +381,19 @@ def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> No
         engine.run("loadsgf", [str(path), str(plies + 1)])
         for colour in (BLACK, WHITE):
             evaluation = engine.player.evaluator.evaluate(engine.game, colour)
-            wanted = predictor.predict(PredictPositions.from_games([game], [plies], to_play=[colour]))
+            positions = PredictPositions.from_games([game], [plies], to_play=[colour])
+            wanted = predictor.predict(positions, unverified=True)
             np.testing.assert_array_equal(evaluation.policy[:-1], wanted.policy[0])
             assert evaluation.policy[-1] == 0
             assert wanted.value is not None
             assert evaluation.value == pytest.approx(wanted.value[0])
             assert wanted.ownership is not None
-            assert evaluation.ownership is not None
-            np.testing.assert_array_equal(evaluation.ownership, wanted.ownership[0])
+            assert (evaluation.ownership, evaluation.lead) == (None, None)
+            assert "hiteOwnership" not in str(engine.run("kata-raw-nn", ["0"]))
+            if colour == engine.game.board.to_play:
+                owners = wanted.ownership[0] * (1 if colour == BLACK else -1)
+                dead = play.player.dead_stones(engine.game.board, owners)
+                np.testing.assert_array_equal(engine.player.evaluator.judge_dead(engine.game), dead)
 
 
 def test_nets_accept_supported_board_sizes(net: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Lines, predictions and analyses of the web application, against the Python API."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import kifu
 from kifu.errors import IllegalMove
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.point import POINT_MASK
+from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.web.positions import Line
 from lazy import lazy_import
 from web_site import ServedSite
@@ -98,10 +99,7 @@ def test_predictions_are_those_of_the_predictor(site_server: ServedSite, games: 
         body = {"line": line_of(site_server, row), "ply": ply, "net": 0}
         answer = site_server.post("/api/predict", body).json
         expected = predictor.predict(learn.positions.PredictPositions.from_games([games[row]], [ply]))
-        assert expected.value is not None
-        value = float(expected.value[0]) * (1 if answer["to_play"] == 1 else -1)
-        assert answer["win"] == pytest.approx((1 + value) / 2, abs=1e-5)
-        assert (answer["lead"], answer["ownership"]) == (None, None)
+        assert answer["ownership"] is None
         assert answer["pass"] == pytest.approx(float(expected.policy[0, -1]), abs=1e-5)
         points = [point for point, _ in answer["policy"]]
         assert points == sorted(points, key=lambda point: -expected.policy[0, point])
@@ -117,17 +115,29 @@ def test_predictions_are_those_of_the_predictor(site_server: ServedSite, games: 
             assert answer["played"] is None
 
 
-def test_candidates_are_evaluated_after_they_are_played(site_server: ServedSite) -> None:
+def wins_after(game: kifu.Game, plies: list[int], moves: list[int]) -> Any:
+    """Return Black's winning probabilities by the net `small` after other moves of a game."""
+    white = game.moves[plies] & WHITE_BIT
+    words = np.array(moves, np.uint16) | white
+    games = [replace(game, moves=np.append(game.moves[:ply], word)) for ply, word in zip(plies, words)]
+    positions = learn.positions.PredictPositions.from_games(games, [ply + 1 for ply in plies])
+    value = learn.predict.Predictor("small").predict(positions).value
+    assert value is not None
+    return pytest.approx(((1 - value * np.where(white, -1, 1)) / 2).tolist(), abs=1e-4)
+
+
+def test_candidates_are_evaluated_after_they_are_played(site_server: ServedSite, games: list[kifu.Game]) -> None:
     line = line_of(site_server, 1)
     body = {"line": line, "ply": 30, "net": 0}
-    policy = [point for point, _ in site_server.post("/api/predict", body).json["policy"]]
+    policy = [point for point, share in site_server.post("/api/predict", body).json["policy"] if share >= 0.05]
     found = site_server.post("/api/candidates", body).json
-    played = line["moves"][30] & POINT_MASK
-    assert [move for move, *_ in found] == list(dict.fromkeys([*policy[:6], played]))
-    for move, win, lead in found:
-        after = {**line, "moves": [*line["moves"][:30], move | line["moves"][30] & 0x8000]}
-        answer = site_server.post("/api/predict", {"line": after, "ply": 31, "net": 0}).json
-        assert (win, lead) == (pytest.approx(answer["win"], abs=1e-5), None)
+    moves = [move for move, _, _ in found["moves"]]
+    assert moves == list(dict.fromkeys([*policy[:6], line["moves"][30] & POINT_MASK]))
+    assert [win for _, win, _ in found["moves"]] == wins_after(games[1], [30] * len(moves), moves)
+    assert (found["win"], found["lead"], found["loss"]) == (found["moves"][0][1], None, None)
+    assert {lead for _, _, lead in found["moves"]} == {None}
+    rows = site_server.post("/api/analyse", {"line": line, "first": 30}).json["rows"]
+    assert rows[0][2] == found["win"]
 
 
 def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Game]) -> None:
@@ -148,9 +158,7 @@ def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Gam
     chance, choice, win, lead, best, best_chance, loss = zip(*(rows[ply] for ply in plies))
     assert chance == pytest.approx(played.tolist(), abs=1e-5)
     assert list(choice) == (1 + (expected.policy > played[:, None]).sum(1)).tolist()
-    sign = np.where(game.moves[plies] & 0x8000, -1, 1)
-    assert expected.value is not None
-    assert win == pytest.approx(((1 + sign * expected.value) / 2).tolist(), abs=1e-4)
+    assert win == wins_after(game, plies, best)
     assert {*lead, *loss} == {None}
     assert list(best) == expected.top(1)[0][:, 0].tolist()
     assert best_chance == pytest.approx(expected.top(1)[1][:, 0].tolist(), abs=1e-5)

@@ -20,7 +20,7 @@ PAGES = {
     "/search?pattern=XO/OX": ".hits li",
     "/play": "form",
     "/play?size=9&moves=eeccddzzzz": ".move-list li",
-    "/problems?net=1": ".board",
+    "/problems": "main p",
     "/planes?corpus=0&row=0&ply=30&planes=alphago48@1": ".planes li",
     "/corpus": "main h2",
     "/corpus?view=dropped": "main p",

@@ -1,6 +1,7 @@
 """The review of games in a browser: expected moves, mistakes, own files, problems, in all sizes and themes."""
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,9 +18,8 @@ from archives import zip_of
 from commands import run
 from kata_nets import small_net
 from kifu.katago.net_file import write_kata_net
-from kifu.learn.review import find_losses
+from kifu.learn import review
 from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
-from kifu.web import nets
 from web_site import (
     ServedSite,
     analysed,
@@ -31,7 +31,6 @@ from web_site import (
     open_page,
     problems,
     serving,
-    stones,
     tab_to,
     wait_for_stones,
 )
@@ -93,12 +92,15 @@ def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: An
     assert layout_problems(page) == []
 
 
-def test_candidates_have_values_of_their_own(review_server: ServedSite, page: Any) -> None:
+def test_candidates_have_values_of_their_own(
+    review_server: ServedSite, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "_LIKELY", 0)  # the net is untrained: no moves are likely
     with page.expect_response("**/api/candidates") as answer:
         page.goto(review_server.url + "/game/0/0?ply=30")
     values = answer.value.json()
-    assert len({round(win, 4) for _, win, _ in values}) > 1
-    for move, win, lead in values:
+    assert len({round(win, 4) for _, win, _ in values["moves"]}) > 1
+    for move, win, lead in values["moves"]:
         row = page.locator("tr.probability").filter(has_text=to_gtp(move, 19)).first
         expect(row).to_contain_text(f"{'B' if lead >= 0 else 'W'}+{abs(lead):,.1f}")
         expect(row).to_contain_text(f"{100 * win:.0f}%")
@@ -120,7 +122,12 @@ def test_mistakes_and_ownership(
         rows.extend(answer["rows"])
         route.fulfill(json=answer)
 
+    def values(route: Any) -> None:
+        answer = route.fetch().json()
+        route.fulfill(json=answer | {"loss": answer["loss"] and 1000 * answer["loss"]})
+
     page.route("**/api/analyse", part)
+    page.route("**/api/candidates", values)
     page.goto(review_server.url + "/game/0/0?ply=10")
     page.get_by_text(f"4 of {len(game) + 1} positions analysed").wait_for()
     expect(page.get_by_role("progressbar")).to_have_attribute("value", "4")
@@ -132,11 +139,13 @@ def test_mistakes_and_ownership(
     black, white = ([ply for ply in most if bool(game.moves[ply] >> 15) == side][:3] for side in (False, True))
     expect(links).to_have_text([re.compile(f"^Move {ply + 1}: .* {losses[ply]:,.1f} points$") for ply in black + white])
     tab_to(page, "All moves", "Enter")
-    expect(page.locator("details li a").first).to_have_text(re.compile(r"^Move \d+: .* · [\d,.]+ points lost$"))
+    lost = [f" · {loss:,.1f} points lost" for side in (0, 1) for ply, loss in losses.items()
+            if game.moves[ply] >> 15 == side and loss >= 0.05]  # fmt: skip
+    expect(page.locator("details li a").filter(has_text="points lost")).to_contain_text(lost)
     first, better = black[0], rows[black[0]][4]
     tab_to(page, f"Move {first + 1}: ", "Enter")
     page.get_by_text(f"{to_gtp(better, 19)}: better").wait_for()
-    page.get_by_text(re.compile(rf"^Played: .* · {losses[first] / 1000:,.1f} points lost")).wait_for()
+    page.get_by_text(re.compile(rf"^Played: .* · {losses[first]:,.1f} points lost")).wait_for()
     y, x = divmod(better, 19)
     page.locator(f'.shudan-vertex.shudan-marker_square[data-x="{x}"][data-y="{y}"]').wait_for()
     for curve in ("lead", "value"):
@@ -150,22 +159,29 @@ def test_mistakes_and_ownership(
     expect(links).to_have_count(6)
 
 
-def test_the_curve_has_no_saw_tooth(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
-    """A win rate and a lead that alternate are drawn as a level line, but for the first and the last position."""
+def test_a_position_has_one_value(review_server: ServedSite, page: Any) -> None:
+    """Tables, text and the curves, which are not smoothed, show the value after the best move."""
+    rows: list[Any] = []
 
-    def alternating(route: Any) -> None:
-        answer, first = route.fetch().json(), json.loads(route.request.post_data)["first"]
-        for ply, row in enumerate(answer["rows"], first):
-            row[2:4] = (0.8, 4) if ply % 2 else (0.6, -2)
+    def part(route: Any) -> None:
+        answer = route.fetch().json()
+        rows.extend(answer["rows"])
         route.fulfill(json=answer)
 
-    page.route("**/api/analyse", alternating)
-    page.goto(review_server.url + "/game/0/0?ply=10")
-    for curve, height in (("value", 30.0), ("lead", 45.0)):
-        whole = re.compile(rf"^(\S+ ){{{len(game)}}}\S+$")
-        expect(page.locator(f".analysis-{curve}")).to_have_attribute("points", whole)
-        points = page.locator(f".analysis-{curve}").get_attribute("points")
-        assert {float(point.split(",")[1]) for point in points.split()[1:-1]} == {height}
+    page.route("**/api/analyse", part)
+    with page.expect_response("**/api/candidates") as answer:
+        page.goto(review_server.url + "/game/0/0?ply=10")
+    page.locator("#leastExpected").wait_for()
+    win, lead = rows[10][2:4]
+    assert answer.value.json()["moves"][0] == [rows[10][4], win, lead]
+    text = f"Black wins: {100 * win:.0f}% · {'B' if lead >= 0 else 'W'}+{abs(lead):.1f}"
+    expect(page.get_by_text(text)).to_have_count(2)
+    edge = max(10, *(10 * math.ceil(abs(row[3]) / 10) for row in rows))
+    for curve, heights in (
+        ("value", [100 * (1 - row[2]) for row in rows]), ("lead", [50 - 50 * row[3] / edge for row in rows])
+    ):  # fmt: skip
+        points = page.locator(f".analysis-{curve}").get_attribute("points").split()
+        assert [float(point.split(",")[1]) for point in points] == pytest.approx(heights, abs=0.06)
 
 
 def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
@@ -177,6 +193,10 @@ def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
     captions = page.locator("caption")
     expect(captions).to_have_text(["human · 3d", "human · 5k"])
     page.get_by_text("3d plays", exact=False).or_(page.get_by_text("3d, 5k: both play")).wait_for()
+    page.locator("#leastExpected").wait_for()
+    text = page.locator("main").inner_text()
+    assert "Black wins: " in text
+    assert not re.search(r"[BW]\+\d|points lost|Lead|Largest mistakes|Territory", text)
     for label, rank in (("Rank", "9d"), ("compared with", "18k")):
         tab_to(page, label)
         page.keyboard.type(rank)
@@ -248,7 +268,7 @@ def test_summary_over_games(
     review_server: ServedSite, page: Any, chosen: str, rank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The net that gives points is untrained: its moves differ by little.
-    monkeypatch.setattr(nets, "find_losses", lambda *args: [loss and 100 * loss for loss in find_losses(*args)])
+    monkeypatch.setattr(review.PositionReview, "gain", lambda *args, gain=review.PositionReview.gain: 100 * gain(*args))
     groups, differences, files = defaultdict(list), [], []
     for number, row in enumerate((10, 9)):  # in the first, gnugo1 is Black and White
         files.append(review_server.get(f"/api/games/0/{row}/sgf").body)
@@ -258,7 +278,7 @@ def test_summary_over_games(
             chance, _, _, _, best, best_chance, loss = rows[ply]
             move = word & POINT_MASK
             if answer["info"]["white" if word & WHITE_BIT else "black"] == "gnugo1" and chance is not None:
-                difference = best_chance - chance if chosen == "small" else loss
+                difference = loss if chosen == "points" else best_chance - chance
                 differences.append((difference, f"{number}?ply={ply}"))
                 phases = ("Opening, moves 1 to 50", "Middle game, 51 to 150", "Endgame, from 151")
                 for name in (phases[(ply >= 50) + (ply >= 150)], KINDS[is_near(move, before), is_near(best, before)]):
@@ -278,7 +298,7 @@ def test_summary_over_games(
     expected = set()
     for name, each in groups.items():
         same, mean = np.mean(each, 0)
-        expected.add(f"{name}\t{len(each)}\t{same:.0%}\t{f'{mean:.0%}' if chosen == 'small' else f'{mean:.1f}'}")
+        expected.add(f"{name}\t{len(each)}\t{same:.0%}\t{f'{mean:.1f}' if chosen == 'points' else f'{mean:.0%}'}")
     assert set(page.locator("section[aria-labelledby=summary] tbody tr").all_inner_texts()) == expected
     assert len(groups) == 7
     links = page.locator("section[aria-labelledby=summary] ol a")
@@ -290,22 +310,28 @@ def test_summary_over_games(
 
 
 def test_problems_of_the_page_are_those_of_the_command(
-    review_server: ServedSite, page: Any, web_catalogue: Path, tmp_path: Path
+    review_server: ServedSite, page: Any, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page.goto(review_server.url + "/problems?net=1&strong=9d&weak=18k")
+    for name, limit in (("_MISTAKE", 0.001), ("_EQUAL", 0)):  # the net is untrained: its moves differ by little
+        monkeypatch.setattr(review, name, limit)
+    with page.expect_response(lambda answer: "/api/problems" in answer.url and answer.json()["problems"]) as answer:
+        page.goto(review_server.url + "/problems")
+    (problem,) = answer.value.json()["problems"]
     page.get_by_text("Problem 1 of 10").wait_for()
     output = tmp_path / "problems.sgf"
-    assert run("problems", web_catalogue, "-o", output, "--net", "human", "--strong", "9d", "--weak", "18k").code == 0
+    catalogue = review_server.site.corpora[0].searcher.catalogue.path
+    assert run("problems", catalogue, "-o", output, "--net", net).code == 0
     found = list(kifu.read(output))
     assert len(found) == 10
-    first = found[0]
-    wait_for_stones(page, first.board(0))
-    answer = int(first.moves[0] & POINT_MASK)
-    y, x = divmod(answer, 19)
+    wait_for_stones(page, found[0].board(0))
+    assert int(found[0].moves[0] & POINT_MASK) == problem["answers"][0]
+    y, x = divmod(problem["mistake"], 19)
     page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
-    page.get_by_text(f"{to_gtp(answer, 19)} is right.").wait_for()
+    wrong, *right = (to_gtp(move, 19) for move in (problem["mistake"], *problem["answers"]))
+    page.get_by_text(f"Right: {', '.join(right)}.").wait_for()
+    page.get_by_text(f"Played: {wrong}, {problem['loss']:.1f} points worse than {right[0]}.").wait_for()
     page.reload()  # the address holds the answers
-    for text in ("1 of 1 right", "Problem 1 of 10"):
+    for text in ("0 of 1 right", "Problem 1 of 10"):
         page.get_by_text(text).wait_for()
     assert layout_problems(page) == []
     tab_to(page, "Next", "Enter")
@@ -313,27 +339,12 @@ def test_problems_of_the_page_are_those_of_the_command(
     page.get_by_text("Problem 2 of 10").wait_for()
     page.locator(".board").focus()
     wait_for_stones(page, found[1].board(0))
-    empty = stones(page).index(0)
-    for key, count in (("ArrowUp", 18), ("ArrowLeft", 18), ("ArrowRight", empty % 19), ("ArrowDown", empty // 19)):
+    row, column = divmod(int(found[1].moves[0] & POINT_MASK), 19)
+    for key, count in (("ArrowUp", 18), ("ArrowLeft", 18), ("ArrowRight", column), ("ArrowDown", row)):
         for _ in range(count):
             page.keyboard.press(key)
     page.keyboard.press("Enter")
-    page.get_by_text("is not best").or_(page.get_by_text("is right.")).wait_for()
-
-
-def test_problems_by_points(review_server: ServedSite, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kifu.learn.review._POINTS", 0.001)  # the net is untrained: its moves differ by little
-    with page.expect_response(lambda answer: "/api/problems" in answer.url and answer.json()["problems"]) as answer:
-        page.goto(review_server.url + "/problems?net=0")
-    (problem,) = answer.value.json()["problems"]
-    page.get_by_text("Problem 1 of 10").wait_for()
-    y, x = divmod(problem["mistake"], 19)
-    page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
-    wrong, right = (to_gtp(problem[name], 19) for name in ("mistake", "answer"))
-    page.get_by_text(f"{wrong} is not best; {right} is.").wait_for()
-    page.get_by_text(f"{wrong} is {problem['loss']:.1f} points worse than {right}.").wait_for()
-    assert problem["loss"] >= 0.001
-    assert layout_problems(page) == []
+    page.get_by_text("is right.").wait_for()
 
 
 def test_pages_say_that_nets_are_being_opened(web_catalogue: Path, browser: Any, window: dict[str, Any]) -> None:
@@ -355,3 +366,6 @@ def test_pages_say_that_nets_are_being_opened(web_catalogue: Path, browser: Any,
         page.locator(".shudan-vertex[class*=shudan-heat_]").first.wait_for()
         page.locator("caption", has_text="small").wait_for()
         assert waiting.count() == 0
+        for path in ("/problems", "/game/0/0"):
+            page.goto(server.url + path)
+            page.get_by_text("kifu serve CATALOGUE --net KATAGO.bin.gz --net human").wait_for()

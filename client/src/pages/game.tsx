@@ -4,7 +4,7 @@ import { POINT_MASK, WHITE, address, stonesAfter, useGet, usePost, type Line, ty
 import { Board, HeatLegend, heatOf, pointName } from "../board";
 import { errorText, rankName, resultName, t } from "../i18n";
 import { captures, conditions, continued, fromLetters, moveNumbers, moverAt, sent, toLetters } from "../lines";
-import { AnalysisChart, LEAST_LOSS, ReviewedMoves, TopMoves, TwoRanks, useAnalysis, type Prediction } from "../review";
+import { AnalysisChart, LEAST_LOSS, ReviewedMoves, TopMoves, TwoRanks, useAnalysis, valueText, type Prediction, type Values } from "../review";
 import { setQuery, useRoute } from "../router";
 import { useNets } from "../site";
 import { RankSelect, useStepKeys } from "../ui";
@@ -77,7 +77,10 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
   const showHeat = query.get("heat") !== "0" && nets.length > 0;
   const chosen = (query.get("nets") ?? "0").split(",").map(Number).filter((k) => k in nets);
   const main = chosen[0];
-  const showOwnership = query.get("area") === "1" && chosen.some((k) => nets[k]!.has_ownership);
+  // The net of all values on the page: one whose points hold, if there is one.
+  const judge = chosen.find((k) => nets[k]!.has_points) ?? main;
+  const hasPoints = judge !== undefined && nets[judge]!.has_points;
+  const showOwnership = query.get("area") === "1" && hasPoints;
   const recorded = info.ranks.filter((each, k): each is string => each !== null && info.ranks.indexOf(each) === k);
   const given = query.get("ranks");
   const ranks = given === null ? recorded : given.split(",").filter(Boolean);
@@ -88,13 +91,16 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
     return { line: shown, ply, net, black_rank: black ?? "", white_rank: white ?? "", ...conditions(info) };
   };
   const mainRank = main !== undefined && nets[main]!.takes_ranks ? ranks[0] ?? "" : undefined;
-  const wanted = main === undefined || !(showHeat || showOwnership) ? undefined : { ...asked(main, mainRank), ownership: showOwnership };
+  const wanted = main === undefined || !(showHeat || showOwnership) ? undefined
+    : showOwnership ? { ...asked(judge!), ownership: true } : asked(main, mainRank);
   const prediction = usePost<Prediction>("/api/predict", wanted);
   const heat = useMemo(
     () => (prediction.value && showHeat && !showOwnership ? heatOf(prediction.value.policy) : undefined),
     [prediction.value, showHeat, showOwnership],
   );
-  const analysed = main === undefined ? undefined : { ...asked(main), line: sent(line), ply: undefined };
+  const values = usePost<Values>("/api/candidates", judge === undefined || !nets[judge]!.has_value ? undefined : asked(judge));
+  const shownValues = values.loading ? undefined : values.value;
+  const analysed = judge === undefined ? undefined : { ...asked(judge), line: sent(line), ply: undefined };
   const analysis = useAnalysis(analysed);
   const finished = analysis.total > 0 && analysis.rows.length === analysis.total;
   // The move that the game goes on with, and the better one.
@@ -191,7 +197,7 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
             <span class="muted"> · {t("captured", { black: takenByBlack, white: takenByWhite })}</span>
           </p>
           <span class="row">
-            {chosen.some((k) => nets[k]!.has_ownership) && <Toggle name="area" on={showOwnership} label={t("ownership")} />}
+            {hasPoints && <Toggle name="area" on={showOwnership} label={t("ownership")} />}
             <Toggle name="heat" on={showHeat} standard label={t("heatMap")} />
             <Toggle name="numbers" on={showNumbers} label={t("moveNumbers")} />
           </span>
@@ -270,14 +276,20 @@ function GameView({ line, info, row, tree }: Shown & { row?: [string, string]; t
           )}
           <div class="side-by-side">
             {chosen.flatMap((k) => {
-              const shared = { line, played: played === undefined ? undefined : played & POINT_MASK, onPick: play };
-              const { name, takes_ranks } = nets[k]!;
+              const { name, takes_ranks, has_value } = nets[k]!;
+              const shared = {
+                line, played: played === undefined ? undefined : played & POINT_MASK, onPick: play,
+                hasWin: k === judge && has_value, hasLead: k === judge && hasPoints, values: shownValues,
+              };
               if (!takes_ranks) return [<TopMoves key={k} caption={name} body={asked(k)} {...shared} />];
               return (ranks.length ? ranks.slice(0, 2) : [""]).map((rank) => (
                 <TopMoves key={`${k} ${rank}`} caption={rank ? `${name} · ${rankName(rank)}` : name} body={asked(k, rank)} {...shared} />
               ));
             })}
           </div>
+          {values.error && <p class="error" role="alert">{values.error}</p>}
+          <p>{valueText(shownValues?.win, shownValues?.lead)}&nbsp;</p>
+          {nets.length > 0 && !nets.some((net) => net.has_points) && <p class="muted">{t("pointsNet")}</p>}
         </section>
         {analysis.error && <p class="error" role="alert">{analysis.error}</p>}
         {main !== undefined && !analysis.total && !analysis.error && <section class="panel waiting">{t("loading")}</section>}

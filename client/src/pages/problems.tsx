@@ -1,13 +1,13 @@
-// Problems from games: positions in which strong players play one move and weaker ones another.
+// Problems from games: positions in which the move played was a mistake.
 import type { Marker } from "@sabaki/shudan";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { address, get, stonesAfter, type Params, type ShownLine } from "../api";
 import { Board, pointName } from "../board";
-import { number, percent, rankName, t } from "../i18n";
+import { number, t } from "../i18n";
 import { fromLetters, toLetters } from "../lines";
 import { setQuery, useRoute } from "../router";
 import { useCorpus, useNets } from "../site";
-import { Disclosure, FilterForm, RankSelect, useFilter } from "../ui";
+import { Disclosure, FilterForm, useFilter } from "../ui";
 import type { GameInfo } from "../uploads";
 
 interface Problem {
@@ -16,10 +16,11 @@ interface Problem {
   game: GameInfo;
   line: ShownLine;
   to_play: number;
-  answer: number;
+  /** The best move, then others that are as good. */
+  answers: number[];
+  /** The move played, and the points that it loses. */
   mistake: number;
-  chances: [number, number] | null;
-  loss: number | null;
+  loss: number;
 }
 
 interface Found {
@@ -29,7 +30,6 @@ interface Found {
 }
 
 const COUNT = 10;
-const [STRONG, WEAK] = ["7d", "10k"];
 
 /** Show ten problems of the chosen games, one after another. */
 export function ProblemsPage() {
@@ -38,12 +38,10 @@ export function ProblemsPage() {
   const corpus = useCorpus();
   const filter = useFilter();
   const given = query.get("net");
-  const usable = nets.flatMap((net, k) => (net.takes_ranks || net.has_ownership ? [k] : []));
-  const net = given !== null && Number(given) in nets ? Number(given) : usable[0];
-  const ranked = net !== undefined && nets[net]!.takes_ranks;
-  const [strong, weak] = ranked ? [query.get("strong") ?? STRONG!, query.get("weak") ?? WEAK!] : ["", ""];
+  const usable = nets.flatMap((net, k) => (net.has_points ? [k] : []));
+  const net = usable.find((k) => given === String(k)) ?? usable[0];
   const seed = Math.max(0, Math.round(Number(query.get("seed"))) || 0);
-  const asked = net === undefined ? undefined : address("/api/problems", { ...filter, corpus, net, strong, weak, seed });
+  const asked = net === undefined ? undefined : address("/api/problems", { ...filter, corpus, net, seed });
   const [found, setFound] = useState<Found & { error?: string }>({ problems: [], first: 0, done: false });
   useEffect(() => {
     const control = new AbortController();
@@ -64,14 +62,14 @@ export function ProblemsPage() {
   const problem = found.problems[at];
   const letters = (query.get("answers") ?? "").split(",");
   const answers = found.problems.map(({ line }, k) => fromLetters(letters[k] ?? "", line)[0]);
-  // Other games, ranks or seeds have other problems.
+  // Other games, nets or seeds have other problems.
   const renew = (changes: Params) => setQuery({ ...changes, at: undefined, answers: undefined });
   const answered = (point: number) => {
     if (answers[at] !== undefined) return;
     const given = Array.from({ length: COUNT }, (_, k) => (k === at ? toLetters([point], problem!.line) : letters[k] ?? ""));
     setQuery({ answers: given.join(",") }, true);
   };
-  const right = found.problems.filter((each, k) => answers[k] === each.answer).length;
+  const right = found.problems.filter((each, k) => each.answers.includes(answers[k]!)).length;
   const complete = found.problems.length >= COUNT || found.done;
   return (
     <>
@@ -83,7 +81,6 @@ export function ProblemsPage() {
               key={`${seed} ${problem.row} ${problem.ply}`}
               problem={problem}
               corpus={corpus}
-              ranks={[strong, weak]}
               given={answers[at]}
               onAnswer={answered}
             />
@@ -99,7 +96,7 @@ export function ProblemsPage() {
         </section>
         <div>
           {found.error && <p class="error" role="alert">{found.error}</p>}
-          {net === undefined && <p>{t(opening ? "netsOpening" : "problemsNoNet")}</p>}
+          {net === undefined && <p>{t(opening ? "netsOpening" : "pointsNet")}</p>}
           {net !== undefined && !complete && (
             <p role="status">
               {t("problemsSearched", { count: found.problems.length, games: number(found.first) })}{" "}
@@ -108,16 +105,13 @@ export function ProblemsPage() {
           )}
           {complete && !found.error && !found.problems.length && <p role="status">{t("problemsNone")}</p>}
           <div class="panel" hidden={net === undefined}>
-            <p>{t(ranked ? "problemsRanks" : "problemsPoints")}</p>
+            <p>{t("problemsPoints")}</p>
             <div class="row">
               {usable.length > 1 && (
                 <select aria-label={t("netLabel")} value={net} onChange={(event) => renew({ net: event.currentTarget.value })}>
                   {usable.map((k) => <option key={k} value={k}>{nets[k]!.name}</option>)}
                 </select>
               )}
-              {ranked && ([["strong", strong, "problemsStrong"], ["weak", weak, "problemsWeak"]] as const).map(([name, value, label]) => (
-                <RankSelect key={name} label={label} value={value} onPick={(rank) => renew({ [name]: rank })} />
-              ))}
               <button type="button" onClick={() => renew({ seed: seed + 1 })}>{t("problemsOthers")}</button>
             </div>
           </div>
@@ -131,13 +125,12 @@ export function ProblemsPage() {
 interface ExerciseProps {
   problem: Problem;
   corpus: number;
-  ranks: [string, string] | string[];
   given: number | undefined;
   onAnswer: (point: number) => void;
 }
 
-function Exercise({ problem, corpus, ranks, given, onAnswer }: ExerciseProps) {
-  const { line, answer, mistake, chances, loss } = problem;
+function Exercise({ problem, corpus, given, onAnswer }: ExerciseProps) {
+  const { line, answers, mistake, loss } = problem;
   const stones = useMemo(() => stonesAfter(line, line.steps.length), [line]);
   const last = line.moves.at(-1);
   const name = (point: number) => pointName(point, line.width, line.height);
@@ -146,11 +139,8 @@ function Exercise({ problem, corpus, ranks, given, onAnswer }: ExerciseProps) {
   if (given !== undefined) {
     markers.set(given, { type: "cross" });
     markers.set(mistake, { type: "triangle" });
-    markers.set(answer, { type: "square" });
+    for (const answer of answers) markers.set(answer, { type: "square" });
   }
-  const why = chances
-    ? t("problemChances", { strong: rankName(ranks[0]!), weak: rankName(ranks[1]!), answer: name(answer), mistake: name(mistake), one: percent(chances[0], 0), two: percent(chances[1], 0) })
-    : t("problemLoss", { answer: name(answer), mistake: name(mistake), loss: number(loss ?? 0, 1) });
   return (
     <>
       <Board
@@ -165,8 +155,8 @@ function Exercise({ problem, corpus, ranks, given, onAnswer }: ExerciseProps) {
       <p role="status">
         {given === undefined ? <strong>{t("toMove", { colour: side })}</strong> : (
           <>
-            <strong>{given === answer ? t("problemRight", { move: name(given) }) : t("problemWrong", { move: name(given), answer: name(answer) })}</strong>{" "}
-            {why}{" "}
+            <strong>{answers.includes(given) ? t("problemRight", { move: name(given) }) : t("problemWrong", { answer: answers.map(name).join(", ") })}</strong>{" "}
+            {t("problemLoss", { answer: name(answers[0]!), mistake: name(mistake), loss: number(loss, 1) })}{" "}
             <a href={address(`/game/${corpus}/${problem.row}`, { ply: problem.ply })}>{problem.game.black || "?"} – {problem.game.white || "?"}</a>
           </>
         )}

@@ -6,7 +6,7 @@ export const play = {
   playColour: ["Your colour", "あなたの色", "你的颜色", "내 색"],
   playSize: ["Board", "碁盤", "棋盘", "바둑판"],
   noSquareBoard: ["This net does not play on square boards", "このネットワークは正方形の碁盤では対局できません", "该神经网络不能在正方形棋盘上对局", "이 신경망은 정사각형 바둑판에서 대국할 수 없습니다"],
-  playTemperature: ["Variety (0: always its best move)", "変化（0：常に最善手）", "变化（0：总是下最佳着）", "변화 (0: 항상 최선의 수)"],
+  playTemperature: ["Variety (0: always its likeliest move)", "変化（0：常に最有力の手）", "变化（0：总是下最可能的着）", "변화 (0: 항상 가장 유력한 수)"],
   playRank: ["Rank of the opponent", "相手の段級位", "对手的段位", "상대의 기력"],
   playKomi: ["Komi", "コミ", "贴目", "덤"],
   playHandicap: ["Handicap", "置石", "让子", "접바둑"],

@@ -235,39 +235,28 @@ def export(
 
 @command(
     _PANEL,
-    "kifu problems games.parquet -o problems.sgf --strong 5d --weak 15k",
-    "kifu problems games.parquet -o some.sgf --where 'year >= 2010' --count 3",
+    "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
+    "kifu problems games.parquet -o some.sgf --net net.bin.gz --where 'year >= 2010' --count 3",
     kernels=True,
 )
 def problems(
     catalogue: Annotated[Path, typer.Argument(metavar="CATALOGUE", help="A catalogue made by `kifu ingest`.")],
     output: Annotated[Path, opts.Output(help="The .sgf file to write.")],
     net: opts.Net = PACKAGED[0],
-    strong: Annotated[
-        float | None,
-        opts.PlayerRank("--strong", help="Rank of players who find the move.", show_default="7d; or points"),
-    ] = None,
-    weak: Annotated[
-        float | None, opts.PlayerRank("--weak", help="Rank of players who do not.", show_default="10k; or points")
-    ] = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help="Only games for which this holds.")] = None,
     count: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Number of problems.")] = 10,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the order of games.")] = 0,
 ) -> Outcome:
-    """Collect positions in which strong players play one move and weaker ones another.
-
-    With a net that takes no ranks but gives points, positions in which one move is better than others by five points.
-    """
+    """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
     from kifu.io import write_output
     from kifu.learn.predictors import open_predictor
-    from kifu.learn.review import ProblemSearch, Reviewer, default_ranks, write_problems
+    from kifu.learn.review import ProblemSearch, Reviewer, write_problems
     from kifu.search.searcher import Searcher
 
     searcher, predictor = Searcher(catalogue), open_predictor(net)
-    ranks = default_ranks(predictor, strong, weak)
-    search, found, tried = ProblemSearch(Reviewer(predictor), searcher, searcher.select(where), *ranks, seed), [], 0
+    search, found, tried = ProblemSearch(Reviewer(predictor), searcher, searcher.select(where), seed).run(), [], 0
     with progress("searching problems", count, "problems") as bar:
-        for _, problem in search.run():
+        for _, problem in search:
             tried += 1
             if problem is not None:
                 found.append(problem)

@@ -96,9 +96,8 @@ class MixedPredictor:
             ("fitted mixture" if fitted else "mixture") + " of " + " and ".join(each.description for each in members)
         )
         self.board = members[0].board
-        self.passes, self.has_value, self.has_ownership, self.takes_ranks = (
-            any(getattr(each, key) for each in members)
-            for key in ("passes", "has_value", "has_ownership", "takes_ranks")
+        self.passes, self.has_value, self.has_points, self.takes_ranks = (
+            any(getattr(each, key) for each in members) for key in ("passes", "has_value", "has_points", "takes_ranks")
         )
         self.takes_ranks |= fitted is not None
         known = [each.games for each in members] + ([fitted.known_games()] if fitted else [])
@@ -125,9 +124,9 @@ class MixedPredictor:
         for member in self.members:
             member.check_board(width, height)
 
-    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
+    def predict(self, positions: PredictPositions, legal: bool = True, *, unverified: bool = False) -> Predictions:
         """Evaluate positions, see `Predictor.predict`."""
-        parts = [member.predict(positions, legal) for member in self.members]
+        parts = [member.predict(positions, legal, unverified=unverified) for member in self.members]
         widest = max((part.legal for part in parts), key=lambda mask: mask.shape[1])
         if not len(positions):
             return parts[0]
@@ -168,15 +167,16 @@ def reblock(outputs: Iterable[BatchOutput], size: int) -> Iterator[BatchOutput]:
         waiting.append(output)
         count += len(output.log_probs)
         if count >= size:
-            joined = _join(waiting)
+            joined = join_outputs(waiting)
             whole = count - count % size
             yield from (_slice(joined, start, start + size) for start in range(0, whole, size))
             waiting, count = [_slice(joined, whole, count)], count - whole
     if count:
-        yield _join(waiting)
+        yield join_outputs(waiting)
 
 
-def _join(outputs: Sequence[BatchOutput]) -> BatchOutput:
+def join_outputs(outputs: Sequence[BatchOutput]) -> BatchOutput:
+    """Return the outputs of batches as those of one."""
     return BatchOutput(*(None if parts[0] is None else np.concatenate(parts) for parts in zip(*outputs)))
 
 

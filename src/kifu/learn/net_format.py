@@ -197,6 +197,7 @@ class Net:
         load: Returns the network of `module`.
         session: The net in onnxruntime; None if it can only be evaluated by torch.
         unchecked: True if the class of the network is not imported, so that the weights were counted with buffers.
+        has_points: True if its score and ownership hold in all positions, as those of KataGo's networks do.
     """
 
     about: NetMetadata
@@ -207,6 +208,7 @@ class Net:
     load: Callable[[], Network]
     session: OnnxSession | None = None
     unchecked: bool = False
+    has_points: bool = False
 
     def __repr__(self) -> str:
         about = self.about

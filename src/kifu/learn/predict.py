@@ -43,9 +43,9 @@ class Predictions:
             passes, the last one is the pass, width * height.
         legal: [B, moves] bool, the allowed moves. The policy is 0 for all others, and 0 everywhere if there are none.
         value: [B] float32 from -1 (the side to move loses) to 1 (it wins), or None without a value head.
-        ownership: [B, points] float32 from -1 (the opponent's) to 1, or None without an ownership head.
+        ownership: [B, points] float32 from -1 (the opponent's) to 1, or None from a net without points.
         score: [B, 2] float32, points by which the side to move is ahead, and the standard deviation of its score, or
-            None without a score head.
+            None from a net without points.
     """
 
     policy: npt.NDArray[np.float32]
@@ -109,7 +109,7 @@ class MovePredictor(Protocol):
         games: [K] uint64, ascending canonical hashes of the games that it was trained on or validated with.
         passes: True if it predicts passes.
         has_value: True if evaluations have a value.
-        has_ownership: True if evaluations have ownership.
+        has_points: True if evaluations have score and ownership, see `kifu.learn.net_format.Net`.
         takes_ranks: True if it imitates players of the ranks that positions have.
         rules: The rules that define legal moves; the moves before a position must be legal, too.
     """
@@ -120,7 +120,7 @@ class MovePredictor(Protocol):
     games: npt.NDArray[np.uint64]
     passes: bool
     has_value: bool
-    has_ownership: bool
+    has_points: bool
     takes_ranks: bool
     rules: Rules
 
@@ -128,7 +128,7 @@ class MovePredictor(Protocol):
         """Raise RecipeError or GameError for a board size that it does not support."""
         ...
 
-    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
+    def predict(self, positions: PredictPositions, legal: bool = True, *, unverified: bool = False) -> Predictions:
         """Evaluate positions, see `Predictor.predict`."""
         ...
 
@@ -165,7 +165,7 @@ class Predictor:
         self.name, self.games, self.passes = self.net.name, self.net.games, about.passes
         inputs = f" with {', '.join(about.inputs)}" if about.inputs else ""
         self.description, self.board = f"{about.net} on {about.planes}{inputs}", (about.width, about.height)
-        self.has_value, self.has_ownership = "value" in about.heads, "ownership" in about.heads
+        self.has_value, self.has_points = "value" in about.heads, self.net.has_points
         self.takes_ranks = "ranks" in about.inputs or self.net.encoder.plane_set.needs_ranks
         self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, make_backend(self.net), symmetries=symmetries)
@@ -194,12 +194,14 @@ class Predictor:
         evaluator = BatchEvaluator(self.net, backend, symmetries=self._symmetries)
         return stream_outputs(evaluator, positions, legal=legal, jobs=jobs)
 
-    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
+    def predict(self, positions: PredictPositions, legal: bool = True, *, unverified: bool = False) -> Predictions:
         """Evaluate positions.
 
         Args:
             positions: The positions; the result for each is independent of the others, but for rounding.
             legal: Restrict the probabilities to legal moves.
+            unverified: Return score and ownership of a net without points, too, to measure them or to propose dead
+                stones at the end of a game.
 
         Raises:
             IllegalMove: A move before one of the positions is illegal under the predictor's rules, or, if `legal` is
@@ -207,7 +209,8 @@ class Predictor:
             RecipeError: The net does not support the board size.
         """
         starts = range(0, max(len(positions), 1), _BATCH_SIZE)
-        parts = [self._predict_batch(positions.slice(start, start + _BATCH_SIZE), legal) for start in starts]
+        batches = (positions.slice(start, start + _BATCH_SIZE) for start in starts)
+        parts = [self._predict_batch(batch, legal, unverified) for batch in batches]
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
@@ -219,7 +222,7 @@ class Predictor:
             None if first.score is None else np.concatenate([part.score for part in parts]),
         )
 
-    def _predict_batch(self, positions: PredictPositions, legal: bool) -> Predictions:
+    def _predict_batch(self, positions: PredictPositions, legal: bool, unverified: bool) -> Predictions:
         (width, height), games = self.board, positions.games
         if len(positions):
             first = positions.game[0]
@@ -233,7 +236,8 @@ class Predictor:
         mask = allowed if legal else None
         output = self._evaluator.evaluate_positions(planes, positions.input_positions, width, height, mask)
         allowed = allowed[:, : points + self.passes]
-        return Predictions(np.exp(output.log_probs), allowed, output.value, output.ownership, output.score)
+        shown = (output.ownership, output.score) if self.has_points or unverified else (None, None)
+        return Predictions(np.exp(output.log_probs), allowed, output.value, *shown)
 
     def _encode(self, positions: PredictPositions, slots: Slots, width: int, height: int) -> npt.NDArray[np.float32]:
         """Return the planes [B, C, H, W] of positions on boards of one size."""

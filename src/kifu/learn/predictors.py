@@ -25,7 +25,7 @@ from kifu.katago.net_file import is_kata_net
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
 from kifu.learn import MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, Precision, split_mix
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput, make_backend
-from kifu.learn.mix import MixedPredictor
+from kifu.learn.mix import MixedPredictor, join_outputs
 from kifu.learn.net import AnyNet, as_net, read_mix
 from kifu.learn.net_format import Net, OnnxSession, kata_metadata
 from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_slots, legal_masks
@@ -77,7 +77,7 @@ class KataPredictor:
         self.name, self.takes_ranks, self.rules = net.name, bool(net.about.inputs), rules
         self.description = f"KataGo's net {net.name}" + (" with ranks" if self.takes_ranks else "")
         self.games, self.board = net.games, (net.about.width, net.about.height)
-        self.has_value, self.has_ownership = (head in net.about.heads for head in ("value", "ownership"))
+        self.has_value, self.has_points = "value" in net.about.heads, net.has_points
         backend = make_backend(net, precision=precision, on_gpu=net.session is None)
         self._evaluator = BatchEvaluator(net, backend, symmetries=symmetries)
 
@@ -88,14 +88,15 @@ class KataPredictor:
         """Raise RecipeError for a board size that KataGo does not support."""
         check_kata_board(width, height)
 
-    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
+    def predict(self, positions: PredictPositions, legal: bool = True, *, unverified: bool = False) -> Predictions:
         """Evaluate positions, see `Predictor.predict`."""
         if not len(positions):
             none = np.empty((0, 1), np.float32)
-            return Predictions(none, none.astype(np.bool_), none[:, 0], none, none)
-        outputs = list(self._outputs(positions, self.rules, legal))
-        log_probs, *others = (np.concatenate(parts) for parts in zip(*(output for output, _ in outputs)))
-        return Predictions(np.exp(log_probs), np.concatenate([mask for _, mask in outputs]), *others)
+            return Predictions(none, none.astype(np.bool_), none[:, 0], *[none if self.has_points else None] * 2)
+        outputs, masks = zip(*self._outputs(positions, self.rules, legal))
+        log_probs, value, *points = join_outputs(outputs)
+        points = points if self.has_points or unverified else [None, None]
+        return Predictions(np.exp(log_probs), np.concatenate(masks), value, *points)
 
     @contextmanager
     def stream(self, positions: EvalPositions, *, legal: bool, jobs: int) -> Generator[Iterator[BatchOutput]]:
@@ -140,7 +141,7 @@ def _open_kata_net(path: Path, threads: int | None) -> Net:
             raise FormatError(f"{path} is an ONNX file, which torch cannot read; this requires KataGo's own file")
 
         games, kata = np.empty(0, np.uint64), session.kata
-        return Net(kata_metadata(kata.is_human), games, kata.name, True, 0, load, session)
+        return Net(kata_metadata(kata.is_human), games, kata.name, True, 0, load, session, has_points=True)
     with missing_extras():
         from kifu.learn.torch_net import kata_net
     return kata_net(read_network(path))

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _MAX_KEPT = 4096
 """Number of evaluations that are kept, of some 3 kB each."""
 
+MAX_COMPARED, _LIKELY = 6, 0.05
+"""Maximum number of likely moves that are compared, and the probability from which on a move is likely."""
+
 Ranks = tuple[float | None, float | None]
 """Ratings (`kifu.Rank.rating`) of Black and White; None for the recorded ones."""
 
@@ -40,8 +43,8 @@ class PositionReview(NamedTuple):
         to_play: BLACK or WHITE.
         policy: [moves] float32, probabilities of the legal moves.
         win: Probability that Black wins, or None.
-        lead: Points by which Black leads, or None.
-        ownership: [points] float32 from -1 (White's) to 1 (Black's), or None.
+        lead: Points by which Black leads; None from a net without points.
+        ownership: [points] float32 from -1 (White's) to 1 (Black's), likewise.
     """
 
     to_play: int
@@ -50,10 +53,17 @@ class PositionReview(NamedTuple):
     lead: float | None
     ownership: npt.NDArray[np.float32] | None
 
-    def best(self, count: int) -> list[int]:
-        """Return the most probable moves in descending order; of equally probable ones the lower comes first."""
+    def likely(self, count: int) -> list[int]:
+        """Return the most probable move and at most `count` - 1 others of at least `_LIKELY`, in descending order.
+
+        Of equally probable moves the lower comes first.
+        """
         order = np.argsort(-self.policy, kind="stable")[:count].tolist()
-        return [move for move in order if self.policy[move] > 0]
+        return [move for k, move in enumerate(order) if self.policy[move] >= _LIKELY or (not k and self.policy[move])]
+
+    def gain(self, after: PositionReview) -> float:
+        """Return the lead of the side to move in a later position; 0 from a net without points."""
+        return (after.lead or 0.0) * (1 if self.to_play == BLACK else -1)
 
     def chance(self, move: int) -> float | None:
         """Return the probability of a move; None for one that the net does not predict."""
@@ -109,19 +119,16 @@ class Reviewer:
         )
         predicted = self.predictor.predict(positions)
         value, score, ownership = predicted.value, predicted.score, predicted.ownership
-        found = []
-        for k, colour in enumerate(to_play):
-            sign = 1 if colour == BLACK else -1
-            found.append(
-                PositionReview(
-                    colour,
-                    predicted.policy[k],
-                    None if value is None else (1 + sign * float(value[k])) / 2,
-                    None if score is None else sign * float(score[k, 0]),
-                    None if ownership is None else sign * ownership[k],
-                )
+        return [
+            PositionReview(
+                colour,
+                predicted.policy[k],
+                None if value is None else (1 + sign * float(value[k])) / 2,
+                None if score is None else sign * float(score[k, 0]),
+                None if ownership is None else sign * ownership[k],
             )
-        return found
+            for k, (colour, sign) in enumerate(zip(to_play, [1 if colour == BLACK else -1 for colour in to_play]))
+        ]
 
 
 def line_of(game: Game, ply: int, to_play: int | None = None) -> Words:
@@ -145,102 +152,85 @@ def after_moves(line: Words, moves: Sequence[int]) -> list[Words]:
     return [np.concatenate([line[:-1], np.array([move | colour, other], np.uint16)]) for move in moves]
 
 
-def find_losses(
-    reviewer: Reviewer, game: Game, plies: Sequence[int], ranks: Ranks = (None, None)
-) -> list[float | None]:
-    """Return the points, at least 0, that moves of a game lose against the most probable ones; None without points.
+class ComparedMoves(NamedTuple):
+    """The likely moves of a position and the one played.
 
-    The leads after both moves are compared, so that the same player is to move in both positions.
+    Attributes:
+        before: The evaluation of the position.
+        after: By move, that of the position after it. The best is the first: the move with the largest lead for its
+            player or, from a net without points, the likeliest.
+        played: The next move of the game, or None.
     """
+
+    before: PositionReview
+    after: dict[int, PositionReview]
+    played: int | None
+
+    @property
+    def best(self) -> PositionReview:
+        """The evaluation after the best move, whose win and lead are those of the position."""
+        return next(iter(self.after.values()), self.before)  # there may be no legal move
+
+    def loss(self, move: int | None) -> float | None:
+        """Return the points that a move loses against the best, each after the move; None without points."""
+        if move is None or self.best.lead is None:
+            return None
+        return self.before.gain(self.best) - self.before.gain(self.after[move])
+
+
+def compare_moves(
+    reviewer: Reviewer, game: Game, plies: Sequence[int], ranks: Ranks = (None, None), count: int = MAX_COMPARED
+) -> list[ComparedMoves]:
+    """Compare the move played in positions of a game with at most `count` likely ones."""
     lines = [line_of(game, ply) for ply in plies]
     before = reviewer.evaluate(game, lines, ranks)
-    played = [int(game.moves[ply] & POINT_MASK) for ply in plies]
-    pairs = [[*(each.best(1) or [move]), move] for each, move in zip(before, played)]
-    after = reviewer.evaluate(
-        game, [each for line, pair in zip(lines, pairs) for each in after_moves(line, pair)], ranks
-    )
-    leads = [each.lead for each in after]
+    played = [int(game.moves[ply] & POINT_MASK) if ply < len(game) else None for ply in plies]
+    likely = [each.likely(count) for each in before]
+    moves = [own if move is None or move in own else [*own, move] for own, move in zip(likely, played)]
+    after = reviewer.evaluate(game, [each for pair in zip(lines, moves) for each in after_moves(*pair)], ranks)
+    found = iter(after)
     return [
-        None if one is None or two is None else max(0.0, one - two if each.to_play == BLACK else two - one)
-        for each, one, two in zip(before, leads[::2], leads[1::2])
+        ComparedMoves(each, dict(sorted(zip(own, found), key=lambda item: -each.gain(item[1]))), move)
+        for each, own, move in zip(before, moves, played)
     ]
 
 
 class Problem(NamedTuple):
-    """A position in which one move is right.
+    """A position of a game in which the move played was a mistake.
 
     Attributes:
         game: The game; its moves end before the position.
         to_play: BLACK or WHITE.
-        answer: The right move.
-        mistake: The move that weaker players prefer, or the second-best one.
-        chances: Probabilities of the answer among strong and weak players; None where points decide.
-        loss: Points that `mistake` loses; None where ranks decide.
+        answers: The right moves: the best one, then others that lose at most `_EQUAL` points.
+        mistake: The move played.
+        loss: Points that it loses.
     """
 
     game: Game
     to_play: int
-    answer: int
+    answers: list[int]
     mistake: int
-    chances: tuple[float, float] | None
-    loss: float | None
+    loss: float
 
 
-_SURE, _RATIO = 0.15, 0.75
-"""Smallest probability of an answer among strong players, and largest part of it among weak ones."""
-
-_CHOICES, _POINTS = 4, 5.0
-"""Number of the most probable moves that are compared, and points by which the answer is better than all others."""
+_EQUAL, _MISTAKE = 1.0, 2.0
+"""Points that a right move loses at most, and that a mistake loses at least."""
 
 _FIRST_PLY, _LAST_PLY = 20, 220
 
 
-_STRONG, _WEAK = 38.0, 22.0
-"""Ratings of players who find a problem's answer and of those who do not, unless others are given: 7d and 10k."""
-
-
-def default_ranks(predictor: MovePredictor, strong: float | None, weak: float | None) -> Ranks:
-    """Return the ratings for problems: those given, or the usual ones if the net takes ranks; None for points."""
-    if strong is None and weak is None and not predictor.takes_ranks:
-        return None, None
-    return _STRONG if strong is None else strong, _WEAK if weak is None else weak
-
-
-def find_problem(reviewer: Reviewer, game: Game, strong: float | None, weak: float | None, seed: int) -> Problem | None:
-    """Return the problem of a random position of a game; None if it is none, or the game too short.
-
-    Raises RecipeError for a net that gives no points, if no ranks are given.
-
-    Args:
-        strong: Rating of players who find the answer; None to compare points, which requires a net that gives them.
-        weak: Rating of players who do not.
-    """
+def find_problem(reviewer: Reviewer, game: Game, seed: int) -> Problem | None:
+    """Return the problem of a random position of a game; None if it is none, or the game too short."""
     last = min(len(game), _LAST_PLY)
     if game.drop or last <= _FIRST_PLY:
         return None
     ply = int(np.random.default_rng([seed, len(game), *game.moves[:8].tolist()]).integers(_FIRST_PLY, last))
-    shown, line = replace(game, moves=game.moves[:ply]), line_of(game, ply)
-    points = game.width * game.height
-    if strong is not None:
-        able, unable = (reviewer.evaluate(game, [line], (rank, rank))[0] for rank in (strong, weak))
-        answer, mistake = able.best(1)[0], unable.best(1)[0]
-        chances = float(able.policy[answer]), float(unable.policy[answer])
-        if answer == mistake or points in (answer, mistake) or chances[0] < _SURE or chances[1] > _RATIO * chances[0]:
-            return None
-        return Problem(shown, able.to_play, answer, mistake, chances, None)
-    (before,) = reviewer.evaluate(game, [line])
-    choices = [move for move in before.best(_CHOICES) if move != points]
-    if before.lead is None:
-        raise RecipeError(
-            f"problems require a net that gives points or takes ranks; {reviewer.predictor.name} does not"
-        )
-    if len(choices) < 2:
+    (compared,) = compare_moves(reviewer, game, [ply])
+    losses = {move: compared.loss(move) or 0.0 for move in compared.after}
+    played, answers = int(game.moves[ply] & POINT_MASK), [move for move, loss in losses.items() if loss <= _EQUAL]
+    if game.width * game.height in (played, *answers) or losses[played] < _MISTAKE:
         return None
-    side = 1 if before.to_play == BLACK else -1
-    leads = [side * (each.lead or 0.0) for each in reviewer.evaluate(game, after_moves(line, choices))]
-    first, second = np.argsort(-np.array(leads), kind="stable")[:2].tolist()
-    loss = leads[first] - leads[second]
-    return Problem(shown, before.to_play, choices[first], choices[second], None, loss) if loss >= _POINTS else None
+    return Problem(replace(game, moves=game.moves[:ply]), compared.before.to_play, answers, played, losses[played])
 
 
 class ProblemSearch(NamedTuple):
@@ -248,35 +238,35 @@ class ProblemSearch(NamedTuple):
 
     Attributes:
         games: [rows] bool, the games to search; None for all.
-        strong: See `find_problem`, also for `weak`.
     """
 
     reviewer: Reviewer
     searcher: Searcher
     games: npt.NDArray[np.bool_] | None
-    strong: float | None
-    weak: float | None
     seed: int = 0
 
     def run(self, first: int = 0) -> Iterator[tuple[int, Problem | None]]:
-        """Yield row and problem of one game after another, from place `first` of the order on.
+        """Return an iterator over row and problem of one game after another, from place `first` of the order on.
 
         Raises:
-            RecipeError: The net takes no ranks, or none are given and it gives no points.
+            RecipeError: The net has no points.
         """
-        from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
-
-        check_ranks(self.reviewer.predictor, self.strong, self.weak)
+        predictor = self.reviewer.predictor
+        if not predictor.has_points:
+            raise RecipeError(
+                f"the points of net {predictor.name} do not hold: problems require --net KATAGO.bin.gz, a network file"
+                " of KataGo, as in the wheel of katrain or at https://katagotraining.org/networks/"
+            )
         rows = np.arange(len(self.searcher.catalogue)) if self.games is None else np.flatnonzero(self.games)
-        for row in np.random.default_rng(self.seed).permutation(rows)[first:].tolist():
-            (game,) = rows_to_games(self.searcher.record(row))
-            yield row, find_problem(self.reviewer, game, self.strong, self.weak, self.seed)
+        order = np.random.default_rng(self.seed).permutation(rows)[first:].tolist()
+        games = ((row, next(iter(rows_to_games(self.searcher.record(row))))) for row in order)
+        return ((row, find_problem(self.reviewer, game, self.seed)) for row, game in games)
 
 
 def write_problems(problems: Sequence[Problem]) -> bytes:
-    """Return problems as a collection of SGF records: the position, then the answer (TE) and the mistake (BM)."""
+    """Return problems as a collection of SGF records: the position, then the answers (TE) and the mistake (BM)."""
     records = []
-    for game, to_play, answer, mistake, chances, loss in problems:
+    for game, to_play, answers, mistake, loss in problems:
         size = game.width, game.height
         stones = game.board().stones.ravel()
         players = " - ".join(f"{name or '?'} {rank or ''}".strip() for name, rank in zip(game.players, game.ranks))
@@ -286,16 +276,9 @@ def write_problems(problems: Sequence[Problem]) -> bytes:
             head.append(name + "".join(f"[{to_sgf(point, *size)}]" for point in own.tolist()) if len(own) else "")
         colour, side = ("B", "Black") if to_play == BLACK else ("W", "White")
         comment = f"{side} to play. {players}, {game.date}, move {len(game) + 1}"
-        if chances is None:
-            why = ["Right.", f"{loss or 0:.1f} points worse."]
-        else:
-            why = [
-                "Right: chance {:.0%} for strong players, {:.0%} for weak ones.".format(*chances),
-                "Weak players' move.",
-            ]
+        right = "\n".join(f"(;{colour}[{to_sgf(answer, *size)}]TE[1]C[Right.])" for answer in answers)
         records.append(
             f"(;GM[1]FF[4]CA[UTF-8]AP[kifu]{''.join(head)}PL[{colour}]C[{escape(comment)}]\n"
-            f"(;{colour}[{to_sgf(answer, *size)}]TE[1]C[{why[0]}])\n"
-            f"(;{colour}[{to_sgf(mistake, *size)}]BM[1]C[{why[1]}]))\n"
+            f"{right}\n(;{colour}[{to_sgf(mistake, *size)}]BM[1]C[Played: {loss:.1f} points worse.]))\n"
         )
     return "".join(records).encode()

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,4 +269,4 @@ def kata_net(file: KataNetFile) -> Net:
     about = kata_metadata(file.is_human)
     encoder = find_encoder(about.planes)
     network = make_net_for(KATAGO, encoder, passes=True, heads=about.heads, inputs=about.inputs, file=file)
-    return net_of(network.eval(), about, np.empty(0, np.uint64), file.name)
+    return replace(net_of(network.eval(), about, np.empty(0, np.uint64), file.name), has_points=True)

@@ -25,7 +25,7 @@ from kifu.errors import GameError, IllegalMove, KifuError, printable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.io import read_small, write_output
 from kifu.katago.rules import KataRules
-from kifu.play.player import RESIGN, GameSession, Player, PolicyValue, dead_stones, score_points
+from kifu.play.player import RESIGN, GameSession, Player, PolicyValue, score_points
 from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, parse_gtp, symmetries, to_gtp
 from kifu.records.game import read_sgf, write_sgf
 
@@ -588,7 +588,7 @@ class Engine:
         return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
 
     def final_status_list(self, arguments: Arguments) -> str:
-        """List the chains of a status; without ownership every stone is alive."""
+        """List the chains of a status; without an ownership head every stone is alive."""
         status = arguments.word()
         arguments.end()
         if status not in ("alive", "dead", "seki"):
@@ -599,12 +599,8 @@ class Engine:
 
     def _dead(self) -> npt.NDArray[np.bool_]:
         """Return a mask, [n] bool, of the stones that are dead by the net's ownership."""
-        board, ownership = self.game.board, None
-        if self.player.evaluator.has_ownership:
-            ownership = self._evaluate(board.to_play).ownership
-        if ownership is None:
-            return np.zeros(board.pass_move, np.bool_)
-        return dead_stones(board, ownership if board.to_play == BLACK else -ownership)
+        dead = self.player.evaluator.judge_dead(self.game)
+        return np.zeros(self.game.board.pass_move, np.bool_) if dead is None else dead
 
     # analysis
 
@@ -676,7 +672,7 @@ class Engine:
         """List the analyze commands for GoGui."""
         arguments.end()
         lines = ["gfx/Policy/kifu-policy %m"]
-        lines += ["dboard/Ownership/kifu-ownership %m"] if self.player.evaluator.has_ownership else []
+        lines += ["dboard/Ownership/kifu-ownership %m"] if self.player.evaluator.has_points else []
         lines += ["string/Chance To Win/kifu-value %m"] if self.player.evaluator.has_value else []
         return "\n".join(lines)
 
@@ -692,7 +688,7 @@ class Engine:
         arguments.end()
         ownership = self._evaluate(colour).ownership
         if ownership is None:
-            raise GtpError("this net has no ownership head")
+            raise GtpError(f"net {self.player.evaluator.name} gives no points")
         return dboard(ownership if colour == BLACK else -ownership, self.game.board.width)
 
     def value(self, arguments: Arguments) -> str:

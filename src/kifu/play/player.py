@@ -24,7 +24,7 @@ from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.records.game import Game, make_game
 
 if TYPE_CHECKING:
-    from kifu.learn.predict import MovePredictor
+    from kifu.learn.predict import MovePredictor, Predictions
 
 CHINESE = Rules.named("chinese")
 
@@ -217,8 +217,8 @@ class PolicyValue(NamedTuple):
         policy: [n + 1] float32, probabilities of the legal moves, pass last. They sum to 1, or are all 0 without a
             legal move; the pass is 0 for an evaluator without passes.
         value: Expected result from -1 (the player to move loses) to 1 (wins), or None.
-        ownership: [n] float32 from -1 (the opponent's) to 1, or None.
-        lead: Points by which the player to move is ahead, or None.
+        ownership: [n] float32 from -1 (the opponent's) to 1, or None from a net without points.
+        lead: Points by which the player to move is ahead, or None from a net without points.
     """
 
     policy: npt.NDArray[np.float32]
@@ -228,22 +228,16 @@ class PolicyValue(NamedTuple):
 
 
 class Evaluator(Protocol):
-    """The interface between a player and its source of evaluations."""
+    """The interface between a player and its source of evaluations.
 
-    @property
-    def name(self) -> str:
-        """Display name."""
-        ...
+    Attributes:
+        has_value: True if evaluations have a value.
+        has_points: True if evaluations have ownership and lead.
+    """
 
-    @property
-    def has_value(self) -> bool:
-        """True if evaluations have a value."""
-        ...
-
-    @property
-    def has_ownership(self) -> bool:
-        """True if evaluations have ownership."""
-        ...
+    name: str
+    has_value: bool
+    has_points: bool
 
     def supports(self, width: int, height: int) -> bool:
         """Return True if boards of that size can be evaluated."""
@@ -251,6 +245,10 @@ class Evaluator(Protocol):
 
     def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
         """Return the evaluation of the current position with that colour to move."""
+        ...
+
+    def judge_dead(self, game: GameSession) -> Mask | None:
+        """Return the dead stones of a finished game, [n] bool; None if the evaluator cannot tell."""
         ...
 
     def set_rules(self, rules: Rules, scoring: str) -> None:
@@ -283,7 +281,7 @@ class NetEvaluator:
 
         check_ranks(predictor, rank, opponent)
         self._predictor, self._rules, self._ranks = predictor, rules, (rank, opponent)
-        self.name, self.has_value, self.has_ownership = predictor.name, predictor.has_value, predictor.has_ownership
+        self.name, self.has_value, self.has_points = predictor.name, predictor.has_value, predictor.has_points
 
     def set_rules(self, rules: Rules, scoring: str) -> None:
         """Evaluate by other rules from now on. scoring: "area" or "territory"."""
@@ -299,14 +297,7 @@ class NetEvaluator:
 
     def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
         """Return the network's evaluation of the current position with that colour to move."""
-        board = game.board
-        setup, setup_ply = game.setup
-        conditions = Conditions.of_game(komi=game.komi, handicap=game.handicap, rules=self._rules)
-        positions = PredictPositions.from_moves(
-            [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour],
-            conditions=conditions,
-        )  # fmt: skip
-        predicted = self._predictor.predict(positions.with_ranks(*self._ranks))
+        board, predicted = game.board, self._predict(game, colour)
         policy = np.zeros(board.pass_move + 1, np.float32)
         policy[: predicted.policy.shape[1]] = predicted.policy[0]
         legal = board.legal(colour)
@@ -319,6 +310,21 @@ class NetEvaluator:
         return PolicyValue(
             policy, None if value is None else float(value), ownership, None if score is None else float(score[0])
         )
+
+    def judge_dead(self, game: GameSession) -> Mask | None:
+        """Return the dead stones of a finished game by ownership, which holds then; None without an ownership head."""
+        colour = game.board.to_play
+        ownership = self._predict(game, colour, unverified=True).ownership
+        return None if ownership is None else dead_stones(game.board, ownership[0] * (1 if colour == BLACK else -1))
+
+    def _predict(self, game: GameSession, colour: int, unverified: bool = False) -> Predictions:
+        board, (setup, setup_ply) = game.board, game.setup
+        conditions = Conditions.of_game(komi=game.komi, handicap=game.handicap, rules=self._rules)
+        positions = PredictPositions.from_moves(
+            [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour],
+            conditions=conditions,
+        )  # fmt: skip
+        return self._predictor.predict(positions.with_ranks(*self._ranks), unverified=unverified)
 
 
 class Player:

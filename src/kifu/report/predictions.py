@@ -136,7 +136,7 @@ def predict_move(
 
 
 def describe(prediction: MovePrediction) -> str:
-    """Return the game, the board, the best moves with their probabilities, and the move played, as lines of text."""
+    """Return the game, the board, the likeliest moves with their probabilities, and the move played, as text."""
     game, board = prediction.game, prediction.board
     lines = [str(game), *prediction.shown.remarks, "", *str(board).splitlines()]
     lines += [f"{_after(prediction)}; {_side(prediction)} to play", ""]
@@ -206,7 +206,7 @@ def draw(prediction: MovePrediction, path: Path) -> None:
 
 
 def draw_heatmap(prediction: MovePrediction) -> Figure:
-    """Draw a heat map: the best moves numbered, the move played ringed, the percentages above the board."""
+    """Draw a heat map: the likeliest moves numbered, the move played ringed, the percentages above the board."""
     game = prediction.game
     title = [f"{' - '.join(printable(name or '?') for name in game.players)}, {_after(prediction)}"]
     to_play = f"{_side(prediction)} to play"

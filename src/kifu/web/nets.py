@@ -13,11 +13,10 @@ from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
 from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
-from kifu.learn.positions import Words
-from kifu.learn.review import PositionReview, ProblemSearch, Ranks, after_moves, default_ranks, find_losses, line_of
+from kifu.learn.review import MAX_COMPARED, PositionReview, ProblemSearch, Ranks, compare_moves, line_of
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
-from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, dead_stones, score_points
+from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, score_points
 from kifu.point import MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
 from kifu.records.game import Game, write_sgf
 from kifu.records.meta import Rank
@@ -33,9 +32,6 @@ _MAX_ANALYSED, _BATCH, _PART_SECONDS = 400, 4, 0.5
 """Number of moves of a game that are analysed, of positions between two checks of the time, and seconds of a part."""
 
 _NONE = [None, None]
-
-_MAX_CANDIDATES = 6
-"""Number of moves with an evaluation of their own."""
 
 ShortText = Annotated[str, Field(max_length=40)]
 Komi = Annotated[float | None, Field(ge=-1000, le=1000, allow_inf_nan=False)]
@@ -122,10 +118,9 @@ def _reviewed(site: Site, params: ReviewParams) -> tuple[ServedNet, Game]:
     return net, params.game()
 
 
-def _position(params: PredictParams, game: Game) -> Words:
+def _check_ply(params: PredictParams, game: Game) -> None:
     if params.ply > len(game):
         raise GameError(f"ply must be 0 to {len(game)}, got {params.ply}")
-    return line_of(game, params.ply)
 
 
 def predict(site: Site, params: PredictParams) -> dict[str, Any]:
@@ -133,49 +128,44 @@ def predict(site: Site, params: PredictParams) -> dict[str, Any]:
 
     Returns:
         {"policy": [[point, probability]] in descending order, points only; "pass": probability, None if the net does
-        not predict passes; "win": probability that Black wins, or None; "lead": points by which Black leads, or None;
-        "ownership": of each point, from -1 for White to 1 for Black, or None; "played": [probability, choice] of the
-        next move of the line, or None; "to_play": colour}.
+        not predict passes; "ownership": of each point, from -1 for White to 1 for Black, or None; "played":
+        [probability, choice] of the next move of the line, or None; "to_play": colour}.
     """
     net, game = _reviewed(site, params)
+    _check_ply(params, game)
     with net.lock:
-        (found,) = net.reviewer.evaluate(game, [_position(params, game)], params.ratings)
+        (found,) = net.reviewer.evaluate(game, [line_of(game, params.ply)], params.ratings)
     points, policy = game.width * game.height, found.policy
     best = np.argsort(-policy[:points], kind="stable")[:_MAX_SHOWN]
     ownership = found.ownership if params.ownership else None
     return {
         "policy": [[int(point), float(policy[point])] for point in best if policy[point] > _MIN_SHOWN],
         "pass": float(policy[points]) if len(policy) > points else None,
-        "win": found.win,
-        "lead": found.lead,
         "ownership": None if ownership is None else ownership.round(2).tolist(),
-        "played": _played(found, int(game.moves[params.ply])) if params.ply < len(game) else None,
+        "played": _played(found, int(game.moves[params.ply] & POINT_MASK) if params.ply < len(game) else None),
         "to_play": found.to_play,
     }
 
 
-def _played(found: PositionReview, word: int) -> list[Any] | None:
-    """Return probability and choice of a move; None if the net does not predict it."""
-    chance = found.chance(word & POINT_MASK)
-    return None if chance is None else [chance, found.choice(word & POINT_MASK)]
+def _played(found: PositionReview, move: int | None) -> list[Any] | None:
+    """Return probability and choice of a move; None without a move, or if the net does not predict it."""
+    chance = None if move is None else found.chance(move)
+    return None if move is None or chance is None else [chance, found.choice(move)]
 
 
-def candidates(site: Site, params: PredictParams, deadline: Deadline) -> list[list[Any]]:
-    """Return [move, "win", "lead"] after each of the most probable moves and the one played, as `predict` has them."""
+def candidates(site: Site, params: PredictParams, deadline: Deadline) -> dict[str, Any]:
+    """Return the evaluation of a position and of the likely moves and the next one of the line in it.
+
+    Returns:
+        {"win": probability that Black wins, "lead": points by which Black leads, "loss": points that the next move of
+        the line loses, each None without such a value; "moves": [[move, "win", "lead"]], see `ComparedMoves`}.
+    """
     net, game = _reviewed(site, params)
-    line = _position(params, game)
+    _check_ply(params, game)
     with net.lock:
-        (found,) = net.reviewer.evaluate(game, [line], params.ratings)
-    moves = found.best(_MAX_CANDIDATES)
-    if params.ply < len(game):
-        moves = list(dict.fromkeys([*moves, int(game.moves[params.ply] & POINT_MASK)]))
-    answer = []
-    for move, after in zip(moves, after_moves(line, moves)):
-        deadline.check()
-        with net.lock:
-            (evaluated,) = net.reviewer.evaluate(game, [after], params.ratings)
-        answer.append([move, evaluated.win, evaluated.lead])
-    return answer
+        (found,) = compare_moves(net.reviewer, game, [params.ply], params.ratings)
+    moves = [[move, after.win, after.lead] for move, after in found.after.items()]
+    return {"win": found.best.win, "lead": found.best.lead, "loss": found.loss(found.played), "moves": moves}
 
 
 def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, Any]:
@@ -184,20 +174,20 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
     Returns:
         {"total": number of positions, one more than of moves; "rows": [[probability, choice, win, lead, best,
         best_probability, loss]]}: from position `first` on, the move played and its place among the choices, as in
-        `predict`; the most probable move and its probability; the loss, see `find_losses`. None without such a value.
+        `predict`; the values of `candidates`; the best move and its probability. None without such a value.
     """
     net, game = _reviewed(site, params)
     total = min(len(game), _MAX_ANALYSED) + 1
+    count = MAX_COMPARED if net.predictor.has_points else 1
     rows: list[list[Any]] = []
     for start in range(params.first, total, _BATCH):
         plies = range(start, min(start + _BATCH, total))
         with net.lock:
-            found = net.reviewer.evaluate(game, [line_of(game, ply) for ply in plies], params.ratings)
-            losses = find_losses(net.reviewer, game, [ply for ply in plies if ply < len(game)], params.ratings)
-        for ply, each, loss in zip(plies, found, [*losses, None]):
-            played = _played(each, int(game.moves[ply])) if ply < len(game) else None
-            best = [[move, each.chance(move)] for move in each.best(1)]
-            rows.append([*(played or _NONE), each.win, each.lead, *(best[0] if best else _NONE), loss])
+            found = compare_moves(net.reviewer, game, plies, params.ratings, count)
+        for each in found:
+            played, best = _played(each.before, each.played), next(iter(each.after), None)
+            share = None if best is None else each.before.chance(best)
+            rows.append([*(played or _NONE), each.best.win, each.best.lead, best, share, each.loss(each.played)])
         if deadline.seconds - deadline.left > _PART_SECONDS:
             break
     return {"total": total, "rows": rows}
@@ -208,13 +198,10 @@ class ProblemsParams(CorpusParams):
 
     Attributes:
         net: Number of the net, from 0.
-        strong: Rank of players who find the move, such as "3d"; "" for the usual one, or for points.
         first: Number of games that were searched before.
     """
 
     net: int = Field(0, ge=0, le=1000)
-    strong: ShortText = ""
-    weak: ShortText = ""
     seed: int = Field(0, ge=0, le=2**31)
     first: int = Field(0, ge=0, le=10**9)
 
@@ -223,13 +210,12 @@ def list_problems(site: Site, params: ProblemsParams, deadline: Deadline) -> dic
     """Return the problems in some of the chosen games, as far as `_PART_SECONDS` suffice.
 
     Returns:
-        {"problems": [{"row", "ply", "line": `Line.to_json`, "to_play", "answer", "mistake", "chances", "loss"}];
+        {"problems": [{"row", "ply", "line": `Line.to_json`, "to_play", "answers", "mistake", "loss"}];
         "first": number of games that were searched so far; "done": True after the last game}. See `Problem`.
     """
     corpus, net = site.corpus(params.corpus), site.net(params.net)
-    ranks = default_ranks(net.predictor, _rating(params.strong), _rating(params.weak))
     chosen = corpus.table.select(params.chosen, deadline)
-    search = ProblemSearch(net.reviewer, corpus.searcher, chosen, *ranks, params.seed).run(params.first)
+    search = ProblemSearch(net.reviewer, corpus.searcher, chosen, params.seed).run(params.first)
     found: list[dict[str, Any]] = []
     first = params.first
     while deadline.seconds - deadline.left < _PART_SECONDS:
@@ -353,23 +339,22 @@ def score(site: Site, params: ScoreParams) -> dict[str, Any]:
         found them; "black", "white": points of each, komi and White's points for handicap stones included; "result"}.
     """
     rules = KataRules.parse(params.rules)
-    board = GameSession.from_game(params.line.to_game(), len(params.line.moves), rules=Rules.named(params.rules)).board
-    judged = params.dead is None and site.net(params.net).predictor.has_ownership
+    session = GameSession.from_game(params.game(), len(params.line.moves), rules=Rules.named(params.rules))
+    board, judged = session.board, None
     dead = np.zeros(board.pass_move, np.bool_)
     if params.dead is not None:
         dead[[point for point in params.dead if point < board.pass_move]] = True
         dead &= board.stones.ravel() > 0
-    elif judged:
-        net, game = site.net(params.net), params.game()
+    else:
+        net = site.net(params.net)
         with net.lock:
-            (found,) = net.reviewer.evaluate(game, [line_of(game, len(game))], (None, None))
-        if found.ownership is not None:
-            dead = dead_stones(board, found.ownership)
+            judged = NetEvaluator(net.predictor, rules=params.rules).judge_dead(session)
+        dead = dead if judged is None else judged
     owners, black, white_points = score_points(board, dead, territory=rules.scoring == "territory")
     white = white_points + (DEFAULT_KOMI if params.komi is None else params.komi) + rules.bonus(params.handicap or 0)
     margin = black - white
     return {
-        "area": owners.tolist(), "dead": np.flatnonzero(dead).tolist(), "judged": judged,
+        "area": owners.tolist(), "dead": np.flatnonzero(dead).tolist(), "judged": judged is not None,
         "black": black, "white": white,
         "result": "0" if margin == 0 else f"{'B' if margin > 0 else 'W'}+{abs(margin):g}",
     }  # fmt: skip

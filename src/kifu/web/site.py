@@ -398,7 +398,7 @@ class Site:
                 "board": each.predictor.board,
                 "passes": each.predictor.passes,
                 "has_value": each.predictor.has_value,
-                "has_ownership": each.predictor.has_ownership,
+                "has_points": each.predictor.has_points,
                 "takes_ranks": each.predictor.takes_ranks,
                 "boards": _boards(each.predictor),
             }

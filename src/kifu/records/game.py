@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printable
 from kifu.go.board import Board
-from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, check_size, to_sgf
+from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BIT, check_size, to_sgf
 from kifu.records.containers import memory_blocks, read_blocks
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, LeftOut, MoveArrays, ParsedBlock, ParseWarning
@@ -111,6 +111,18 @@ class Game:
     def __len__(self) -> int:
         """Return the number of plies: moves and passes."""
         return len(self.moves)
+
+    def plays(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the colour, BLACK or WHITE, and the point of each move; a pass is width * height.
+
+        Examples:
+            >>> game = read_sgf("(;GM[1]SZ[5];B[cc];W[bc];B[])")
+            >>> board = Board(game.width, game.height)
+            >>> for colour, point in game.plays():
+            ...     board.play(point, colour)
+        """
+        colours = np.where(self.moves & WHITE_BIT, WHITE, BLACK)
+        return zip(colours.tolist(), (self.moves & POINT_MASK).tolist())
 
     @property
     def size(self) -> int:
@@ -318,16 +330,25 @@ def games_in(containers: Sequence[AnyPath], left_out: LeftOut) -> Iterator[Game]
             yield from _games_of(parsed)
 
 
-def read_games(data: bytes) -> list[Game]:
+def read_games(data: bytes | str) -> list[Game]:
     """Return all games of a file in memory: a record, a collection or an archive, in any format that `kifu.read` knows.
 
-    Games of TYGEM have no metadata, as that is in files of their own.
+    Games of TYGEM have no metadata, as that is in files of their own. The CA of a str does not matter.
 
     Raises:
         RecordError: There is no game.
         SourceError: An archive is damaged.
     """
+    data = _encoded(data)
     return _require_games(data, list(iter_games(data, ".sgf")))
+
+
+def _encoded(data: bytes | str) -> bytes:
+    if isinstance(data, str):
+        return data.encode("utf-8", "replace")
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise RecordError(f"a record must be bytes or str, got {type(data).__name__} {data!r:.80}")
+    return data
 
 
 def iter_games(data: bytes, name: str) -> Iterator[Game]:
@@ -343,15 +364,17 @@ def _require_games(data: bytes, games: list[Game]) -> list[Game]:
     return games
 
 
-def read_sgf(data: bytes, *, strict: bool = False) -> Game:
+def read_sgf(data: bytes | str, *, strict: bool = False) -> Game:
     """Return the first game in the text of a record.
 
     Args:
+        data: The record; of a str its CA does not matter.
         strict: Raise the first of the game's errors instead of returning it with its `errors`.
 
     Raises:
         RecordError: There is no game.
     """
+    data = _encoded(data)
     game = _require_games(data, list(_games_of(read_block(as_block([data])))))[0]
     if strict and game.errors:
         raise game.errors[0]

@@ -404,6 +404,27 @@ def make_game(
     )  # fmt: skip
 
 
+def count_handicap(
+    points: int, moves: npt.NDArray[np.uint16], setup: npt.NDArray[np.uint16], setup_ply: npt.NDArray[np.uint16]
+) -> tuple[int, npt.NDArray[np.intp]]:
+    """Return the number of handicap stones of a game without HA, as KataGo counts them, and the plies of those moved.
+
+    They are Black's stones before White's first one, in the setup and as moves, at least two. White may pass between
+    them, but no move counts if White then moves twice in a row, or if a later node sets up stones among them.
+    points: of the board.
+    """
+    white, point = moves & WHITE_BIT != 0, moves & POINT_MASK
+    in_a_row = white & np.append(white[1:], False)
+    stop = int(np.append(white & (point != points) | in_a_row, True).argmax())
+    plies = np.flatnonzero(~white[:stop] & (point[:stop] < points))
+    placed = list(final_setup(setup[setup_ply == 0]).values())
+    interrupted = in_a_row[stop : stop + 1].any() or ((setup_ply > 0) & (setup_ply < stop)).any()
+    if interrupted or len(placed) + len(plies) >= points:
+        plies = plies[:0]
+    stones = placed.count(0) + len(plies)
+    return (stones, plies) if stones > 1 and 2 not in placed else (0, plies[:0])
+
+
 def write_sgf(game: Game) -> bytes:
     """Return the game as FF[4] in UTF-8: the root, then one node per line. Reading it gives an equal game.
 

@@ -484,7 +484,6 @@ class QueryResult:
         return pa.Table.from_batches(self.batches(), self._arrow_schema())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows as an Arrow stream."""
         reader = pa.RecordBatchReader.from_batches(self._arrow_schema(), self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 

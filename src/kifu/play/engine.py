@@ -515,17 +515,11 @@ class Engine:
             arguments.word()
         return ""
 
-    def time_settings(self, arguments: Arguments) -> str:
-        """Accept and ignore the time settings."""
-        for _ in range(3):
-            arguments.real()
-        arguments.end()
-        return ""
-
-    def time_left(self, arguments: Arguments) -> str:
-        """Accept and ignore the time left."""
-        arguments.colour()
-        for _ in range(2):
+    def _times(self, arguments: Arguments, *, left: bool) -> str:
+        """Accept and ignore the time settings, or the time left of a colour."""
+        if left:
+            arguments.colour()
+        for _ in range(3 - left):
             arguments.real()
         arguments.end()
         return ""
@@ -676,9 +670,9 @@ COMMANDS: dict[str, Callable[[Engine, Arguments], Answer]] = {
     "reg_genmove": Engine.reg_genmove,
     "kgs-genmove_cleanup": Engine.genmove_cleanup,
     "undo": Engine.undo,
-    "time_settings": Engine.time_settings,
+    "time_settings": partial(Engine._times, left=False),
     "kgs-time_settings": Engine.ignored,
-    "time_left": Engine.time_left,
+    "time_left": partial(Engine._times, left=True),
     "kgs-game_over": Engine.ignored,
     "clear_cache": Engine.ignored,
     "cputime": _answer(lambda _: f"{time.process_time():.3f}"),

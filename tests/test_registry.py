@@ -8,7 +8,8 @@ from kifu.registry import Registry
 
 def test_names_without_a_version_mean_the_newest() -> None:
     registry = Registry("shape", {"square@1": 1, "square@2": 2, "round@1": 3})
-    assert [registry.lookup(name) for name in ("square@1", "square", "round")] == [1, 2, 3]
+    for get in (registry.lookup, registry.__getitem__):
+        assert [get(name) for name in ("square@1", "square", "round")] == [1, 2, 3]
     registry.register("round@2", 4)
     assert registry.lookup("round") == 4
     assert list(registry) == ["square@1", "square@2", "round@1", "round@2"]

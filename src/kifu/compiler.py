@@ -20,6 +20,7 @@ import hashlib
 import os
 import pickle
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,8 +36,10 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
+from kifu.errors import RecipeError
 from kifu.io import NO_LINK, lock_file
 from kifu.progress import Progress, progress
+from kifu.text import shorten
 
 PACKAGED = Path(__file__).parent / "assets" / "kernels"
 """The folder of compiled kernels that come with a wheel."""
@@ -137,7 +140,21 @@ class _CachedDispatcher(CPUDispatcher):  # type: ignore[misc]
             if not isinstance(self._cache, _Cache):
                 self._cache = _Cache(self.py_func)
             with self._cache.lock(sig, self.targetctx):
-                return super().compile(sig)
+                try:
+                    return super().compile(sig)
+                except (numba.core.errors.NumbaError, numba.core.errors.UnsupportedBytecodeError) as error:
+                    raise _compilation_error(self.py_func.__name__, error) from error
+
+
+def _compilation_error(kernel: str, error: Exception) -> RecipeError:
+    """Return Numba's error in one line, with the first place in it that is neither in kifu nor in Numba."""
+    found = re.findall(r'(?:(?:from|at) |File ")(\S[^\n]*?)(?: \(|", line )(\d+)', text := str(error))
+    libraries = (str(Path(__file__).parent), str(Path(numba.__file__).parent))
+    places = [f"{file}, line {line}" for file, line in found if not str(Path(file).resolve()).startswith(libraries)]
+    reason = next((line for line in text.splitlines() if line and not line.startswith("Failed in")), "")
+    reason = "an import must be outside the function" if "IMPORT_NAME" in reason else shorten(reason, 160)
+    where = [*places, *re.findall(r"<function (\w+) at", text), kernel][0]
+    return RecipeError(f"{where} cannot be compiled: {reason}")
 
 
 class _Cache:

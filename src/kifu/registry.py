@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A mapping from full names ("seven@1") to entries, in the order of registration.
+    """A mapping from full names ("seven@1") to entries, in the order of registration; "seven" finds the newest version.
 
     An entry may be given as "module:attribute", which is imported when the entry is first used. So a package can list
     implementations in packages above it without importing them.
@@ -45,6 +45,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self[find_name(self._entries, name, self._kind)]
 
     def __getitem__(self, name: str) -> T:
+        name = ([full for full in self._entries if name in (full, full.partition("@")[0])] or [name])[-1]
         entry = self._entries[name]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
@@ -86,8 +87,12 @@ def suggestion(name: str, known: Iterable[str], shown: Mapping[str, str] | None 
     shown: Texts to suggest in place of some names.
     """
     names = [name for full in known for name in (full.partition("@")[0], full)]
-    near = difflib.get_close_matches(name, names, 1) or difflib.get_close_matches(name.lower(), names, 1)
-    return f"; did you mean {(shown or {}).get(near[0], near[0])!r}?" if near else ""
+    for text in (name, name.lower()):
+        begun = sorted((each for each in names if len(each) > 3 and text.startswith(each)), key=len)[-1:]
+        near = difflib.get_close_matches(text, names, 1, 0.8) or begun or difflib.get_close_matches(text, names, 1)
+        if near:
+            return f"; did you mean {(shown or {}).get(near[0], near[0])!r}?"
+    return ""
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -116,6 +116,14 @@ class Report:
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        """Show a report's text in one line as its repr, unless it has a repr of its own."""
+        if "__str__" in vars(cls) and "__repr__" not in vars(cls):
+            cls.__repr__ = Report.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {shorten('; '.join(map(str.strip, str(self).splitlines())), 200)}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values; paths are strings, and numbers that are not finite are null."""
         from pydantic_core import to_jsonable_python

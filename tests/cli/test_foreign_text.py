@@ -198,6 +198,7 @@ def test_objects_are_one_printable_line(world: Path, tmp_path: Path) -> None:
     (game, *_), catalogue = kifu.read(world / f"{PATH}.zip"), kifu.open_catalogue(world / f"{PATH}.parquet")
     net = kifu.open_net(world / f"net{EVIL}{SUFFIX}")
     reports = [kifu.ingest(world / f"{PATH}.zip", tmp_path / f"{EVIL}{k}") for k in (1, 1)]
+    reports.append(kifu.split(catalogue.path, tmp_path / EVIL / "sets"))
     reports += kifu.build(recipe(tmp_path / "x.toml"), world / f"{PATH}.parquet", tmp_path / EVIL)
     with kifu.open(tmp_path / EVIL / "all.parquet") as data, kifu.query("select 1", world / f"{PATH}.parquet") as query:
         for each in (

@@ -45,7 +45,10 @@ def test_written_rows_are_read_back(tmp_path: Path) -> None:
 def test_rows_are_converted_to_games(tmp_path: Path) -> None:
     catalogue = open_catalogue(write_catalogue(tmp_path / "a.parquet", GAMES))
     assert len(catalogue) == 3
-    first, second, third = catalogue.games()
+    first, second, third = catalogue
+    assert [catalogue[0], catalogue[1], catalogue[-1]] == [first, second, third]
+    with pytest.raises(IndexError, match="row must be within -3 to 2, got 3"):
+        catalogue[3]
     assert (first.players, first.moves.tolist(), first.komi) == (("柯洁", ""), [0, 0x8001, 361], 6.5)
     assert (second.handicap, second.setup.tolist(), second.drop) == (2, [3, 0x8004, 0x4005], DropReason.KEPT)
     assert (third.komi, third.name, third.source) == (-100.0, "2.sgf", "games.zip")
@@ -176,10 +179,12 @@ def test_truncated_files_are_rejected(tmp_path: Path, cut: int) -> None:
         read(path)
 
 
-def test_directories_and_missing_files_are_rejected(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nix"):
+def test_other_paths_are_rejected(tmp_path: Path) -> None:
+    (record := tmp_path / "game.sgf").write_bytes(b"(;SZ[9];B[aa])")
+    for path in (tmp_path, record, tmp_path / "nix"):
         assert not is_catalogue(path)
-        with pytest.raises(FormatError, match="is not a catalogue: "):
+        hint = "No such file" if path.name == "nix" else f".*; ingest game records first: kifu ingest {path} -o"
+        with pytest.raises(FormatError, match=f"is not a catalogue: {hint}"):
             open_catalogue(path)
 
 

@@ -392,6 +392,13 @@ def test_command_prints_the_output(small: Path, tmp_path: Path) -> None:
 
 def test_polars_duckdb_and_pandas_open_a_catalogue(small: Path) -> None:
     expected = read_table(small).to_pylist()
+    answer = query("SELECT black, n_moves FROM games", small)
+    assert repr(answer).startswith("<QueryResult: black, n_moves of /")
+    assert polars.DataFrame(open_catalogue(small)).to_dicts() == expected
+    for found in (polars.DataFrame(answer), polars.DataFrame(query(answer.sql, small))):  # also of the last reference
+        assert found.to_dicts() == [{"black": row["black"], "n_moves": row["n_moves"]} for row in expected]
+    with pytest.raises(FormatError, match="No such file"):
+        query("SELECT 1", "missing.parquet")
     p = polars.read_parquet(small)
     assert p.to_dicts() == expected
     assert {str(p.schema[f.name]) for f in SCHEMA if f.type == POINTS} == {"List(UInt16)"}

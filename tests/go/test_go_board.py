@@ -1,6 +1,7 @@
 """The friendly board: what it refuses, how it prints, and that its examples are true."""
 
 import doctest
+import re
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from kifu.go import rules as rules_module
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.point import BLACK, WHITE, star_points, to_gtp
+from kifu.records import game as game_module
+from kifu.records.game import read_sgf
 
 
-@pytest.mark.parametrize("module", [board_module, rules_module], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [board_module, rules_module, game_module], ids=lambda module: module.__name__)
 def test_examples(module):
     result = doctest.testmod(module)
     assert result.attempted
@@ -112,6 +115,24 @@ def test_a_move_off_the_board(move):
         board.is_legal(move)
     with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
         board.setup(black=[move])
+
+
+def test_moves_of_a_record_are_played_with_their_colours():
+    game, board, other = read_sgf("(;SZ[9];B[cc];B[gg];W[ee];W[];B[ec])"), Board(9), Board(9)
+    for word, (colour, point) in zip(game.moves, game.plays(), strict=True):
+        assert board.is_legal(word)
+        board.play(word)
+        other.play(point, colour)
+    assert board == other == game.board()
+    board.play(np.uint16(1), WHITE)  # a colour that is given counts
+    assert board.stones[0, 1] == WHITE
+
+
+@pytest.mark.parametrize("move", [(4, 4), 3.5, None, b"D4"])
+def test_a_move_of_another_type(move):
+    for use in (Board(9).play, Board(9).is_legal, lambda each: Board(9).setup([each])):
+        with pytest.raises(GameError, match=f"an integer or a GTP name such as 'D4', got {re.escape(repr(move))}"):
+            use(move)
 
 
 def test_names_and_colours_that_are_none():

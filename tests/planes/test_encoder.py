@@ -179,6 +179,7 @@ def test_arrays_that_do_not_match(changes, words):
         ("sevn", "unknown plane set or feature 'sevn'; did you mean 'seven'?"),
         ("seven@2", "unknown plane set or feature 'seven@2'; did you mean 'seven@1'?"),
         ("SEVEN", "unknown plane set or feature 'SEVEN'; did you mean"),
+        ("sevenplane", "did you mean 'seven'?"),
         ("agz18", "did you mean 'agz17'?"),
         ("own+oppp", "unknown plane set or feature 'oppp'; did you mean 'opp'?"),
         ("own+libertys4", "unknown plane set or feature 'libertys4'; did you mean 'liberties4'?"),
@@ -317,6 +318,23 @@ def test_example_in_the_docs():
 def test_invalid_feature_names(name):
     with pytest.raises(RecipeError, match="a feature name must be small letters"):
         feature(name, ["x"])(lambda position, out: None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("import numpy", "<string>, line 2 cannot be compiled: an import must be outside the function"),
+        ("out[0, 0] = position.x", "<string>, line 2 cannot be compiled: Unknown attribute 'x' of type Posi"),
+        ("out[0, 0] = nothing", "f cannot be compiled: NameError: name 'nothing' is not defined"),
+    ],
+)
+def test_features_that_cannot_be_compiled(line, words):
+    feature("broken", ["x"])(_program(f"def f(position, out):\n    {line}"))
+    with pytest.raises(RecipeError, match=re.escape(words)) as caught:
+        kifu.encode(kifu.read_sgf("(;SZ[9];B[aa])"), "broken")
+    del FEATURES["broken"]
+    assert "\n" not in str(caught.value)
 
 
 def test_feature_of_another_module_is_not_replaced():

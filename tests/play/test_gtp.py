@@ -26,7 +26,7 @@ from kifu.play.player import GameSession
 from kifu.play.referee import GtpProcess
 from kifu.point import BLACK, WHITE, parse_gtp, pass_move
 from kifu.process import find_program
-from kifu.records.game import read_sgf
+from kifu.records.game import read_sgf, write_sgf
 from lazy import lazy_import
 from nets import tiny_net
 
@@ -241,6 +241,53 @@ def test_loadsgf_up_to_a_move(tmp_path: Path) -> None:
         for back in range(plies - 1, -1, -1):
             engine.run("undo", [])
             assert engine.game.board.stones.tolist() == game.board(back).stones.tolist()
+
+
+PLACED = [
+    "play b A1|play b C1", "genmove b|genmove b", "play b pass|play b A1|play w pass|play b C1",
+    "play b A1|play b C1|play b B1|kgs-rules aga|undo", "play b A1|play b C1|play w B1|undo|undo|play b C1",
+    "set_position b A1 b C1", "set_position b A1|play b C1", "loadsgf AB[aI][cI]", "loadsgf AB[aI];B[cI]",
+    "loadsgf ;B[aI];B[cI]", "loadsgf HA[0];B[aI];W[];B[cI]", "loadsgf HA[2];B[aI];B[cI]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [9, 13])
+@pytest.mark.parametrize("placed", PLACED)
+def test_stones_before_whites_first_are_handicap(placed: str, size: int, tmp_path: Path) -> None:
+    """KataGo's `computeNumHandicapStones`; value, score and record are as after set_free_handicap."""
+
+    def corner_first(game: GameSession, colour: int) -> np.ndarray:
+        return np.isin(np.arange(size * size + 1), [size * size - size, size * size - size + 2]).astype(float)
+
+    root = placed.removeprefix("loadsgf ").replace("I", "abcdefghijklm"[size - 1])
+    (path := tmp_path / "game.sgf").write_text(f"(;GM[1]SZ[{size}]{root})")
+    rest = "kgs-rules chinese|play w E5|play b E4|play w pass|play b pass|final_score|kgs-rules aga|final_score|"
+    told = []
+    for words in ("set_free_handicap A1 C1", placed if "sgf" not in placed else f"loadsgf {path}"):
+        engine = scripted_engine(Scripted(corner_first), size=size)
+        assert "?" not in reported(engine, words.replace("|", "\n").encode() + b"\n")
+        told.append(reported(engine, (rest + "printsgf").replace("|", "\n").encode()))
+    assert told[0] == told[1]
+    assert "HA[2]PL[W]AB[" in told[0]
+
+
+COUNTED = {
+    "set_position b A1 b C1 w E1|play b E5|play b E4": 0, "play b A1": 0, "set_position b A1": 0,
+    "play w A1|play b C1|play b E1": 0, "play b A1|play b C1|play w E1|play w E5": 0,
+    "play b A1|play w pass|play b C1|play w pass|play w E1": 0,
+    "set_position b A1 b C1|play b E1|play w G1|play w E5": 2,
+    "play b A1|play b C1|play b pass|play w E1|play b E5|play b E4": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("placed", COUNTED)
+def test_other_stones_are_no_handicap(placed: str) -> None:
+    engine = scripted_engine(size=9)
+    reported(engine, placed.replace("|", "\n").encode())
+    game = engine.game.to_game()
+    assert (engine.game.handicap, game.handicap or 0) == (COUNTED[placed], COUNTED[placed])
+    assert game.board().stones.tolist() == engine.game.board.stones.tolist()
+    assert read_sgf(write_sgf(game)) == game
 
 
 def test_failed_loadsgf_changes_nothing(tmp_path: Path) -> None:

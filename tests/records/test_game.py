@@ -146,6 +146,15 @@ def test_no_game(data: bytes) -> None:
         read_games(data)
 
 
+def test_text_is_a_record_whatever_its_charset() -> None:
+    for text in (RECORD.decode(), RECORD.decode().replace("UTF-8", "GB18030")):
+        assert [read_sgf(text).players, read_games(text)[0].players] == [("柯洁", "Bob ] B")] * 2
+    assert read_sgf("(;PB[\ud800];B[aa])").players == ("?", "")
+    for other in (None, Path("game.sgf")):
+        with pytest.raises(RecordError, match=f"a record must be bytes or str, got {type(other).__name__} "):
+            read_games(other)  # type: ignore[arg-type]
+
+
 def test_read_games() -> None:
     games = read_games(b"(;SZ[9];B[aa])(;GM[2])(;SZ[9];B[bb])")
     assert [(len(game), game.drop) for game in games] == [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.errors import RecipeError
+from kifu.errors import GameError, RecipeError
 from kifu.point import BLACK, WHITE
 from kifu.records.meta import (
     Date,
@@ -57,6 +57,9 @@ def test_ranks_are_ordered_and_round_trip() -> None:
     ranks = [Rank.parse(name) for name in NAMES]
     assert [rank.level for rank in ranks if rank] == list(range(-49, 20))
     assert [str(rank) for rank in ranks] == NAMES
+    assert [eval(repr(rank)) for rank in ranks] == ranks
+    with pytest.raises(GameError, match=r"level must be a number, got '3d'; Rank\.parse takes a text"):
+        Rank("3d")  # type: ignore[arg-type]
     assert Rank.parse("5d?") == Rank.parse("5d")
     assert Rank(5) < Rank(6, confirmed=False)
 

@@ -142,6 +142,24 @@ class Catalogue:
         for batch in self.batches():
             yield from rows_to_games(batch)
 
+    def __iter__(self) -> Iterator[Game]:
+        return self.games()
+
+    def __getitem__(self, row: int) -> Game:
+        """Return one row as `games` does; a negative row counts from the end."""
+        from kifu.corpus.rows import rows_to_games
+
+        at = row + self.rows * (row < 0)
+        for path, rows in self.partitions.items():
+            if 0 <= at < rows:
+                return next(rows_to_games(next(read_shard(RowShard(str(path), at, 1)))))
+            at -= rows
+        raise IndexError(f"row must be within {-self.rows} to {self.rows - 1}, got {row}")
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as an Arrow stream, so that polars, pandas and pyarrow can make a table of a catalogue."""
+        return pa.RecordBatchReader.from_batches(SCHEMA, self.batches()).__arrow_c_stream__(requested_schema)
+
     def digest(self) -> str:
         """Return a hash, in hex, that identifies the rows and their order.
 

@@ -78,9 +78,6 @@ class IngestReport(Report):
             lines.append(f"  not parsed, kept as text: {sum(texts.values()):,} of {column}: {shown}{more}")
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {str(self).splitlines()[0]}>"
-
     def add(self, batch: pa.RecordBatch) -> None:
         """Count rows of the catalogue."""
         drop = drop_codes(batch)

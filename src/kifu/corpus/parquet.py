@@ -278,10 +278,6 @@ def open_file(path: Path) -> pq.ParquetFile:
     Raises FormatError if the file is not a catalogue, or one of another version.
     """
     try:
-        require_regular(path.stat())
-    except OSError as error:
-        raise FormatError(f"{path} is not a catalogue: {error.strerror}") from None
-    try:
         file = open_parquet(path)
         metadata = file.metadata.metadata or {}
         columns = set(file.schema_arrow.names)
@@ -289,7 +285,10 @@ def open_file(path: Path) -> pq.ParquetFile:
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(f"{path} is not a catalogue: {first_line(error)}") from None
+        reason = (isinstance(error, OSError) and error.strerror) or first_line(error)
+        if isinstance(error, pa.ArrowInvalid | IsADirectoryError):  # Arrow found no footer, or one of another kind
+            reason = f"not a complete Parquet file; ingest game records first: kifu ingest {path} -o games.parquet"
+        raise FormatError(f"{path} is not a catalogue: {reason}") from None
     version = metadata.get(VERSION_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
     check_version(path, version)
     missing = [name for name in SCHEMA.names if name not in columns]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import duckdb
 import numpy as np
@@ -38,7 +38,7 @@ from kifu.errors import FormatError, OutputError, RecipeError, first_line
 from kifu.io import AtomicFile, bytes_at, hash_file, open_regular, utf8_name
 from kifu.process import limited_memory
 from kifu.records.paths import Paths, as_list
-from kifu.text import Report
+from kifu.text import Report, shorten
 
 T = TypeVar("T")
 
@@ -433,17 +433,29 @@ class QueryHead(Report):
     total: int  # number of rows of the whole result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class QueryResult:
-    """A bound query. Each method runs it, in memory that does not grow with the rows.
+    """A bound query, which polars, pandas and pyarrow can make a table of: `pl.DataFrame(kifu.query(...))`.
 
-    Methods raise RecipeError for errors at run time, such as a failing cast.
+    Each method runs it, in memory that does not grow with the rows but for `arrow`, and raises RecipeError for errors
+    at run time, such as a failing cast. As a context manager it closes its database at the end; otherwise that is
+    closed with the last reference to the result.
     """
 
     sql: str
     catalogues: tuple[str, ...]
     _database: Database = field(repr=False)
     _relation: duckdb.DuckDBPyRelation = field(repr=False)
+    _stack: contextlib.ExitStack = field(repr=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._stack.__exit__(*error)
+
+    def __repr__(self) -> str:
+        return f"<QueryResult: {shorten(', '.join(self.columns))} of {shorten(', '.join(self.catalogues))}>"
 
     @property
     def columns(self) -> list[str]:
@@ -463,9 +475,17 @@ class QueryResult:
         numeric = [kind.id in NUMBERS for kind in self._relation.types]
         return QueryHead(self.columns, numeric, first[:rows], total)
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        yield from self._database.batches(self._relation)
+
     def arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table, which `to_pandas` and polars convert."""
-        return pa.Table.from_batches(self._database.batches(self._relation), self._arrow_schema())
+        """Return all rows as an Arrow table."""
+        return pa.Table.from_batches(self.batches(), self._arrow_schema())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._arrow_schema(), self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
 
     def csv(self) -> Iterator[bytes]:
         """Yield the result as CSV in UTF-8 with a header line; text is quoted, null is an empty field."""
@@ -531,16 +551,13 @@ class QueryResult:
         return {"query": self.sql, "of": [_describe_input(name) for name in self.catalogues]}
 
 
-@contextlib.contextmanager
-def query(
-    sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: int | None = None
-) -> Iterator[QueryResult]:
+def query(sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: int | None = None) -> QueryResult:
     """Bind one SELECT statement over the tables `games`, `kept` and `moves`, see `open_database`.
 
     Args:
         catalogues: Paths of catalogues and annotations.
         jobs: Number of threads, by default one per core.
-        max_memory: Maximum number of bytes that this process may allocate while the context is open, on Linux only. It
+        max_memory: Maximum number of bytes that this process may allocate until the result is closed, on Linux only. It
             holds for all threads. None: only DuckDB's own limit of 1 GB, which long texts and lists can exceed.
 
     Raises:
@@ -548,8 +565,10 @@ def query(
         RecipeError: The statement is invalid, or not a SELECT, or the memory does not suffice.
     """
     paths = as_list(catalogues)
-    with open_database(paths, jobs, max_memory) as database:
-        yield QueryResult(sql, tuple(os.fspath(path) for path in paths), database, database.select(sql))
+    with contextlib.ExitStack() as stack:
+        database = stack.enter_context(open_database(paths, jobs, max_memory))
+        names = tuple(os.fspath(path) for path in paths)
+        return QueryResult(sql, names, database, database.select(sql), stack.pop_all())
 
 
 def _describe_input(name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
@@ -15,10 +16,10 @@ from kifu.go.replay import GameMoves, replay_to
 from kifu.go.rules import RECORD_RULES, History, Rules, legal_mask, new_history
 from kifu.go.state import EMPTY, KO_POINT, LAST_POINT, State, new_state, rebuild_chains
 from kifu.kernel import kernel
-from kifu.point import BLACK, WHITE, parse_gtp, star_points, to_gtp
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, parse_gtp, star_points, to_gtp
 from kifu.viz.boards import draw_board, notebook_svg
 
-Move: TypeAlias = "int | str"
+Move: TypeAlias = "int | np.integer[Any] | str"
 """A point or pass as in `kifu.point`, or its GTP name such as "D4"."""
 
 SYMBOLS = ".XO"
@@ -208,21 +209,22 @@ class Board:
         Raises:
             GameError: It is neither a point of the board nor a pass.
         """
-        return bool(self.legal(colour)[self._point(move)])
+        number, colour = self._read(move, colour)
+        return bool(self.legal(colour)[self._point(number)])
 
     def play(self, move: Move, colour: int | None = None) -> None:
         """Play a move for a colour, by default the player to move; then it is the opponent's turn.
 
         Args:
-            move: A point (y * width + x), `pass_move`, or a GTP name such as "D4".
-            colour: BLACK or WHITE; None for the player to move.
+            move: A point (y * width + x), `pass_move`, a GTP name such as "D4", or an element of `Game.moves`, a NumPy
+                uint16, which includes its colour.
+            colour: BLACK or WHITE; None for the colour of an element of `Game.moves`, else for the player to move.
 
         Raises:
             IllegalMove: The move is illegal; the board is unchanged.
-            GameError: The move is not a GTP name or the colour not BLACK or WHITE.
+            GameError: The move is neither a number nor a GTP name, or the colour not BLACK or WHITE.
         """
-        c = self._colour(colour)
-        point = self._point(move) if isinstance(move, str) else int(move)
+        point, c = self._read(move, colour)
         if not 0 <= point <= self.pass_move:
             raise IllegalMove(self.ply, point, DropReason.OFF_BOARD)
         if self.rules.codes[0] >= rl.KO_POSITIONAL and 2 * self.ply + 2 > len(self._history.slots):
@@ -361,12 +363,22 @@ class Board:
             raise GameError(f"colour must be {BLACK} (Black) or {WHITE} (White), got {colour!r}")
         return int(colour)
 
-    def _point(self, move: Move) -> int:
+    def _read(self, move: Move, colour: int | None = None) -> tuple[int, int]:
+        """Return the number, of any value, and the colour of a move as in `play`."""
+        if isinstance(move, np.uint16) and colour is None:
+            move, colour = move & POINT_MASK, WHITE if move & WHITE_BIT else BLACK
         if isinstance(move, str):
-            return parse_gtp(move, self.width, self.height)
-        if not 0 <= move <= self.pass_move:
-            raise GameError(f"move {move} is not within 0 to {self.pass_move}")
-        return int(move)
+            return parse_gtp(move, self.width, self.height), self._colour(colour)
+        try:
+            return operator.index(move), self._colour(colour)
+        except TypeError:
+            raise GameError(f"a move must be an integer or a GTP name such as 'D4', got {move!r:.80}") from None
+
+    def _point(self, move: Move) -> int:
+        point, _ = self._read(move, BLACK)
+        if not 0 <= point <= self.pass_move:
+            raise GameError(f"move {point} is not within 0 to {self.pass_move}")
+        return point
 
 
 __all__ = ["BLACK", "EMPTY", "WHITE", "Board", "Move"]

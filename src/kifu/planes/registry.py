@@ -14,6 +14,7 @@ from kifu.planes import features as _features  # noqa: F401 - both register the 
 from kifu.planes import move_effects as _move_effects  # noqa: F401
 from kifu.planes.features import FAMILIES, Feature, find_feature
 from kifu.planes.features import FEATURES as FEATURES  # complete once this module is imported
+from kifu.registry import Registry
 
 _LIBERTY_PLANES = (
     "own, 1 liberty",
@@ -209,11 +210,10 @@ KATAGO22 = PlaneSet(
 )
 """The only plane set with numbers besides its planes; see `kifu.katago.inputs`."""
 
-PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in (*_KGSGO, KATAGO22)} | {
-    name: _composed(name, title, tuple(find_feature(part) for part in text.split("+")))
-    for name, title, text in _COMPOSED
-}
-"""Every plane set by its full name."""
+PLANE_SETS: Registry[PlaneSet] = Registry("plane set", {s.name: s for s in (*_KGSGO, KATAGO22)})
+"""Every plane set."""
+for _name, _title, _parts in _COMPOSED:
+    PLANE_SETS.register(_name, _composed(_name, _title, tuple(find_feature(part) for part in _parts.split("+"))))
 
 
 def find_plane_set(name: str) -> PlaneSet:
@@ -226,24 +226,18 @@ def find_plane_set(name: str) -> PlaneSet:
     Raises:
         RecipeError: Nothing has the name; the message suggests the most similar name.
     """
-    if plane_set := _registered(name):
+    if plane_set := PLANE_SETS.get(name):
         return plane_set
     features = tuple(feature for part in name.split("+") for feature in _features_of(part))
     return _composed("+".join(feature.name for feature in features), "a composition", features)
 
 
-def _registered(name: str) -> PlaneSet | None:
-    names = [full for full in PLANE_SETS if name in (full, full.partition("@")[0])]
-    return PLANE_SETS[names[-1]] if names else None
-
-
 def _features_of(name: str) -> tuple[Feature, ...]:
-    if plane_set := _registered(name):
+    if plane_set := PLANE_SETS.get(name):
         if not plane_set.features:
             raise RecipeError(f"{plane_set.name} does not consist of features, so it cannot be part of a composition")
         return plane_set.features
-    names = {key for full in PLANE_SETS for key in (full, full.partition("@")[0])}
-    return (find_feature(name, names),)
+    return (find_feature(name, PLANE_SETS),)
 
 
 _LIBERTIES = "whose chain has 1, 2, ..., {k} or more liberties"

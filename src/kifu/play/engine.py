@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -304,36 +305,11 @@ class Engine:
 
     # administration
 
-    def protocol_version(self, arguments: Arguments) -> str:
-        """Return the version of GTP."""
-        arguments.end()
-        return "2"
-
-    def name(self, arguments: Arguments) -> str:
-        """Return the engine's name."""
-        arguments.end()
-        return "kifu"
-
-    def version(self, arguments: Arguments) -> str:
-        """Return the version of kifu and the evaluator's name."""
-        arguments.end()
-        return printable(f"{version('kifu')} {self.player.evaluator.name}")
-
     def known_command(self, arguments: Arguments) -> str:
         """Return "true" if the command exists."""
         name = arguments.word()
         arguments.end()
         return "true" if name in COMMANDS else "false"
-
-    def list_commands(self, arguments: Arguments) -> str:
-        """Return the names of all commands."""
-        arguments.end()
-        return "\n".join(COMMANDS)
-
-    def quit(self, arguments: Arguments) -> str:
-        """End the session."""
-        arguments.end()
-        return ""
 
     # board setup
 
@@ -377,11 +353,6 @@ class Engine:
         self.game = game
         return ""
 
-    def get_rules(self, arguments: Arguments) -> str:
-        """Return the rules as KataGo's JSON."""
-        arguments.end()
-        return self._kata_rules.to_json()
-
     def set_rules(self, arguments: Arguments) -> str:
         """Set the rules by a name or JSON of KataGo, for the game in progress, too."""
         return self._set_rules(arguments.rest())
@@ -408,27 +379,14 @@ class Engine:
         self.player.evaluator.set_rules(rules, kata.scoring)
         return ""
 
-    def get_komi(self, arguments: Arguments) -> str:
-        """Return the komi."""
-        arguments.end()
-        return f"{self.game.komi:g}"
-
     def set_komi(self, arguments: Arguments) -> str:
         """Set the komi."""
         self.game.komi = arguments.real()
         arguments.end()
         return ""
 
-    def fixed_handicap(self, arguments: Arguments) -> str:
-        """Place a fixed handicap."""
-        return self._handicap(arguments, at_most=False)
-
-    def place_free_handicap(self, arguments: Arguments) -> str:
-        """Place a handicap of at most that many stones on the fixed points."""
-        return self._handicap(arguments, at_most=True)
-
     def _handicap(self, arguments: Arguments, at_most: bool) -> str:
-        """Place a fixed handicap; `at_most` allows fewer stones than requested."""
+        """Place a handicap on the fixed points; `at_most` allows fewer stones than requested."""
         stones = arguments.integer(0, 999)
         arguments.end()
         board = self.game.board
@@ -557,25 +515,14 @@ class Engine:
             arguments.word()
         return ""
 
-    def time_settings(self, arguments: Arguments) -> str:
-        """Accept and ignore the time settings."""
-        for _ in range(3):
+    def _times(self, arguments: Arguments, *, left: bool) -> str:
+        """Accept and ignore the time settings, or the time left of a colour."""
+        if left:
+            arguments.colour()
+        for _ in range(3 - left):
             arguments.real()
         arguments.end()
         return ""
-
-    def time_left(self, arguments: Arguments) -> str:
-        """Accept and ignore the time left."""
-        arguments.colour()
-        for _ in range(2):
-            arguments.real()
-        arguments.end()
-        return ""
-
-    def cputime(self, arguments: Arguments) -> str:
-        """Return the seconds of computation so far."""
-        arguments.end()
-        return f"{time.process_time():.3f}"
 
     def final_score(self, arguments: Arguments) -> str:
         """Score the finished game; stones are dead by ownership."""
@@ -603,22 +550,6 @@ class Engine:
         return np.zeros(self.game.board.pass_move, np.bool_) if dead is None else dead
 
     # analysis
-
-    def lz_analyze(self, arguments: Arguments) -> Analysis:
-        """Report the evaluation in Leela Zero's format."""
-        return self._analysis(arguments, kata=False)
-
-    def kata_analyze(self, arguments: Arguments) -> Analysis:
-        """Report the evaluation in KataGo's format."""
-        return self._analysis(arguments, kata=True)
-
-    def lz_genmove_analyze(self, arguments: Arguments) -> str:
-        """Generate a move and report the evaluation in Leela Zero's format."""
-        return self._genmove_analyze(arguments, kata=False)
-
-    def kata_genmove_analyze(self, arguments: Arguments) -> str:
-        """Generate a move and report the evaluation in KataGo's format."""
-        return self._genmove_analyze(arguments, kata=True)
 
     def _analysis(self, arguments: Arguments, kata: bool) -> Analysis:
         request = arguments.analyze_request(self.game.board.to_play)
@@ -701,45 +632,55 @@ class Engine:
         return f"{(value + 1) / 2:.3f}"
 
 
+def _answer(text: Callable[[Engine], str]) -> Callable[[Engine, Arguments], Answer]:
+    """Return a command without arguments that changes nothing."""
+
+    def command(engine: Engine, arguments: Arguments) -> str:
+        arguments.end()
+        return text(engine)
+
+    return command
+
+
 COMMANDS: dict[str, Callable[[Engine, Arguments], Answer]] = {
-    "protocol_version": Engine.protocol_version,
-    "name": Engine.name,
-    "version": Engine.version,
+    "protocol_version": _answer(lambda _: "2"),
+    "name": _answer(lambda _: "kifu"),
+    "version": _answer(lambda engine: printable(f"{version('kifu')} {engine.player.evaluator.name}")),
     "known_command": Engine.known_command,
-    "list_commands": Engine.list_commands,
-    "quit": Engine.quit,
+    "list_commands": _answer(lambda engine: "\n".join(COMMANDS)),
+    "quit": _answer(lambda _: ""),
     "boardsize": Engine.boardsize,
     "rectangular_boardsize": Engine.rectangular_boardsize,
     "clear_board": Engine.clear_board,
     "set_position": Engine.set_position,
     "komi": Engine.set_komi,
-    "get_komi": Engine.get_komi,
-    "kata-get-rules": Engine.get_rules,
+    "get_komi": _answer(lambda engine: f"{engine.game.komi:g}"),
+    "kata-get-rules": _answer(lambda engine: engine._kata_rules.to_json()),
     "kata-set-rules": Engine.set_rules,
     "kgs-rules": Engine.set_kgs_rules,
-    "fixed_handicap": Engine.fixed_handicap,
-    "place_free_handicap": Engine.place_free_handicap,
+    "fixed_handicap": partial(Engine._handicap, at_most=False),
+    "place_free_handicap": partial(Engine._handicap, at_most=True),
     "set_free_handicap": Engine.set_free_handicap,
     "play": Engine.play,
     "genmove": Engine.genmove,
     "reg_genmove": Engine.reg_genmove,
     "kgs-genmove_cleanup": Engine.genmove_cleanup,
     "undo": Engine.undo,
-    "time_settings": Engine.time_settings,
+    "time_settings": partial(Engine._times, left=False),
     "kgs-time_settings": Engine.ignored,
-    "time_left": Engine.time_left,
+    "time_left": partial(Engine._times, left=True),
     "kgs-game_over": Engine.ignored,
     "clear_cache": Engine.ignored,
-    "cputime": Engine.cputime,
+    "cputime": _answer(lambda _: f"{time.process_time():.3f}"),
     "final_score": Engine.final_score,
     "final_status_list": Engine.final_status_list,
     "showboard": Engine.showboard,
     "loadsgf": Engine.loadsgf,
     "printsgf": Engine.printsgf,
-    "lz-analyze": Engine.lz_analyze,
-    "lz-genmove_analyze": Engine.lz_genmove_analyze,
-    "kata-analyze": Engine.kata_analyze,
-    "kata-genmove_analyze": Engine.kata_genmove_analyze,
+    "lz-analyze": partial(Engine._analysis, kata=False),
+    "lz-genmove_analyze": partial(Engine._genmove_analyze, kata=False),
+    "kata-analyze": partial(Engine._analysis, kata=True),
+    "kata-genmove_analyze": partial(Engine._genmove_analyze, kata=True),
     "kata-raw-nn": Engine.raw_nn,
     "gogui-analyze_commands": Engine.analyze_commands,
     "kifu-policy": Engine.policy,

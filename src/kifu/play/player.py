@@ -8,6 +8,7 @@ judged dead by ownership only.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -21,7 +22,7 @@ from kifu.go.rules import Rules
 from kifu.go.state import WALL
 from kifu.learn.positions import PredictPositions
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
-from kifu.records.game import Game, make_game
+from kifu.records.game import Game, count_handicap, make_game
 
 if TYPE_CHECKING:
     from kifu.learn.predict import MovePredictor, Predictions
@@ -50,7 +51,7 @@ class GameSession:
         """
         self.board = Board(width, height, rules=rules)
         self.moves: list[int] = []
-        self.komi, self.handicap = komi, 0
+        self.komi, self._stated_handicap = komi, 0
         self._setup = np.empty(0, np.uint16)
         self._setup_ply = np.empty(0, np.uint16)
         self._first = BLACK
@@ -70,14 +71,13 @@ class GameSession:
         """
         if game.drop:
             raise GameError(f"a dropped game has no positions: {game.drop.reason}")
-        komi, handicap = game.komi, game.handicap or 0
+        komi, placed = game.komi, game.setup_ply <= ply
         session = cls(game.width, game.height, rules=rules, komi=default_komi if komi is None else komi)
-        session.handicap = handicap
-        placed = game.setup_ply <= ply
-        session.moves = game.moves[:ply].tolist()
+        session._stated_handicap = game.handicap or 0
         session._setup, session._setup_ply = game.setup[placed], game.setup_ply[placed]
-        session._first = game.to_play or (WHITE if handicap > 1 else BLACK)
-        session._replay()
+        session._first = game.to_play or (WHITE if session.handicap > 1 else BLACK)
+        session.moves = game.moves[:ply].tolist()
+        session._replay(rules)
         return session
 
     def with_rules(self, rules: Rules) -> GameSession:
@@ -86,35 +86,45 @@ class GameSession:
         Raises:
             IllegalMove: A move is illegal under them.
         """
-        game = GameSession.from_game(self.to_game(), len(self.moves), rules=rules)
-        game.komi = self.komi
+        game = copy(self)
+        game.moves = self.moves.copy()
+        game._replay(rules)
         return game
 
     def to_game(self, rules: str | None = None) -> Game:
-        """Return the game as a record with these RU."""
+        """Return the game as a record with these RU, with its handicap as HA and handicap moves as setup."""
+        board, moves, first = self.board, np.array(self.moves, np.uint16), self._first
+        setup, setup_ply = self._setup, self._setup_ply
+        stones, plies = count_handicap(board.pass_move, moves, setup, setup_ply)
+        if len(plies) and self._stated_handicap in (0, stones):
+            at, after = int((setup_ply == 0).sum()), int(plies[-1]) + 1
+            setup = np.insert(setup, at, moves[plies])
+            setup_ply = np.insert(np.where(setup_ply, setup_ply - after, 0).astype(np.uint16), at, np.zeros_like(plies))
+            moves, first = moves[after:], WHITE
+        if len(moves):
+            first = WHITE if moves[0] & WHITE_BIT else BLACK
         return make_game(
-            self.board.width, self.board.height, np.array(self.moves, np.uint16), self._setup, self._setup_ply,
-            to_play=self._first if len(self._setup) else 0, handicap=self.handicap or None, KM=f"{self.komi:g}",
-            RU=rules,
+            board.width, board.height, moves, setup, setup_ply, to_play=first if len(setup) else 0,
+            handicap=self._stated_handicap or stones or None, KM=f"{self.komi:g}", RU=rules,
         )  # fmt: skip
+
+    @property
+    def handicap(self) -> int:
+        """Number of handicap stones: HA of the loaded record, or else by `kifu.records.game.count_handicap`."""
+        return self.to_game().handicap or 0
 
     def turned(self, symmetry: int) -> GameSession:
         """Return the game under a symmetry, see `kifu.point.symmetries`."""
-        board, table = self.board, symmetries(self.board.width, self.board.height)[symmetry].astype(np.uint16)
+        board, game = self.board, self.to_game()
+        table = symmetries(board.width, board.height)[symmetry].astype(np.uint16)
         sides = (board.height, board.width) if symmetry >= 4 else (board.width, board.height)
         moves, setup = (
-            table[words & POINT_MASK] | words & ~np.uint16(POINT_MASK)
-            for words in (np.array(self.moves, np.uint16), self._setup)
+            table[words & POINT_MASK] | words & ~np.uint16(POINT_MASK) for words in (game.moves, game.setup)
         )
-        game = replace(self.to_game(), width=sides[0], height=sides[1], moves=moves, setup=setup)
+        game = replace(game, width=sides[0], height=sides[1], moves=moves, setup=setup)
         turned = GameSession.from_game(game, len(moves), rules=board.rules)
         turned.komi = self.komi
         return turned
-
-    @property
-    def setup(self) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
-        """Setup stones, [S] uint16 of point | WHITE_BIT or ERASE_BIT, and the ply before which each is placed."""
-        return self._setup, self._setup_ply
 
     @property
     def is_empty(self) -> bool:
@@ -147,7 +157,7 @@ class GameSession:
         self.moves.pop()
         placed = self._setup_ply <= len(self.moves)
         self._setup, self._setup_ply = self._setup[placed], self._setup_ply[placed]
-        self._replay()
+        self._replay(self.board.rules)
 
     def place_handicap(self, points: Sequence[int]) -> None:
         """Place black handicap stones; White moves first.
@@ -158,7 +168,6 @@ class GameSession:
         if not self.is_empty:
             raise GameError("handicap stones must be placed before the first move")
         self.set_up(points, [], WHITE)
-        self.handicap = len(points)
 
     def set_up(self, black: Sequence[int], white: Sequence[int], to_play: int) -> None:
         """Place stones on the empty board of a new session.
@@ -171,12 +180,9 @@ class GameSession:
         self._setup_ply = np.zeros(len(self._setup), np.uint16)
         self._first = self.board.to_play = to_play
 
-    def _replay(self) -> None:
-        old = self.board
-        moves = np.array(self.moves, np.uint16)
-        self.board = Board.after(
-            old.width, old.height, moves, self._setup, self._setup_ply, len(moves), rules=old.rules
-        )  # fmt: skip
+    def _replay(self, rules: Rules) -> None:
+        width, height, moves = self.board.width, self.board.height, np.array(self.moves, np.uint16)
+        self.board = Board.after(width, height, moves, self._setup, self._setup_ply, len(moves), rules=rules)
         if not self.moves:
             self.board.to_play = self._first
 
@@ -318,11 +324,11 @@ class NetEvaluator:
         return None if ownership is None else dead_stones(game.board, ownership[0] * (1 if colour == BLACK else -1))
 
     def _predict(self, game: GameSession, colour: int, unverified: bool = False) -> Predictions:
-        board, (setup, setup_ply) = game.board, game.setup
-        conditions = Conditions.of_game(komi=game.komi, handicap=game.handicap, rules=self._rules)
+        board, record = game.board, game.to_game()
+        conditions = Conditions.of_game(komi=game.komi, handicap=record.handicap, rules=self._rules)
         positions = PredictPositions.from_moves(
-            [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour],
-            conditions=conditions,
+            [record.moves], board.width, board.height, setup=record.setup, setup_ply=record.setup_ply,
+            to_play=[colour], conditions=conditions,
         )  # fmt: skip
         return self._predictor.predict(positions.with_ranks(*self._ranks), unverified=unverified)
 

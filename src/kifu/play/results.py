@@ -67,7 +67,6 @@ class PlayedGame(BaseModel):
         return "B" if self.winner == "A" else "A"
 
     def __str__(self) -> str:
-        """Return a one-line description."""
         colour = {self.black: "Black", self.white: "White"}
         outcome = f"{self.winner} wins as {colour[self.winner]}" if self.winner else "no winner"
         return f"{outcome} ({self.result}, {counted(self.moves, 'move')}): {self.reason}"
@@ -198,7 +197,6 @@ class Match(Report):
         return score_games(self.games, black)
 
     def __str__(self) -> str:
-        """Return the summary."""
         r = self.results
         lines = [f"{label} = {each.command} ({each.name} {each.version})" for label, each in (("A", r.a), ("B", r.b))]
         s = r.settings

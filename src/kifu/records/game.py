@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printable
 from kifu.go.board import Board
-from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, check_size, to_sgf
+from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BIT, check_size, to_sgf
 from kifu.records.containers import memory_blocks, read_blocks
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, LeftOut, MoveArrays, ParsedBlock, ParseWarning
@@ -111,6 +111,18 @@ class Game:
     def __len__(self) -> int:
         """Return the number of plies: moves and passes."""
         return len(self.moves)
+
+    def plays(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the colour, BLACK or WHITE, and the point of each move; a pass is width * height.
+
+        Examples:
+            >>> game = read_sgf("(;GM[1]SZ[5];B[cc];W[bc];B[])")
+            >>> board = Board(game.width, game.height)
+            >>> for colour, point in game.plays():
+            ...     board.play(point, colour)
+        """
+        colours = np.where(self.moves & WHITE_BIT, WHITE, BLACK)
+        return zip(colours.tolist(), (self.moves & POINT_MASK).tolist())
 
     @property
     def size(self) -> int:
@@ -318,16 +330,25 @@ def games_in(containers: Sequence[AnyPath], left_out: LeftOut) -> Iterator[Game]
             yield from _games_of(parsed)
 
 
-def read_games(data: bytes) -> list[Game]:
+def read_games(data: bytes | str) -> list[Game]:
     """Return all games of a file in memory: a record, a collection or an archive, in any format that `kifu.read` knows.
 
-    Games of TYGEM have no metadata, as that is in files of their own.
+    Games of TYGEM have no metadata, as that is in files of their own. The CA of a str does not matter.
 
     Raises:
         RecordError: There is no game.
         SourceError: An archive is damaged.
     """
+    data = _encoded(data)
     return _require_games(data, list(iter_games(data, ".sgf")))
+
+
+def _encoded(data: bytes | str) -> bytes:
+    if isinstance(data, str):
+        return data.encode("utf-8", "replace")
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise RecordError(f"a record must be bytes or str, got {type(data).__name__} {data!r:.80}")
+    return data
 
 
 def iter_games(data: bytes, name: str) -> Iterator[Game]:
@@ -343,15 +364,17 @@ def _require_games(data: bytes, games: list[Game]) -> list[Game]:
     return games
 
 
-def read_sgf(data: bytes, *, strict: bool = False) -> Game:
+def read_sgf(data: bytes | str, *, strict: bool = False) -> Game:
     """Return the first game in the text of a record.
 
     Args:
+        data: The record; of a str its CA does not matter.
         strict: Raise the first of the game's errors instead of returning it with its `errors`.
 
     Raises:
         RecordError: There is no game.
     """
+    data = _encoded(data)
     game = _require_games(data, list(_games_of(read_block(as_block([data])))))[0]
     if strict and game.errors:
         raise game.errors[0]
@@ -379,6 +402,27 @@ def make_game(
         root_setup=int((setup_ply == 0).sum()), record=make_record(width, height, handicap, properties),
         warnings=ParseWarning(0), drop=DropReason.KEPT, source="", name="",
     )  # fmt: skip
+
+
+def count_handicap(
+    points: int, moves: npt.NDArray[np.uint16], setup: npt.NDArray[np.uint16], setup_ply: npt.NDArray[np.uint16]
+) -> tuple[int, npt.NDArray[np.intp]]:
+    """Return the number of handicap stones of a game without HA, as KataGo counts them, and the plies of those moved.
+
+    They are Black's stones before White's first one, in the setup and as moves, at least two. White may pass between
+    them, but no move counts if White then moves twice in a row, or if a later node sets up stones among them.
+    points: of the board.
+    """
+    white, point = moves & WHITE_BIT != 0, moves & POINT_MASK
+    in_a_row = white & np.append(white[1:], False)
+    stop = int(np.append(white & (point != points) | in_a_row, True).argmax())
+    plies = np.flatnonzero(~white[:stop] & (point[:stop] < points))
+    placed = list(final_setup(setup[setup_ply == 0]).values())
+    interrupted = in_a_row[stop : stop + 1].any() or ((setup_ply > 0) & (setup_ply < stop)).any()
+    if interrupted or len(placed) + len(plies) >= points:
+        plies = plies[:0]
+    stones = placed.count(0) + len(plies)
+    return (stones, plies) if stones > 1 and 2 not in placed else (0, plies[:0])
 
 
 def write_sgf(game: Game) -> bytes:

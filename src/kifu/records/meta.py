@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from kifu.errors import RecipeError
+from kifu.errors import GameError, RecipeError
 from kifu.point import BLACK, WHITE
 from kifu.records.text import normalize
 from kifu.text import lazy_pattern
@@ -360,7 +360,7 @@ _GOR = lazy_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, order=True, repr=False)
 class Rank:
     """A player's rank.
 
@@ -373,6 +373,11 @@ class Rank:
 
     level: int
     confirmed: bool | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise GameError unless the level is a number."""
+        if not isinstance(self.level, int):
+            raise GameError(f"level must be a number, got {self.level!r:.80}; Rank.parse takes a text such as '3d'")
 
     @classmethod
     def parse(cls, text: str, scale: RankScale | None = None) -> Rank | None:
@@ -466,6 +471,9 @@ class Rank:
         is not a rating of any `Rank`.
         """
         return self.level + 30 if self.professional else max(1, min(self.level + 31, 40))
+
+    def __repr__(self) -> str:
+        return f"Rank.parse({str(self)!r})"
 
     def __str__(self) -> str:
         if self.professional:

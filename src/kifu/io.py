@@ -116,6 +116,21 @@ def lock_file(descriptor: int, *, wait: bool = False) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
+_hiding = threading.Lock()
+
+
+@contextlib.contextmanager
+def hidden_file(name: str) -> Iterator[None]:
+    """Hide a file of the working directory from a library that would read its settings there when it is imported."""
+    with _hiding:
+        exists = os.path.exists
+        os.path.exists = lambda path: path != name and exists(path)  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            os.path.exists = exists
+
+
 def require_regular(status: os.stat_result) -> None:
     """Raise OSError unless the status is that of a regular file."""
     if stat.S_ISDIR(status.st_mode):

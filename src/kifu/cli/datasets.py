@@ -83,7 +83,7 @@ def inspect(
     if row is None:
         if output is not None:
             raise RecipeError(f"-o {output} draws one example; --row is missing")
-        if file in PACKAGED and not Path(file).exists():
+        if file in PACKAGED:
             from kifu.learn.net import net_file
 
             path = net_file(file)

@@ -88,13 +88,11 @@ Container = Annotated[
 GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
 Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
 Checkpoint = Annotated[
-    Path,
+    str,
     typer.Argument(
         metavar="NET", help="A net: human, small, a run directory, or a file.", autocompletion=complete_nets
     ),
 ]
-"""Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
-
 NetOption = partial(typer.Option, "--net", metavar="NET", autocompletion=complete_nets)
 _NET_HELP = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
 

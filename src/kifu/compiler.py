@@ -178,8 +178,7 @@ class _Cache:
             yield
             return
         with os.fdopen(os.open(self._folder / f"{self._stem}.lock", _LOCK_FLAGS, 0o600), "r+b") as lock:
-            with contextlib.suppress(OSError):  # a file system without locks
-                lock_file(lock.fileno(), wait=True)
+            lock_file(lock.fileno(), wait=True)
             yield
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -296,8 +296,6 @@ class FileDownload:
                 lock_file(file.fileno())
             except BlockingIOError:
                 raise DownloadError("another process is fetching it") from None
-            except OSError:  # a file system without locks
-                pass
             try:
                 yield file
             finally:

@@ -417,14 +417,17 @@ def main() -> None:
     """Run the command line; an error becomes one line on standard error and exit code 2."""
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    _make_streams_safe()
     _set_verbosity(quiet=False, verbose=False)
     _interrupt_printed.clear()
-    _make_streams_safe()
     _require_working_directory()
     try:
         _refuse_empty(sys.argv[1:])
         with missing_extras(), _termination_interrupts() as received:
             code = typer.main.get_command(_needed(sys.argv[1:2]))(prog_name="kifu", standalone_mode=False)
+            sys.stdout.flush()
+    except typer.Exit:  # the reader of the output has gone
+        code = 0
     except typer.TyperException as error:
         _fail(_usage_error(error))
     except KifuError as error:
@@ -497,11 +500,34 @@ def _has_temporary_folder() -> bool:
         return False
 
 
+class _Stream(io.FileIO):
+    """Standard output or error. Once it fails, writes are discarded; a failure of standard output ends the command."""
+
+    _failed = False
+
+    def write(self, data: Any, /) -> int | None:  # type: ignore[override]
+        """Write bytes. Raises Exit if the reader has gone, and OutputError."""
+        try:
+            return len(data) if self._failed else super().write(data)
+        except OSError as error:
+            self._failed = True
+            if self.fileno() == 1 and isinstance(error, BrokenPipeError):
+                raise typer.Exit from None
+            if self.fileno() == 1:
+                raise OutputError(f"cannot write to standard output: {error.strerror}") from None
+            return len(data)
+
+
 def _make_streams_safe() -> None:
-    """Keep other libraries from printing text of files as it is, and characters that a terminal lacks from failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    """Keep closed and full streams, and characters that a terminal lacks, from failing, and log in one line."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:  # closed, as of daemons
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
+        elif number and stream is getattr(sys, f"__{name}__"):
+            buffer = io.BufferedWriter(_Stream(number, "w", closefd=False))
+            lines = number == 2 or stream.isatty()
+            setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=lines))
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_OneLine("%(message)s"))
     warnings.showwarning = _show_warning

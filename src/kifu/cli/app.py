@@ -40,18 +40,40 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 
+_PATHS = (
+    "A",
+    "B",
+    "CATALOGUE",
+    "COMMAND",
+    "DATASET",
+    "FILE",
+    "GAME",
+    "NET",
+    "RECIPE",
+    "RULES",
+    "SOURCE",
+    "SPLIT",
+    "URL|FILE",
+    "[SOURCE]...",
+)
+"""What arguments are called that may be paths, whose bytes need not be text."""
+
+
 class _Value:
     """Converts the value of a parameter without pydantic, which takes as long to load as all else, where it can."""
 
     def __init__(self, param: Any) -> None:
         self._type, self._parser = param.type_descriptor, param.type_descriptor.parameter_info.parser
         self._many = param.multiple or param.nargs == -1
+        self._is_text = self._type.annotation in (str, list[str]) and param.metavar not in _PATHS
         self._min, self._max = param.min, param.max
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value; raise BadParameter if it is not of the parameter's type."""
         if value is None:
             return () if self._many else None
+        if self._is_text and not (text := "".join(value)).isascii():
+            text.encode()  # an error for bytes that are no text, see main()
         if self._parser is not None and not self._many:
             return self._parser(value)
         if (

@@ -40,23 +40,10 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 
-_PATHS = (
-    "A",
-    "B",
-    "CATALOGUE",
-    "COMMAND",
-    "DATASET",
-    "FILE",
-    "GAME",
-    "NET",
-    "RECIPE",
-    "RULES",
-    "SOURCE",
-    "SPLIT",
-    "URL|FILE",
-    "[SOURCE]...",
+_PATHS = re.compile(
+    r"[AB]|CATALOGUE|COMMAND|DATASET|FILE|GAME|KEY=VALUE|NET|RECIPE|RULES|\[?SOURCE\b.*|SPLIT|URL\|FILE", re.ASCII
 )
-"""What arguments are called that may be paths, whose bytes need not be text."""
+"""Metavars of values that may be paths, whose bytes need not be text."""
 
 
 class _Value:
@@ -65,7 +52,7 @@ class _Value:
     def __init__(self, param: Any) -> None:
         self._type, self._parser = param.type_descriptor, param.type_descriptor.parameter_info.parser
         self._many = param.multiple or param.nargs == -1
-        self._is_text = self._type.annotation in (str, list[str]) and param.metavar not in _PATHS
+        self._is_text = self._type.annotation in (str, list[str]) and not _PATHS.fullmatch(param.metavar or "")
         self._min, self._max = param.min, param.max
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -468,7 +455,12 @@ def main() -> None:
 
 
 def _needed(names: list[str]) -> typer.Typer:
-    """Return the application with those commands that the first argument, if any, needs, since Typer builds each."""
+    """Return the application with those commands that the first argument, if any, needs, since Typer builds each.
+
+    Shells that complete a command line give no arguments.
+    """
+    if "_KIFU_COMPLETE" in os.environ:
+        return app
     application = copy.copy(app)
     named = [each for each in app.registered_commands if each.callback and [each.callback.__name__] == names]
     none = not names or names[0] in ("--help", "-h", "--version")

@@ -178,7 +178,7 @@ ingest sample -o games.parquet
 split games.parquet -o sets
 stats games.parquet -o games.svg
 query 'select count(*) from games' games.parquet
-train quick-cpu games.parquet -o run --set steps=3 --set games=50
+train quick-cpu sets/train.parquet -o run --set steps=3 --set games=50
 inspect run
 evaluate sets/test.parquet --net run --net human --positions 64 --html run.html
 annotate sets/test.parquet -o moves.parquet --net small

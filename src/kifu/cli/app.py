@@ -426,6 +426,9 @@ def main() -> None:
     """Run the command line; an error becomes one line on standard error and exit code 2."""
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):  # libraries would read them in this folder
+        if not Path(os.environ.get(name, "/")).is_absolute():
+            del os.environ[name]
     _make_streams_safe()
     _set_verbosity(quiet=False, verbose=False)
     _interrupt_printed.clear()

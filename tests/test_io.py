@@ -24,10 +24,18 @@ from kifu.io import (
     append_to,
     hash_file,
     held_folder,
+    locked_folder,
     remove_file,
     write_file,
     write_output,
 )
+
+
+def refuse(number):
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def names(folder):
@@ -225,10 +233,26 @@ def test_no_file_stays_open(tmp_path, monkeypatch):
             AtomicFile(tmp_path / "file")
         with pytest.raises(OutputError):
             AtomicFile(tmp_path / "file" / "file")
-    monkeypatch.setattr(fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOLCK, "No locks available")))
-    with pytest.raises(OutputError, match="No locks available"):
-        AtomicFile(tmp_path / "other")
+    monkeypatch.setattr(os, "fchmod", refuse(errno.EPERM))
+    with pytest.raises(OutputError, match="Operation not permitted"):
+        AtomicFile(tmp_path / "file")
+    assert names(tmp_path) == ["file"]
     assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF])
+def test_file_systems_without_locks(number, tmp_path, monkeypatch, caplog):
+    """NFS without its lock daemon, some FUSE."""
+    monkeypatch.setattr(fcntl, "flock", refuse(number))
+    io._warn_of_locks.cache_clear()
+    with AtomicDirectory(tmp_path / "folder", "index") as output:
+        for name in "ab":
+            with output.file(name) as file:
+                file.commit()
+        output.commit({})
+    with locked_folder(tmp_path / "folder"):
+        assert names(tmp_path) == ["folder"]
+    assert [os.strerror(number) in each for each in caplog.messages] == [True]
 
 
 def test_permissions_follow_the_umask(tmp_path):

@@ -88,7 +88,7 @@ class Bars:
 @pytest.fixture
 def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bars:
     monkeypatch.setattr(kifu.compiler, "progress", bars := Bars())
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     announce_compilation()
     return bars
 

@@ -7,8 +7,9 @@ Compiled code is keyed on content, by a fingerprint of the byte code of the kern
 class it uses, with the signature, the CPU, and the versions of Python and Numba. So editing a comment, a docstring or
 an unrelated function never recompiles, any other change always does, and all checkouts of a user share the entries.
 It is looked for first in the package, where `make dist` puts code for any CPU with BASELINE's features, then in
-NUMBA_CACHE_DIR if that is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. There
-the least recently used entries are deleted, and all may be deleted at any time.
+NUMBA_CACHE_DIR if that is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. Relative
+folders are ignored, as is Numba's .numba_config.yaml: unpickling code from a folder that came with a data set would run
+it. The least recently used entries are deleted, and all may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -27,19 +28,24 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.core import event
-from numba.core.codegen import JITCodeLibrary, get_host_cpu_features, ll
-from numba.core.compiler import Compiler, CompileResult
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import CPUDispatcher
-from numba.core.serialize import dumps
 
 from kifu.errors import RecipeError
-from kifu.io import NO_LINK, lock_file
+from kifu.io import NO_LINK, hidden_file, lock_file
 from kifu.progress import Progress, progress
 from kifu.text import shorten
+
+with hidden_file(".numba_config.yaml"):
+    import numba
+    from numba.core import event
+    from numba.core.codegen import JITCodeLibrary, get_host_cpu_features, ll
+    from numba.core.compiler import Compiler, CompileResult
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import CPUDispatcher
+    from numba.core.serialize import dumps
+
+numba.core.config._config_fname = os.devnull  # which Numba looks for again at each compilation
+numba.core.config.reload_config()  # a program may have imported Numba before
 
 PACKAGED = Path(__file__).parent / "assets" / "kernels"
 """The folder of compiled kernels that come with a wheel."""
@@ -189,8 +195,7 @@ class _Cache:
             yield
             return
         with os.fdopen(os.open(self._folder / f"{self._stem}.lock", _LOCK_FLAGS, 0o600), "r+b") as lock:
-            with contextlib.suppress(OSError):  # a file system without locks
-                lock_file(lock.fileno(), wait=True)
+            lock_file(lock.fileno(), wait=True)
             yield
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -250,11 +255,11 @@ def _runs_baseline() -> bool:
 
 def _cache_folder() -> Path | None:
     """Return the user's folder of compiled kernels; None if none can be written to by this user alone."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    folders = (
-        [Path(numba.config.CACHE_DIR)] if numba.config.CACHE_DIR else [user, Path(__file__).parent / "__pycache__"]
-    )
-    for folder in (parent / "kifu" for parent in folders):
+    numba_cache, user_cache = (Path(os.environ.get(name, "")) for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"))
+    if not user_cache.is_absolute():
+        user_cache = Path("~/.cache").expanduser()
+    folders = [numba_cache] if numba_cache.is_absolute() else [user_cache, Path(__file__).parent / "__pycache__"]
+    for folder in (parent / "kifu" for parent in folders if parent.is_absolute()):
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = folder.stat()

@@ -14,7 +14,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import functools
 import json
+import logging
 import os
 import re
 import shutil
@@ -33,6 +35,8 @@ from blake3 import blake3
 from isal.isal_zlib import crc32
 
 from kifu.errors import FormatError, OutputError
+
+_log = logging.getLogger(__name__)
 
 NO_LINK, NO_WAIT, NO_TERMINAL = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"))
 """Flags of `os.open`: refuse symbolic links, do not block on FIFOs, let no terminal control the process."""
@@ -108,12 +112,38 @@ def write_at(descriptor: int, data: bytes | memoryview, position: int) -> int:
 def lock_file(descriptor: int, *, wait: bool = False) -> None:
     """Lock a file or directory until it is closed; on Windows, do nothing.
 
-    Raises BlockingIOError if another process has locked it, unless `wait`, and OSError if the file system has no locks.
+    Raises BlockingIOError if another process has locked it, unless `wait`. Warns if the file system has no locks.
     """
     if sys.platform != "win32":
         import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise
+        except OSError as error:  # on some network file systems
+            if not wait:
+                _warn_of_locks(str(error.strerror))
+
+
+@functools.cache  # once
+def _warn_of_locks(reason: str) -> None:
+    _log.warning("the output's file system cannot lock files (%s): let no two processes write the same output", reason)
+
+
+_hiding = threading.Lock()
+
+
+@contextlib.contextmanager
+def hidden_file(name: str) -> Iterator[None]:
+    """Hide a file of the working directory from a library that would read its settings there when it is imported."""
+    with _hiding:
+        exists = os.path.exists
+        os.path.exists = lambda path: path != name and exists(path)  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            os.path.exists = exists
 
 
 def require_regular(status: os.stat_result) -> None:
@@ -342,8 +372,6 @@ def locked_folder(path: Path, output: Path | None = None) -> Iterator[int]:
             lock_file(descriptor)
         except BlockingIOError:
             raise OutputError(f"{output or path} is being written by another process") from None
-        except OSError as error:
-            raise cannot_write(output or path, error) from None
         yield descriptor
 
 
@@ -427,7 +455,7 @@ class AtomicFile:
             self._close()
             raise
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-            self._close()
+            self.__exit__(None, None, None)
             raise self._error(error) from None
 
     def _create(self) -> None:

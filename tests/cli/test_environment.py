@@ -1,7 +1,11 @@
-"""Commands without a working directory, without a folder for temporary files, or without a home."""
+"""Commands without a working directory, temporary files, home or streams, in hostile folders, and without a network."""
 
+import hashlib
 import os
+import pickle
+import shlex
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -9,9 +13,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from commands import KIFU, Done, run
+from commands import KIFU, Done, is_error, run
 from kgs_archives import archive, records
 from kifu.cli import app
+from kifu.compiler import _cache_folder
 
 NO_DIRECTORY = "kifu: the working directory cannot be used: No such file or directory"
 NO_TMPDIR = "kifu: there is no folder for temporary files: set TMPDIR to one that is writable"
@@ -112,3 +117,160 @@ def test_a_home_that_cannot_be_written(home: str, games: Path) -> None:
         [KIFU, "show", games, "-q"], env=environment, capture_output=True, text=True, check=False, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+CACHE = _cache_folder()
+
+
+class Planted:
+    def __reduce__(self):
+        return os.mkdir, ("executed",)
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+@pytest.mark.parametrize("settings", [{}, {"NUMBA_CACHE_DIR": "."}, {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": "."}])
+def test_files_of_the_working_directory_decide_nothing(settings: dict[str, str], games: Path, tmp_path: Path) -> None:
+    """Modules, settings of libraries, compiled kernels, and folders that are called like packaged nets."""
+    pytest.importorskip("yaml")  # without it, Numba has no file of settings
+    for name in {*sys.stdlib_module_names, "kifu", "numba", "numpy", "pyarrow", "torch", "usercustomize", "yaml"}:
+        (tmp_path / f"{name}.py").write_text("import os; os.mkdir('executed')")
+    (tmp_path / ".numba_config.yaml").write_text("cache_dir: .\ndisable_jit: 1\n")
+    (tmp_path / "matplotlibrc").write_bytes(b"backend: module://evil\nunknown: \xff\n")
+    for name in ("human", "small"):
+        (tmp_path / name).mkdir()
+    assert CACHE
+    (tmp_path / "kifu").mkdir(mode=0o700)
+    payload = pickle.dumps(Planted())
+    for path in CACHE.glob("*.kernel"):
+        digest = hashlib.blake2b(payload, digest_size=16).digest()
+        (tmp_path / "kifu" / path.name).write_bytes(digest + payload)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    for line in (
+        "ingest GAMES -o /dev/null --dry-run",
+        "predict GAMES --game 2 --move 5",
+        "show GAMES -o /dev/stdout.svg",
+    ):
+        command = [KIFU, *line.replace("GAMES", str(games)).split()]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | settings, capture_output=True, check=False, timeout=120
+        )
+        assert b"evil" not in done.stderr
+        assert done.returncode == 0 or b"/dev/stdout.svg" in done.stderr, done.stderr
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+_WATCH_DNS = """
+import fcntl, socket, struct, subprocess, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trap:
+    fcntl.ioctl(trap, 0x8914, struct.pack("16sH14x", b"lo", 0x49))  # bring the loopback interface up
+    trap.bind(("127.0.0.1", 53))
+    code = subprocess.run(["sh", "-ec", sys.argv[1]]).returncode
+    trap.setblocking(False)
+    try:
+        sys.exit(f"asked a name server: {trap.recv(512)}")
+    except BlockingIOError:
+        sys.exit(code)
+"""
+
+_WITH_NETS = """
+ingest sample -o games.parquet
+split games.parquet -o sets
+stats games.parquet -o games.svg
+query 'select count(*) from games' games.parquet
+train quick-cpu sets/train.parquet -o run --set steps=3 --set games=50
+inspect run
+evaluate sets/test.parquet --net run --net human --positions 64 --html run.html
+annotate sets/test.parquet -o moves.parquet --net small
+mix sets/validation.parquet --net human --net small -o few.mix --positions 99
+predict sample --net small -o heat.png
+export small -o net.onnx
+problems games.parquet -o problems.sgf --where year=2025 --count 3
+match small small -o match --games 2 --board 9x9
+serve games.parquet --port 0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_nothing_is_sent_and_written_elsewhere(tmp_path: Path) -> None:
+    """In a namespace without a network, whose name server is a trap. onnxruntime asks within 12 s."""
+    isolated = ["unshare", "--map-root-user", "--net", "--mount"]
+    try:
+        subprocess.run([*isolated, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs unshare and user namespaces")
+    (tmp_path / "resolv").write_text("nameserver 127.0.0.1\n")
+    for name in ("home", "tmp", "work"):
+        (tmp_path / name).mkdir()
+    assert run("fetch", "sample", "-o", tmp_path / "work" / "sample").code == 0
+    lines = [
+        f"timeout -s TERM {20 if 'serve' in line else 200} '{KIFU}' {line}" for line in _WITH_NETS.split("\n") if line
+    ]
+    script = "; ".join(lines) + " || test $? = 124"
+    watched = shlex.join([sys.executable, "-c", _WATCH_DNS, script])
+    environment = {
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "NUMBA_CACHE_DIR": str(CACHE.parent if CACHE else ""),
+    }
+    done = subprocess.run(
+        [*isolated, "sh", "-ec", f"mount --bind '{tmp_path}/resolv' /etc/resolv.conf; exec {watched}"],
+        cwd=tmp_path / "work", env=os.environ | environment, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = sorted(str(path.relative_to(tmp_path)) for path in [*tmp_path.glob("home/*/*"), *tmp_path.glob("tmp/*")])
+    assert made == ["home/.cache/matplotlib", "home/.config/matplotlib"]
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize(
+    ("redirection", "code", "lines"),
+    [
+        (">&-", 0, 0),
+        ("2>&-", 0, 2),
+        ("<&- 2>/dev/full", 0, 2),
+        ("<&- >&- 2>&-", 0, 0),
+        ("| head -n 1", 0, 1),
+        ("2>&1 | head -n 0", 0, 0),
+        (">/dev/full", 2, 0),
+    ],
+)
+def test_streams_that_are_closed_or_full(redirection: str, code: int, lines: int, games: Path) -> None:
+    for arguments in (["recipes"], ["query", "select * from kept", games], ["--help"]):
+        line = f"set -o pipefail; {shlex.join(map(str, [KIFU, *arguments]))} {redirection}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == code, done.stderr
+        assert min(len(done.stdout.splitlines()), 2) == lines
+        assert code == 0 or done.stderr.endswith("kifu: cannot write to standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["query '\udcff' G", "search XO G --player '\udcff'", "show G --move '\udcff'", "nets '\udcff'"]
+)
+def test_arguments_that_are_no_text(line: str, games: Path) -> None:
+    is_error(run(*(str(games) if word == "G" else word for word in shlex.split(line))), "'\\udcff'")
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("kifu bui", "build"),
+        ("kifu build agz", "agz17"),
+        ("kifu build agz17 x --format parq", "parquet"),
+        ("kifu predict x --net hum", "human"),
+        ("kifu stats --js", "--json"),
+        ("kifu ingest --clean sch", "schraudolph"),
+        ("kifu fetch sam", "sample"),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(line: str, completed: str, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_KIFU_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    done = run()
+    shown = {"zsh": done.out.partition('(("')[2].partition('"')[0], "fish": done.out.partition("\t")[0].strip()}
+    assert (done.code, shown.get(shell, done.out.strip())) == (0, completed)

@@ -40,18 +40,27 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 
+_PATHS = re.compile(
+    r"[AB]|CATALOGUE|COMMAND|DATASET|FILE|GAME|KEY=VALUE|NET|RECIPE|RULES|\[?SOURCE\b.*|SPLIT|URL\|FILE", re.ASCII
+)
+"""Metavars of values that may be paths, whose bytes need not be text."""
+
+
 class _Value:
     """Converts the value of a parameter without pydantic, which takes as long to load as all else, where it can."""
 
     def __init__(self, param: Any) -> None:
         self._type, self._parser = param.type_descriptor, param.type_descriptor.parameter_info.parser
         self._many = param.multiple or param.nargs == -1
+        self._is_text = self._type.annotation in (str, list[str]) and not _PATHS.fullmatch(param.metavar or "")
         self._min, self._max = param.min, param.max
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value; raise BadParameter if it is not of the parameter's type."""
         if value is None:
             return () if self._many else None
+        if self._is_text and not (text := "".join(value)).isascii():
+            text.encode()  # an error for bytes that are no text, see main()
         if self._parser is not None and not self._many:
             return self._parser(value)
         if (
@@ -417,14 +426,20 @@ def main() -> None:
     """Run the command line; an error becomes one line on standard error and exit code 2."""
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):  # libraries would read them in this folder
+        if not Path(os.environ.get(name, "/")).is_absolute():
+            del os.environ[name]
+    _make_streams_safe()
     _set_verbosity(quiet=False, verbose=False)
     _interrupt_printed.clear()
-    _make_streams_safe()
     _require_working_directory()
     try:
         _refuse_empty(sys.argv[1:])
         with missing_extras(), _termination_interrupts() as received:
             code = typer.main.get_command(_needed(sys.argv[1:2]))(prog_name="kifu", standalone_mode=False)
+            sys.stdout.flush()
+    except typer.Exit:  # the reader of the output has gone
+        code = 0
     except typer.TyperException as error:
         _fail(_usage_error(error))
     except KifuError as error:
@@ -443,7 +458,12 @@ def main() -> None:
 
 
 def _needed(names: list[str]) -> typer.Typer:
-    """Return the application with those commands that the first argument, if any, needs, since Typer builds each."""
+    """Return the application with those commands that the first argument, if any, needs, since Typer builds each.
+
+    Shells that complete a command line give no arguments.
+    """
+    if "_KIFU_COMPLETE" in os.environ:
+        return app
     application = copy.copy(app)
     named = [each for each in app.registered_commands if each.callback and [each.callback.__name__] == names]
     none = not names or names[0] in ("--help", "-h", "--version")
@@ -497,11 +517,34 @@ def _has_temporary_folder() -> bool:
         return False
 
 
+class _Stream(io.FileIO):
+    """Standard output or error. Once it fails, writes are discarded; a failure of standard output ends the command."""
+
+    _failed = False
+
+    def write(self, data: Any, /) -> int | None:  # type: ignore[override]
+        """Write bytes. Raises Exit if the reader has gone, and OutputError."""
+        try:
+            return len(data) if self._failed else super().write(data)
+        except OSError as error:
+            self._failed = True
+            if self.fileno() == 1 and isinstance(error, BrokenPipeError):
+                raise typer.Exit from None
+            if self.fileno() == 1:
+                raise OutputError(f"cannot write to standard output: {error.strerror}") from None
+            return len(data)
+
+
 def _make_streams_safe() -> None:
-    """Keep other libraries from printing text of files as it is, and characters that a terminal lacks from failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    """Keep closed and full streams, and characters that a terminal lacks, from failing, and log in one line."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:  # closed, as of daemons
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
+        elif number and stream is getattr(sys, f"__{name}__"):
+            buffer = io.BufferedWriter(_Stream(number, "w", closefd=False))
+            lines = number == 2 or stream.isatty()
+            setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=lines))
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_OneLine("%(message)s"))
     warnings.showwarning = _show_warning

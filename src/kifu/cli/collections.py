@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kifu.cli.app import Outcome, Plan, note_for_interrupt, progress
 from kifu.errors import printable
 from kifu.fetch.collections import COLLECTIONS, FileChoice, ListedFile
+from kifu.records.paths import as_path
 from kifu.text import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def fetch(collection: str, output: Path, choice: FileChoice, index: str | None, 
     nets = collection in COLLECTIONS and COLLECTIONS[collection].files
     if dry_run:
         size = TransferSize(report.size, report.unknown, len(report.present))
-        reads = [index] if index else [] if nets or collection == "sample" else [COLLECTIONS[collection].index]
+        reads = [as_path(index)] if index else [] if nets or collection == "sample" else [COLLECTIONS[collection].index]
         return Plan.of(reads, [output / name for name in report.fetched], size).outcome()
     folder = printable(shlex.quote(str(output)))
     follow = f"kifu predict GAME --net {folder}/NAME" if nets else f"kifu ingest {folder} -o games.parquet"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import DryRun, Engine, Jobs, Output, Picture, Recipe, Sources, overrides
+from kifu.cli.options import DryRun, Engine, Jobs, Output, Picture, Recipe, Sources, complete, overrides
 from kifu.errors import printable
 
 _PANEL = "Data sets"
@@ -25,7 +25,13 @@ def build(  # noqa: PLR0913 - command-line options
     sources: Sources,
     output: Annotated[Path, Output(help="Folder for the data sets.")],
     format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Format (see `kifu formats`).", show_default="the recipe's")
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="Format (see `kifu formats`).",
+            show_default="the recipe's",
+            autocompletion=complete("formats"),
+        ),
     ] = None,
     sets: Annotated[
         str | None,
@@ -83,7 +89,7 @@ def inspect(
     if row is None:
         if output is not None:
             raise RecipeError(f"-o {output} draws one example; --row is missing")
-        if file in PACKAGED and not Path(file).exists():
+        if file in PACKAGED:
             from kifu.learn.net import net_file
 
             path = net_file(file)

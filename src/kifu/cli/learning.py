@@ -225,8 +225,8 @@ def export(
     from kifu.learn.net import check_net
 
     if dry_run:
-        check_net(str(checkpoint))
-        return Plan((str(checkpoint),), (str(output),)).outcome()
+        check_net(checkpoint)
+        return Plan((checkpoint,), (str(output),)).outcome()
     from kifu.learn.export import export_net
 
     report = export_net(checkpoint, output)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kifu.assets import config_names
+from kifu.assets import config_names, read_titles
 from kifu.errors import OutputError, RecipeError
 from kifu.learn import PACKAGED
 
@@ -47,14 +48,23 @@ def parse_rank(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def complete_nets(incomplete: str) -> list[str]:
-    """Return the packaged nets whose names begin with a text; the shell adds files."""
-    return [name for name in PACKAGED if name.startswith(incomplete)]
+def complete(kind: str) -> Callable[[str], list[str]]:
+    """Return the completion of a name by the shell, which adds files; names have no version."""
+    return lambda incomplete: [
+        short for name in _names(kind) if (short := name.partition("@")[0]).startswith(incomplete)
+    ]
 
 
-def complete_recipes(incomplete: str) -> list[str]:
-    """Return the recipes whose names begin with a text."""
-    return [name for name in config_names("recipes") if name.startswith(incomplete)]
+def _names(kind: str) -> Iterable[str]:
+    if kind == "formats":
+        from kifu.datasets.formats import FORMATS
+
+        return FORMATS
+    if kind == "collections":
+        from kifu.fetch.collections import COLLECTIONS
+
+        return ("sample", *COLLECTIONS)
+    return read_titles("planes") if kind == "planes" else PACKAGED if kind == "nets" else config_names(kind)
 
 
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
@@ -78,24 +88,27 @@ Recipe = Annotated[
     typer.Argument(
         metavar="RECIPE",
         help="A recipe: a name (see `kifu recipes`), or a .toml file.",
-        autocompletion=complete_recipes,
+        autocompletion=complete("recipes"),
     ),
 ]
-Clean = partial(typer.Option, metavar="RULES", help="Cleaning rules: legal, schraudolph, training, or a .toml file.")
+Clean = partial(
+    typer.Option,
+    metavar="RULES",
+    help="Cleaning rules: legal, schraudolph, training, or a .toml file.",
+    autocompletion=complete("cleaning"),
+)
 Container = Annotated[
     str, typer.Argument(metavar="GAME", help="A record, an archive or folder of records, or a catalogue.")
 ]
 GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
 Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
 Checkpoint = Annotated[
-    Path,
+    str,
     typer.Argument(
-        metavar="NET", help="A net: human, small, a run directory, or a file.", autocompletion=complete_nets
+        metavar="NET", help="A net: human, small, a run directory, or a file.", autocompletion=complete("nets")
     ),
 ]
-"""Nets of a class of one's own are given as PATH@module:Class, which is a valid path."""
-
-NetOption = partial(typer.Option, "--net", metavar="NET", autocompletion=complete_nets)
+NetOption = partial(typer.Option, "--net", metavar="NET", autocompletion=complete("nets"))
 _NET_HELP = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
 
 Net = Annotated[str, NetOption(help=_NET_HELP)]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import Container, DryRun, GameNumber, Jobs, Move, Output, Picture, Sources
+from kifu.cli.options import Container, DryRun, GameNumber, Jobs, Move, Output, Picture, Sources, complete
 from kifu.errors import RecipeError, printable
 
 _PANEL = "Records"
@@ -22,6 +22,7 @@ def fetch(
             metavar="COLLECTION",
             help="A collection, such as kgs, ogs or fox, or sample, the bundled archive.",
             show_default="lists all",
+            autocompletion=complete("collections"),
         ),
     ] = None,
     names: Annotated[

@@ -14,14 +14,18 @@ import typer
 
 from kifu.assets import OTHER_FORMATS, asset, config_names, read_card, read_titles
 from kifu.cli.app import Outcome, command, echo
-from kifu.cli.options import Board
+from kifu.cli.options import Board, complete
 from kifu.errors import printable
 
 _PANEL, _BOARD = "Reference", "19x19"
 
 
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")
-def recipes(name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="Show this recipe.")] = None) -> Outcome:
+def recipes(
+    name: Annotated[
+        str | None, typer.Argument(metavar="RECIPE", help="Show this recipe.", autocompletion=complete("recipes"))
+    ] = None,
+) -> Outcome:
     """List the recipes, or show one."""
     if name is not None:
         from kifu.recipes.schema import load_recipe, recipe_text
@@ -36,7 +40,10 @@ def recipes(name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="S
 
 @command(_PANEL, "kifu planes", "kifu planes seven")
 def planes(
-    name: Annotated[str | None, typer.Argument(metavar="PLANES", help="Show the card of this plane set.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="PLANES", help="Show the card of this plane set.", autocompletion=complete("planes")),
+    ] = None,
 ) -> Outcome:
     """List the plane sets, or show the card of one."""
     if name is None:
@@ -52,7 +59,10 @@ def planes(
 
 @command(_PANEL, "kifu formats", "kifu formats dat2")
 def formats(
-    name: Annotated[str | None, typer.Argument(metavar="FORMAT", help="Show the card of this format.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="FORMAT", help="Show the card of this format.", autocompletion=complete("formats")),
+    ] = None,
 ) -> Outcome:
     """List the file formats, or show the card of one."""
     from kifu.datasets.formats import FORMATS

@@ -347,8 +347,6 @@ def draw_charts(stats: Stats) -> Figure:
 
     Equal counts give equal bytes, see `kifu.viz.boards.save`; names of files are not shown.
     """
-    from matplotlib.figure import Figure
-
     ranks = _ranks if _ranked_bands(stats) else None
     upper: list[_Draw] = [panel for panel, shown in ((_years, _known_years(stats)), (_lengths, stats.kept)) if shown]
     lower: list[_Draw] = [_results] if stats.kept else []
@@ -360,8 +358,8 @@ def draw_charts(stats: Stats) -> Figure:
         lower += [partial(_bars, title=title, counts=counts, colour=colour)] if counts else []
     upper_height = 0.0 if not upper else _LOW if ranks is None else _HIGH
     height = _HEAD + upper_height + (_GAP if upper and lower else 0) + (_LOW if lower else 0) + _FOOT
-    with matplotlib_style():
-        figure = Figure(figsize=(_WIDTH, height), facecolor="white")
+    with matplotlib_style() as new_figure:
+        figure = new_figure(figsize=(_WIDTH, height), facecolor="white")
         figure.text(0.02, 1 - 0.45 / height, counted(stats.kept, "game"), size=20, color=INK, weight="bold")
         figure.text(0.02, 1 - 0.75 / height, _subtitle(stats), size=11, color=LINE)
         sides = {"left": 0.075, "right": 0.975}

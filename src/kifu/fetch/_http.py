@@ -19,6 +19,7 @@ from urllib3 import exceptions
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from kifu.errors import printable
+from kifu.records.paths import as_path
 from kifu.retry import RetryPolicy, is_transient, retry
 
 _CHUNK_BYTES = 1 << 16
@@ -151,7 +152,7 @@ class Client:
             case exceptions.ProtocolError():
                 return RetryableError(f"the connection broke off ({cause})")
             case exceptions.LocationValueError():
-                return DownloadError(str(error))
+                return DownloadError("its address is not valid")
         return RetryableError(f"{type(error).__name__}: {error}")
 
 
@@ -248,12 +249,8 @@ def _next_url(base: str, link: str) -> str:
     """Return the absolute address of a link. Raises DownloadError if it leads from https to http."""
     url = absolute_url(base, link)
     if urlsplit(base).scheme == "https" != urlsplit(url).scheme:
-        raise DownloadError(f"{_without_login(base)} leads to {_without_login(url)}, without encryption")
+        raise DownloadError(f"{as_path(base)} leads to {as_path(url)}, without encryption")
     return url
-
-
-def _without_login(url: str) -> str:
-    return str(urllib3.util.parse_url(url)._replace(auth=None))
 
 
 def absolute_url(base: str, link: str) -> str:
@@ -263,7 +260,7 @@ def absolute_url(base: str, link: str) -> str:
         address = urlsplit(url)
         if address.scheme in ("http", "https") and address.hostname:
             return url
-    raise DownloadError(f"its link {link or base!r} is not an http or https address")
+    raise DownloadError(f"its link {str(as_path(link or base))!r} is not an http or https address")
 
 
 def _accept(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:

@@ -46,6 +46,7 @@ from kifu.io import (
 )
 from kifu.progress import Progress, ProgressFactory, Subtask, silent
 from kifu.records._streams import open_stream
+from kifu.records.paths import as_path
 from kifu.registry import unknown
 from kifu.retry import RetryPolicy
 from kifu.text import Report, counted, format_bytes
@@ -296,8 +297,6 @@ class FileDownload:
                 lock_file(file.fileno())
             except BlockingIOError:
                 raise DownloadError("another process is fetching it") from None
-            except OSError:  # a file system without locks
-                pass
             try:
                 yield file
             finally:
@@ -488,7 +487,7 @@ def _read_index(
     if index is None and collection.files:
         return list(collection.files), ""
     address = os.fspath(index) if index is not None else collection.index
-    is_local = "://" not in address
+    is_local, shown = "://" not in address, as_path(address)
     try:
         if is_local:
             page = read_small(address, LISTING_LIMIT)
@@ -499,12 +498,12 @@ def _read_index(
         if sums and not is_local:
             files = add_checksums(files, _read_page(client, address, sums, progress))
     except SourceError as error:
-        raise SourceError(f"{address}: {error}") from None
+        raise SourceError(f"{shown}: {error}") from None
     except DownloadError as failure:
         hint = "; --index gives another address" if index is None else ""
-        raise SourceError(f"the index {address}: {failure}{hint}") from None
+        raise SourceError(f"the index {shown}: {failure}{hint}") from None
     except OSError as error:
-        raise SourceError(f"the index {address}: {error.strerror}") from None
+        raise SourceError(f"the index {shown}: {error.strerror}") from None
     return files, "" if is_local else address
 
 
@@ -519,7 +518,7 @@ def _read_page(client: Client, base: str, link: str, progress: ProgressFactory) 
                     raise DownloadError(f"it has more than the {LISTING_LIMIT:,} bytes allowed")
         return bytes(page)
 
-    with progress(f"reading {link}", None, "bytes") as bar:
+    with progress(f"reading {as_path(link)}", None, "bytes") as bar:
         return client.retry(attempt, bar.log)
 
 

@@ -19,6 +19,10 @@ _WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 if "torch" not in sys.modules and not any(name in os.environ for name in _WAIT_VARIABLES):
     os.environ["GOMP_SPINCOUNT"] = "100000"
 
+# onnxruntime reads the variable when it is imported, which only this package does. Without it, a session that lives for
+# some seconds writes an identifier of the device to ~/.cache/Microsoft and looks up a server of Microsoft.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 Precision = Literal["float32", "bfloat16"]
 """Precision in which networks compute."""
 

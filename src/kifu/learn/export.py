@@ -37,7 +37,7 @@ from kifu.katago.net_file import (
 from kifu.katago.net_onnx import INFO_PREFIX, INPUTS, OUTPUTS, KataOnnx
 from kifu.learn import ONNX_SUFFIX
 from kifu.learn.net import net_file, open_net
-from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry
+from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry, onnx_session
 from kifu.learn.nets import KataNetwork, Network, NetworkOutput
 from kifu.learn.torch_net import flush_denormals, kata_net, net_bytes, read_net
 from kifu.text import Report, format_bytes
@@ -120,7 +120,7 @@ class _KataExportModule(nn.Module):  # type: ignore[misc]
         return tuple(each if each.ndim == 4 else each[:, :, None, None] for each in raw)
 
 
-def export_net(source: Path, path: Path) -> ExportReport:
+def export_net(source: str | Path, path: Path) -> ExportReport:
     """Write a net in the format that the suffix of the path names.
 
     Args:
@@ -385,11 +385,7 @@ def _random_inputs(net: Net, batch: int, extra: int) -> dict[str, Tensor]:
 
 def _check_outputs(graph: _Graph, data: bytes) -> float:
     """Return the largest difference from the original's outputs. Raise OutputError if it exceeds the tolerance."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    session = onnx_session(data, threads=1)
     largest = 0.0
     for batch, extra in ((1, 0), (3, 0), (2, 1)) if graph.any_size else ((1, 0), (3, 0)):
         inputs = graph.inputs(batch, extra)

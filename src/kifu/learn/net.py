@@ -44,7 +44,7 @@ def packaged_net(name: str = PACKAGED[0]) -> Path:
 def _find_net(path: str | os.PathLike[str] | None) -> tuple[Path, str | None]:
     """Return the path of a net, and the class that its name ends with; `path` as for `open_net`."""
     text, class_name = (PACKAGED[0], None) if path is None else split_class(os.fspath(path))
-    packaged = text in PACKAGED and (path is None or not Path(text).exists())
+    packaged = text in PACKAGED and not (isinstance(path, os.PathLike) and Path(path).exists())
     return packaged_net(text) if packaged else Path(text), class_name
 
 
@@ -58,9 +58,9 @@ def open_net(path: str | os.PathLike[str] | None = None, *, threads: int | None 
     """Open a net. Nothing in the file is executed, unpickled or imported.
 
     Args:
-        path: A file, or a run directory for its best net; the name of a packaged net ("human" or "small"), unless there
-            is such a path; None for "human". A net of a class of one's own requires that the program has imported its
-            module, or "PATH@module:Class", which imports it.
+        path: A file, or a run directory for its best net; the name of a packaged net ("human" or "small"; files of
+            these names are "./human" and "./small"); None for "human". A net of a class of one's own requires that the
+            program has imported its module, or "PATH@module:Class", which imports it.
         threads: Threads of onnxruntime; None for one per core.
 
     Raises:
@@ -206,7 +206,7 @@ def check_net(name: str) -> None:
     Raises:
         FormatError: The file is missing or not a net.
     """
-    if name in PACKAGED and not Path(name).exists():
+    if name in PACKAGED:
         return
     names = split_mix(name)
     if len(names) > 1:

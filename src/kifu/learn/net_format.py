@@ -12,6 +12,7 @@ import base64
 import binascii
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -244,6 +245,23 @@ class Net:
         return find_encoder(self.about.planes, width, height)
 
 
+def onnx_session(model: bytes, threads: int | None = None) -> Any:
+    """Return a session of onnxruntime on the CPU; `threads` as for `OnnxSession`."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or _openmp_threads() or count_cores()
+    options.log_severity_level = 4  # errors are raised
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _openmp_threads() -> int | None:
+    """Return the first number of OMP_NUM_THREADS; None if it is not a list of positive numbers, as OpenMP requires."""
+    numbers = os.environ.get("OMP_NUM_THREADS", "").split(",")
+    is_valid = all(re.fullmatch(r"\s*\+?0*[1-9]\d{0,8}\s*", each, re.ASCII) for each in numbers)
+    return int(numbers[0]) if is_valid else None
+
+
 class OnnxSession:
     """An ONNX net in onnxruntime, on the CPU. Several threads may call it.
 
@@ -261,14 +279,9 @@ class OnnxSession:
         Raises:
             FormatError: The file is damaged, or not a net of kifu or KataGo.
         """
-        import onnxruntime
-
         self.path = path
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS") or count_cores())
-        options.log_severity_level = 4  # errors are raised
         try:
-            self._session = onnxruntime.InferenceSession(read_onnx(path), options, providers=["CPUExecutionProvider"])
+            self._session = onnx_session(read_onnx(path), threads)
             self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         except Exception as error:  # of many kinds, without a common base
             if isinstance(error, FormatError):

@@ -60,11 +60,8 @@ def _is_net(text: str) -> bool:
         return all(map(_is_net, names))
     path = Path(split_class(text)[0])
     try:
-        if not path.exists():
-            return text in PACKAGED
-        return bool(text.strip()) and (
-            path.is_dir() or ((path.suffix in _SUFFIXES or is_kata_net(path)) and path.is_file())
-        )
+        is_file = (path.suffix in _SUFFIXES or is_kata_net(path)) and path.is_file()
+        return text in PACKAGED or (bool(text.strip()) and (is_file or path.is_dir()))
     except OSError:  # for example, the name is too long
         return False
 

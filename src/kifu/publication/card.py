@@ -541,14 +541,18 @@ def _licence(data: Publication) -> str:
 def citation(data: Publication) -> str:
     """Return a BibTeX entry."""
     fields = {
-        "title": re.sub(r"[{}\\%]", "", printable(data.title)),
-        "author": re.sub(r"[{}\\%]", "", printable(data.author or TO_FILL)),
+        "title": _latex(data.title),
+        "author": _latex(data.author or TO_FILL),
         "year": data.date[:4],
         "version": data.version,
         **{name: re.sub(r"[{}\\]", "", value) for name, value in (("url", data.url), ("doi", data.doi)) if value},
         "note": f"made with kifu {data.kifu}",
     }
     return "@misc{dataset,\n" + ",\n".join(f"  {name} = {{{text}}}" for name, text in fields.items()) + "\n}"
+
+
+def _latex(text: str) -> str:
+    return re.sub(r"[$&%#_]|([~^])", lambda c: f"\\{c[0]}" + "{}" * bool(c[1]), re.sub(r"[{}\\]", "", printable(text)))
 
 
 def _drops(drops: Mapping[str, int]) -> str:

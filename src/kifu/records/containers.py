@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.errors import DropReason, OutputError, SourceError
+from kifu.errors import DropReason, OutputError, SourceError, first_line
 from kifu.execution.executor import copy_name
 from kifu.io import AtomicFile, cannot_write, hash_bytes
 from kifu.kernel import inline_kernel, kernel
@@ -207,7 +207,7 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
     except SourceError:
         raise
     except OSError as error:  # not those that the caller raises between blocks
-        raise SourceError(f"{path}: {error.strerror}") from None
+        raise SourceError(f"{path}: {error.strerror or first_line(error)}") from None
 
 
 class _MemoryFile(BytesIO):

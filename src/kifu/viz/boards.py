@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import GameError, OutputError, printable
-from kifu.io import write_output
+from kifu.io import hidden_file, write_output
 from kifu.point import BLACK, WHITE, check_size, star_points, to_bottom_row, to_gtp
 from kifu.text import counted, short_count
 
@@ -99,9 +99,14 @@ class Panel:
 
 
 @contextlib.contextmanager
-def matplotlib_style() -> Iterator[None]:
-    """Apply Matplotlib's defaults with text and reproducible ids in SVG, and silence warnings about missing fonts."""
-    import matplotlib
+def matplotlib_style() -> Iterator[type[Figure]]:
+    """Apply Matplotlib's defaults with text and reproducible ids in SVG, and silence warnings about missing fonts.
+
+    Yields the class of figures, so that Matplotlib is imported here, without a matplotlibrc of the working directory.
+    """
+    with hidden_file("matplotlibrc"):
+        import matplotlib
+        from matplotlib.figure import Figure
 
     log = logging.getLogger("matplotlib.font_manager")
     disabled, log.disabled = log.disabled, True
@@ -111,7 +116,7 @@ def matplotlib_style() -> Iterator[None]:
             matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kifu", "text.parse_math": False})
             matplotlib.rcParams.update({"font.sans-serif": ["DejaVu Sans"]})
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            yield
+            yield Figure
     finally:
         log.disabled = disabled
 
@@ -127,8 +132,6 @@ def style_chart(axes: Axes, title: str) -> None:
 
 def paint(panels: Sequence[Panel], columns: int, cell: float) -> Figure:
     """Draw panels of equal size in rows of `columns`, with `cell` inches between two lines."""
-    from matplotlib.figure import Figure
-
     first = panels[0]
     head = LINE_HEIGHT / cell * max(len(panel.title) for panel in panels)
     width, height = first.width, first.height + head
@@ -136,8 +139,8 @@ def paint(panels: Sequence[Panel], columns: int, cell: float) -> Figure:
     gap = _GAP if len(panels) > 1 else 0.0
     border = BORDER / cell
     size = (columns * width + (columns - 1) * gap + 2 * border, rows * height + (rows - 1) * gap + 2 * border)
-    with matplotlib_style():
-        figure = Figure(figsize=(size[0] * cell, size[1] * cell), dpi=DPI, facecolor="white")
+    with matplotlib_style() as new_figure:
+        figure = new_figure(figsize=(size[0] * cell, size[1] * cell), dpi=DPI, facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(size[1], 0))
         axes.set_axis_off()
         for k, panel in enumerate(panels):
@@ -499,8 +502,6 @@ def draw_counts(
     Raises:
         GameError: `cells` has the wrong shape or values, or a point is off the picture.
     """
-    from matplotlib.figure import Figure
-
     board = np.asarray(cells)
     panel = _make_panel(board, numbers or {}, edges)
     wrong = [move.point for move in moves if move.point is not None and not 0 <= move.point < board.size]
@@ -510,8 +511,8 @@ def draw_counts(
     head, border = LINE_HEIGHT / cell * len(title.splitlines()), BORDER / cell
     height = max(panel.height, (min(len(moves), _ROWS) + 1.01) * _ROW / cell)
     size = (panel.width + 3 * border + _LEGEND / cell, height + 2 * border + head)
-    with matplotlib_style():
-        figure = Figure(figsize=(size[0] * cell, size[1] * cell), dpi=DPI, facecolor="white")
+    with matplotlib_style() as new_figure:
+        figure = new_figure(figsize=(size[0] * cell, size[1] * cell), dpi=DPI, facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(size[1], 0))
         axes.set_axis_off()
         painter = Painter(axes, panel, border + panel.margin, border + head + panel.margin, cell * 72)

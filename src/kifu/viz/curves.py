@@ -36,10 +36,8 @@ def draw_training_curves(rows: Sequence[Mapping[str, float]], title: str) -> byt
         rows: Rows with the columns step, positions and seconds, and any of loss, top1, validation_loss and
             validation_top1.
     """
-    from matplotlib.figure import Figure
-
-    with matplotlib_style():
-        figure = Figure(figsize=_RUN_SIZE, facecolor="white")
+    with matplotlib_style() as new_figure:
+        figure = new_figure(figsize=_RUN_SIZE, facecolor="white")
         figure.text(0.02, 0.945, printable(title), size=15, color=INK, weight="bold")
         figure.text(0.02, 0.91, _run_subtitle(rows), size=10, color=LINE)
         grid = figure.add_gridspec(2, 2, left=0.075, right=0.98, top=0.85, bottom=0.08, hspace=0.3, wspace=0.16)

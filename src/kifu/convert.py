@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from kifu.corpus.ingest import IngestItem, read_items
@@ -28,8 +29,9 @@ from kifu.datasets.formats import detect_chunks
 from kifu.datasets.formats import open as open_dataset
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
-from kifu.io import AtomicFile
+from kifu.io import AtomicFile, hash_file, keep_output, open_regular
 from kifu.progress import ProgressFactory, silent
+from kifu.records._streams import open_stream
 from kifu.records.game import write_sgf
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
@@ -44,6 +46,13 @@ _SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip
 _TextFormat: TypeAlias = Literal["olf", "sgf"]
 
 _Write: TypeAlias = Callable[[list[bytes]], None]
+
+_BEGINNINGS = {
+    "olf": re.compile(rb"\d{4}-\d\d-\d\d \S|\Z"),
+    "sgf": re.compile(rb"\(;FF\[4\]GM\[1\]CA\[UTF-8\]SZ\[|\Z"),
+    "zip": re.compile(rb"PK\x03\x04.{26}0000001\.sgf|PK\x05\x06", re.DOTALL),
+}
+"""How files that kifu has written begin; without games, compressed ones may be empty."""
 
 _BLOCK_GAMES = 1024
 """Games of training chunks that are converted together."""
@@ -97,6 +106,8 @@ def convert(
     sources: Paths,
     path: str | os.PathLike[str],
     *,
+    overwrite: bool = False,
+    strict: bool = False,
     jobs: int | None = None,
     progress: ProgressFactory = silent,
 ) -> ConvertReport:
@@ -111,6 +122,8 @@ def convert(
             (`kifu.datasets.chunks.Chunks.games`) and come first.
         path: Its suffix selects the format: .olf (see docs/formats/olf.md) or .sgf (all games in one collection), also
             followed by .gz or .bz2; or .zip, with members 0000001.sgf and so on.
+        overwrite: Replace a file of other games (`kifu.io.keep_output`), which is known once all are converted.
+        strict: Raise SourceError for a damaged archive, see `kifu.corpus.ingest.ingest`.
         jobs: Number of threads; the bytes do not depend on it.
 
     Raises:
@@ -119,6 +132,7 @@ def convert(
     """
     path = Path(path)
     text_format, open_file = _target(path)
+    keep_output(path, True, own=_is_converted(path, text_format))  # raises early
     chunks, others = _split_chunks(sources)
     all_sources = find_sources(others)
     programs = known_programs()
@@ -131,7 +145,7 @@ def convert(
         batches = [recorded_rows(each, name, programs) for each in parse_block(block, index)]
         return _convert_rows(batches, text_format)._replace(container=block.source, left_out=block.left_out)
 
-    report, left_out = ConvertReport(), count_left_out(all_sources)
+    report, left_out = ConvertReport(), count_left_out(all_sources, strict)
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
             for part in executor.map(convert_item, chain(_chunk_items(chunks), read_items(all_sources))):
@@ -142,7 +156,9 @@ def convert(
                 report.drops += part.drops
                 left_out.add(part.container, part.read, part.left_out)
                 bar.advance(part.read)
-        output.commit()
+        left_out.require_games(report.read)
+        if not keep_output(path, overwrite, same=path.is_file() and hash_file(path) == output.digest().hex()):
+            output.commit()
     report.bytes, report.left_out = output.size, left_out.total()
     left_out.log()
     return report
@@ -162,6 +178,17 @@ def _chunk_items(paths: Iterable[Path]) -> Iterator[IngestItem]:
             games = data.games()
             while records := [write_sgf(game) for game in islice(games, _BLOCK_GAMES)]:
                 yield path.name, as_block(records, str(path))
+
+
+def _is_converted(path: Path, text_format: _TextFormat) -> bool:
+    """Return True if a file begins like one of this format that kifu has written."""
+    head = np.empty(64, np.uint8)
+    try:
+        with open_regular(path) as file:
+            head = head[: open_stream(file)[0].fill(head.data)]
+    except OSError:
+        return False
+    return _BEGINNINGS["zip" if path.suffix.lower() == ".zip" else text_format].match(head.tobytes()) is not None
 
 
 def check_suffix(path: Path) -> None:

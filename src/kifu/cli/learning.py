@@ -132,6 +132,7 @@ def annotate(  # noqa: PLR0913 - command-line options
     opponent: opts.Opponent = None,
     server: opts.Server = None,
     precision: Precision = "float32",
+    overwrite: opts.Overwrite = False,
     jobs: opts.Jobs = None,
     engine: opts.Engine = "threads",
     dry_run: opts.DryRun = False,
@@ -149,7 +150,9 @@ def annotate(  # noqa: PLR0913 - command-line options
         prepare(names, catalogues, options)
         return Plan.of_catalogues(catalogues, [output]).outcome()
     note_for_interrupt("the same command resumes")
-    report = annotate_games(names, catalogues, output, options, jobs=jobs, engine=engine, progress=progress)
+    report = annotate_games(
+        names, catalogues, output, options, overwrite=overwrite, jobs=jobs, engine=engine, progress=progress
+    )
     return Outcome.of_output(output, report)
 
 

@@ -26,10 +26,10 @@ from kifu.execution.executor import Executor, Job
 from kifu.io import utf8_name
 from kifu.records.containers import (
     BLOCK_BYTES,
-    blocks,
     count_blocks,
     find_containers,
     hash_and_copy,
+    readable_blocks,
     split_blocks,
     use_staged_copies,
     volume_paths,
@@ -153,9 +153,9 @@ def find_sources(sources: Paths | Iterable[Source]) -> list[Source]:
     return [replace(s, name=utf8_name(str(s.path))) if names[s.name] > 1 else s for s in all_sources]
 
 
-def count_left_out(sources: Iterable[Source]) -> LeftOut:
+def count_left_out(sources: Iterable[Source], strict: bool = False) -> LeftOut:
     """Return counts of the files that are left out of the sources' folders, to be extended as they are read."""
-    left_out = LeftOut()
+    left_out = LeftOut(strict)
     for source in sources:
         if source.catalogue is None:
             left_out.expect(str(source.path), source.source, source.left_out)
@@ -249,7 +249,7 @@ class ShardReader:
             yield from split_blocks(record_blocks(shard, BLOCK_BYTES))
             return
         if (self._path, self._next) != (shard.path, shard.first):
-            self._path, self._blocks = shard.path, blocks(shard.path, first=shard.first)
+            self._path, self._blocks = shard.path, readable_blocks(shard.path, first=shard.first)
         self._next = -1  # no shard continues after an error in this one
         yield from split_blocks(islice(self._blocks, shard.blocks))
         _require_unchanged(shard.path)
@@ -291,11 +291,10 @@ def add_left_out(sources: Iterable[Source], left_out: LeftOut) -> list[dict[str,
     return [info | ({"left_out": count} if count else {}) for info, count in counts]
 
 
-def without_left_out(infos: Any) -> Any:
-    """Return the `info` of sources, given the result of `add_left_out` from the metadata of a catalogue."""
-    if not isinstance(infos, list):
-        return infos
-    return [{k: v for k, v in info.items() if k != "left_out"} if isinstance(info, dict) else info for info in infos]
+def hashed_infos(sources: Iterable[Source]) -> list[dict[str, Any]] | None:
+    """Return the `info` of each source, or None if one has no hash, so that it may have changed."""
+    infos = [source.info for source in sources]
+    return infos if all("blake3" in info for info in infos) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +311,8 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
         try:
             return [str(shard), *map(etag, volume_paths(shard))]
         except OSError as error:
+            if isinstance(shard, Path):  # reading it reports it
+                return [str(shard)]
             raise SourceError(f"{shard}: {error.strerror}") from None
 
     def process(self, item: AnyPath) -> dict[str, Any]:
@@ -321,6 +322,8 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
                 return {"blake3": open_catalogue(item).digest()} if is_partitioned else {}
             return hash_and_copy(item, self.staging)
         except OSError as error:
+            if isinstance(item, Path):
+                return {}
             raise SourceError(f"{item}: {error.strerror}") from None
 
 

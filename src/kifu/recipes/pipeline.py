@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from pkgutil import resolve_name
@@ -25,9 +25,8 @@ from pydantic import BaseModel
 
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.parquet import parquet_metadata
 from kifu.corpus.schema import count_drops, drop_codes
-from kifu.corpus.sources import Source, find_sources, hash_sources, require_unchanged, without_left_out
+from kifu.corpus.sources import Source, find_sources, hash_sources, hashed_infos, require_unchanged
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
     ArchiveRows,
@@ -42,7 +41,19 @@ from kifu.datasets.manifest import (
 )
 from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
-from kifu.io import held_folder, locked_folder, remove_file, require_same, require_size, staging_dir, utf8_name
+from kifu.io import (
+    held_folder,
+    keep_output,
+    locked_folder,
+    remove_file,
+    require_no_link,
+    require_same,
+    require_size,
+    staging_dir,
+    temp_path,
+    utf8_name,
+    write_file,
+)
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
     KGSGO,
@@ -91,11 +102,13 @@ class BuildReport(Report, Generic[M]):
     Attributes:
         path: The data set, or the directory of an archive.
         fresh: False if an earlier run had made it from the same recipe and sources.
+        files: The manifest and all files that it lists.
     """
 
     path: Path
     manifest: M
     fresh: bool
+    files: list[Path] = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return path, freshness, and the counts of the manifest without its lists of games."""
@@ -117,6 +130,7 @@ class BuildOptions(NamedTuple):
     progress: ProgressFactory
     sets: Sequence[str] | None = None
     index_page: str | os.PathLike[str] | None = None
+    overwrite: bool = False
 
 
 class Target(NamedTuple):
@@ -135,9 +149,15 @@ class Target(NamedTuple):
 class Build(ABC, Generic[M]):
     """A run of a recipe: `run` keeps outputs that are up to date and makes the others."""
 
+    options: BuildOptions
+
     @abstractmethod
-    def current(self, target: Target) -> M | None:
-        """Return the manifest of a target if it was made from the same recipe and sources, else None."""
+    def read(self, target: Target) -> M | None:
+        """Return the manifest of a target, None if there is no valid one."""
+
+    @abstractmethod
+    def is_current(self, target: Target, manifest: M) -> bool:
+        """Return True if a target was made from the same recipe and sources."""
 
     @abstractmethod
     def files(self, target: Target, manifest: M) -> list[tuple[Path, int]]:
@@ -154,11 +174,19 @@ class Build(ABC, Generic[M]):
     def run(self, targets: Sequence[Target]) -> list[BuildReport[M]]:
         """Make the targets that are not up to date and write their manifests.
 
-        A stale manifest is removed first, so a manifest always describes the data set that it lies next to. Raises
-        OutputError if a file cannot be written, or was removed or replaced during the build.
+        A stale manifest is removed first, so a manifest always describes the data set that it lies next to. If a run is
+        killed before it writes the manifest, the temporary file of that shows that the data set is not foreign. Raises
+        OutputError as `keep_output`, and if a file cannot be written, or was removed or replaced during the build.
         """
         manifests = {target: self._whole(target) for target in targets}
         stale = [target for target, manifest in manifests.items() if manifest is None]
+        for target in stale:
+            require_no_link(temp_path(target.manifest))
+            interrupted = temp_path(target.manifest).is_file()
+            for path in (target.manifest, *([] if target.manifest.parent == target.path else [target.path])):
+                keep_output(
+                    path, self.options.overwrite or interrupted, own=interrupted or self.read(target) is not None
+                )
         made: dict[Target, M] = {}
         written: dict[Path, os.stat_result] = {}
         with ExitStack() as stack:
@@ -167,6 +195,8 @@ class Build(ABC, Generic[M]):
             for folder in {target.manifest.parent for target in stale}:
                 stack.enter_context(held_folder(folder))
             for target in stale:
+                write_file(temp_path(target.manifest), b"")
+                stack.callback(_forget, target)
                 remove_file(target.manifest)
                 remove_file(origins_path(target.path))
                 made[target] = self.make(target)
@@ -176,22 +206,36 @@ class Build(ABC, Generic[M]):
                 written[target.manifest] = require_size(target.manifest)
             for path, status in written.items():
                 require_same(path, status)
-        return [BuildReport(t.path, manifest or made[t], manifest is None) for t, manifest in manifests.items()]
+        reports = []
+        for target, manifest in manifests.items():
+            final = manifest or made[target]
+            files = [target.manifest, *(path for path, _ in self.files(target, final))]
+            reports.append(BuildReport(target.path, final, manifest is None, files))
+        return reports
 
     def _whole(self, target: Target) -> M | None:
         """Return the manifest of a target that is up to date and whose files exist, else None."""
-        manifest = self.current(target)
-        files = [] if manifest is None else self.files(target, manifest)
+        manifest = self.read(target)
+        if manifest is None or not self.is_current(target, manifest):
+            return None
+        files = self.files(target, manifest)
         return manifest if all(path.is_file() and path.stat().st_size == size for path, size in files) else None
 
 
-def build(
+def _forget(target: Target) -> None:
+    """Remove the temporary manifest of a target that was not made; one that was made without a manifest keeps it."""
+    if not target.path.exists() or target.manifest.exists():
+        remove_file(temp_path(target.manifest))
+
+
+def build(  # noqa: PLR0913 - options
     recipe: str | os.PathLike[str] | Recipe,
     sources: Paths,
     output: str | os.PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     index: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
@@ -207,6 +251,7 @@ def build(
         recipe: The name of a recipe, a TOML file, or a recipe from `load_recipe`.
         sources: Archives, directories, records and catalogues; for recipes that draw games from the archives of KGS,
             archives with names as there, or directories that hold them.
+        overwrite: Replace data sets of other recipes or sources, and damaged ones (`kifu.io.keep_output`).
         sets: Names of sets, by default those of the recipe.
         index: An index page (HTML file) of the archives of KGS, for recipes that draw games from them.
         jobs: Number of threads or processes, by default one per core.
@@ -228,7 +273,23 @@ def build(
         if value is not None and name not in kind.options:
             raise RecipeError(f"recipe {recipe.name} has no option {name}")
     build_kind: Callable[[Recipe, Paths, Path, BuildOptions], list[BuildReport[Any]]] = resolve_name(kind.build)
-    return build_kind(recipe, sources, Path(output), BuildOptions(jobs, engine, progress, sets, index))
+    catalogue = Path(output, CATALOGUE)
+    had_catalogue = catalogue.exists()
+    reports = build_kind(
+        recipe, sources, catalogue.parent, BuildOptions(jobs, engine, progress, sets, index, overwrite)
+    )
+    empty = [each for each in reports if not getattr(each.manifest, "examples", each.manifest.kept)]
+    if empty and len(empty) == len(reports):
+        for path in [path for each in empty if each.fresh for path in each.files] + [catalogue] * (not had_catalogue):
+            remove_file(path)
+        for folder in (*(each.path for each in empty), catalogue.parent):
+            with suppress(OSError):
+                folder.rmdir()
+        hint = ", with clean=legal all legal ones are kept" if getattr(recipe, "clean", None) else ""
+        raise RecipeError(f"recipe {recipe.name} uses none of these games{hint}: {empty[0].manifest.summary()}")
+    for each in empty:
+        _log.warning("%s is empty: %s", printable(each.path), printable(each.manifest.summary()))
+    return reports
 
 
 def check_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:
@@ -263,6 +324,13 @@ def output_names(recipe: Any) -> list[str]:
     return [""]
 
 
+def read_valid_manifest(target: Target) -> Manifest | None:
+    """Return the manifest of a data set, None if there is no valid one."""
+    with suppress(FormatError):
+        return read_manifest(target.path)
+    return None
+
+
 def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
     """Return whether this version of kifu made the output, from this recipe."""
     version = importlib.metadata.version("kifu")
@@ -271,34 +339,20 @@ def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
 
 def are_same(recorded: object, sources: list[Source]) -> bool:
     """Return whether recorded sources are these. Directories of loose records, which have no hash, never are."""
-    infos = [source.info for source in sources]
-    return recorded == infos and all("blake3" in info for info in infos)
+    return recorded is not None and recorded == hashed_infos(sources)
 
 
 def ingest_sources(sources: list[Source], path: Path, clean: CleaningRules, options: BuildOptions) -> Catalogue:
     """Return the catalogue of all games of the sources at `path`, which is read anew unless an earlier run made it."""
     if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in sources):
         raise RecipeError(f"{path} is a source and also the catalogue that the build writes; choose another folder")
-    if not _was_ingested(path, sources, clean):
-        from kifu.corpus.ingest import ingest
+    from kifu.corpus.ingest import ingest
 
-        ingest(sources, path, clean=clean, jobs=options.jobs, engine=options.engine, progress=options.progress)
+    ingest(
+        sources, path, clean=clean, overwrite=options.overwrite, jobs=options.jobs, engine=options.engine,
+        progress=options.progress,
+    )  # fmt: skip
     return open_catalogue(path)
-
-
-def _was_ingested(path: Path, sources: list[Source], clean: CleaningRules) -> bool:
-    """Return whether the catalogue at `path` is the one that `ingest` would make again."""
-    try:
-        about = open_catalogue(path).metadata
-        version = parquet_metadata(path).get(b"kifu.version", b"")
-    except (FormatError, OSError, pa.ArrowException):
-        return False
-    return (
-        version == importlib.metadata.version("kifu").encode()
-        and about.get("clean") == clean.model_dump(mode="json")
-        and are_same(without_left_out(about.get("sources")), sources)
-        and about.keys() >= {"read", "kept", "drops"}
-    )
 
 
 # Data sets that are made from catalogues.
@@ -550,10 +604,7 @@ def build_sets(
     targets = [Target.of(name, into / f"{name}{suffix}") for name in dict.fromkeys(names)]
     with make_executor(options.engine, options.jobs, staging_dir(targets[0].path)) as executor:
         hashed = hash_sources(found, executor)
-        reports = _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
-    if all(report.manifest.kept == report.manifest.elsewhere == 0 for report in reports):
-        _log.warning("recipe %s drops all games; clean=legal keeps all legal ones", recipe.name)
-    return reports
+        return _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
 
 
 @dataclass
@@ -567,16 +618,14 @@ class _SetsBuild(Build[Manifest], Generic[SetRecipe]):
     catalogues: list[CatalogueInput] = field(default_factory=list)
     fitted: SetRecipe | None = None
 
-    def current(self, target: Target) -> Manifest | None:
-        try:
-            manifest = read_manifest(target.path)
-        except FormatError:
-            return None
-        if manifest is None or not is_made_by(manifest, self.recipe) or manifest.set != target.set:
-            return None
+    def read(self, target: Target) -> Manifest | None:
+        return read_valid_manifest(target)
+
+    def is_current(self, target: Target, manifest: Manifest) -> bool:
         if isinstance(self.recipe.split, ListSplit):  # its lists have no hash
-            return None
-        return manifest if are_same(manifest.sources, self.sources) else None
+            return False
+        is_own = is_made_by(manifest, self.recipe) and manifest.set == target.set
+        return is_own and are_same(manifest.sources, self.sources)
 
     def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
         return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]

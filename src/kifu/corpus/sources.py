@@ -23,7 +23,7 @@ from blake3 import blake3
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.io import utf8_name
+from kifu.io import hash_file, utf8_name
 from kifu.records.containers import (
     BLOCK_BYTES,
     count_blocks,
@@ -62,7 +62,7 @@ class Source:
     `left_out` counts, for the first container of a folder, the files of the folder that are left out, by kind. `info`
     holds name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them, once
     `hash_sources` has computed them; of a catalogue also its metadata, as `about`. A folder of loose records has no
-    size and hash; a partitioned catalogue has no size.
+    size, and no hash if it is remote; a partitioned catalogue has no size.
     """
 
     path: AnyPath
@@ -80,6 +80,8 @@ class Source:
 
 def _version(path: AnyPath) -> tuple[int, ...] | None:
     with suppress(OSError):
+        if isinstance(path, Path) and path.is_dir() and not is_catalogue(path):
+            return (int(_hash_listing(list_directory(path).records), 16),)
         if isinstance(path, Path) and path.is_file():
             return tuple(part for volume in volume_paths(path) for part in file_version(Path(volume).stat()))
     return None
@@ -88,8 +90,7 @@ def _version(path: AnyPath) -> tuple[int, ...] | None:
 def require_unchanged(sources: Iterable[Source]) -> None:
     """Check that files are what they were when they were found, so that their hashes stand for the games read since.
 
-    Remote files are checked when they are read. Folders of loose records have no hash. Raises SourceError if a file has
-    changed.
+    Remote files are checked when they are read; remote folders have no hash. Raises SourceError if a file has changed.
     """
     for source in sources:
         if isinstance(source.path, Path) and _version(source.path) != source.version:
@@ -309,6 +310,8 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     def shard_fingerprint(self, shard: AnyPath) -> Any:
         """Return path, size and times: a change within a nanosecond that keeps the size goes unnoticed."""
         try:
+            if shard.is_dir():
+                return [str(shard), etag(shard), *(_version(shard) or ())]
             return [str(shard), *map(etag, volume_paths(shard))]
         except OSError as error:
             if isinstance(shard, Path):  # reading it reports it
@@ -318,8 +321,9 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     def process(self, item: AnyPath) -> dict[str, Any]:
         try:
             if item.is_dir():
-                is_partitioned = isinstance(item, Path) and is_catalogue(item)
-                return {"blake3": open_catalogue(item).digest()} if is_partitioned else {}
+                if isinstance(item, Remote):
+                    return {}
+                return {"blake3": open_catalogue(item).digest() if is_catalogue(item) else _hash_records(item)}
             return hash_and_copy(item, self.staging)
         except OSError as error:
             if isinstance(item, Path):
@@ -334,6 +338,17 @@ def _require_unchanged(path: AnyPath) -> None:
             path.require_unchanged()
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
+
+
+def _hash_records(folder: Path) -> str:
+    """Return a hash, in hex, of the names and bytes of a folder's loose records."""
+    digest, records = blake3(), list_directory(folder).records
+    for name, path in zip(records.names, records.paths()):
+        content = ""
+        with suppress(OSError):  # an unreadable record is dropped when it is read
+            content = hash_file(path)
+        digest.update(b"%s\0%s\0" % (name, content.encode()))
+    return digest.hexdigest()
 
 
 def _hash_listing(records: LooseRecords) -> str:

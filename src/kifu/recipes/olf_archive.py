@@ -30,7 +30,7 @@ from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job, make_executor
-from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, staging_dir, temp_path, write_file
+from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, staging_dir, write_file
 from kifu.recipes.pipeline import (
     CATALOGUE,
     Build,
@@ -157,7 +157,7 @@ class _ArchiveBuild(Build[ArchiveManifest]):
             earlier = _read_manifest(target.manifest)
             for file in earlier.files if earlier else ():
                 remove_file(target.path / file.file)
-            if not temp_path(target.manifest).exists():
+            if not target.unfinished.exists():
                 _require_no_others(target.path, ())
 
     def make(self, target: Target) -> ArchiveManifest:

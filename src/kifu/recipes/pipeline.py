@@ -46,11 +46,9 @@ from kifu.io import (
     keep_output,
     locked_folder,
     remove_file,
-    require_no_link,
     require_same,
     require_size,
     staging_dir,
-    temp_path,
     utf8_name,
     write_file,
 )
@@ -145,6 +143,16 @@ class Target(NamedTuple):
         """Return the target for a data set at `path`."""
         return cls(set, path, manifest_path(path))
 
+    @property
+    def unfinished(self) -> Path:
+        """An empty file beside an output whose manifest is not written yet."""
+        return self.manifest.with_name(f".{self.manifest.name}.unfinished")
+
+    def forget(self) -> None:
+        """Remove `unfinished` unless there is an output without a manifest."""
+        if self.manifest.exists() or not self.path.exists():
+            remove_file(self.unfinished)
+
 
 class Build(ABC, Generic[M]):
     """A run of a recipe: `run` keeps outputs that are up to date and makes the others."""
@@ -175,18 +183,17 @@ class Build(ABC, Generic[M]):
         """Make the targets that are not up to date and write their manifests.
 
         A stale manifest is removed first, so a manifest always describes the data set that it lies next to. If a run is
-        killed before it writes the manifest, the temporary file of that shows that the data set is not foreign. Raises
-        OutputError as `keep_output`, and if a file cannot be written, or was removed or replaced during the build.
+        stopped between the two, `Target.unfinished` shows that the data set is not foreign. Raises OutputError as
+        `keep_output`, and if a file cannot be written, or was removed or replaced during the build.
         """
         manifests = {target: self._whole(target) for target in targets}
         stale = [target for target, manifest in manifests.items() if manifest is None]
         for target in stale:
-            require_no_link(temp_path(target.manifest))
-            interrupted = temp_path(target.manifest).is_file()
-            for path in (target.manifest, *([] if target.manifest.parent == target.path else [target.path])):
-                keep_output(
-                    path, self.options.overwrite or interrupted, own=interrupted or self.read(target) is not None
-                )
+            interrupted = target.unfinished.is_file()
+            own = interrupted or self.read(target) is not None
+            path = target.manifest if target.manifest.parent == target.path else target.path
+            keep_output(path, self.options.overwrite or interrupted, own=own, same=False)
+            keep_output(target.manifest, overwrite=True, own=own)
         made: dict[Target, M] = {}
         written: dict[Path, os.stat_result] = {}
         with ExitStack() as stack:
@@ -195,8 +202,8 @@ class Build(ABC, Generic[M]):
             for folder in {target.manifest.parent for target in stale}:
                 stack.enter_context(held_folder(folder))
             for target in stale:
-                write_file(temp_path(target.manifest), b"")
-                stack.callback(_forget, target)
+                write_file(target.unfinished, b"")
+                stack.callback(target.forget)
                 remove_file(target.manifest)
                 remove_file(origins_path(target.path))
                 made[target] = self.make(target)
@@ -220,12 +227,6 @@ class Build(ABC, Generic[M]):
             return None
         files = self.files(target, manifest)
         return manifest if all(path.is_file() and path.stat().st_size == size for path, size in files) else None
-
-
-def _forget(target: Target) -> None:
-    """Remove the temporary manifest of a target that was not made; one that was made without a manifest keeps it."""
-    if not target.path.exists() or target.manifest.exists():
-        remove_file(temp_path(target.manifest))
 
 
 def build(  # noqa: PLR0913 - options

@@ -41,6 +41,7 @@ def train(  # noqa: PLR0913 - command-line options
     output: Annotated[Path, opts.Output(help="Run directory: nets, checkpoints, metrics.")],
     validate: Validate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in that directory.")] = False,
+    overwrite: opts.Overwrite = False,
     time: Annotated[
         float | None, opts.Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
     ] = None,
@@ -67,11 +68,14 @@ def train(  # noqa: PLR0913 - command-line options
     loaded = load_training(recipe, [*(set_ or ()), *([] if time is None else [f"max_minutes={time / 60!r}"])])
     options = TrainOptions(devices, nodes, strategy, accelerator, jobs)
     if dry_run:
-        check_run(loaded, output, resume, options)
+        check_run(loaded, output, resume, overwrite, options)
         drawn = count_training_draws(loaded, sources, validate or (), 0, jobs)
         return Plan.of_sources([*sources, *(validate or ())], [output], drawn).outcome(lambda: print_draws(drawn))
     note_for_interrupt("--resume continues a run that has begun")
-    run = train_net(loaded, sources, output, validate=validate or (), resume=resume, options=options, progress=progress)
+    run = train_net(
+        loaded, sources, output, validate=validate or (), resume=resume, overwrite=overwrite, options=options,
+        progress=progress,
+    )  # fmt: skip
     if not is_first_process():
         return None
     code = 130 if run.state == "stopped" else 0

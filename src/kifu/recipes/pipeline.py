@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -150,7 +151,9 @@ class Target(NamedTuple):
 
     def forget(self) -> None:
         """Remove `unfinished` unless there is an output without a manifest."""
-        if self.manifest.exists() or not self.path.exists():
+        is_folder = self.path == self.manifest.parent  # of an archive, which has folders by board
+        made = any(each.is_dir() for each in self.path.iterdir()) if is_folder else self.path.exists()
+        if self.manifest.exists() or not made:
             remove_file(self.unfinished)
 
 
@@ -281,11 +284,15 @@ def build(  # noqa: PLR0913 - options
     )
     empty = [each for each in reports if not getattr(each.manifest, "examples", each.manifest.kept)]
     if empty and len(empty) == len(reports):
-        for path in [path for each in empty if each.fresh for path in each.files] + [catalogue] * (not had_catalogue):
-            remove_file(path)
-        for folder in (*(each.path for each in empty), catalogue.parent):
-            with suppress(OSError):
-                folder.rmdir()
+        for each in empty:
+            for path in each.files if each.fresh else ():
+                remove_file(path)
+            if each.path != each.files[0].parent:  # not an archive, whose folder may have other files
+                shutil.rmtree(each.path, ignore_errors=True)
+        if not had_catalogue:
+            remove_file(catalogue)
+        with suppress(OSError):
+            catalogue.parent.rmdir()
         hint = ", with clean=legal all legal ones are kept" if getattr(recipe, "clean", None) else ""
         raise RecipeError(f"recipe {recipe.name} uses none of these games{hint}: {empty[0].manifest.summary()}")
     for each in empty:

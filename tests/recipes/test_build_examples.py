@@ -259,7 +259,7 @@ def test_catalogues_are_taken_as_they_are_unless_there_are_other_rules(kgs: Path
     assert not tmp_path.joinpath("a", "games.parquet").exists()
     (same,) = build(recipe(clean="legal"), games, tmp_path / "b")
     assert not tmp_path.joinpath("b", "games.parquet").exists()
-    with pytest.raises(RecipeError, match="uses none of these games, .*36 too short"):
+    with pytest.raises(RecipeError, match=r"uses none of these games, .*36 too short"):
         build(recipe(clean={"name": "x", "title": "x", "min_moves": 61}), games, tmp_path / "c")
     assert not tmp_path.joinpath("c").exists()
     (of_archives,) = build(recipe(), kgs, tmp_path / "d")

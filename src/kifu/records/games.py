@@ -390,9 +390,7 @@ class LeftOut:
         counts = self._counts.setdefault(container, Counter())
         for kind, count in left_out.items():
             if kind.startswith(UNREADABLE):
-                if container not in self._unreadable:  # or a later shard of the container says the same
-                    self._unreadable[container] = kind
-                    _log.warning("%s: %s", printable(container), printable(kind))
+                self._unreadable[container] = kind  # several shards of the container have the same
                 if self._strict:
                     self.require_games(0)
             else:
@@ -419,6 +417,8 @@ class LeftOut:
 
     def log(self) -> None:
         """Log one line for each source of which something is left out, and for each container without any game."""
+        for container, kind in self._unreadable.items():
+            _log.warning("%s: %s", printable(container), printable(kind))
         by_source: dict[str, Counter[str]] = {}
         for container, counts in self._counts.items():
             if not counts:

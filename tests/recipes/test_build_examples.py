@@ -266,7 +266,7 @@ def test_catalogues_are_taken_as_they_are_unless_there_are_other_rules(kgs: Path
     assert tmp_path.joinpath("d", "games.parquet").is_file()
     assert bytes_of(built.path) == bytes_of(same.path) == bytes_of(of_archives.path)
     with pytest.raises(RecipeError, match="is a source"):
-        build(recipe(clean="training"), tmp_path / "d" / "games.parquet", tmp_path / "d")
+        build(recipe(clean="training"), tmp_path / "d" / "games.parquet", tmp_path / "d", overwrite=True)
 
 
 def test_a_catalogue_of_others_may_have_moves_that_cannot_be_played(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ class Target(NamedTuple):
     def forget(self) -> None:
         """Remove `unfinished` unless there is an output without a manifest."""
         is_folder = self.path == self.manifest.parent  # of an archive, which has folders by board
-        made = any(each.is_dir() for each in self.path.iterdir()) if is_folder else self.path.exists()
+        made = any(self.path.glob("*/*")) if is_folder else self.path.exists()
         if self.manifest.exists() or not made:
             remove_file(self.unfinished)
 

@@ -76,7 +76,7 @@ def test_foreign_and_damaged_outputs_stay(call: Callable[..., Done], kind: str) 
     path.parent.mkdir(exist_ok=True)
     if kind == "damaged":
         assert call().code == 0
-        file = next(each for each in content(path) if each.suffix not in (".json", ".md"))
+        file = next(each for each in content(path) if each.suffix not in ("", ".json", ".md"))
         file.write_bytes(file.read_bytes()[:-9])
     elif kind == "folder":
         path.mkdir()

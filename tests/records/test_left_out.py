@@ -26,6 +26,7 @@ from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import ShardReader, archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append
+from kifu.errors import SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.progress import silent
@@ -354,3 +355,42 @@ def test_archives_as_published_match_their_references(shared: Path, tmp_path: Pa
             assert game.text("RE") == (wanted["result"] or "")
             assert game.text("GN") == wanted.get("game_name", "")
             assert game.text("DT") == ""  # a title may hold any date
+
+
+UNREADABLE_FILES: dict[str, tuple[Callable[[Path], object], int]] = {
+    "cut.tar.gz": (lambda at: at.write_bytes(tarred(at, {f"{k}.sgf": SGF for k in range(2000)}).read_bytes()[:-99]), 1),
+    "cut.tar": (lambda at: at.write_bytes(tarred(at, {"a.sgf": SGF, "b.sgf": SGF}).read_bytes()[:1200]), 1),
+    "cut.zip": (lambda at: at.write_bytes(zipped(at, {"a.sgf": SGF}).read_bytes()[:-9]), 0),
+    "cut.7z": (lambda at: at.write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(40)), 0),
+    "cut.sgf.gz": (lambda at: at.write_bytes(gzip.compress(SGF)[:-9]), 0),
+    "noise.tgz": (lambda at: at.write_bytes(bytes(range(1, 256)) * 9), 0),
+    "empty.zip": (Path.touch, 0),
+    "volume.7z.001": (lambda at: at.symlink_to("/proc/self/mem"), 0),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE_FILES)
+def test_an_unreadable_archive_costs_only_itself(tmp_path: Path, name: str) -> None:
+    good = zipped(tmp_path / "in/good.zip", {"z.sgf": SGF.replace(b"pd", b"qq")})
+    make, least = UNREADABLE_FILES[name]
+    bad = good.with_name(name)
+    make(bad)
+    source, written = good.parent, []
+    for jobs in (1, 3):
+        report = ingest(source, tmp_path / f"{jobs}.parquet", clean="schraudolph", jobs=jobs)
+        (kind,) = report.left_out
+        assert kind.startswith(f"{bad}: unreadable: ")
+        assert kind in str(report)
+        assert report.read > least
+        written.append((tmp_path / f"{jobs}.parquet").read_bytes())
+    assert written[0] == written[1]
+    assert append(source, tmp_path / "corpus").left_out == convert(source, tmp_path / "a.sgf").left_out == {kind: 1}
+    assert len(list(kifu.read(source))) == report.read
+    done = run("ingest", source, "-o", tmp_path / "strict.parquet", "--strict")
+    assert (done.code, (tmp_path / "strict.parquet").exists()) == (2, False)
+    assert done.err[-1].startswith(f"kifu: {bad}: ")
+    if not least:
+        with pytest.raises(SourceError, match=name):
+            ingest(bad, tmp_path / "alone.parquet")
+        with pytest.raises(SourceError, match=name):
+            list(kifu.read(bad))

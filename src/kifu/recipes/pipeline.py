@@ -270,18 +270,10 @@ def build(  # noqa: PLR0913 - options
     """
     if isinstance(recipe, str | os.PathLike):
         recipe = load_recipe(recipe)
-    kind = KINDS.get(getattr(recipe, "kind", ""), KGSGO)
-    if not kind.build:
-        raise RecipeError(f"recipe {recipe.name} trains a network: use kifu.train, or the command kifu train")
-    for name, value in (("sets", sets), ("index", index)):
-        if value is not None and name not in kind.options:
-            raise RecipeError(f"recipe {recipe.name} has no option {name}")
-    build_kind: Callable[[Recipe, Paths, Path, BuildOptions], list[BuildReport[Any]]] = resolve_name(kind.build)
+    options = BuildOptions(jobs, engine, progress, sets, index, overwrite)
     catalogue = Path(output, CATALOGUE)
     had_catalogue = catalogue.exists()
-    reports = build_kind(
-        recipe, sources, catalogue.parent, BuildOptions(jobs, engine, progress, sets, index, overwrite)
-    )
+    reports = build_any(recipe, sources, catalogue.parent, options)
     empty = [each for each in reports if not getattr(each.manifest, "examples", each.manifest.kept)]
     if empty and len(empty) == len(reports):
         for each in empty:
@@ -298,6 +290,18 @@ def build(  # noqa: PLR0913 - options
     for each in empty:
         _log.warning("%s is empty: %s", printable(each.path), printable(each.manifest.summary()))
     return reports
+
+
+def build_any(recipe: Recipe, sources: Paths, output: Path, options: BuildOptions) -> list[BuildReport[Any]]:
+    """Build as `build` does; all data sets may be empty."""
+    kind = KINDS.get(getattr(recipe, "kind", ""), KGSGO)
+    if not kind.build:
+        raise RecipeError(f"recipe {recipe.name} trains a network: use kifu.train, or the command kifu train")
+    for name, value in (("sets", options.sets), ("index", options.index_page)):
+        if value is not None and name not in kind.options:
+            raise RecipeError(f"recipe {recipe.name} has no option {name}")
+    build_kind: Callable[[Recipe, Paths, Path, BuildOptions], list[BuildReport[Any]]] = resolve_name(kind.build)
+    return build_kind(recipe, sources, output, options)
 
 
 def check_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:

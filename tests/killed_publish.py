@@ -44,7 +44,7 @@ def fork(sets, out, previous=None, last=None):
     for name in CHANGERS if last is not None else ():
         setattr(Path, name, counted(getattr(Path, name)))
     try:
-        publish(sets, out, title="killed", previous=previous, jobs=1)
+        publish(sets, out, title="killed", previous=previous, jobs=1, overwrite=True)
     finally:
         os._exit(sys.exc_info()[0] is not None)
 

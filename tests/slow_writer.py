@@ -46,7 +46,7 @@ def slow_ingest(out: str, pause: str, jobs: str, rules: str, *sources: str) -> N
         write(self, batch)
 
     with small_steps(), mock.patch.object(catalogue.CatalogueWriter, "write", slowly):
-        ingest(sources, out, clean=load_cleaning_rules(rules), jobs=int(jobs))
+        ingest(sources, out, clean=load_cleaning_rules(rules), overwrite=True, jobs=int(jobs))
 
 
 def slow_build(into: str, pause: str, jobs: str, sets: str, *sources: str) -> None:

@@ -123,7 +123,7 @@ def test_truncated_source_leaves_no_file(source: Path, tmp_path: Path, name: str
     broken = tmp_path / "in" / "cut.tar.gz"
     broken.write_bytes(source.read_bytes()[:-2000])
     with pytest.raises(SourceError, match=r"cut\.tar\.gz"):
-        convert([source, broken], tmp_path / name)
+        convert([source, broken], tmp_path / name, strict=True)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

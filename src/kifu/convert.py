@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from kifu.corpus.ingest import IngestItem, read_items
@@ -24,8 +25,9 @@ from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import count_left_out, find_sources
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
-from kifu.io import AtomicFile
+from kifu.io import AtomicFile, hash_file, keep_output, open_regular
 from kifu.progress import ProgressFactory, silent
+from kifu.records._streams import open_stream
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
@@ -38,6 +40,13 @@ _SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip
 _TextFormat: TypeAlias = Literal["olf", "sgf"]
 
 _Write: TypeAlias = Callable[[list[bytes]], None]
+
+_BEGINNINGS = {
+    "olf": re.compile(rb"\d{4}-\d\d-\d\d \S|\Z"),
+    "sgf": re.compile(rb"\(;FF\[4\]GM\[1\]CA\[UTF-8\]SZ\[|\Z"),
+    "zip": re.compile(rb"PK\x03\x04.{26}0000001\.sgf|PK\x05\x06", re.DOTALL),
+}
+"""How files that kifu has written begin; without games, compressed ones may be empty."""
 
 _DIGITS = 7
 """Digits of a member's name in a .zip."""
@@ -88,6 +97,8 @@ def convert(
     sources: Paths,
     path: str | os.PathLike[str],
     *,
+    overwrite: bool = False,
+    strict: bool = False,
     jobs: int | None = None,
     progress: ProgressFactory = silent,
 ) -> ConvertReport:
@@ -101,6 +112,8 @@ def convert(
         sources: As for `kifu.corpus.ingest.ingest`.
         path: Its suffix selects the format: .olf (see docs/formats/olf.md) or .sgf (all games in one collection), also
             followed by .gz or .bz2; or .zip, with members 0000001.sgf and so on.
+        overwrite: Replace a file of other games (`kifu.io.keep_output`), which is known once all are converted.
+        strict: Raise SourceError for a damaged archive, see `kifu.corpus.ingest.ingest`.
         jobs: Number of threads; the bytes do not depend on it.
 
     Raises:
@@ -109,6 +122,7 @@ def convert(
     """
     path = Path(path)
     text_format, open_file = _target(path)
+    keep_output(path, True, own=_is_converted(path, text_format))  # raises early
     all_sources = find_sources(sources)
     programs = known_programs()
     index = load_index([source.path for source in all_sources if source.catalogue is None])
@@ -120,7 +134,7 @@ def convert(
         batches = [recorded_rows(each, name, programs) for each in parse_block(block, index)]
         return _convert_rows(batches, text_format)._replace(container=block.source, left_out=block.left_out)
 
-    report, left_out = ConvertReport(), count_left_out(all_sources)
+    report, left_out = ConvertReport(), count_left_out(all_sources, strict)
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
             for part in executor.map(convert_item, read_items(all_sources)):
@@ -131,10 +145,23 @@ def convert(
                 report.drops += part.drops
                 left_out.add(part.container, part.read, part.left_out)
                 bar.advance(part.read)
-        output.commit()
+        left_out.require_games(report.read)
+        if not keep_output(path, overwrite, same=path.is_file() and hash_file(path) == output.digest().hex()):
+            output.commit()
     report.bytes, report.left_out = output.size, left_out.total()
     left_out.log()
     return report
+
+
+def _is_converted(path: Path, text_format: _TextFormat) -> bool:
+    """Return True if a file begins like one of this format that kifu has written."""
+    head = np.empty(64, np.uint8)
+    try:
+        with open_regular(path) as file:
+            head = head[: open_stream(file)[0].fill(head.data)]
+    except OSError:
+        return False
+    return _BEGINNINGS["zip" if path.suffix.lower() == ".zip" else text_format].match(head.tobytes()) is not None
 
 
 def check_suffix(path: Path) -> None:

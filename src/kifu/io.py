@@ -34,7 +34,7 @@ from typing import Any, Literal, Protocol
 from blake3 import blake3
 from isal.isal_zlib import crc32
 
-from kifu.errors import FormatError, OutputError
+from kifu.errors import FormatError, OutputError, printable
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ READ_ONLY = os.O_RDONLY | NO_WAIT | getattr(os, "O_CLOEXEC", 0) | _BINARY
 """Flags of `os.open` to read the bytes of a file."""
 
 _MAX_LINKS = 40
+
+_log = logging.getLogger(__name__)
 
 _WRITE_BYTES = 1 << 20
 """Maximum size of one write. For larger ones Linux takes huge pages, which a virtual machine may have to get back from
@@ -414,6 +416,31 @@ def require_same(path: Path, status: os.stat_result) -> None:
         now = None
     if now is None or not os.path.samestat(now, status) or now.st_size != status.st_size:
         raise was_changed(path)
+
+
+def keep_output(path: Path, overwrite: bool, *, own: bool = True, same: bool | None = None) -> bool:
+    """Return True if an output is to be left as it is, False if it is to be written; see docs/untrusted.md, Writing.
+
+    Args:
+        own: kifu has written the present file or folder.
+        same: It is intact, and made from the inputs and options of this run; None if unknown.
+
+    Raises:
+        OutputError: It is not `own`, or not the `same` and `overwrite` is False.
+    """
+    try:
+        if not path.exists() or not (any(path.iterdir()) if path.is_dir() else path.stat().st_size):
+            return False
+    except (OSError, ValueError) as error:
+        raise cannot_write(path, error) from None
+    if not own:
+        raise OutputError(f"{path} exists and is not an intact output of kifu; remove it, or choose another name")
+    if not (same or overwrite):
+        other = "" if same is None else ", made from other inputs or options or by another version"
+        raise OutputError(f"{path} exists{other}; --overwrite replaces it")
+    if same:
+        _log.info("%s was there already", printable(path))
+    return bool(same)
 
 
 class AtomicFile:

@@ -247,9 +247,11 @@ def test_build(kgs: Path, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in into.iterdir()} == before
 
 
-def test_build_notes_empty_data_sets(tmp_path: Path) -> None:
-    done = run("build", "agz17", kifu.sample_path(), "--output", tmp_path / "data", "--sets", "test")
-    assert (done.code, done.err[-1]) == (0, "kifu: recipe agz17 drops all games; clean=legal keeps all legal ones")
+def test_build_refuses_to_write_nothing(tmp_path: Path) -> None:
+    done = run("build", "agz17", kifu.sample_path(), "--output", tmp_path / "data")
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    line = "kifu: recipe agz17 uses none of these games, with clean=legal all legal ones are kept: 0 examples, "
+    assert done.err[-1].startswith(line)
 
 
 def test_build_reports_drop_reasons(tmp_path: Path) -> None:

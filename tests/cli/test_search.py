@@ -157,7 +157,7 @@ def test_games_found_are_a_catalogue(catalogue: Path, tmp_path: Path) -> None:
 def test_pictures(catalogue: Path, tmp_path: Path, name: str) -> None:
     assert run("search", " ---/.../.X.", catalogue, "-o", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes()[:4] in (b"<svg", b"\x89PNG")
-    assert run("explore", catalogue, "--board", "9x9", "-o", tmp_path / name).code == 0
+    assert run("explore", catalogue, "--board", "9x9", "-o", tmp_path / name, "--overwrite").code == 0
     assert (tmp_path / name).read_bytes()[:4] in (b"<svg", b"\x89PNG")
 
 

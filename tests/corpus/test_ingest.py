@@ -168,9 +168,9 @@ def test_show_draws_the_game_of_a_row(sources: dict[str, Path], tmp_path: Path) 
 def test_tygem_index_applies_to_all_sources(sources: dict[str, Path], tmp_path: Path) -> None:
     both = [sources["tygem"], sources["index"]]
     for given in (both, both[::-1]):
-        ingest(given, tmp_path / "a.parquet")
+        ingest(given, tmp_path / "a.parquet", overwrite=True)
         assert set(rows(tmp_path / "a.parquet", "black", "white", "winner")) == {("黑(P)", "白", "white")}
-    ingest(sources["tygem"], tmp_path / "a.parquet")
+    ingest(sources["tygem"], tmp_path / "a.parquet", overwrite=True)
     assert set(rows(tmp_path / "a.parquet", "black", "white", "winner")) == {(None, None, None)}
 
 
@@ -180,9 +180,9 @@ def test_archives_of_equal_names_get_distinct_names(tmp_path: Path) -> None:
     path = tmp_path / "out" / "a.parquet"
     ingest([one, other, lonely], path)
     assert rows(path, "archive") == [str(one)] * 2 + [str(other)] * 2 + [lonely.name] * 2
-    ingest([tmp_path / "a", tmp_path / "b"], path)
+    ingest([tmp_path / "a", tmp_path / "b"], path, overwrite=True)
     assert rows(path, "archive") == [str(one)] * 2 + [str(other)] * 2
-    ingest(tmp_path, path)
+    ingest(tmp_path, path, overwrite=True)
     names = [each.relative_to(tmp_path).as_posix() for each in (one, other, lonely)]
     assert rows(path, "archive") == [name for name in names for _ in range(2)]
 
@@ -194,7 +194,7 @@ def test_the_rows_are_the_same_from_an_archive_and_from_a_folder(tmp_path: Path)
     given = [zipped(tmp_path / "a.zip", members), tarred(tmp_path / "a.tgz", members), tmp_path / "folder"]
     made = []
     for source in given:
-        ingest(source, tmp_path / "a.parquet")
+        ingest(source, tmp_path / "a.parquet", overwrite=True)
         made.append(rows(tmp_path / "a.parquet", *(name for name in SCHEMA.names if name not in WHERE)))
     assert made[0] == made[1] == made[2]
 
@@ -236,10 +236,10 @@ def test_ingesting_a_catalogue_gives_the_same_rows(sources: dict[str, Path], tmp
     again = ingest(first, second, clean=clean)
     assert rows(first) == rows(second)
     assert (report.read, report.kept, report.moves, report.drops) == (again.read, again.kept, again.moves, again.drops)
-    ingest(second, second, clean=clean)
+    ingest(second, second, clean=clean, overwrite=True)
     assert rows(first) == rows(second)
     if clean.illegal == "drop":
-        ingest(second, second)
+        ingest(second, second, overwrite=True)
         ingest(given, legal)
         assert rows(second) == rows(legal)
 

@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -48,8 +50,16 @@ def good(kgs: Path, rules: str, tmp_path_factory: pytest.TempPathFactory) -> byt
     """The file of an undisturbed run."""
     path = tmp_path_factory.mktemp("good") / NAME
     with small_steps():
-        ingest(kgs, path, clean=load_cleaning_rules(rules))
+        ingest(kgs, path, clean=load_cleaning_rules(rules), overwrite=True)
     return path.read_bytes()
+
+
+@cache
+def old() -> bytes:
+    """The file of an earlier run, from another source."""
+    with TemporaryDirectory() as folder:
+        ingest(archive(Path(folder), records(1)), Path(folder, NAME))
+        return Path(folder, NAME).read_bytes()
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -58,7 +68,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def mended(kgs: Path, folder: Path, rules: str, good: bytes) -> None:
     """The next run makes the file of an undisturbed one, and nothing else is left there."""
-    ingest(kgs, folder / NAME, clean=load_cleaning_rules(rules))
+    ingest(kgs, folder / NAME, clean=load_cleaning_rules(rules), overwrite=True)
     assert content(folder) == {NAME: good}
 
 
@@ -86,13 +96,15 @@ BAD_SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_bad_source_leaves_the_old_file(kgs: Path, tmp_path: Path, rules: str, name: str) -> None:
     make, said = BAD_SOURCES[name]
     make(tmp_path / "at")
-    for before in ({}, {NAME: b"old"}):
+    for before in ({}, {NAME: old()}):
         into = tmp_path / str(len(before))
         into.mkdir()
         for file, data in before.items():
             (into / file).write_bytes(data)
         with pytest.raises(KifuError) as caught:
-            ingest([kgs, tmp_path / "at", kgs], into / NAME, clean=load_cleaning_rules(rules))
+            ingest(
+                [kgs, tmp_path / "at", kgs], into / NAME, clean=load_cleaning_rules(rules), overwrite=True, strict=True
+            )
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
         assert content(into) == before
@@ -103,10 +115,11 @@ def test_command_prints_one_line(tmp_path: Path, rules: str, name: str) -> None:
     make, said = BAD_SOURCES[name]
     make(tmp_path / "at")
     done = run("ingest", tmp_path / "at", "-o", tmp_path / "out" / NAME, "--clean", rules)
-    lines = [line for line in done.err if not line.startswith("reading games")]
-    assert (done.code, done.out, len(lines)) == (2, "", 1)
-    assert lines[0].startswith("kifu: ")
-    assert said in lines[0]
+    *noted, line = (line for line in done.err if not line.startswith("reading games"))
+    assert (done.code, done.out) == (2, "")
+    assert all(": unreadable: " in each for each in noted)
+    assert line.startswith("kifu: ")
+    assert said in line
     assert content(tmp_path / "out") == {}
 
 
@@ -124,9 +137,9 @@ def test_unwritable_output(kgs: Path, tmp_path: Path, rules: str) -> None:
         tmp_path / ("x" * 300): "File name too long",
     }.items():
         with pytest.raises(OutputError, match=f"^cannot write {path}: {said}$"):
-            ingest(kgs, path, clean=load_cleaning_rules(rules))
+            ingest(kgs, path, clean=load_cleaning_rules(rules), overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
-    ingest(kgs, tmp_path / "folder" / "a" / "b" / NAME, clean=load_cleaning_rules(rules))
+    ingest(kgs, tmp_path / "folder" / "a" / "b" / NAME, clean=load_cleaning_rules(rules), overwrite=True)
     assert content(tmp_path / "folder" / "a" / "b").keys() == {NAME}
 
 
@@ -156,7 +169,7 @@ def test_exceptions_at_any_moment(
 
         into = tmp_path / str(countdown)
         try:
-            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules), jobs=jobs, progress=armed)
+            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules), overwrite=True, jobs=jobs, progress=armed)
         except error:
             assert content(into) == {}
         else:
@@ -174,7 +187,7 @@ def test_full_disk_after_some_writes(kgs: Path, rules: str, good: bytes, tmp_pat
     for last in (0, 1, writes // 3, writes // 2, writes * 2 // 3, writes - 2, writes - 1):
         into, room[0] = tmp_path / str(last), last
         with pytest.raises(OutputError, match=r"^cannot write .*games.parquet.*: No space left on device$"):
-            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules))
+            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules), overwrite=True)
         assert content(into) == {}
         room[0] = free
         mended(kgs, into, rules, good)
@@ -185,7 +198,7 @@ def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> No
         AtomicFile(tmp_path / NAME),
         pytest.raises(OutputError, match=r"games.parquet is being written by another process$"),
     ):
-        ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules(rules))
+        ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules(rules), overwrite=True)
     mended(kgs, tmp_path, rules, good)
 
 
@@ -230,12 +243,12 @@ def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     for steps in STEPS[rules]:
         into = tmp_path / str(steps)
         into.mkdir()
-        (into / NAME).write_bytes(b"old")
+        (into / NAME).write_bytes(old())
         with start(into, rules, kgs, pause=0.1) as process:
             wait(process, steps)
             process.kill()
         left = content(into)
-        assert left.pop(NAME) == b"old"
+        assert left.pop(NAME) == old()
         assert left
         assert all(name.startswith(".") for name in left), "it was killed within a file"
         mended(kgs, into, rules, good)
@@ -250,7 +263,7 @@ def test_leftovers_of_a_killed_run_are_removed_by_runs_with_other_rules(kgs: Pat
     assert f".{NAME}.first" in content(tmp_path)
     for name in (f"..{NAME}.first.part", f".{NAME}.rest", f"..{NAME}.rest.part"):
         (tmp_path / name).write_bytes(b"left")
-    ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules("legal"))
+    ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules("legal"), overwrite=True)
     assert content(tmp_path).keys() == {NAME}
 
 
@@ -276,6 +289,6 @@ def test_two_runs_at_once(kgs: Path, rules: str, good: bytes, tmp_path: Path) ->
         with start(into, rules, kgs, pause=0.1) as process:
             wait(process, steps)
             with pytest.raises(OutputError, match=r"games.parquet is being written by another process$"):
-                ingest(next(kgs.iterdir()), into / NAME, clean=load_cleaning_rules(rules))
+                ingest(next(kgs.iterdir()), into / NAME, clean=load_cleaning_rules(rules), overwrite=True)
             assert (process.communicate()[1], process.returncode) == ("", 0)
         assert content(into) == {NAME: good}

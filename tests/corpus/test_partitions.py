@@ -287,7 +287,7 @@ def test_unreadable_sources_leave_nothing(sources: list[Path], tmp_path: Path) -
             append(sources[0], path)
             before = tree(path)
         with pytest.raises(SourceError):
-            append([sources[1], tmp_path / "bad.zip"], path)
+            append([sources[1], tmp_path / "bad.zip"], path, strict=True)
         assert (tree(path) if path.exists() else {}) == before
         assert is_catalogue(path) == bool(before)
 

@@ -88,15 +88,15 @@ def test_failing_split_leaves_the_old_sets(tmp_path: Path, room: list[int]) -> N
     free, other = room[0], load_split("hash", ["split.seed=3"])
     split([path], into, by=other)
     writes = free - room[0]
-    split(path, into)
+    split(path, into, overwrite=True)
     before = {file: file.read_bytes() for file in into.iterdir()}
     for last in (0, writes // 3, writes // 2, writes * 2 // 3, writes - 1):
         room[0] = last
         with pytest.raises(OutputError, match="No space left on device"):
-            split([path], into, by=other)
+            split([path], into, by=other, overwrite=True)
         assert {file: file.read_bytes() for file in into.iterdir()} == before
     room[0] = writes
-    split([path], into, by=other)
+    split([path], into, by=other, overwrite=True)
     assert {file for file, data in before.items() if file.read_bytes() != data} == {*into.iterdir()}
 
 
@@ -116,7 +116,7 @@ def test_killed_split_leaves_no_mix_of_old_and_new_sets(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", replace)
         with pytest.raises(KeyboardInterrupt):
-            split([path], tmp_path / "sets", by=load_split("hash", ["split.seed=3"]))
+            split([path], tmp_path / "sets", by=load_split("hash", ["split.seed=3"]), overwrite=True)
     assert sorted((tmp_path / "sets").iterdir()) == sorted(names)
 
 

@@ -718,7 +718,7 @@ def test_runs_that_cannot_be_resumed(games: Path, sample: Path, tmp_path: Path) 
         learn.train.train(tiny(), [games], run, resume=True)
     with interrupted(3):
         learn.train.train(tiny(), [games], run)
-    with pytest.raises(RecipeError, match="already holds a run; use --resume to continue it"):
+    with pytest.raises(RecipeError, match="is not finished; --resume continues it"):
         learn.train.train(tiny(), [games], run)
     with pytest.raises(RecipeError, match=r"cannot be resumed: recipe.optimiser.lr was 0.01, now 0.02"):
         learn.train.train(tiny(optimiser={"kind": "adamw", "lr": 0.02}), [games], run, resume=True)

@@ -168,7 +168,7 @@ def test_the_same_sets_give_the_same_bytes_and_replace_the_folder(sets: Path, tm
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "out" / "data" / "mine").write_bytes(b"precious")
     with pytest.raises(OutputError, match=r"out contains data/mine, which its index does not list; remove it$"):
-        publish(sets, tmp_path / "out")
+        publish(sets, tmp_path / "out", title="other", overwrite=True)
 
 
 def test_versions_follow_from_the_changes(sets: Path, published: Path, tmp_path: Path) -> None:
@@ -320,9 +320,9 @@ def test_command_prints_what_is_missing(sets: Path, tmp_path: Path) -> None:
     assert done.code == 0
     assert json.loads(done.out)["version"] == "1.0.0"
     options = ["--license", "cc0-1.0", "--author", "me", "--date", "2026-01-31"]
-    done = run("publish", sets, "-o", tmp_path / "out", "--json", "-", *options)
+    done = run("publish", sets, "-o", tmp_path / "out", "--json", "-", "--overwrite", *options)
     assert [json.loads(done.out)[name] for name in ("licence", "author", "date")] == ["cc0-1.0", "me", "2026-01-31"]
-    done = run("publish", sets, "-o", tmp_path / "out")
+    done = run("publish", sets, "-o", tmp_path / "out", "--overwrite")
     assert done.out.splitlines()[-1] == "fill in the licence: publish again with --licence, such as cc-by-4.0"
     assert run("publish", sets, "-o", tmp_path / "out", "--version", "1").code == 2
 

@@ -61,7 +61,7 @@ def content(folder):
 
 
 def make(source, into, version=2, **options):
-    return build(RECIPES[version], [source], into, **({"sets": ["test"]} | options))
+    return build(RECIPES[version], [source], into, **({"sets": ["test"], "overwrite": True} | options))
 
 
 # The bytes
@@ -248,21 +248,21 @@ def replaced(path, change):
     path.write_bytes(change(path.read_bytes()))
 
 
-SPOILS = {
+FOREIGN = {
     "a foreign file": lambda dat, manifest: (dat.write_bytes(b"foreign"), manifest.unlink()),
     "a foreign file of its own size": lambda dat, manifest: (replaced(dat, bytes), manifest.unlink()),
-    "no file": lambda dat, manifest: dat.unlink(),
     "no manifest": lambda dat, manifest: manifest.unlink(),
+    "no JSON": lambda dat, manifest: replaced(manifest, lambda data: data[:-20]),
+    "other games": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"games":1', b'"games":2')),
+    "a foreign manifest": lambda dat, manifest: (manifest.write_bytes(b"mine"), dat.unlink()),
+}
+SPOILS = {
+    "no file": lambda dat, manifest: dat.unlink(),
     "a longer file": lambda dat, manifest: replaced(dat, lambda data: data + b"x"),
     "a shorter file": lambda dat, manifest: replaced(dat, lambda data: data[:-1]),
-    "no JSON": lambda dat, manifest: replaced(manifest, lambda data: data[:-20]),
-    "an empty manifest": lambda dat, manifest: manifest.write_bytes(b""),
-    "another version": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"kifu":"', b'"kifu":"9')),
-    "other games": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"games":1', b'"games":2')),
     "no origins": lambda dat, manifest: origins_path(dat).unlink(),
     "a longer file of origins": lambda dat, manifest: replaced(origins_path(dat), lambda data: data + b"x"),
     "damaged origins": lambda dat, manifest: replaced(origins_path(dat), lambda data: bytes(len(data))),
-    "another archive": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b"KGS-2001", b"KGS-2004")),
     "a part of a killed run": lambda dat, manifest: (dat.rename(dat.with_name(f".{dat.name}.part")), manifest.unlink()),
 }
 
@@ -276,6 +276,16 @@ def test_what_is_spoilt_is_made_again(source, tmp_path, spoil):
     (again,) = make(source, tmp_path)
     assert again.fresh
     assert content(tmp_path) == good
+
+
+@pytest.mark.parametrize("spoil", FOREIGN)
+def test_what_is_foreign_is_never_replaced(source, tmp_path, spoil):
+    (built,) = make(source, tmp_path)
+    FOREIGN[spoil](built.path, manifest_path(built.path))
+    before = content(tmp_path)
+    with pytest.raises(OutputError, match="exists and is not an intact output of kifu"):
+        make(source, tmp_path)
+    assert content(tmp_path) == before
 
 
 def test_a_changed_archive_is_read_again(tmp_path):
@@ -299,7 +309,7 @@ def test_another_recipe_or_index_is_built_anew(source, tmp_path):
     ):
         recipe, index = load_recipe("kgsgo-v2", [*FEW, override]), page(tmp_path, years) if years else None
         (built,) = build(recipe, [source], mine / str(k), sets=["test"], index=index)
-        (again,) = build(recipe, [source], over, sets=["test"], index=index)
+        (again,) = build(recipe, [source], over, sets=["test"], index=index, overwrite=True)
         assert again.fresh
         assert content(over) == content(mine / str(k))
         assert again.manifest == built.manifest
@@ -310,7 +320,7 @@ def test_a_folder_where_the_manifest_belongs(source, tmp_path):
     (built,) = make(source, tmp_path)
     manifest_path(built.path).unlink()
     manifest_path(built.path).mkdir()
-    with pytest.raises(OutputError, match=r"cannot remove .*manifest.json: Is a directory"):
+    with pytest.raises(OutputError, match=r"\.dat exists and is not an intact output of kifu"):
         make(source, tmp_path)
 
 
@@ -329,27 +339,23 @@ def test_a_bad_game_costs_only_itself(tmp_path, version):
     assert (m.read, m.kept, m.drops) == (20, 10, dict.fromkeys(sorted(BROKEN), 1))
     assert m.adds_up()
     good = archive(tmp_path / "good", games[::2], listed=10)
-    (alone,) = build(RECIPES[version], [good], tmp_path / "into", sets=["archives"])
-    assert built.path.read_bytes() == alone.path.read_bytes()
-    assert build(RECIPES[version], [source], tmp_path / "into", sets=["archives"])[0].fresh is False
+    first = built.path.read_bytes()
+    (alone,) = build(RECIPES[version], [good], tmp_path / "into", sets=["archives"], overwrite=True)
+    assert first == alone.path.read_bytes()
 
 
 def test_only_bad_games(tmp_path):
     source = archive(tmp_path, list(BROKEN.values()))
-    (one,) = build(RECIPES[1], [source], tmp_path / "into", sets=["archives"])
-    (two,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
-    assert one.path.read_bytes() == b"END"
+    with pytest.raises(RecipeError, match="kgsgo-v1 uses none of these games: 0 examples, 3 bytes; 10 games = 0 kept"):
+        build(RECIPES[1], [source], tmp_path / "into", sets=["archives"])
+    assert not (tmp_path / "into").exists()
+    good = archive(tmp_path, records(2), year=2002)
+    one, two = build(RECIPES[2], [source, good], tmp_path / "into", sets=["archives"])
+    two = min(one, two, key=lambda each: each.manifest.examples)
     assert two.path.read_bytes() == find_dat_layout("dat2").header(0) + b"END"
-    assert (one.manifest.examples, one.manifest.kept, one.manifest.read) == (0, 0, 10)
+    assert (two.manifest.examples, two.manifest.kept, two.manifest.read) == (0, 0, 10)
     with kifu.open(two.path) as dat:
         assert len(dat) == 0
-
-
-def test_an_archive_whose_name_tells_of_no_games(tmp_path):
-    source = archive(tmp_path, records(2), listed=0)
-    (built,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
-    assert (built.manifest.read, built.manifest.examples) == (0, 0)
-    assert build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])[0].fresh is False
 
 
 def refused(tmp_path, match, error=SourceError, **options):

@@ -64,7 +64,7 @@ def mended(source, into, good):
 def whole(into, good):
     """Assert that files with a final name are complete; the others are partial."""
     for path in into.glob("*"):
-        if path.suffix != ".part":
+        if path.suffix not in (".part", ".unfinished"):
             assert path.read_bytes() == good[path.name], path.name
 
 
@@ -108,8 +108,9 @@ def test_an_exception_leaves_the_older_file(source, good, tmp_path):
         yield
 
     with pytest.raises(KeyboardInterrupt):
-        build(RECIPE, [source], tmp_path, sets=["test"], progress=fail)
-    assert content(tmp_path) == {"kgsgo-test-v2.dat": before}
+        build(RECIPE, [source], tmp_path, sets=["test"], overwrite=True, progress=fail)
+    unfinished = ".kgsgo-test-v2.dat.manifest.json.unfinished"
+    assert content(tmp_path) == {"kgsgo-test-v2.dat": before, unfinished: b""}
     assert before != good["kgsgo-test-v2.dat"]
     mended(source, tmp_path, good)
 
@@ -129,7 +130,7 @@ def test_a_disk_that_is_full_after_some_writes(source, good, tmp_path, room, job
         with pytest.raises(OutputError, match=r"^cannot write .*kgsgo-.*: No space left on device$"):
             build(RECIPE, [source], into, sets=SETS, jobs=jobs)
         whole(into, good)
-        assert not list(into.glob(".*"))
+        assert all(path.suffix == ".unfinished" for path in into.glob(".*"))
         room[0] = free
         mended(source, into, good)
 
@@ -187,7 +188,7 @@ def test_a_read_only_disk(source, good, mounted):
     assert build(RECIPE, [source], folder, sets=["test"])[0].fresh is False
     for sets, recipe in ((["trainall"], RECIPE), (["test"], load_recipe("kgsgo-v2", ["seed=1", *SETTINGS]))):
         with pytest.raises(OutputError, match="Read-only file system"):
-            build(recipe, [source], folder, sets=sets)
+            build(recipe, [source], folder, sets=sets, overwrite=True)
     assert content(folder) == before
     mounted("rw", again=True)
     mended(source, folder, good)

@@ -21,7 +21,7 @@ from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import find_origin, origins_path, read_manifest
-from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.io import read_small
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import build
@@ -247,9 +247,11 @@ def test_what_is_there_stays(kgs: Path, tmp_path: Path) -> None:
     assert [each.manifest for each in again] == [each.manifest for each in first]
     assert "(was there already)" in str(again[0])
     tmp_path.joinpath("train", "labels.npy").write_bytes(b"short")
-    assert [each.fresh for each in build(chosen, kgs, tmp_path)] == [True, False]
+    with pytest.raises(OutputError, match="train exists, made from other inputs"):
+        build(chosen, kgs, tmp_path)
+    assert [each.fresh for each in build(chosen, kgs, tmp_path, overwrite=True)] == [True, False]
     assert bytes_of(tmp_path / "train") == before
-    assert [each.fresh for each in build(recipe(split=SPLIT, seed=1), kgs, tmp_path)] == [True, True]
+    assert [each.fresh for each in build(recipe(split=SPLIT, seed=1), kgs, tmp_path, overwrite=True)] == [True, True]
 
 
 def test_catalogues_are_taken_as_they_are_unless_there_are_other_rules(kgs: Path, games: Path, tmp_path: Path) -> None:
@@ -257,14 +259,14 @@ def test_catalogues_are_taken_as_they_are_unless_there_are_other_rules(kgs: Path
     assert not tmp_path.joinpath("a", "games.parquet").exists()
     (same,) = build(recipe(clean="legal"), games, tmp_path / "b")
     assert not tmp_path.joinpath("b", "games.parquet").exists()
-    (anew,) = build(recipe(clean={"name": "x", "title": "x", "min_moves": 61}), games, tmp_path / "c")
-    assert anew.manifest.examples == 0
-    assert anew.manifest.drops["TOO_SHORT"] == 36
+    with pytest.raises(RecipeError, match=r"uses none of these games, .*36 too short"):
+        build(recipe(clean={"name": "x", "title": "x", "min_moves": 61}), games, tmp_path / "c")
+    assert not tmp_path.joinpath("c").exists()
     (of_archives,) = build(recipe(), kgs, tmp_path / "d")
     assert tmp_path.joinpath("d", "games.parquet").is_file()
     assert bytes_of(built.path) == bytes_of(same.path) == bytes_of(of_archives.path)
     with pytest.raises(RecipeError, match="is a source"):
-        build(recipe(clean="training"), tmp_path / "d" / "games.parquet", tmp_path / "d")
+        build(recipe(clean="training"), tmp_path / "d" / "games.parquet", tmp_path / "d", overwrite=True)
 
 
 def test_a_catalogue_of_others_may_have_moves_that_cannot_be_played(tmp_path: Path) -> None:
@@ -278,13 +280,17 @@ def test_a_catalogue_of_others_may_have_moves_that_cannot_be_played(tmp_path: Pa
             assert sorted(zip(batch.game.tolist(), batch.ply.tolist())) == [(g, p) for g in (0, 2) for p in range(3)]
 
 
-def test_an_empty_set_is_one(tmp_path: Path) -> None:
-    path = write_catalogue(tmp_path / "games.parquet", rows(moves=[[]]))
-    for name in ("npy", "book-npy", "parquet", "hdf5"):
-        for order in ("corpus", "shuffled") if name != "book-npy" else ("corpus",):
-            (built,) = build(recipe(format=name, order=order), path, tmp_path / order / name)
-            assert built.manifest.examples == 0
-            assert len(read(built.path)) == 0
+@pytest.mark.parametrize("name", ["npy", "book-npy", "parquet", "hdf5"])
+def test_empty_sets_are_warned_of_or_refused(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    empty, games = (write_catalogue(tmp_path / f"{n}.parquet", rows(moves=[[0, 1][: 2 * n]])) for n in (0, 1))
+    for order in ("corpus", "shuffled") if name != "book-npy" else ("corpus",):
+        chosen = recipe(format=name, order=order, split=SPLIT)
+        with pytest.raises(RecipeError, match="uses none of these games: 0 examples"):
+            build(chosen, empty, tmp_path / order)
+        assert not (tmp_path / order).exists()
+        one, other = sorted(build(chosen, games, tmp_path / order), key=lambda each: each.manifest.examples)
+        assert (one.manifest.examples, len(read(one.path)), other.manifest.examples > 0) == (0, 0, True)
+        assert caplog.messages[-1].startswith(f"{one.path} is empty: 0 examples")
 
 
 # Recipes

@@ -74,7 +74,7 @@ def build_katago(source: Path, into: Path, progress: Any) -> None:
 
 
 def build_olf(source: Path, into: Path, progress: Any) -> None:
-    build(load_recipe("olf-archive"), source, into, jobs=1, progress=progress)
+    build(load_recipe("olf-archive"), source.parent / "sample.parquet", into, jobs=1, progress=progress)
 
 
 def ingest_folder(source: Path, into: Path, progress: Any) -> None:

@@ -115,9 +115,9 @@ def test_sets_that_are_up_to_date_are_kept(games: Path, tmp_path: Path) -> None:
     (first,), (second,) = (build(recipe(), games, tmp_path) for _ in range(2))
     assert (first.fresh, second.fresh) == (True, False)
     (tmp_path / "all" / "games.npy").write_bytes(b"")
-    (third,) = build(recipe(), games, tmp_path)
+    (third,) = build(recipe(), games, tmp_path, overwrite=True)
     assert third.fresh
-    (other,) = build(recipe(metadata=[]), games, tmp_path)
+    (other,) = build(recipe(metadata=[]), games, tmp_path, overwrite=True)
     assert other.fresh
     assert read_manifest(other.path) == other.manifest
 

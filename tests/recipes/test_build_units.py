@@ -21,7 +21,7 @@ from kgs_archives import BROKEN, archive, record
 from kifu.config import check_config
 from kifu.corpus import catalogue
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.ingest import ingest
+from kifu.corpus.ingest import ingest, mark_duplicates
 from kifu.corpus.sources import _HashJob
 from kifu.corpus.splits import ListSplit
 from kifu.datasets import manifest
@@ -61,7 +61,7 @@ def catalogues(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
     folder = tmp_path_factory.mktemp("catalogues")
     paths = []
     for number, source in enumerate(sorted(kgs.iterdir())):
-        ingest(source, folder / "whole.parquet")
+        ingest(source, folder / "whole.parquet", overwrite=True)
         paths.append(folder / f"{number}.parquet")
         pq.write_table(pq.read_table(folder / "whole.parquet"), paths[-1], row_group_size=5)
     return paths
@@ -142,19 +142,19 @@ def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch
     """The catalogue of a run that was interrupted is taken, unless it is of other archives or rules."""
     read: list[int] = []
 
-    def counted(*arguments: Any, **options: Any) -> Any:
+    def counted(*arguments: Any) -> Any:
         read.append(1)
-        return ingest(*arguments, **options)
+        return mark_duplicates(*arguments)
 
     def make(*sources: Path, **changes: Any) -> int:
         read.clear()
-        build(recipe(**changes), sources, tmp_path, sets=["test"])
+        build(recipe(**changes), sources, tmp_path, sets=["test"], overwrite=True)
         return len(read)
 
-    monkeypatch.setattr("kifu.corpus.ingest.ingest", counted)
+    monkeypatch.setattr("kifu.corpus.ingest.mark_duplicates", counted)
     one, other = sorted(kgs.iterdir())
     assert make(one) == 1
-    (tmp_path / "test.manifest.json").unlink()
+    shutil.rmtree(tmp_path / "test")
     assert make(one) == 0
     assert make(one, seed=5) == 0
     assert make(one, other) == 1
@@ -174,11 +174,11 @@ def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypa
     (mixed / "alone.sgf").write_bytes(record("alone", 30))
     for source, games in ((mixed, 49), (nested, 48)):
         expected, into = tmp_path / "expected.parquet", tmp_path / "into" / source.name
-        ingest(source, expected)
+        ingest(source, expected, overwrite=True)
         assert build(recipe(), iter([source]), into, sets=["test"])[0].manifest.read == games
         assert into.joinpath("games.parquet").read_bytes() == expected.read_bytes()
-    (into / "test.manifest.json").unlink()
-    monkeypatch.setattr("kifu.corpus.ingest.ingest", None)
+    shutil.rmtree(into / "test")
+    monkeypatch.setattr("kifu.corpus.ingest.mark_duplicates", None)
     assert build(recipe(), nested, into, sets=["test"])[0].fresh
 
 
@@ -207,12 +207,12 @@ def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues:
         with silent(label, total, unit) as bar:
             if label.startswith(("building", "sorting")):
                 for build_other in (
-                    lambda: build(recipe(clean="training"), kgs, tmp_path, sets=["train"]),
-                    lambda: build(load_recipe("olf-archive", ["clean=training"]), [kgs], tmp_path),
+                    lambda: build(recipe(clean="training"), kgs, tmp_path, sets=["train"], overwrite=True),
+                    lambda: build(load_recipe("olf-archive", ["clean=training"]), [kgs], tmp_path, overwrite=True),
                 ):
                     with pytest.raises(OutputError, match=f"^{tmp_path} is being written by another process$"):
                         build_other()
-                build(recipe(), catalogues, tmp_path, sets=["train"])
+                build(recipe(), catalogues, tmp_path, sets=["train"], overwrite=True)
                 tried.append(label)
             yield bar
 

@@ -26,6 +26,7 @@ from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import ShardReader, archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append
+from kifu.errors import SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.progress import silent
@@ -233,7 +234,7 @@ def test_every_route_reports_the_same_counts(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, games, left_out = MADE[name]
-    source, out = make(tmp_path / "in"), tmp_path / "out.parquet"
+    source = make(tmp_path / "in")
     caplog.set_level(logging.INFO)
     assert len(list(kifu.read(source))) == games
     messages = caplog.messages
@@ -246,6 +247,7 @@ def test_every_route_reports_the_same_counts(
     small = mock.patch.multiple(corpus_sources, _SMALL_BYTES=0, _SHARD_BLOCKS=1, _LOOSE_RECORDS=2)
     made = []
     for jobs, engine in ((1, "threads"), (3, "threads"), (2, serializing.ENGINE)):
+        out = tmp_path / f"out{jobs}.parquet"
         with small, mock.patch.multiple(_zip, _ROWS_AT_ONCE=2, _OTHERS_AT_ONCE=64):
             report = ingest(source, out, jobs=jobs, engine=engine)
         assert (report.read, report.left_out) == (games, left_out)
@@ -263,7 +265,7 @@ def test_every_route_reports_the_same_counts(
         assert open_catalogue(corpus).metadata["sources"] == infos
         caplog.clear()
         again = append(source, corpus, jobs=jobs, engine=engine)
-        assert again.read == (0 if source.is_file() else games - 3 * name.startswith("archives") * 2)
+        assert again.read == 0
         assert not any("no game records" in message for message in caplog.messages if games)
 
     converted = convert(source, tmp_path / "games.sgf", jobs=2)
@@ -276,7 +278,7 @@ def test_catalogues_are_used_again_although_files_are_left_out(tmp_path: Path) -
     source, rules = zipped(tmp_path / "a.zip", PACKED), load_cleaning_rules("legal")
     hashed, options = hash_sources(find_sources(source), ThreadExecutor(1)), BuildOptions(1, "threads", silent)
     ingest_sources(hashed, tmp_path / "a.parquet", rules, options)
-    with mock.patch("kifu.corpus.ingest.ingest", side_effect=AssertionError):
+    with mock.patch("kifu.corpus.ingest.CatalogueWriter", side_effect=AssertionError):
         assert ingest_sources(hashed, tmp_path / "a.parquet", rules, options).rows == 3
 
 
@@ -343,7 +345,7 @@ def test_archives_as_published_match_their_references(shared: Path, tmp_path: Pa
         tar.add(formats / "professional/made-pro2000+.zip", "2023-01-05/nested.zip")
     for name, source in (("katago-sgfs", daily), ("professional", formats / "professional")):
         listed = json.loads((references / f"{name}.json").read_text("utf-8"))["files"]
-        report = ingest(source, tmp_path / "a.parquet")
+        report = ingest(source, tmp_path / "a.parquet", overwrite=True)
         assert report.read == report.kept == len(listed) > 3
         assert report.left_out == ({".zip": 1} if name == "katago-sgfs" else {})
         rows = open_catalogue(tmp_path / "a.parquet").games()
@@ -353,3 +355,42 @@ def test_archives_as_published_match_their_references(shared: Path, tmp_path: Pa
             assert game.text("RE") == (wanted["result"] or "")
             assert game.text("GN") == wanted.get("game_name", "")
             assert game.text("DT") == ""  # a title may hold any date
+
+
+UNREADABLE_FILES: dict[str, tuple[Callable[[Path], object], int]] = {
+    "cut.tar.gz": (lambda at: at.write_bytes(tarred(at, {f"{k}.sgf": SGF for k in range(2000)}).read_bytes()[:-99]), 1),
+    "cut.tar": (lambda at: at.write_bytes(tarred(at, {"a.sgf": SGF, "b.sgf": SGF}).read_bytes()[:1200]), 1),
+    "cut.zip": (lambda at: at.write_bytes(zipped(at, {"a.sgf": SGF}).read_bytes()[:-9]), 0),
+    "cut.7z": (lambda at: at.write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(40)), 0),
+    "cut.sgf.gz": (lambda at: at.write_bytes(gzip.compress(SGF)[:-9]), 0),
+    "noise.tgz": (lambda at: at.write_bytes(bytes(range(1, 256)) * 9), 0),
+    "empty.zip": (Path.touch, 0),
+    "volume.7z.001": (lambda at: at.symlink_to("/proc/self/mem"), 0),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE_FILES)
+def test_an_unreadable_archive_costs_only_itself(tmp_path: Path, name: str) -> None:
+    good = zipped(tmp_path / "in/good.zip", {"z.sgf": SGF.replace(b"pd", b"qq")})
+    make, least = UNREADABLE_FILES[name]
+    bad = good.with_name(name)
+    make(bad)
+    source, written = good.parent, []
+    for jobs in (1, 3):
+        report = ingest(source, tmp_path / f"{jobs}.parquet", clean="schraudolph", jobs=jobs)
+        (kind,) = report.left_out
+        assert kind.startswith(f"{bad}: unreadable: ")
+        assert kind in str(report)
+        assert report.read > least
+        written.append((tmp_path / f"{jobs}.parquet").read_bytes())
+    assert written[0] == written[1]
+    assert append(source, tmp_path / "corpus").left_out == convert(source, tmp_path / "a.sgf").left_out == {kind: 1}
+    assert len(list(kifu.read(source))) == report.read
+    done = run("ingest", source, "-o", tmp_path / "strict.parquet", "--strict")
+    assert (done.code, (tmp_path / "strict.parquet").exists()) == (2, False)
+    assert done.err[-1].startswith(f"kifu: {bad}: ")
+    if not least:
+        with pytest.raises(SourceError, match=name):
+            ingest(bad, tmp_path / "alone.parquet")
+        with pytest.raises(SourceError, match=name):
+            list(kifu.read(bad))

@@ -177,7 +177,7 @@ def test_another_version_is_named(catalogue: Path) -> None:
     data = bytearray(index_path(catalogue).read_bytes())
     data[18] = 4
     index_path(catalogue).write_bytes(data)
-    with pytest.raises(FormatError, match=r"version 4; this kifu reads version 3; run kifu index again$"):
+    with pytest.raises(FormatError, match=r"version 4; this kifu reads version 3; run kifu index --overwrite$"):
         open_index(catalogue)
 
 
@@ -287,5 +287,5 @@ def test_every_flipped_bit_is_found(catalogue: Path) -> None:
 def test_an_index_truncated_while_it_is_open_is_an_error(catalogue: Path) -> None:
     index = open_index(catalogue)
     os.truncate(index_path(catalogue), 4096)
-    with pytest.raises(FormatError, match=r"\.search was truncated; run kifu index again$"):
+    with pytest.raises(FormatError, match=r"\.search was truncated; run kifu index --overwrite$"):
         index.info()

@@ -75,7 +75,7 @@ def test_parts_of_a_folder_are_indexed_once(tmp_path: Path, sources: list[Path])
     assert report.bytes == sum(map(len, after.values()))
     for path in open_catalogue(folder).partitions:
         assert open_index(path).header.rows == open_catalogue(path).rows
-    assert build_index(folder, plies=10, jobs=1).indexed == 2
+    assert build_index(folder, plies=10, overwrite=True, jobs=1).indexed == 2
     assert build_index(folder, plies=10, jobs=1).unchanged == 2
 
 
@@ -97,11 +97,11 @@ def test_an_index_of_a_changed_file_is_replaced(
     build_index(catalogue, jobs=1)
     ingest(sources, catalogue, jobs=1)  # the same bytes
     assert not caplog.messages
-    ingest(sources[0], catalogue, jobs=1)
-    assert caplog.messages == [f"{catalogue} has the search index of an earlier catalogue: run kifu index again"]
+    ingest(sources[0], catalogue, overwrite=True, jobs=1)
+    assert caplog.messages == [f"{catalogue} has the search index of an earlier catalogue: run kifu index --overwrite"]
     with pytest.raises(FormatError, match="another catalogue"):
         open_index(catalogue)
-    assert build_index(catalogue, jobs=1).indexed == 1
+    assert build_index(catalogue, overwrite=True, jobs=1).indexed == 1
     assert open_index(catalogue).header.rows == 30
 
 
@@ -109,7 +109,7 @@ def test_a_damaged_index_is_replaced(catalogue: Path) -> None:
     build_index(catalogue, jobs=1)
     data = index_path(catalogue).read_bytes()
     index_path(catalogue).write_bytes(data[:100])
-    assert build_index(catalogue, jobs=1).indexed == 1
+    assert build_index(catalogue, overwrite=True, jobs=1).indexed == 1
     assert index_path(catalogue).read_bytes() == data
 
 
@@ -119,14 +119,14 @@ def test_a_full_disk_leaves_the_earlier_index(catalogue: Path, room: list[int]) 
     build_index(catalogue, jobs=1)
     earlier = index_path(catalogue).read_bytes()
     free = room[0]
-    build_index(catalogue, plies=20, jobs=1)
+    build_index(catalogue, plies=20, overwrite=True, jobs=1)
     writes = free - room[0]
     assert writes > 10
     index_path(catalogue).write_bytes(earlier)
     for count in range(writes):
         room[0] = count
         with pytest.raises(OutputError, match=r"cannot write .*\.search: No space left on device$"):
-            build_index(catalogue, plies=20, jobs=1)
+            build_index(catalogue, plies=20, overwrite=True, jobs=1)
         assert index_path(catalogue).read_bytes() == earlier
         assert [path for path in catalogue.parent.iterdir() if path.name.startswith(".")] == []
 

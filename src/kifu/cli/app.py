@@ -253,6 +253,7 @@ Function = TypeVar("Function", bound=Callable[..., Outcome | None])
 
 _COMMON = {
     "json": Annotated[Path | None, OutputFile(help="Write the result as JSON; - prints it.")],
+    "overwrite": Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")],
     "quiet": Annotated[bool, typer.Option("-q", "--quiet", help="Print errors and requested results only.")],
     "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Print resources used, and tracebacks of errors.")],
 }
@@ -286,9 +287,10 @@ class _Invocation:
     @property
     def __signature__(self) -> inspect.Signature:
         signature = inspect.signature(self._function, eval_str=True)
-        defaults: dict[str, Any] = {"json": None, "quiet": False, "verbose": False}
+        defaults: dict[str, Any] = {"json": None, "overwrite": False, "quiet": False, "verbose": False}
         if signature.return_annotation is None:
-            del defaults["json"]
+            del defaults["json"], defaults["overwrite"]
+        defaults = {name: value for name, value in defaults.items() if name not in signature.parameters}
         options = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_COMMON[name])
             for name, default in defaults.items()
@@ -297,6 +299,13 @@ class _Invocation:
 
     def __call__(self, *, json: Path | None = None, quiet: bool, verbose: bool, **arguments: Any) -> int:
         _set_verbosity(quiet, verbose)
+        own = "overwrite" in inspect.signature(self._function).parameters
+        overwrite = arguments["overwrite"] if own else arguments.pop("overwrite", False)
+        for path in (json, *(() if own else map(arguments.get, ("output", "html", "hits")))):
+            if path is not None and path.is_file():  # else a folder, - or a device
+                from kifu.io import keep_output
+
+                keep_output(path, overwrite)
         if self._kernels and not quiet:
             from kifu.kernel import announce_compilation
 

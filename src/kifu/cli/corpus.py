@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, Plan, command, echo, progress
-from kifu.cli.options import Catalogues, Clean, DryRun, Engine, Jobs, Output, Picture, Sources, overrides
+from kifu.cli.options import (
+    Catalogues,
+    Clean,
+    DryRun,
+    Engine,
+    Jobs,
+    Output,
+    Overwrite,
+    Picture,
+    Sources,
+    Strict,
+    overrides,
+)
 from kifu.errors import printable
 
 _PANEL = "Corpus"
@@ -25,11 +37,13 @@ _QUERY_MEMORY = 3 << 30
     "kifu ingest sample -o corpus --clean schraudolph",
     kernels=True,
 )
-def ingest(
+def ingest(  # noqa: PLR0913 - command-line options
     sources: Sources,
     output: Annotated[Path, Output(help="A new .parquet file, or a folder to create or extend.")],
     clean: Annotated[str, Clean()] = "legal",
     set_: Annotated[list[str] | None, overrides("the cleaning rules", "min_rating=36")] = None,
+    overwrite: Overwrite = False,
+    strict: Strict = False,
     jobs: Jobs = None,
     engine: Engine = "threads",
     dry_run: DryRun = False,
@@ -41,13 +55,18 @@ def ingest(
     from kifu.cli.estimate import estimate_ingest
     from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.corpus.ingest import ingest as ingest_games
-    from kifu.corpus.update import append
+    from kifu.corpus.update import append, check_folder
 
-    write = ingest_games if output.suffix == ".parquet" else append
+    is_file = output.suffix.lower() == ".parquet"
+    if not is_file:
+        check_folder(output)
+    write = ingest_games if is_file else append
     rules = load_cleaning_rules(clean, set_ or ())
     if dry_run:
         return Plan.of_sources(sources, [output], estimate_ingest(sources, rules, jobs)).outcome()
-    report = write(sources, output, clean=rules, jobs=jobs, engine=engine, progress=progress)
+    report = write(
+        sources, output, clean=rules, overwrite=overwrite, strict=strict, jobs=jobs, engine=engine, progress=progress
+    )
     return Outcome.of_output(output, report)
 
 
@@ -117,9 +136,10 @@ def query(
 )
 def split(
     catalogues: Catalogues,
-    output: Annotated[Path, Output(help="Folder for the sets, one catalogue each; files of their names are replaced.")],
+    output: Annotated[Path, Output(help="Folder for the sets, one catalogue each.")],
     by: Annotated[str, typer.Option(metavar="SPLIT", help="The split: hash, or a .toml file.")] = "hash",
     set_: Annotated[list[str] | None, overrides("the split", "split.seed=1")] = None,
+    overwrite: Overwrite = False,
     dry_run: DryRun = False,
 ) -> Outcome:
     """Split catalogues into sets such as train and test.
@@ -132,7 +152,7 @@ def split(
     config = load_split(by, set_ or ())
     if dry_run:
         return Plan.of_catalogues(catalogues, set_files(config, output)).outcome()
-    report = split_catalogues(catalogues, output, by=config, progress=progress)
+    report = split_catalogues(catalogues, output, by=config, overwrite=overwrite, progress=progress)
     return Outcome(str(report), report, summary=True)
 
 

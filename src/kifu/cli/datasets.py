@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import DryRun, Engine, Jobs, Output, Picture, Recipe, Sources, complete, overrides
+from kifu.cli.options import DryRun, Engine, Jobs, Output, Overwrite, Picture, Recipe, Sources, complete, overrides
 from kifu.errors import printable
 
 _PANEL = "Data sets"
@@ -41,6 +41,7 @@ def build(  # noqa: PLR0913 - command-line options
         Path | None, typer.Option(metavar="FILE", help="Index page of the archives to sample from.")
     ] = None,
     set_: Annotated[list[str] | None, overrides("the recipe", "seed=1")] = None,
+    overwrite: Overwrite = False,
     jobs: Jobs = None,
     engine: Engine = "threads",
     dry_run: DryRun = False,
@@ -60,7 +61,10 @@ def build(  # noqa: PLR0913 - command-line options
         selected = select_sets(found, names)
         writes = [output / name for name in output_names(selected)]
         return Plan.of_sources(sources, writes, estimate_build(selected, sources, index, jobs)).outcome()
-    reports = build_sets(found, sources, output, sets=names, index=index, jobs=jobs, engine=engine, progress=progress)
+    reports = build_sets(
+        found, sources, output, sets=names, index=index, overwrite=overwrite, jobs=jobs, engine=engine,
+        progress=progress,
+    )  # fmt: skip
     return Outcome("\n".join(map(str, reports)), reports, summary=True)
 
 
@@ -150,6 +154,7 @@ def publish(  # noqa: PLR0913 - options
     previous: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="An earlier version, to list the changes from.")
     ] = None,
+    overwrite: Overwrite = False,
     jobs: Jobs = None,
 ) -> Outcome:
     """Write a folder to publish: data, card, Croissant metadata, checksums.
@@ -160,6 +165,6 @@ def publish(  # noqa: PLR0913 - options
 
     report = publish_sets(
         sets, output, title=title, licence=licence, author=author, url=url, doi=doi, date=date, version=version,
-        previous=previous, jobs=jobs, progress=progress,
+        previous=previous, overwrite=overwrite, jobs=jobs, progress=progress,
     )  # fmt: skip
     return Outcome.of_output(output, report)

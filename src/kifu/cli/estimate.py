@@ -19,9 +19,10 @@ from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import Shard, ShardReader, Source, find_sources, source_shards
 from kifu.datasets.dat import find_dat_layout
-from kifu.execution.executor import ThreadExecutor, count_jobs
+from kifu.execution.executor import THREADS, ThreadExecutor, count_jobs
+from kifu.progress import silent
 from kifu.recipes.kgs import Sampler, find_archives, read_index
-from kifu.recipes.pipeline import build
+from kifu.recipes.pipeline import BuildOptions, build_any
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.containers import volume_paths
 from kifu.records.directory import LooseRecords
@@ -78,9 +79,10 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
         ingested = _ingest_sample(sources, clean, jobs, sample)
         some = Path(folder, "some.parquet")
         scale = ingested.games / max(_thin_out(sample, some), 1)
-        build(recipe, [some], Path(folder, "first"), jobs=jobs)  # loads or compiles kernels
+        options = BuildOptions(jobs, THREADS, silent)
+        build_any(recipe, [some], Path(folder, "first"), options)  # loads or compiles kernels
         began, built = perf_counter(), Path(folder, "built")
-        reports = build(recipe, [some], built, jobs=jobs)
+        reports = build_any(recipe, [some], built, options)
         seconds = ingested.seconds + (perf_counter() - began) * scale
         sets = {}
         for report in reports:

@@ -41,6 +41,7 @@ def train(  # noqa: PLR0913 - command-line options
     output: Annotated[Path, opts.Output(help="Run directory: nets, checkpoints, metrics.")],
     validate: Validate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in that directory.")] = False,
+    overwrite: opts.Overwrite = False,
     time: Annotated[
         float | None, opts.Duration(help="Time budget, such as 90s, 15m or 2h.", show_default="the recipe's")
     ] = None,
@@ -65,11 +66,14 @@ def train(  # noqa: PLR0913 - command-line options
 
     options = TrainOptions(devices, accelerator, jobs)
     if dry_run:
-        check_run(loaded, output, resume, options)
+        check_run(loaded, output, resume, overwrite, options)
         drawn = count_training_draws(loaded, sources, validate or (), 0, jobs)
         return Plan.of_sources([*sources, *(validate or ())], [output], drawn).outcome(lambda: print_draws(drawn))
     note_for_interrupt("--resume continues a run that has begun")
-    run = train_net(loaded, sources, output, validate=validate or (), resume=resume, options=options, progress=progress)
+    run = train_net(
+        loaded, sources, output, validate=validate or (), resume=resume, overwrite=overwrite, options=options,
+        progress=progress,
+    )  # fmt: skip
     if not is_first_process():
         return None
     return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), 130 if run.state == "stopped" else 0)
@@ -129,6 +133,7 @@ def annotate(  # noqa: PLR0913 - command-line options
     opponent: opts.Opponent = None,
     server: opts.Server = None,
     precision: Precision = "float32",
+    overwrite: opts.Overwrite = False,
     jobs: opts.Jobs = None,
     engine: opts.Engine = "threads",
     dry_run: opts.DryRun = False,
@@ -146,7 +151,9 @@ def annotate(  # noqa: PLR0913 - command-line options
         prepare(names, catalogues, options)
         return Plan.of_catalogues(catalogues, [output]).outcome()
     note_for_interrupt("the same command resumes")
-    report = annotate_games(names, catalogues, output, options, jobs=jobs, engine=engine, progress=progress)
+    report = annotate_games(
+        names, catalogues, output, options, overwrite=overwrite, jobs=jobs, engine=engine, progress=progress
+    )
     return Outcome.of_output(output, report)
 
 

@@ -68,7 +68,7 @@ def _names(kind: str) -> Iterable[str]:
 
 
 Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
-"""The option for the file or folder that a command writes. A file of that name is replaced, see docs/untrusted.md."""
+"""The option for the file or folder that a command writes."""
 
 OutputFile = partial(typer.Option, parser=output_path, metavar="FILE")
 """An option for a further file."""
@@ -145,6 +145,11 @@ Server = Annotated[
 ]
 Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of threads.", show_default="one per core")]
 Engine = Annotated[str, typer.Option(metavar="ENGINE", help="Execution backend: threads, ray, or ray=HOST:PORT.")]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace an existing output of other inputs or options, if kifu wrote it."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at an archive that is damaged or unreadable.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and list inputs and outputs; write nothing.")]
 
 

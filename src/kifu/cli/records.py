@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import Container, DryRun, GameNumber, Jobs, Move, Output, Picture, Sources, complete
+from kifu.cli.options import (
+    Container,
+    DryRun,
+    GameNumber,
+    Jobs,
+    Move,
+    Output,
+    Overwrite,
+    Picture,
+    Sources,
+    Strict,
+    complete,
+)
 from kifu.errors import RecipeError, printable
 
 _PANEL = "Records"
@@ -99,6 +111,8 @@ def convert(
     output: Annotated[
         Path, Output(help="The file to write: .olf or .sgf, optionally followed by .gz or .bz2, or .zip of .sgf files.")
     ],
+    overwrite: Overwrite = False,
+    strict: Strict = False,
     jobs: Jobs = None,
     dry_run: DryRun = False,
 ) -> Outcome:
@@ -112,5 +126,5 @@ def convert(
     check_suffix(output)
     if dry_run:
         return Plan.of_sources(sources, [output]).outcome()
-    report = convert_games(sources, output, jobs=jobs, progress=progress)
+    report = convert_games(sources, output, overwrite=overwrite, strict=strict, jobs=jobs, progress=progress)
     return Outcome.of_output(output, report)

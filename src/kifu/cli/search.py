@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kifu.cli.app import Outcome, Plan, command, progress
-from kifu.cli.options import Board, DryRun, Engine, Jobs, Output, OutputFile, Picture
+from kifu.cli.options import Board, DryRun, Engine, Jobs, Output, OutputFile, Overwrite, Picture
 from kifu.errors import OutputError
 
 _PANEL = "Search"
@@ -33,6 +33,7 @@ def index(
     plies: Annotated[
         int, typer.Option(min=1, max=1000, metavar="N", help="Number of indexed positions of each game.")
     ] = 60,
+    overwrite: Overwrite = False,
     jobs: Jobs = None,
     engine: Engine = "threads",
     dry_run: DryRun = False,
@@ -47,7 +48,7 @@ def index(
     if dry_run:
         todo = files_to_index(catalogue, plies)
         return Plan.of_catalogues([catalogue], [index_path(path) for path in todo]).outcome()
-    report = build_index(catalogue, plies=plies, jobs=jobs, engine=engine, progress=progress)
+    report = build_index(catalogue, plies=plies, overwrite=overwrite, jobs=jobs, engine=engine, progress=progress)
     return Outcome.of_output(catalogue, report)
 
 

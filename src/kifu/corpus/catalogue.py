@@ -75,7 +75,7 @@ class CatalogueWriter(TableWriter):
         old = hash_file(path) if path.with_name(path.name + SEARCH_SUFFIX).exists() and path.is_file() else None
         new = super().publish()
         if old not in (None, new):
-            _log.warning("%s has the search index of an earlier catalogue: run kifu index again", printable(path))
+            _log.warning("%s has the search index of an earlier catalogue: run kifu index --overwrite", printable(path))
         return new
 
 

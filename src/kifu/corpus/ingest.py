@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
+from kifu.corpus.catalogue import Catalogue, CatalogueWriter, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
+from kifu.corpus.parquet import keep_table
 from kifu.corpus.rows import Rows, UnparsedTexts, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import count_drops, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
@@ -29,14 +30,15 @@ from kifu.corpus.sources import (
     count_left_out,
     find_sources,
     hash_sources,
+    hashed_infos,
     require_unchanged,
     source_shards,
 )
-from kifu.errors import DropReason, KifuError
+from kifu.errors import DropReason, KifuError, printable
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.io import remove_file, staging_dir, temp_path
 from kifu.progress import ProgressFactory, silent
-from kifu.records.games import LeftOut
+from kifu.records.games import UNREADABLE, LeftOut
 from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
 from kifu.records.text import known_programs
@@ -76,6 +78,7 @@ class IngestReport(Report):
             shown = ", ".join(f"{text!r} {count:,}" for text, count in texts.most_common(_SHOWN_UNPARSED))
             more = ", ..." if len(texts) > _SHOWN_UNPARSED else ""
             lines.append(f"  not parsed, kept as text: {sum(texts.values()):,} of {column}: {shown}{more}")
+        lines += [f"  {printable(kind)}" for kind in self.left_out if f": {UNREADABLE}" in kind]
         return "\n".join(lines)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -164,6 +167,8 @@ def ingest(
     output: str | os.PathLike[str],
     *,
     clean: str | os.PathLike[str] | CleaningRules = "legal",
+    overwrite: bool = False,
+    strict: bool = False,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
@@ -177,31 +182,52 @@ def ingest(
     Args:
         sources: Archives, folders and records, as `kifu.read` takes them, or catalogues, whose rows are cleaned anew.
         clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
+        overwrite: Replace a catalogue of other sources or rules (`kifu.io.keep_output`).
+        strict: Raise SourceError for a damaged archive, which by default costs only the games that cannot be read.
 
     Raises:
         RecipeError: There are no such cleaning rules.
-        SourceError: A source cannot be read, or changes meanwhile.
+        SourceError: No source can be read, or one changes meanwhile.
         ClusterError: The cluster fails. In all cases no new file is left.
     """
     path = Path(output)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     all_sources = find_sources(sources)
-    report, left_out = IngestReport(), count_left_out(all_sources)
-    with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
+    report, left_out = IngestReport(), count_left_out(all_sources, strict)
+    with make_executor(engine, jobs, staging_dir(path)) as executor:
         all_sources = hash_sources(all_sources, executor)
+        made_from = {"clean": rules.model_dump(mode="json"), "sources": hashed_infos(all_sources)}
+        if about := keep_table(path, overwrite, **made_from):
+            return _report_of(open_catalogue(path), about)
         job = IngestJob(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
         rows = _count(executor.run(job, source_shards(all_sources)), report, left_out)
         # On errors, too, the hidden files must be removed before the lock on `path` is released.
-        with CatalogueWriter(path) as writer, closing(mark_duplicates(rows, rules, executor, path)) as batches:
+        with (
+            progress("reading games", None, "games") as bar,
+            CatalogueWriter(path) as writer,
+            closing(mark_duplicates(rows, rules, executor, path)) as batches,
+        ):
             for batch in batches:
                 writer.write(batch)
                 report.add(batch)
                 bar.advance(len(batch))
+            left_out.require_games(report.read)
             require_unchanged(all_sources)
             infos = add_left_out(all_sources, left_out)
-            writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | report.counts())
+            writer.commit(made_from | {"sources": infos} | report.counts())
     report.bytes, report.left_out = writer.size, left_out.total()
     left_out.log()
+    return report
+
+
+def _report_of(catalogue: Catalogue, about: dict[str, Any]) -> IngestReport:
+    """Return the counts of a catalogue that was there already."""
+    report = IngestReport(bytes=catalogue.file_bytes())
+    for batch in catalogue.batches(("drop", "n_legal")):
+        report.add(batch)
+    for source in about["sources"]:
+        for kind, count in source.get("left_out", {}).items():
+            report.left_out[f"{source['name']}: {kind}" if kind.startswith(UNREADABLE) else kind] += count
     return report
 
 

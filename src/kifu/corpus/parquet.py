@@ -31,7 +31,7 @@ from kifu.corpus.schema import (
     check_version,
 )
 from kifu.errors import FormatError, OutputError, first_line
-from kifu.io import AtomicFile, require_regular
+from kifu.io import AtomicFile, keep_output, require_regular
 
 VERSION_KEY = "kifu.catalogue"
 """The metadata key of a catalogue's version."""
@@ -220,6 +220,31 @@ def parquet_metadata(path: Path) -> dict[bytes, bytes]:
     """Return the key-value metadata of a Parquet file; raises as `open_parquet` does."""
     with open_parquet(path) as file:
         return file.metadata.metadata or {}
+
+
+def keep_table(path: Path, overwrite: bool, **made_from: Any) -> dict[str, Any] | None:
+    """Return the origin (kifu.about) of a Parquet file if `kifu.io.keep_output` keeps it, else None.
+
+    made_from: the inputs and options of this run, as entries of the origin that it would write.
+    """
+    metadata: dict[bytes, bytes] = {}
+    about: Any = {}
+    with suppress(FormatError, pa.ArrowException, OSError, ValueError, RecursionError):
+        metadata = parquet_metadata(path)
+        about = json.loads(metadata.get(b"kifu.about", b"{}"))
+    same = metadata.get(b"kifu.version") == importlib.metadata.version("kifu").encode()
+    same = same and _contains(about, json.loads(json.dumps(made_from)))
+    own = any(key.startswith(b"kifu.") for key in metadata)
+    return about if keep_output(path, overwrite, own=own, same=same) else None
+
+
+def _contains(recorded: Any, wanted: Any) -> bool:
+    """Return True if JSON values are equal, apart from further keys of recorded objects."""
+    if isinstance(recorded, dict) and isinstance(wanted, dict):
+        return all(name in recorded and _contains(recorded[name], value) for name, value in wanted.items())
+    if isinstance(recorded, list) and isinstance(wanted, list):
+        return len(recorded) == len(wanted) and all(map(_contains, recorded, wanted))
+    return bool(recorded == wanted)
 
 
 def verify_pages(path: Path) -> None:

@@ -45,7 +45,7 @@ class Partition(BaseModel):
 
 
 class SourceInfo(BaseModel):
-    """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size and hash."""
+    """A source, see `kifu.corpus.sources.Source.info`; a folder of loose records has no size."""
 
     model_config = STRICT
 

@@ -23,13 +23,13 @@ from blake3 import blake3
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.io import utf8_name
+from kifu.io import hash_file, utf8_name
 from kifu.records.containers import (
     BLOCK_BYTES,
-    blocks,
     count_blocks,
     find_containers,
     hash_and_copy,
+    readable_blocks,
     split_blocks,
     use_staged_copies,
     volume_paths,
@@ -62,7 +62,7 @@ class Source:
     `left_out` counts, for the first container of a folder, the files of the folder that are left out, by kind. `info`
     holds name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them, once
     `hash_sources` has computed them; of a catalogue also its metadata, as `about`. A folder of loose records has no
-    size and hash; a partitioned catalogue has no size.
+    size, and no hash if it is remote; a partitioned catalogue has no size.
     """
 
     path: AnyPath
@@ -80,6 +80,8 @@ class Source:
 
 def _version(path: AnyPath) -> tuple[int, ...] | None:
     with suppress(OSError):
+        if isinstance(path, Path) and path.is_dir() and not is_catalogue(path):
+            return (int(_hash_listing(list_directory(path).records), 16),)
         if isinstance(path, Path) and path.is_file():
             return tuple(part for volume in volume_paths(path) for part in file_version(Path(volume).stat()))
     return None
@@ -88,8 +90,7 @@ def _version(path: AnyPath) -> tuple[int, ...] | None:
 def require_unchanged(sources: Iterable[Source]) -> None:
     """Check that files are what they were when they were found, so that their hashes stand for the games read since.
 
-    Remote files are checked when they are read. Folders of loose records have no hash. Raises SourceError if a file has
-    changed.
+    Remote files are checked when they are read; remote folders have no hash. Raises SourceError if a file has changed.
     """
     for source in sources:
         if isinstance(source.path, Path) and _version(source.path) != source.version:
@@ -153,9 +154,9 @@ def find_sources(sources: Paths | Iterable[Source]) -> list[Source]:
     return [replace(s, name=utf8_name(str(s.path))) if names[s.name] > 1 else s for s in all_sources]
 
 
-def count_left_out(sources: Iterable[Source]) -> LeftOut:
+def count_left_out(sources: Iterable[Source], strict: bool = False) -> LeftOut:
     """Return counts of the files that are left out of the sources' folders, to be extended as they are read."""
-    left_out = LeftOut()
+    left_out = LeftOut(strict)
     for source in sources:
         if source.catalogue is None:
             left_out.expect(str(source.path), source.source, source.left_out)
@@ -249,7 +250,7 @@ class ShardReader:
             yield from split_blocks(record_blocks(shard, BLOCK_BYTES))
             return
         if (self._path, self._next) != (shard.path, shard.first):
-            self._path, self._blocks = shard.path, blocks(shard.path, first=shard.first)
+            self._path, self._blocks = shard.path, readable_blocks(shard.path, first=shard.first)
         self._next = -1  # no shard continues after an error in this one
         yield from split_blocks(islice(self._blocks, shard.blocks))
         _require_unchanged(shard.path)
@@ -291,11 +292,10 @@ def add_left_out(sources: Iterable[Source], left_out: LeftOut) -> list[dict[str,
     return [info | ({"left_out": count} if count else {}) for info, count in counts]
 
 
-def without_left_out(infos: Any) -> Any:
-    """Return the `info` of sources, given the result of `add_left_out` from the metadata of a catalogue."""
-    if not isinstance(infos, list):
-        return infos
-    return [{k: v for k, v in info.items() if k != "left_out"} if isinstance(info, dict) else info for info in infos]
+def hashed_infos(sources: Iterable[Source]) -> list[dict[str, Any]] | None:
+    """Return the `info` of each source, or None if one has no hash, so that it may have changed."""
+    infos = [source.info for source in sources]
+    return infos if all("blake3" in info for info in infos) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,17 +310,24 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     def shard_fingerprint(self, shard: AnyPath) -> Any:
         """Return path, size and times: a change within a nanosecond that keeps the size goes unnoticed."""
         try:
+            if shard.is_dir():
+                return [str(shard), etag(shard), *(_version(shard) or ())]
             return [str(shard), *map(etag, volume_paths(shard))]
         except OSError as error:
+            if isinstance(shard, Path):  # reading it reports it
+                return [str(shard)]
             raise SourceError(f"{shard}: {error.strerror}") from None
 
     def process(self, item: AnyPath) -> dict[str, Any]:
         try:
             if item.is_dir():
-                is_partitioned = isinstance(item, Path) and is_catalogue(item)
-                return {"blake3": open_catalogue(item).digest()} if is_partitioned else {}
+                if isinstance(item, Remote):
+                    return {}
+                return {"blake3": open_catalogue(item).digest() if is_catalogue(item) else _hash_records(item)}
             return hash_and_copy(item, self.staging)
         except OSError as error:
+            if isinstance(item, Path):
+                return {}
             raise SourceError(f"{item}: {error.strerror}") from None
 
 
@@ -331,6 +338,17 @@ def _require_unchanged(path: AnyPath) -> None:
             path.require_unchanged()
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
+
+
+def _hash_records(folder: Path) -> str:
+    """Return a hash, in hex, of the names and bytes of a folder's loose records."""
+    digest, records = blake3(), list_directory(folder).records
+    for name, path in zip(records.names, records.paths()):
+        content = ""
+        with suppress(OSError):  # an unreadable record is dropped when it is read
+            content = hash_file(path)
+        digest.update(b"%s\0%s\0" % (name, content.encode()))
+    return digest.hexdigest()
 
 
 def _hash_listing(records: LooseRecords) -> str:

@@ -36,6 +36,7 @@ from kifu.config import STRICT, Line, NamedConfig, check_config, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, mix_words, text_hashes
 from kifu.corpus.links import Games, find_links, read_rows
+from kifu.corpus.parquet import keep_table
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError, join_lines
 from kifu.io import read_small, remove_file, require_size, utf8_name
@@ -450,6 +451,7 @@ def split(
     output: str | os.PathLike[str],
     *,
     by: str | os.PathLike[str] | SplitConfig | Split = "hash",
+    overwrite: bool = False,
     progress: ProgressFactory = silent,
 ) -> SplitReport:
     """Write a catalogue SET.parquet for each set, with its games in order.
@@ -459,6 +461,7 @@ def split(
 
     Args:
         output: The folder of the new files.
+        overwrite: Replace files of another split or of other catalogues (`kifu.io.keep_output`).
         by: The name of a split, a TOML file, or a split such as `HashSplit(kind="hash", sets={"a": 9, "b": 1})`.
 
     Raises:
@@ -467,8 +470,15 @@ def split(
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)
     opened = [open_catalogue(path) for path in as_list(catalogues)]
-    fitted = config.split.fit(catalogues)
     inputs = [{"name": utf8_name(c.path.name), "blake3": c.digest(), "about": dict(c.metadata)} for c in opened]
+    origin = {"split": config.model_dump(mode="json"), "of": inputs}
+    made_from = origin | ({"lists": None} if isinstance(config.split, ListSplit) else {})  # which have no hash
+    present = [keep_table(file, overwrite, set=name, **made_from) for name, file in zip(names, files)]
+    if all(present):
+        rows = {file: open_catalogue(file).rows for file in files}
+        kept = sum(batch["drop"].null_count for c in opened for batch in c.batches(("drop",)))
+        return SplitReport(rows, kept - sum(rows.values()), sum(c.rows for c in opened) - kept)
+    fitted = config.split.fit(catalogues)
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
     with ExitStack() as stack, progress("splitting games", sum(c.rows for c in opened), "games") as bar:
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]
@@ -483,7 +493,7 @@ def split(
                     writers[code].write(batch.filter(pa.array(codes == code)))
                 bar.advance(len(batch))
         for name, writer in zip(names, writers):
-            writer.finish({"split": config.model_dump(mode="json"), "set": name, "of": inputs})
+            writer.finish({"split": origin["split"], "set": name, "of": inputs})
         for file in files:  # remove all first, so that files of two splits never lie side by side
             remove_file(file)
         for writer in writers:

@@ -78,6 +78,13 @@ _NAMES = "names.json"
 
 _SUFFIXES = re.compile(r"(\.(tar|tgz|tbz2?|txz|zip|7z|gz|bz2|xz|zst|sgf|olf|parquet))+$", re.IGNORECASE)
 
+_FILES = re.compile(
+    r"\.(7z|arrow|bz2|csv|db|duckdb|gib|gz|h5|html|jsonl?|mix|ngf|np[yz]|olf|onnx|pdf|png|sgfs?|sqlite|svg|tar|tbz2?|tgz|tsv"
+    r"|txt|txz|ug[fi]|xlsx|xml|xz|zip|zst)",
+    re.IGNORECASE,
+)
+"""Suffixes of files that are no catalogues."""
+
 FIRST_YEAR, LAST_YEAR = 1900, 2099
 """The years that have partitions of their own."""
 
@@ -427,6 +434,12 @@ def _name_partitions(
             yield partition, part
 
 
+def check_folder(path: Path) -> None:
+    """Raise OutputError for a new folder with the name of a file of another kind."""
+    if _FILES.fullmatch(path.suffix) and not has_index(path):
+        raise OutputError(f"a catalogue is a .parquet file or a folder, got {path.name}")
+
+
 @dataclass(slots=True, repr=False)
 class AppendReport(IngestReport):
     """Counts of the appended games; `bytes` is the size of the new partitions."""
@@ -443,13 +456,17 @@ def append(
     output: str | os.PathLike[str],
     *,
     clean: str | os.PathLike[str] | CleaningRules = "legal",
+    overwrite: bool = False,
+    strict: bool = False,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> AppendReport:
     """Append the games of sources to a partitioned catalogue, which is created if it does not exist.
 
-    Files whose bytes the catalogue already has are skipped; loose records of a folder are read again. If the rules look
+    With `overwrite`, they take the place of its games, if they are from other sources or cleaned by other rules.
+
+    Sources whose bytes the catalogue already has are skipped; remote folders are read again. If the rules look
     for duplicates, existing rows do not change: a new game is dropped if it equals an existing one or its beginning; a
     longer one is kept in addition until `compact`. In a new folder, duplicates are found as in a single file.
 
@@ -461,6 +478,7 @@ def append(
         ClusterError: The cluster fails. In all cases the catalogue is unchanged.
     """
     path = Path(output)
+    check_folder(path)
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     all_sources = find_sources(sources)
     if path.resolve() in [source.catalogue.path.resolve() for source in all_sources if source.catalogue is not None]:
@@ -470,9 +488,10 @@ def append(
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
-        before = _index_for(folder, rules.model_dump(mode="json"))
-        report, left_out = AppendReport(), count_left_out(all_sources)
-        new = list(_new_sources(all_sources, executor, before, report))
+        all_sources = hash_sources(all_sources, executor)
+        before = _index_for(folder, rules.model_dump(mode="json"), all_sources, overwrite)
+        report, left_out = AppendReport(), count_left_out(all_sources, strict)
+        new = list(_new_sources(all_sources, before, report))
         for known in {str(source.path) for source in all_sources} - {str(source.path) for source, _ in new}:
             left_out.add(known, 1, {})  # its games were read before
         if not new:
@@ -485,6 +504,7 @@ def append(
         with progress("reading games", None, "games") as bar:
             shards = list(_append_shards(folder, new, len(before.sources)))
             staged: list[StagedRows] = []
+            games_read = 0
             results = executor.run(_StageJob(ingest_job, staging), [shard for shard, _ in shards])
             for (name, games), (shard, target) in zip(results, shards):
                 names = staged.pop().names if _continues_folder(shard) else ()
@@ -493,6 +513,8 @@ def append(
                 source, _ = new[target.sources[0] - len(before.sources)]
                 left_out.add(str(source.path), games.read, games.left_out)
                 bar.advance(games.read)
+                games_read += games.read
+            left_out.require_games(games_read + len(report.skipped))
             require_unchanged(all_sources)
             index = before.model_copy(update={"sources": (*before.sources, *_with_left_out(new, left_out))})
             write_partitions(folder, staging, staged, index, executor, report, replace=False)
@@ -506,18 +528,21 @@ def _with_left_out(new: Iterable[tuple[Source, SourceInfo]], left_out: LeftOut) 
         yield info.model_copy(update={"left_out": left_out.of_container(str(source.path)) or None})
 
 
-def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
+def _index_for(
+    folder: CatalogueTransaction, rules: dict[str, Any], sources: Sequence[Source], overwrite: bool
+) -> Index:
     """Return the folder's index, or one without partitions. Raises RecipeError if its rules differ."""
-    if folder.index is None:
-        return Index.model_construct(clean=rules, compacted=0, sources=(), read=0, kept=0, drops={}, parts=())
     index = folder.index
+    hashes = {source.info.get("blake3") for source in sources}
+    if index is None or (overwrite and (index.clean != rules or {source.blake3 for source in index.sources} != hashes)):
+        return Index.model_construct(clean=rules, compacted=0, sources=(), read=0, kept=0, drops={}, parts=())
     _check_rules(index, folder.path)
     differ = [name for name in rules if index.clean[name] != rules[name]]
     if differ:
         name = "name" if "name" in differ else differ[0]
         raise RecipeError(
             f"{folder.path} was cleaned by rules whose {name} is {str(index.clean[name])[:80]!r}, not "
-            f"{str(rules[name])[:80]!r}: one folder has one set of rules"
+            f"{str(rules[name])[:80]!r}: one folder has one set of rules; replace all with --overwrite"
         )
     return index
 
@@ -528,13 +553,11 @@ def _check_rules(index: Index, folder: Path) -> None:
         raise RecipeError(f"{folder / INDEX}: clean lacks cleaning rules of this version")
 
 
-def _new_sources(
-    found: Iterable[Source], executor: Executor, before: Index, report: AppendReport
-) -> Iterator[tuple[Source, SourceInfo]]:
+def _new_sources(found: Iterable[Source], before: Index, report: AppendReport) -> Iterator[tuple[Source, SourceInfo]]:
     """Yield the sources that the catalogue does not have, with their index entries; report the others."""
     hashes = {info.blake3 for info in before.sources if info.blake3 is not None}
     names = {info.name for info in before.sources}
-    for source in hash_sources(found, executor):
+    for source in found:
         info = SourceInfo(**source.info)
         if info.blake3 in hashes:
             report.skipped.append(source.name)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
-from kifu.corpus.parquet import annotation_writer
+from kifu.corpus.parquet import annotation_writer, keep_table
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Imitated
@@ -253,6 +253,7 @@ def annotate(
     output: str | os.PathLike[str],
     options: AnnotateOptions = AnnotateOptions(),
     *,
+    overwrite: bool = False,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
@@ -264,6 +265,7 @@ def annotate(
     number of games.
 
     Args:
+        overwrite: Replace annotations by other nets or options, or of other catalogues (`kifu.io.keep_output`).
         jobs: See `kifu.execution.executor.make_executor`, also for `engine`.
 
     Raises:
@@ -279,6 +281,10 @@ def annotate(
     try:
         with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor, closing(job):
             opened = hash_sources(opened, executor)
+            made_from = job.describe() | {"sources": [source.info for source in opened]}
+            if about := keep_table(path, overwrite, **made_from):
+                skipped, size = Counter(about["skipped"]), path.stat().st_size
+                return AnnotateReport(games, about["games"], skipped, about["rows"], size)
             with annotation_writer(path) as writer, progress("annotating", games, "games") as bar:
                 for rows, read, skipped in executor.run(job, make_shards(opened)):
                     writer.write(rows)
@@ -286,8 +292,7 @@ def annotate(
                     bar.advance(read)
                 require_unchanged(opened)
                 counts = {"games": report.annotated, "skipped": dict(report.skipped), "rows": report.rows}
-                infos = [source.info for source in opened]
-                writer.commit({"kifu.about": job.describe() | {"sources": infos} | counts})
+                writer.commit({"kifu.about": made_from | counts})
     finally:
         if torch:
             torch.set_num_threads(threads)

@@ -29,7 +29,7 @@ from kifu.io import (
     write_file,
 )
 from kifu.katago.checkpoint import load_torch_file
-from kifu.learn import SUFFIX
+from kifu.learn import BEST, ONNX_SUFFIX, SUFFIX
 from kifu.learn.loss import HEADS, SUMS
 from kifu.viz.curves import draw_training_curves
 
@@ -166,6 +166,8 @@ def _parse_number(cell: str | None) -> float:
 
 MANIFEST, LAST, FINAL = "run.json", "last.ckpt", "final" + SUFFIX
 METRICS, CURVES, TENSORBOARD = "metrics.csv", "curves.png", "tensorboard"
+FILES = (METRICS, CURVES, LAST, FINAL, BEST, FINAL.replace(SUFFIX, ONNX_SUFFIX), BEST.replace(SUFFIX, ONNX_SUFFIX))
+"""The files of a run besides its manifest."""
 
 RunState = Literal["running", "finished", "stopped", "failed"]
 

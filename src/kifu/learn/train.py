@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,17 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from kifu import errors
 from kifu.errors import ClusterError, KifuError, RecipeError
 from kifu.execution.executor import count_cores
-from kifu.io import locked_folder, was_changed
+from kifu.io import keep_output, locked_folder, remove_file, was_changed
 from kifu.learn.data import TrainingData, TrainingGames, read_training_games
 from kifu.learn.export import export_run
 from kifu.learn.loop import TrainingLoop
 from kifu.learn.loss import make_policy_module
 from kifu.learn.run_dir import (
+    FILES,
     LAST,
     MANIFEST,
     METRICS,
+    TENSORBOARD,
     Run,
     first_difference,
     latest_values,
@@ -62,6 +65,7 @@ def train(
     *,
     validate: Paths = (),
     resume: bool = False,
+    overwrite: bool = False,
     options: TrainOptions = TrainOptions(),
     progress: ProgressFactory = silent,
 ) -> Run:
@@ -74,6 +78,7 @@ def train(
         sources: Catalogues, whose kept games are used as they are, and archives, folders and records, which are cleaned
             by the rules "legal".
         validate: Sources to validate with. By default a share of the games is held out as the recipe specifies.
+        overwrite: Replace a run of other games or another recipe, or one that is not finished (`kifu.io.keep_output`).
         resume: Continue the run in `output` from its last checkpoint. It must have the same recipe and games, and as
             many processes.
 
@@ -89,11 +94,18 @@ def train(
         existed = directory.is_dir()
         if is_first and existed:
             locks.enter_context(locked_folder(directory))
-        earlier = _check_directory(directory, resume) if is_first else None
+        earlier = _check_directory(directory, resume, overwrite) if is_first else None
         make_policy_module(recipe)  # raises before the games are read
         games = read_training_games(recipe, as_list(sources), as_list(validate), options.jobs)
         inputs = {**games.inputs, "games": games.fingerprint()}
         run = Run(recipe=recipe.to_dict(), inputs=inputs, counts=games.counts())
+        if earlier and not resume:
+            same = (earlier.state, earlier.recipe, earlier.inputs) == ("finished", run.recipe, run.inputs)
+            if keep_output(directory, overwrite, same=same and earlier.versions == run.versions):
+                return earlier
+            for name in (MANIFEST, *FILES):
+                remove_file(directory / name)
+            shutil.rmtree(directory / TENSORBOARD, ignore_errors=True)
         checkpoint = directory / LAST if resume and (directory / LAST).exists() else None
         saved = read_checkpoint(checkpoint)["kifu"] if checkpoint else None
         if saved:
@@ -112,10 +124,10 @@ def train(
     return finished
 
 
-def check_run(recipe: TrainingRecipe, output: Path, resume: bool, options: TrainOptions) -> None:
+def check_run(recipe: TrainingRecipe, output: Path, resume: bool, overwrite: bool, options: TrainOptions) -> None:
     """Raise the errors of `train` that do not depend on the games; write nothing."""
     _check_options(recipe, options)
-    _check_directory(output, resume)
+    _check_directory(output, resume, overwrite)
     make_policy_module(recipe)
 
 
@@ -152,13 +164,17 @@ def _check_options(recipe: TrainingRecipe, options: TrainOptions) -> None:
         raise RecipeError(f"a value head requires 2 positions per device; a batch of {recipe.batch_size} is too small")
 
 
-def _check_directory(directory: Path, resume: bool) -> Run | None:
-    """Return the run in a directory. Raise RecipeError if a run to resume is missing, or one would be overwritten."""
+def _check_directory(directory: Path, resume: bool, overwrite: bool) -> Run | None:
+    """Return the run in a directory. Raise RecipeError if a run to resume is missing, or one is not finished."""
     run = read_run(directory)
     if run is None and resume:
         raise RecipeError(f"{directory} has no run to resume: there is no {MANIFEST}")
-    if not resume and (run is not None or (directory / LAST).exists()):
-        raise RecipeError(f"{directory} already holds a run; use --resume to continue it, or another directory")
+    for name in FILES if run is None else ():
+        keep_output(directory / name, overwrite, own=False)
+    if run is not None and run.state != "finished" and not (resume or overwrite):
+        raise RecipeError(
+            f"{directory} holds a run that is not finished; --resume continues it, --overwrite replaces it"
+        )
     return run
 
 

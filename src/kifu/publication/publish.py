@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from kifu.corpus.parquet import TableWriter
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line
-from kifu.io import AtomicDirectory, AtomicFile, open_regular, utf8_name
+from kifu.io import AtomicDirectory, AtomicFile, hash_file, keep_output, open_regular, utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.publication.card import (
     SetCounts,
@@ -109,13 +110,13 @@ def publish(  # noqa: PLR0913 - options
     date: str | None = None,
     version: str | None = None,
     previous: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     jobs: int | None = None,
     progress: ProgressFactory = silent,
 ) -> Publication:
     """Write a folder that can be published: the sets as splits, README.md, croissant.json, SHA256SUMS and kifu.json.
 
-    The folder appears once it is complete, and replaces one that an earlier run wrote. The same sets and arguments give
-    the same bytes, on one day or with a date.
+    The folder appears once it is complete. The same sets and arguments give the same bytes, on one day or with a date.
 
     Args:
         sets: Catalogues, data sets in Parquet, or folders of them. Their names become those of the splits.
@@ -128,6 +129,7 @@ def publish(  # noqa: PLR0913 - options
         date: The day of publication, such as "2026-01-31"; by default today, in UTC.
         version: Such as "1.0.0". By default it follows from the changes since `previous`, or is 1.0.0.
         previous: A folder of an earlier version, which the card lists the changes from.
+        overwrite: Replace a published folder of other sets or arguments (`kifu.io.keep_output`).
         jobs: See `kifu.execution.executor.make_executor`.
         progress: Reports the number of rows and positions.
 
@@ -156,9 +158,15 @@ def publish(  # noqa: PLR0913 - options
     inputs = open_sets(_local(sets))
     if earlier is not None and earlier.kind != inputs[0].kind:
         raise RecipeError(f"{previous} is {earlier.kind}, but {inputs[0].path} is {inputs[0].kind}")
+    given: dict[str, Any] = {"title": title or utf8_name(output.resolve().name), "licence": licence}
+    given |= {"author": author, "url": url, "doi": doi, "kifu": importlib.metadata.version("kifu")}
+    present = _published(output)
+    is_same = present is not None and _is_made_from(present, given, inputs, earlier, date, version)
+    if keep_output(output, overwrite, own=present is not None, same=is_same):
+        assert present is not None
+        return present
     with AtomicDirectory(output, MANIFEST) as folder:
-        given = {"title": title or utf8_name(output.resolve().name), "licence": licence, "date": day.isoformat()}
-        publication = _describe(inputs, given | {"author": author, "url": url, "doi": doi}, jobs, progress)
+        publication = _describe(inputs, given | {"date": day.isoformat()}, jobs, progress)
         with progress("copying", sum(path.stat().st_size for each in inputs for path in each.files), "bytes") as bar:
             splits = [replace(split, files=_copy(folder, each, bar)) for each, split in zip(inputs, publication.splits)]
         changes, sums = None, {}
@@ -170,6 +178,30 @@ def publish(  # noqa: PLR0913 - options
         sums["croissant.json"] = _write(folder, "croissant.json", render_croissant(publication))
         _commit(folder, publication, sums)
     return publication
+
+
+def _published(folder: Path) -> Publication | None:
+    with contextlib.suppress(FormatError):
+        return read_publication(folder)
+    return None
+
+
+def _is_made_from(
+    present: Publication,
+    given: Mapping[str, Any],
+    inputs: Sequence[InputSet],
+    earlier: Publication | None,
+    date: str | None,
+    version: str | None,
+) -> bool:
+    """Return True if a folder was published from these sets and arguments; date and version may be None, as given."""
+    given = {**given, **({} if date is None else {"date": date}), **({} if version is None else {"version": version})}
+    files = {each.name: [hash_file(path) for path in each.files] for each in inputs}
+    return (
+        all(getattr(present, name) == value for name, value in given.items())
+        and (present.changes and present.changes.previous) == (earlier and earlier.version)
+        and {split.name: [file.blake3 for file in split.files] for split in present.splits} == files
+    )
 
 
 def _local(sets: Paths) -> list[Path]:
@@ -198,7 +230,6 @@ def _describe(
         **given,
         version=_FIRST_VERSION,
         kind=inputs[0].kind,
-        kifu=importlib.metadata.version("kifu"),
         columns=describe_columns(inputs[0]),
         splits=[
             PublishedSplit(each.name, [], sum(each.files.values()), *counted)

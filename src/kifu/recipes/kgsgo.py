@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice, pairwise, repeat
@@ -26,7 +26,6 @@ from kifu.datasets.manifest import (
     WrittenFile,
     data_set_files,
     read_game_rows,
-    read_manifest,
 )
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Item, Job, R, make_executor
@@ -35,9 +34,18 @@ from kifu.io import AtomicFile, staging_dir, utf8_name
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import KgsgoGames, has_handicap, kgsgo_games, unreadable_reason
 from kifu.point import POINT_MASK
-from kifu.progress import Progress, ProgressFactory
+from kifu.progress import Progress
 from kifu.recipes.kgs import Archive, Sampler, find_archives, read_index
-from kifu.recipes.pipeline import Build, BuildOptions, BuildReport, ManifestCounts, Target, check_sets, is_made_by
+from kifu.recipes.pipeline import (
+    Build,
+    BuildOptions,
+    BuildReport,
+    ManifestCounts,
+    Target,
+    check_sets,
+    is_made_by,
+    read_valid_manifest,
+)
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.containers import blocks, split_blocks
 from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
@@ -329,7 +337,7 @@ def build_kgsgo(
                 for archive, games in selections[name].items()
             ]
             targets = _targets(recipe, name, shards, output)
-            reports += _SetBuild(recipe, targets, hashed, executor, options.progress, cache).run(list(targets))
+            reports += _SetBuild(recipe, targets, hashed, executor, options, cache).run(list(targets))
         return reports
 
 
@@ -361,19 +369,19 @@ class _SetBuild(Build[Manifest]):
     targets: dict[Target, list[_ArchiveGames]]
     sources: dict[Archive, Source]
     executor: Executor
-    progress: ProgressFactory
+    options: BuildOptions
     cache: dict[AnyPath, LoadedArchive]
     counts: Iterator[int] = field(default_factory=lambda: iter(()))
     chunks: Iterator[_RecordChunk] = field(default_factory=lambda: iter(()))
 
-    def current(self, target: Target) -> Manifest | None:
-        try:
-            manifest = read_manifest(target.path)
-            if manifest is None or not is_made_by(manifest, self.recipe) or manifest.set != target.set:
-                return None
-            return manifest if _has_games(manifest, target.path, self.targets[target]) else None
-        except FormatError:
-            return None
+    def read(self, target: Target) -> Manifest | None:
+        return read_valid_manifest(target)
+
+    def is_current(self, target: Target, manifest: Manifest) -> bool:
+        with suppress(FormatError):
+            is_own = is_made_by(manifest, self.recipe) and manifest.set == target.set
+            return is_own and _has_games(manifest, target.path, self.targets[target])
+        return False
 
     def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
         return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
@@ -397,7 +405,7 @@ class _SetBuild(Build[Manifest]):
         with (
             ManifestCounts(target.set, target.path) as counts,
             AtomicFile(target.path, layout.header(foreseen)) as output,
-            self.progress(f"building {target.path.name}", games, "games") as bar,
+            self.options.progress(f"building {target.path.name}", games, "games") as bar,
         ):
             for shard in shards:
                 _write_archive(shard, _chunks_of(shard, self.chunks), output, counts, bar)

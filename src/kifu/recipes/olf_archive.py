@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -142,11 +142,11 @@ class _ArchiveBuild(Build[ArchiveManifest]):
     executor: Executor
     options: BuildOptions
 
-    def current(self, target: Target) -> ArchiveManifest | None:
-        manifest = _read_manifest(target.manifest)
-        if manifest is None or not is_made_by(manifest, self.recipe):
-            return None
-        return manifest if are_same(manifest.sources, self.sources) else None
+    def read(self, target: Target) -> ArchiveManifest | None:
+        return _read_manifest(target.manifest)
+
+    def is_current(self, target: Target, manifest: ArchiveManifest) -> bool:
+        return is_made_by(manifest, self.recipe) and are_same(manifest.sources, self.sources)
 
     def files(self, target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
         return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
@@ -157,6 +157,8 @@ class _ArchiveBuild(Build[ArchiveManifest]):
             earlier = _read_manifest(target.manifest)
             for file in earlier.files if earlier else ():
                 remove_file(target.path / file.file)
+            if not target.unfinished.exists():
+                _require_no_others(target.path, ())
 
     def make(self, target: Target) -> ArchiveManifest:
         into = target.path
@@ -170,7 +172,7 @@ class _ArchiveBuild(Build[ArchiveManifest]):
                         spool.write(number, games, data)
                     unsayable += failed
                     bar.advance(read)
-            _require_no_others(into, spool)
+            _require_no_others(into, spool.files())
             files = [_write(into, number, spool) for number in spool.files()]
         return ArchiveManifest(
             kifu=importlib.metadata.version("kifu"),
@@ -272,9 +274,9 @@ def _file_name(number: int) -> str:
     return f"{_SIZES[size]}/{_ENDINGS[ending]}/{_TERMS[terms]}/{rating:02}.olf"
 
 
-def _require_no_others(into: Path, spool: _Spool) -> None:
-    """Raise OutputError if the tree holds an OLF file that is not part of this archive."""
-    ours = {_file_name(number) for number in spool.files()}
+def _require_no_others(into: Path, numbers: Iterable[int]) -> None:
+    """Raise OutputError if the tree holds an OLF file other than these."""
+    ours = {_file_name(number) for number in numbers}
     for path in sorted(into.glob("*/*/*/*.olf")):
         name = path.relative_to(into).as_posix()
         if _FILE.fullmatch(name) and name not in ours:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from pkgutil import resolve_name
@@ -25,9 +26,8 @@ from pydantic import BaseModel
 
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.parquet import parquet_metadata
 from kifu.corpus.schema import count_drops, drop_codes
-from kifu.corpus.sources import Source, find_sources, hash_sources, require_unchanged, without_left_out
+from kifu.corpus.sources import Source, find_sources, hash_sources, hashed_infos, require_unchanged
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
     ArchiveRows,
@@ -42,7 +42,17 @@ from kifu.datasets.manifest import (
 )
 from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
-from kifu.io import held_folder, locked_folder, remove_file, require_same, require_size, staging_dir, utf8_name
+from kifu.io import (
+    held_folder,
+    keep_output,
+    locked_folder,
+    remove_file,
+    require_same,
+    require_size,
+    staging_dir,
+    utf8_name,
+    write_file,
+)
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
     KGSGO,
@@ -91,11 +101,13 @@ class BuildReport(Report, Generic[M]):
     Attributes:
         path: The data set, or the directory of an archive.
         fresh: False if an earlier run had made it from the same recipe and sources.
+        files: The manifest and all files that it lists.
     """
 
     path: Path
     manifest: M
     fresh: bool
+    files: list[Path] = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return path, freshness, and the counts of the manifest without its lists of games."""
@@ -117,6 +129,7 @@ class BuildOptions(NamedTuple):
     progress: ProgressFactory
     sets: Sequence[str] | None = None
     index_page: str | os.PathLike[str] | None = None
+    overwrite: bool = False
 
 
 class Target(NamedTuple):
@@ -131,13 +144,31 @@ class Target(NamedTuple):
         """Return the target for a data set at `path`."""
         return cls(set, path, manifest_path(path))
 
+    @property
+    def unfinished(self) -> Path:
+        """An empty file beside an output whose manifest is not written yet."""
+        return self.manifest.with_name(f".{self.manifest.name}.unfinished")
+
+    def forget(self) -> None:
+        """Remove `unfinished` unless there is an output without a manifest."""
+        is_folder = self.path == self.manifest.parent  # of an archive, which has folders by board
+        made = any(self.path.glob("*/*")) if is_folder else self.path.exists()
+        if self.manifest.exists() or not made:
+            remove_file(self.unfinished)
+
 
 class Build(ABC, Generic[M]):
     """A run of a recipe: `run` keeps outputs that are up to date and makes the others."""
 
+    options: BuildOptions
+
     @abstractmethod
-    def current(self, target: Target) -> M | None:
-        """Return the manifest of a target if it was made from the same recipe and sources, else None."""
+    def read(self, target: Target) -> M | None:
+        """Return the manifest of a target, None if there is no valid one."""
+
+    @abstractmethod
+    def is_current(self, target: Target, manifest: M) -> bool:
+        """Return True if a target was made from the same recipe and sources."""
 
     @abstractmethod
     def files(self, target: Target, manifest: M) -> list[tuple[Path, int]]:
@@ -154,11 +185,18 @@ class Build(ABC, Generic[M]):
     def run(self, targets: Sequence[Target]) -> list[BuildReport[M]]:
         """Make the targets that are not up to date and write their manifests.
 
-        A stale manifest is removed first, so a manifest always describes the data set that it lies next to. Raises
-        OutputError if a file cannot be written, or was removed or replaced during the build.
+        A stale manifest is removed first, so a manifest always describes the data set that it lies next to. If a run is
+        stopped between the two, `Target.unfinished` shows that the data set is not foreign. Raises OutputError as
+        `keep_output`, and if a file cannot be written, or was removed or replaced during the build.
         """
         manifests = {target: self._whole(target) for target in targets}
         stale = [target for target, manifest in manifests.items() if manifest is None]
+        for target in stale:
+            interrupted = target.unfinished.is_file()
+            own = interrupted or self.read(target) is not None
+            path = target.manifest if target.manifest.parent == target.path else target.path
+            keep_output(path, self.options.overwrite or interrupted, own=own, same=False)
+            keep_output(target.manifest, overwrite=True, own=own)
         made: dict[Target, M] = {}
         written: dict[Path, os.stat_result] = {}
         with ExitStack() as stack:
@@ -167,6 +205,8 @@ class Build(ABC, Generic[M]):
             for folder in {target.manifest.parent for target in stale}:
                 stack.enter_context(held_folder(folder))
             for target in stale:
+                write_file(target.unfinished, b"")
+                stack.callback(target.forget)
                 remove_file(target.manifest)
                 remove_file(origins_path(target.path))
                 made[target] = self.make(target)
@@ -176,22 +216,30 @@ class Build(ABC, Generic[M]):
                 written[target.manifest] = require_size(target.manifest)
             for path, status in written.items():
                 require_same(path, status)
-        return [BuildReport(t.path, manifest or made[t], manifest is None) for t, manifest in manifests.items()]
+        reports = []
+        for target, manifest in manifests.items():
+            final = manifest or made[target]
+            files = [target.manifest, *(path for path, _ in self.files(target, final))]
+            reports.append(BuildReport(target.path, final, manifest is None, files))
+        return reports
 
     def _whole(self, target: Target) -> M | None:
         """Return the manifest of a target that is up to date and whose files exist, else None."""
-        manifest = self.current(target)
-        files = [] if manifest is None else self.files(target, manifest)
+        manifest = self.read(target)
+        if manifest is None or not self.is_current(target, manifest):
+            return None
+        files = self.files(target, manifest)
         return manifest if all(path.is_file() and path.stat().st_size == size for path, size in files) else None
 
 
-def build(
+def build(  # noqa: PLR0913 - options
     recipe: str | os.PathLike[str] | Recipe,
     sources: Paths,
     output: str | os.PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     index: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
@@ -207,6 +255,7 @@ def build(
         recipe: The name of a recipe, a TOML file, or a recipe from `load_recipe`.
         sources: Archives, directories, records and catalogues; for recipes that draw games from the archives of KGS,
             archives with names as there, or directories that hold them.
+        overwrite: Replace data sets of other recipes or sources, and damaged ones (`kifu.io.keep_output`).
         sets: Names of sets, by default those of the recipe.
         index: An index page (HTML file) of the archives of KGS, for recipes that draw games from them.
         jobs: Number of threads or processes, by default one per core.
@@ -221,14 +270,38 @@ def build(
     """
     if isinstance(recipe, str | os.PathLike):
         recipe = load_recipe(recipe)
+    options = BuildOptions(jobs, engine, progress, sets, index, overwrite)
+    catalogue = Path(output, CATALOGUE)
+    had_catalogue = catalogue.exists()
+    reports = build_any(recipe, sources, catalogue.parent, options)
+    empty = [each for each in reports if not getattr(each.manifest, "examples", each.manifest.kept)]
+    if empty and len(empty) == len(reports):
+        for each in empty:
+            for path in each.files if each.fresh else ():
+                remove_file(path)
+            if each.path != each.files[0].parent:  # not an archive, whose folder may have other files
+                shutil.rmtree(each.path, ignore_errors=True)
+        if not had_catalogue:
+            remove_file(catalogue)
+        with suppress(OSError):
+            catalogue.parent.rmdir()
+        hint = ", with clean=legal all legal ones are kept" if getattr(recipe, "clean", None) else ""
+        raise RecipeError(f"recipe {recipe.name} uses none of these games{hint}: {empty[0].manifest.summary()}")
+    for each in empty:
+        _log.warning("%s is empty: %s", printable(each.path), printable(each.manifest.summary()))
+    return reports
+
+
+def build_any(recipe: Recipe, sources: Paths, output: Path, options: BuildOptions) -> list[BuildReport[Any]]:
+    """Build as `build` does; all data sets may be empty."""
     kind = KINDS.get(getattr(recipe, "kind", ""), KGSGO)
     if not kind.build:
         raise RecipeError(f"recipe {recipe.name} trains a network: use kifu.train, or the command kifu train")
-    for name, value in (("sets", sets), ("index", index)):
+    for name, value in (("sets", options.sets), ("index", options.index_page)):
         if value is not None and name not in kind.options:
             raise RecipeError(f"recipe {recipe.name} has no option {name}")
     build_kind: Callable[[Recipe, Paths, Path, BuildOptions], list[BuildReport[Any]]] = resolve_name(kind.build)
-    return build_kind(recipe, sources, Path(output), BuildOptions(jobs, engine, progress, sets, index))
+    return build_kind(recipe, sources, output, options)
 
 
 def check_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:
@@ -263,6 +336,13 @@ def output_names(recipe: Any) -> list[str]:
     return [""]
 
 
+def read_valid_manifest(target: Target) -> Manifest | None:
+    """Return the manifest of a data set, None if there is no valid one."""
+    with suppress(FormatError):
+        return read_manifest(target.path)
+    return None
+
+
 def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
     """Return whether this version of kifu made the output, from this recipe."""
     version = importlib.metadata.version("kifu")
@@ -270,35 +350,21 @@ def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
 
 
 def are_same(recorded: object, sources: list[Source]) -> bool:
-    """Return whether recorded sources are these. Directories of loose records, which have no hash, never are."""
-    infos = [source.info for source in sources]
-    return recorded == infos and all("blake3" in info for info in infos)
+    """Return whether recorded sources are these. Remote folders, which have no hash, never are."""
+    return recorded is not None and recorded == hashed_infos(sources)
 
 
 def ingest_sources(sources: list[Source], path: Path, clean: CleaningRules, options: BuildOptions) -> Catalogue:
     """Return the catalogue of all games of the sources at `path`, which is read anew unless an earlier run made it."""
     if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in sources):
         raise RecipeError(f"{path} is a source and also the catalogue that the build writes; choose another folder")
-    if not _was_ingested(path, sources, clean):
-        from kifu.corpus.ingest import ingest
+    from kifu.corpus.ingest import ingest
 
-        ingest(sources, path, clean=clean, jobs=options.jobs, engine=options.engine, progress=options.progress)
+    ingest(
+        sources, path, clean=clean, overwrite=options.overwrite, jobs=options.jobs, engine=options.engine,
+        progress=options.progress,
+    )  # fmt: skip
     return open_catalogue(path)
-
-
-def _was_ingested(path: Path, sources: list[Source], clean: CleaningRules) -> bool:
-    """Return whether the catalogue at `path` is the one that `ingest` would make again."""
-    try:
-        about = open_catalogue(path).metadata
-        version = parquet_metadata(path).get(b"kifu.version", b"")
-    except (FormatError, OSError, pa.ArrowException):
-        return False
-    return (
-        version == importlib.metadata.version("kifu").encode()
-        and about.get("clean") == clean.model_dump(mode="json")
-        and are_same(without_left_out(about.get("sources")), sources)
-        and about.keys() >= {"read", "kept", "drops"}
-    )
 
 
 # Data sets that are made from catalogues.
@@ -550,10 +616,7 @@ def build_sets(
     targets = [Target.of(name, into / f"{name}{suffix}") for name in dict.fromkeys(names)]
     with make_executor(options.engine, options.jobs, staging_dir(targets[0].path)) as executor:
         hashed = hash_sources(found, executor)
-        reports = _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
-    if all(report.manifest.kept == report.manifest.elsewhere == 0 for report in reports):
-        _log.warning("recipe %s drops all games; clean=legal keeps all legal ones", recipe.name)
-    return reports
+        return _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
 
 
 @dataclass
@@ -567,16 +630,14 @@ class _SetsBuild(Build[Manifest], Generic[SetRecipe]):
     catalogues: list[CatalogueInput] = field(default_factory=list)
     fitted: SetRecipe | None = None
 
-    def current(self, target: Target) -> Manifest | None:
-        try:
-            manifest = read_manifest(target.path)
-        except FormatError:
-            return None
-        if manifest is None or not is_made_by(manifest, self.recipe) or manifest.set != target.set:
-            return None
+    def read(self, target: Target) -> Manifest | None:
+        return read_valid_manifest(target)
+
+    def is_current(self, target: Target, manifest: Manifest) -> bool:
         if isinstance(self.recipe.split, ListSplit):  # its lists have no hash
-            return None
-        return manifest if are_same(manifest.sources, self.sources) else None
+            return False
+        is_own = is_made_by(manifest, self.recipe) and manifest.set == target.set
+        return is_own and are_same(manifest.sources, self.sources)
 
     def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
         return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.errors import DropReason, OutputError, SourceError, first_line
+from kifu.errors import DropReason, OutputError, SourceError, first_line, printable
 from kifu.execution.executor import copy_name
 from kifu.io import AtomicFile, cannot_write, hash_bytes
 from kifu.kernel import inline_kernel, kernel
@@ -64,7 +64,7 @@ from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
 from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
-from kifu.records.games import Bytes, LeftOut, RecordBlock, describe_left_out, groups, make_block
+from kifu.records.games import UNREADABLE, Bytes, LeftOut, RecordBlock, describe_left_out, groups, make_block
 from kifu.records.paths import (
     AnyPath,
     FullCopy,
@@ -439,7 +439,8 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
     except SourceError:
         raise
     except OSError as error:
-        raise SourceError(f"{source}: {error.strerror}") from None
+        if is_index or isinstance(source, Remote):  # of others, reading their records reports it
+            raise SourceError(f"{source}: {error.strerror}") from None
 
 
 def _until_damage(blocks: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
@@ -448,12 +449,24 @@ def _until_damage(blocks: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
 
 
 def read_blocks(containers: Iterable[AnyPath], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
-    """Yield all blocks of the containers, large ones split: the units by which threads share the work.
-
-    Raises SourceError as `blocks` does.
-    """
+    """Yield all blocks of the containers, large ones split: the units by which threads share the work."""
     for container in containers:
-        yield from split_blocks(blocks(container, block_bytes=block_bytes), block_bytes)
+        yield from split_blocks(readable_blocks(container, block_bytes=block_bytes), block_bytes)
+
+
+def readable_blocks(container: AnyPath, **options: int) -> Iterator[RecordBlock]:
+    """Yield `blocks`, and for a local file that is damaged or cannot be opened a last one, which leaves it out.
+
+    Raises SourceError for folders and remote files.
+    """
+    try:
+        yield from blocks(container, **options)
+    except SourceError as error:
+        if isinstance(container, Remote) or container.is_dir():
+            raise
+        reason = str(error).removeprefix(f"{printable(container)}: ")
+        empty = make_block(str(container), np.empty(0, np.uint8), [], [], [], [])
+        yield replace(empty, left_out=Counter({UNREADABLE + reason: 1}))
 
 
 def line_blocks(

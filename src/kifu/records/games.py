@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import DropReason, GameError, printable
+from kifu.errors import DropReason, GameError, SourceError, printable
 from kifu.io import utf8_name
 
 Bytes = npt.NDArray[np.uint8]
@@ -346,6 +346,9 @@ _MAX_KINDS = 100
 """Distinct kinds that are counted for a container: a hostile archive may have a million."""
 
 _OTHER_KINDS = "other kinds"
+UNREADABLE = "unreadable: "
+"""Begins the kind of a container that is damaged or cannot be opened; the reason follows."""
+
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".7z", ".rar", ".lzh", ".gz", ".bz2", ".xz")
 
 
@@ -364,7 +367,10 @@ def describe_left_out(left_out: Mapping[str, int]) -> str:
 class LeftOut:
     """Counts of the files and members that are not read, by container."""
 
-    def __init__(self) -> None:
+    def __init__(self, strict: bool = False) -> None:
+        """Count nothing yet. strict: `add` raises SourceError for an unreadable container."""
+        self._strict = strict
+        self._unreadable: dict[str, str] = {}  # the kind, by container
         self._counts: dict[str, Counter[str]] = {}
         self._sources: dict[str, str] = {}
         self._with_games = set[str]()
@@ -383,15 +389,26 @@ class LeftOut:
             self._with_games.add(container)
         counts = self._counts.setdefault(container, Counter())
         for kind, count in left_out.items():
-            counts[kind if kind in counts or len(counts) < _MAX_KINDS else _OTHER_KINDS] += count
+            if kind.startswith(UNREADABLE):
+                self._unreadable[container] = kind  # several shards of the container have the same
+                if self._strict:
+                    self.require_games(0)
+            else:
+                counts[kind if kind in counts or len(counts) < _MAX_KINDS else _OTHER_KINDS] += count
+
+    def require_games(self, read: int) -> None:
+        """Raise SourceError if no game was read, since a container is unreadable."""
+        for container, kind in () if read else self._unreadable.items():
+            raise SourceError(f"{container}: {kind.removeprefix(UNREADABLE)}")
 
     def of_container(self, container: str) -> dict[str, int]:
         """Return the counts of a container by kind, in alphabetical order."""
-        return dict(sorted(self._counts.get(container, {}).items()))
+        unreadable = {self._unreadable[container]: 1} if container in self._unreadable else {}
+        return dict(sorted(self._counts.get(container, {}).items())) | unreadable
 
     def total(self) -> Counter[str]:
-        """Return the counts of all containers by kind."""
-        return sum(self._counts.values(), Counter())
+        """Return the counts of all containers by kind; unreadable containers are kinds of their own."""
+        return sum(self._counts.values(), Counter({f"{path}: {kind}": 1 for path, kind in self._unreadable.items()}))
 
     def log_listed(self) -> None:
         """Log what is left out of folders, before anything is read."""
@@ -400,6 +417,8 @@ class LeftOut:
 
     def log(self) -> None:
         """Log one line for each source of which something is left out, and for each container without any game."""
+        for container, kind in self._unreadable.items():
+            _log.warning("%s: %s", printable(container), printable(kind))
         by_source: dict[str, Counter[str]] = {}
         for container, counts in self._counts.items():
             if not counts:

@@ -97,6 +97,7 @@ def summarize(sources: Paths, rules: Rules = RECORD_RULES, jobs: int = 1) -> Sou
         left_out.add(block.source, len(block), block.left_out)
         for parsed in parse_block(block, index):
             summary.add_parsed(parsed, rules, jobs)
+    left_out.require_games(summary.read)
     left_out.log()
     summary.left_out = left_out.total()
     return summary

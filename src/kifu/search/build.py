@@ -24,7 +24,7 @@ from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.range_sort import Columns, RangeSort, SpillFile
-from kifu.io import AtomicFile, locked_folder, require_size, staging_dir
+from kifu.io import AtomicFile, keep_output, locked_folder, require_size, staging_dir
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.search.continuations import INFO_COLUMNS, game_info
@@ -34,6 +34,7 @@ from kifu.search.index import (
     entry_shift,
     identify,
     index_path,
+    is_index,
     open_index,
     padding,
     with_checksums,
@@ -123,6 +124,7 @@ def build_index(
     catalogue: str | os.PathLike[str],
     *,
     plies: int = DEFAULT_PLIES,
+    overwrite: bool = False,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
@@ -135,6 +137,7 @@ def build_index(
 
     Args:
         plies: The maximum number of positions of each game, from its first move on, 1 to 1,000.
+        overwrite: Replace indices of other plies or of earlier catalogues (`kifu.io.keep_output`).
         jobs: See `kifu.execution.executor.make_executor`, also for `engine`.
 
     Raises:
@@ -148,6 +151,8 @@ def build_index(
             stack.enter_context(locked_folder(Path(catalogue)))
         opened = open_catalogue(catalogue)
         todo = {path: rows for path, rows in opened.partitions.items() if not _is_indexed(path, plies)}
+        for path in todo or [opened.path]:
+            keep_output(index_path(path), overwrite, own=is_index(index_path(path)), same=not todo)
         shards = [shard for shard in opened.shards() if Path(shard.path) in todo]
         executor = stack.enter_context(make_executor(engine, jobs, staging_dir(index_path(opened.path))))
         bar = stack.enter_context(progress("indexing", sum(todo.values()), "games"))

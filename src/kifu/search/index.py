@@ -192,7 +192,7 @@ class SearchIndex:
             except OSError as error:
                 raise FormatError(f"{self.path} cannot be read: {error.strerror}") from None
             if count == 0:
-                raise FormatError(f"{self.path} was truncated; run kifu index again")
+                raise FormatError(f"{self.path} was truncated; run kifu index --overwrite")
             filled += count
         for k, block in enumerate(blocks):
             if crc32(out[k * BLOCK_BYTES : (k + 1) * BLOCK_BYTES]) != self._checksums[block]:
@@ -276,6 +276,15 @@ class SearchIndex:
         return FormatError(f"{self.path} is damaged: {what} are out of range; remove it and run kifu index again")
 
 
+def is_index(path: Path) -> bool:
+    """Return True if a file begins like an index."""
+    try:
+        with open_regular(path) as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
 def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
     """Open the index of a Parquet file.
 
@@ -288,7 +297,7 @@ def open_index(parquet: str | os.PathLike[str]) -> SearchIndex:
             size = os.fstat(file.fileno()).st_size
             header = _parse_header(path, bytes_at(file.fileno(), _HEADER_BYTES, 0))
             if header.parquet != identify(parquet):
-                raise FormatError(f"{path} is the index of another catalogue; run kifu index again")
+                raise FormatError(f"{path} is the index of another catalogue; run kifu index --overwrite")
             n_blocks = -(-_arrays_bytes(header) // BLOCK_BYTES)
             start = _HEADER_BYTES + _arrays_bytes(header)
             expected = start + (n_blocks + 1) * _CHECKSUM.itemsize
@@ -322,7 +331,8 @@ def _parse_header(path: Path, data: bytes) -> IndexHeader:
     version, length = (int.from_bytes(data[at : at + 2], "little") for at in (len(_MAGIC), len(_MAGIC) + 2))
     if version != _VERSION:
         raise FormatError(
-            f"{path} is a search index of version {version}; this kifu reads version {_VERSION}; run kifu index again"
+            f"{path} is a search index of version {version}; this kifu reads version {_VERSION}; run kifu index"
+            " --overwrite"
         )
     text = data[_JSON_START : _JSON_START + length]
     checked = data[len(_MAGIC) : len(_MAGIC) + 4] + text

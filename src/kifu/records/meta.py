@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -477,9 +477,13 @@ class Rank:
         return name + ("*" if self.confirmed else "?")
 
 
-def rank_scales() -> tuple[RankScale, ...]:
-    """Return the names of the scales of `Rank.to`."""
-    return tuple(_EQUIVALENT)
+def rank_table(ratings: Iterable[int] = (0, *range(2, 37))) -> list[dict[str, int | str | None]]:
+    """Return rows of Schraudolph's table: "rating", and the rank in each scale; by default all rows."""
+    ranks = [(rating, Rank.from_rating(rating)) for rating in ratings]
+    return [
+        {"rating": rating} | {name: rank.to(name) if rank else "NR" if name == "igs" else None for name in _EQUIVALENT}
+        for rating, rank in ranks
+    ]
 
 
 def _cells(scale: RankScale) -> list[str]:

@@ -278,8 +278,8 @@ def _tree_nodes(game: Game, room: int) -> tuple[list[dict[str, Any]], bool, int]
 
     Returns:
         [{"parent": index, -1 for the root; "move": point | WHITE_BIT, a pass as width * height, or None; "setup":
-        stones as point | WHITE_BIT or ERASE_BIT; "comment": text; "marks": [[point, kind, text of a label]]}], each after
-        its parent. The first child of a node continues its line.
+        stones as point | WHITE_BIT or ERASE_BIT; "comment": text; "marks": [[point, kind, text of a label]]}], each
+        after its parent. The first child of a node continues its line.
     """
     tree = read_tree(game.record, game.width, game.height)
     parents = tree.nodes[:, 0]

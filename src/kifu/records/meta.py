@@ -552,8 +552,8 @@ _WINNER_ONLY = lazy_pattern(
     r"\+?\s*(?:j|aw)?|\+?\s*(?:wins?|won)(?: on points)?[.!]?|(?:获|獲|判定)?[胜勝]ち?|(?:판정)?승", re.IGNORECASE
 )
 _MARGIN = lazy_pattern(
-    r"(?P<whole>(?:\d+(?:[.,]\d*)?|[.,]\d+)(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
-    r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?\s*(?P<half_stone>子)?[目집]?"
+    r"(?P<whole>(?:\d+(?:[.,]\d*)?|[.,]\d+)(?!\d*\s*/))?\s*+又?\s*+(?:(?P<part>\d++)\s*+/\s*+(?P<parts>0*[1-9]\d*))?"
+    r"\s*+(?P<stones>子)?[目집]?\s*+(?P<half>半|반)?\s*+(?P<half_stone>子)?[目집]?"
 )
 _ONLY_REASON = lazy_pattern(
     rf"中押し?|中盘|中盤|불계|(?=[^\s]){_MARGIN.pattern}\s*(?:points?|pts?|moku)?", re.IGNORECASE

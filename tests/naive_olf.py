@@ -117,7 +117,8 @@ def take_handicap(game: NaiveGame) -> None:
 def write_line(words: list[str], game: NaiveGame) -> bytes:
     """Return a line. words: the first ten fields. Whether the line represents the game is not checked."""
     points = game.width * game.height
-    play = [entry for stone in game.setup for entry in (stone, points | WHITE_BIT)][:-1] + game.moves
+    play = [entry for stone in game.setup for entry in (stone, points | WHITE_BIT)]
+    play = (play if game.moves and game.moves[0] & WHITE_BIT else play[:-1]) + game.moves
     parts = [*words, write_points(game, play) or "-"]
     if game.territory:
         parts.append(write_points(game, game.territory))

@@ -27,7 +27,7 @@ export interface GameInfo {
   warnings: string[];
 }
 
-/** A node of a record's tree, see `kifu.records.tree.Node`. */
+/** A node of a record's tree, see `kifu.web.games.upload_game`. */
 export interface TreeNode {
   parent: number;
   move: number | null;

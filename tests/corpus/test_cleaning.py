@@ -44,6 +44,12 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("PB[x]PW[x]", line(18)),
         game("PB[x]PW[x]", line(19)),
     ),
+    "against himself, named": (
+        ["self_play=3.5"],
+        DropReason.SELF_PLAY,
+        game("PB[一]PW[一]", line(31)),
+        game("PB[?]PW[?]", line(31)),
+    ),
     "score too high": (["max_score=2.0"], DropReason.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),  # noqa: E501 - one case per line
     "score and komi": (
         ["whole_score=true"],

@@ -259,4 +259,4 @@ def test_row_as_olf() -> None:
         ending=["resign"], handicap=[2], setup=[[0, 80]], setup_ply=[[0, 0]], root_setup=[2],
         moves=[[4 | WHITE_BIT, 81]], territory=[[1, 2 | WHITE_BIT]], drop=["few_stones"],
     )  # fmt: skip
-    assert rows_to_olf(batch).data.tobytes() == b"0000-00-00 Ann_B 0 ? 35.0 9:9 ? -999.9 ? h-2 AAttIIeaTT BAca\n"
+    assert rows_to_olf(batch).data.tobytes() == b"0000-00-00 Ann_B 0 ? 35.0 9:9 ? -999.9 ? h-2 AAttIItteaTT BAca\n"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from kifu.go.board import Board
 from kifu.go.replay import legal_moves
 from kifu.go.rules import NAMED, RECORD_RULES, Rules
 from kifu.learn.positions import PredictPositions
+from kifu.planes.encoder import Encoder, EncoderScratch
 from kifu.point import BLACK, WHITE, WHITE_BIT, symmetries, to_sgf
 from lazy import lazy_import
 from nets import tiny_net
@@ -132,6 +137,33 @@ def test_a_batch_equals_single_positions(net: learn.net.Net, monkeypatch: pytest
         same(part(whole, [k]), predictor.predict(PredictPositions.from_games([g], [ply])))
     monkeypatch.setattr(learn.predict, "_BATCH_SIZE", 4)
     same(whole, predictor.predict(positions))
+
+
+def test_threads_share_a_predictor_and_a_reviewer(net: learn.net.Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, used, games = Encoder.draw, set(), [game(k, 10 + 7 * k) for k in range(4)]
+    predictor = learn.predict.Predictor(net)
+    asked = [PredictPositions.from_games([each] * len(each), range(len(each))) for each in games]
+    wanted = [predictor.predict(each) for each in asked]
+    reviewer, barrier = learn.review.Reviewer(predictor), threading.Barrier(8)
+
+    def slow_draw(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> Any:
+        assert id(scratch) not in used
+        used.add(id(scratch))
+        time.sleep(0.001)
+        answer = draw(encoder, scratch, *arguments)
+        used.remove(id(scratch))
+        return answer
+
+    def work(k: int) -> None:
+        barrier.wait()
+        for ply in range(1, 5):
+            (review,) = reviewer.evaluate(games[k % 4], [games[k % 4].moves[: ply + 1]])
+            np.testing.assert_allclose(review.policy, wanted[k % 4].policy[ply], atol=1e-6)
+        same(predictor.predict(asked[k % 4]), wanted[k % 4])
+
+    monkeypatch.setattr(Encoder, "draw", slow_draw)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
 
 
 def test_whole_arrays_of_games(net: learn.net.Net) -> None:

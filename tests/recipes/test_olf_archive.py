@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+import kifu
 from commands import is_error, run
 from kgs_archives import BROKEN, archive
+from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
 from kifu.errors import DropReason, OutputError, RecipeError, SourceError
 from kifu.io import AtomicFile, hash_file
-from kifu.point import to_sgf
+from kifu.point import POINT_MASK, to_sgf
 from kifu.recipes import olf_archive, pipeline
 from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveManifest, file_rating
 from kifu.recipes.pipeline import BuildReport
@@ -149,6 +151,36 @@ def test_what_is_counted(sources: list[Path], tmp_path: Path) -> None:
     assert set(contents(built.path)) == {file.file for file in m.files} | {CATALOGUE, MANIFEST}
     assert str(built).startswith(f"{built.path}: 213 games = 160 in {len(m.files)} files, ")
     assert json.loads((built.path / MANIFEST).read_bytes())["kept"] == 160
+
+
+def test_no_line_is_repeated(tmp_path: Path) -> None:
+    twins = [sgf(1, f"RE[B+R]{root}") for root in ("EV[one]BR[3d]", "EV[two]PC[here]OT[5x30]RU[Ing]BR[3 dan]")]
+    first = build(archive(tmp_path / "in", [*twins, GAMES[0], *twins, sgf(1, "RE[B+R]DT[1996]BR[3d]")]), tmp_path / "a")
+    assert (first.manifest.kept, first.manifest.drops) == (3, {"DUPLICATE": 3})
+    assert first.manifest.adds_up()
+    lines = lines_of(first)
+    assert max(Counter(line for each in lines.values() for line in each).values()) == 1
+    again = build([first.path / name for name in lines], tmp_path / "b")
+    assert (lines_of(again), again.manifest.drops) == (lines, {})
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        *((f"{stones};W[ma];B[aa]", "DDttPPttmaAA") for stones in ("AB[dd][pp]", ";B[dd];B[pp]")),
+        (";B[dd];W[];B[pp];W[];W[ma]", "DDttPPttma"),
+        ("AB[dd][pp];W[];W[ma]", "DDttPPttttma"),
+        ("AB[dd][pp]PL[B];B[aa];W[ma]", "DDttPPAAma"),
+    ],
+)
+def test_handicap_stones_are_followed_by_passes(tmp_path: Path, record: str, text: str) -> None:
+    (tmp_path / "a.sgf").write_text(f"(;SZ[19]HA[2]RE[W+R]{record})")
+    convert(tmp_path / "a.sgf", tmp_path / "a.olf")
+    assert (tmp_path / "a.olf").read_text().split()[9:] == ["h-2", text]
+    (game,) = kifu.read(tmp_path / "a.olf")
+    assert (game.handicap, game.setup.tolist(), game.setup_ply.tolist()) == (2, [60, 300], [0, 0])
+    played = text.removeprefix("DDttPPtt").removeprefix("DDttPP")
+    assert "".join(to_sgf(move & POINT_MASK, 19) or "tt" for move in game.moves.tolist()) == played.lower()
 
 
 def test_the_lines_are_those_of_the_catalogue_in_order(sources: list[Path], tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_line_files_in_a_directory_are_separate_containers(tmp_path: Path) -> No
 
 def test_games_of_lines_as_sgf(tmp_path: Path) -> None:
     (tmp_path / "a.olf").write_bytes(
-        b"1996-03-12 J\xc3\xb6_B 32.0 w 0 9:9 2.5 -999.9 5.5 h-2 CCttGGeeDD\n" + b"damaged\n"
+        b"1996-03-12 J\xc3\xb6_B 32.0 w 0 9:9 2.5 -999.9 5.5 h-2 CCttGGtteeDD\n" + b"damaged\n"
     )
     (tmp_path / "Kifu.index").write_text(ROW)
     (tmp_path / "2016-01").write_bytes(b"842008471\t;B[pd];W[]\n7\t;B[aa]\n")

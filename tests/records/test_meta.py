@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import is_error, run
 from kifu.errors import GameError, RecipeError
 from kifu.point import BLACK, WHITE
 from kifu.records.meta import (
@@ -138,6 +139,17 @@ EQUIVALENT = """
 36 7D 4-5D 5-6D 5D 6-7D 1Gup
 """
 EQUIVALENT_ROWS = [line.split() for line in EQUIVALENT.split("\n") if line]
+
+
+def test_the_command_prints_the_table_or_a_row() -> None:
+    header, none, *rows = (line.split() for line in run("ranks").out.splitlines())
+    assert (header[1:], rows) == ([*SCALES], EQUIVALENT_ROWS)
+    assert none == ["0", "-", "-", "-", "NR", "-", "-"]
+    for rank, rating in (("9p", 49), ("1p", 41), ("NR", 0), ("?", 0), ("9d", 40), ("5d", 36), ("30k", 2)):
+        assert run("ranks", rank).out.split()[1] == str(rating)
+    assert run("ranks", "26Gup", "--from", "korea").out == run("ranks", "30k").out
+    is_error(run("ranks", "35k"), "a rank is 30k to 1k")
+    is_error(run("ranks", "24K", "--from", "china"), "'24K' is not a rank of china in the table")
 
 
 @pytest.mark.parametrize("row", EQUIVALENT_ROWS, ids=lambda row: row[0])

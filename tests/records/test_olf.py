@@ -80,7 +80,7 @@ def test_lines_are_written() -> None:
         b"1996-00-00 ? 0 ? 0 9:13 0 888.8 0 h-0 -",
         b"0000-00-00 a 41.0 b 2 2:1 2.5 -999.9 -9.5 h-0 BA",
         "2024-02-29 柯洁 49.0 신진서 48.5 1:1 ? 0 ? h-0 - aa".encode(),
-        HEAD[:-4] + b"h-2 PDttDPddTT",
+        HEAD[:-4] + b"h-2 PDttDPttddTT",
         HEAD[:-4] + b"h-3 DDttPP",
     ]
     data = b"".join(line + b"\n" for line in lines)
@@ -436,7 +436,7 @@ TWO_STONES = replace(ON_19, handicap=2, setup=[D, P])
         (replace(TWO_STONES, setup=[D, P | ERASE_BIT]), ExportFailure.SETUP),
         (replace(TWO_STONES, setup=[D, D]), ExportFailure.SETUP),
         (replace(TWO_STONES, setup=[D, 361]), ExportFailure.SETUP),
-        (replace(TWO_STONES, moves=[WPASS, W]), ExportFailure.SETUP),
+        (replace(TWO_STONES, moves=[WPASS, W]), ExportFailure.NONE),
         (replace(TWO_STONES, moves=[WPASS, Q]), ExportFailure.NONE),
         (replace(ON_19, handicap=1, setup=[D]), ExportFailure.SETUP),
         (replace(ON_19, handicap=2, moves=[D, WPASS, P, W]), ExportFailure.SETUP),
@@ -636,7 +636,8 @@ def canonical_lines(draw: st.DrawFn) -> bytes:
     fields.append(f"h-{stones}")
     play = draw(st.lists(st.sampled_from(["AA", "ss", "SA", "TT", "as"]), max_size=5))
     if stones > 1:
-        play = ["tt".join(["DD", "PP", "DP"][:stones]), *play]
+        white_pass = ["tt"] if play and play[0].islower() else []
+        play = ["tt".join(["DD", "PP", "DP"][:stones]), *white_pass, *play]
     fields.append("".join(play) or "-")
     fields += draw(st.sampled_from([[], ["AA"], ["aaBAss"]]))
     return " ".join(fields).encode() + b"\n"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sgfmill import sgf as sgfmill
 
 from kifu.errors import DropReason, GameError
-from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT, to_sgf
+from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records.game import Game, read_sgf, write_sgf
 from kifu.records.games import ParseWarning
-from kifu.records.sgf import make_record
+from kifu.records.sgf import Tree, make_record, read_tree
 from naive_sgf import PIECES, compare_with_naive, games_of
 from record_samples import TRAPS_FOLDER
 
@@ -248,6 +248,24 @@ def test_matches_naive_parser_on_damaged_records() -> None:
             at = draw.randint(0, len(data))
             data[at : at + draw.choice((0, 1, 5))] = draw.choice([b"", bytes([draw.randrange(256)]), *PIECES])
         compare_with_naive(bytes(data))
+        for game in games_of(bytes(data)):
+            assert game.drop or main_line_of(read_tree(game.record, game.width, game.height)) == (
+                [move for move in game.moves.tolist() if move & POINT_MASK != NO_POINT],
+                game.setup.tolist(),
+            )
+
+
+def main_line_of(tree: Tree) -> tuple[list[int], list[int]]:
+    """Return the moves and setup stones of the first children of a tree."""
+    parents, moves, ends, _ = tree.nodes.T.tolist()
+    first = {parent: k for k, parent in reversed([*enumerate(parents)])}
+    line = [first[-1]]
+    while line[-1] in first:
+        line.append(first[line[-1]])
+    starts = [0, *ends]
+    return [moves[k] for k in line if moves[k] >= 0], [
+        stone for k in line for stone in tree.setup[starts[k] : ends[k]].tolist()
+    ]
 
 
 @given(st.binary(max_size=300))

@@ -11,7 +11,7 @@ from kifu.errors import DropReason
 from kifu.point import WHITE_BIT
 from kifu.records.game import read_games, read_sgf
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, concat
-from kifu.records.sgf import as_block, scan
+from kifu.records.sgf import as_block, read_tree, scan
 from record_samples import some_members
 
 COMPILED = not numba.config.DISABLE_JIT
@@ -73,6 +73,7 @@ def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
     block = as_block([start + piece * (length // len(piece))])
     games = scan(block)  # about 0.05 s; anything quadratic would take hours
     assert sum(getattr(games, name).nbytes for name in GameArrays.__slots__) < 8 * len(block.data) + 10_000
+    read_tree(block.data.tobytes(), 25, 25)
 
 
 # Blocks

@@ -1,5 +1,6 @@
 """Games, corpus and reports: lists, facets, records, statistics, compared with plain Python."""
 
+import gzip
 import json
 import random
 import re
@@ -20,6 +21,7 @@ from kifu.corpus.splits import split
 from kifu.errors import FormatError, SourceError
 from kifu.records.game import read_sgf
 from kifu.web.api import Deadline, TimeLimitError
+from kifu.web.games import read_upload
 from kifu.web.site import Site
 from kifu.web.statistics import count_games, count_splits
 from web_site import ServedSite, axe, expect, in_all_windows, open_page, problems, serving, tab_to
@@ -376,8 +378,29 @@ def test_upload_shows_the_tree(served: ServedSite) -> None:
         (4, 10, ""), (1, 80 | white, ""),
     ]  # fmt: skip
     marks = game["nodes"][0]["marks"]
-    assert marks == [[0, "triangle", ""], [1, "triangle", ""], [40, "label", "A"], [20, "label", "12"]]
+    assert marks == [[40, "label", "A"], [20, "label", "12"], [0, "triangle", ""], [1, "triangle", ""]]
     assert game["nodes"][7]["setup"] == [70]
+
+
+@pytest.mark.parametrize(
+    ("record", "nodes", "notes"),
+    [
+        (b"(;SZ[19]TR" + b"[aa:ss]" * 20 + b"L[aa][bb])", 1, []),
+        (b"(;C[a" + b"[" * 1_000_000, 0, [["truncated"]]),
+        (b"(;C[a]" + b";;C[\\\\]" * 40_000, 20_000, [["truncated"], ["tree"]]),
+        (b"(;SZ[25]" + b"TR[aa:yy]" * 100_000 + b")", 0, [["tree"]]),
+        (b"(;SZ[19]" + b";TR[aa:ss]" * 90_000 + b")", 1445, [["tree"]]),
+        (b"(;SZ[25]C[a]" + b"(;AB[aa:yy])" * 10_000 + b")", 105, [["tree"]]),
+        (gzip.compress(b"(;C[a];C[" + b"x" * 20_000_000 + b"])"), 2, [["tree"]]),
+        (zip_of({f"{k}.sgf": b"(;C[" + b"x" * 1_000_000 + b"])" for k in range(17)}), 1, [["tree"]]),
+    ],
+    ids=["one mark a point", "value", "nodes", "node", "marks", "setup", "gzip", "zip"],
+)
+def test_trees_are_limited(record: bytes, nodes: int, notes: list) -> None:
+    name = {b"PK": "a.zip", b"\x1f\x8b": "a.gz"}.get(record[:2], "a.sgf")
+    games = read_upload(record, name, Deadline(600))["games"]
+    assert (len(games[0]["nodes"]), games[-1]["notes"]) == (nodes, notes)
+    assert len(json.dumps(games)) < 20_000_000
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from commands import finish, first_line, run, start
 from kifu import build_index
 from kifu.errors import FormatError
 from kifu.search.index import index_path
-from kifu.web.api import TimeLimitError
+from kifu.web.api import BusyError, TimeLimitError
 from kifu.web.server import SiteServer, warm_up
 from kifu.web.site import Site
 from lazy import lazy_import
@@ -150,6 +150,9 @@ def test_pages_do_not_wait_for_nets(web_catalogue: Path) -> None:
         waiting = pool.submit(served.get, "/api/nets")
         assert served.get("/api/games").json["total"] == 320
         assert not waiting.done()
+        site.predict.seconds, site.startup.seconds = 10_000, 20_000  # as if it had started 20,000 - 3,600 s ago
+        with pytest.raises(BusyError, match="still being opened"):
+            assert site.nets is None
         open_nets()
         assert waiting.result(60).json == []
         assert served.get("/api/site").json["nets"] == []
@@ -179,6 +182,7 @@ WARMED = """
 import sys
 from unittest import mock
 from kifu.compiler import _CachedDispatcher
+from kifu.web.games import read_upload
 from kifu.web.nets import PredictParams, predict
 from kifu.web.server import warm_up
 from kifu.web.patterns import explore
@@ -193,6 +197,7 @@ with mock.patch.object(_CachedDispatcher, "compile", autospec=True, side_effect=
     predict(site, PredictParams(line=Line(moves=[60, 300]), ply=2))
     explore(site, PositionParams(moves="dd"), site.startup)
     search(site, SearchResults(), SearchParams(pattern="X . O"), site.startup)
+    read_upload(b"(;PB[x]TR[aa];W[aa](;B[bb])(;B[cc]))", "game.sgf", site.startup)
 site.close()
 """
 

@@ -17,6 +17,7 @@ function noteText([kind, ...values]: UploadedGame["notes"][number]): string {
     case "truncated": return t("noteTruncated");
     case "encoding": return t("noteEncoding", { declared: values[0]!, used: values[1]! });
     case "long": return t("noteLong", { moves: values[0]! });
+    case "tree": return t("noteTree");
     default: return t("noteCharacters");
   }
 }

@@ -28,4 +28,5 @@ export const upload = {
   noteEncoding: ["The file says that its text is {declared}; it was read as {used}.", "文字コードは {declared} とありますが、{used} として読み取りました。", "文件声明的编码为 {declared}，实际按 {used} 读取。", "파일에는 {declared}로 되어 있으나 {used}로 읽었습니다."],
   noteCharacters: ["Some characters could not be read.", "読み取れない文字があります。", "部分字符无法读取。", "읽을 수 없는 글자가 있습니다."],
   noteLong: ["Only a part of the {moves} moves is shown.", "全 {moves} 手の一部だけを表示しています。", "共 {moves} 手，只显示一部分。", "총 {moves}수 중 일부만 표시합니다."],
+  noteTree: ["Only a part of the comments, marks and variations is shown.", "コメント・印・変化図の一部だけを表示しています。", "只显示部分评论、标记和变化图。", "설명, 표시, 변화도 중 일부만 표시합니다."],
 } as const satisfies Texts;

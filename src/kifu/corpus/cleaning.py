@@ -161,7 +161,8 @@ def _violations(
     if rules.max_moves is not None:
         yield DropReason.TOO_LONG, moves > rules.max_moves
     if rules.self_play is not None:
-        one_player = _mask(pc.equal(batch["black"], batch["white"]))
+        named = pc.match_substring_regex(batch["black"], r"[\pL\pN]")  # "?" and "-" are no names
+        one_player = _mask(pc.and_(pc.equal(batch["black"], batch["white"]), named))
         yield DropReason.SELF_PLAY, one_player & (moves < rules.self_play * np.maximum(width, height))
     scored = batch["ending"].to_numpy(zero_copy_only=False) == "score"
     margin = _floats(batch["margin"])

@@ -488,9 +488,13 @@ def recorded_games(batch: pa.RecordBatch) -> GameArrays:
 
 
 def rows_to_olf(batch: pa.RecordBatch) -> OlfLines:
-    """Return the rows as lines of OLF, dropped ones too if their record was readable."""
+    """Return the rows as lines of OLF, dropped ones too if their record was readable.
+
+    Handicap stones that are moves, as many as HA states, are written as those of the setup.
+    """
     text = OlfFields(**{name: batch.column(name) for name in OlfFields.__dataclass_fields__})
-    return write_olf(recorded_games(batch), text, *territory_arrays(batch))
+    games = handicap_as_setup(recorded_games(batch), stated_only=True)
+    return write_olf(games, text, *territory_arrays(batch))
 
 
 def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:

@@ -235,7 +235,7 @@ class CatalogueTransaction:
 
 def unique_name(name: str, taken: Iterable[str]) -> str:
     """Return a plain file name derived from `name` that differs from all taken names, ignoring case."""
-    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _SUFFIXES.sub("", name))[:100].strip(".") or "source"
+    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _SUFFIXES.sub("", name[-255:]))[:100].strip(".") or "source"
     used = {each.casefold() for each in taken}
     return next(each for each in chain([plain], (f"{plain}-{k}" for k in count(2))) if each.casefold() not in used)
 

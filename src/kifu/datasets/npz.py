@@ -62,8 +62,8 @@ _MAX_DIRECTORY = 1 << 14
 
 _MAX_HEADER = 4096
 _HEADER = re.compile(
-    rb"\s*\{\s*'descr'\s*:\s*'([<>|=]?\w{2,8})'\s*,\s*'fortran_order'\s*:\s*False\s*,"
-    rb"\s*'shape'\s*:\s*\((\d{1,12}(?:\s*,\s*\d{1,12}){0,7})\s*,?\s*\)\s*,?\s*\}\s*"
+    rb"\s*+\{\s*+'descr'\s*+:\s*+'([<>|=]?\w{2,8})'\s*+,\s*+'fortran_order'\s*+:\s*+False\s*+,"
+    rb"\s*+'shape'\s*+:\s*+\((\d{1,12}(?:\s*+,\s*+\d{1,12}){0,7})\s*+,?\s*+\)\s*+,?\s*+\}\s*+"
 )
 
 

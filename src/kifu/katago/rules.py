@@ -164,7 +164,7 @@ _SWITCHES = {"suicide": "suicide", "hasButton": "button"}
 
 _GAP = rf"[{_SPACE}]*"
 _FIELD = re.compile(
-    rf"{_GAP}(?:komi{_GAP}(?P<points>[+-]?(?:\d+\.?\d*|\.\d+))(?![^A-Za-z{_SPACE}])"
+    rf"{_GAP}(?:komi{_GAP}(?P<points>[+-]?(?:\d++\.?\d*+|\.\d++))(?![^A-Za-z{_SPACE}])"
     rf"|ko{_GAP}(?P<ko>SIMPLE|POSITIONAL|SITUATIONAL|SPIGHT)|scor(?:e|ing){_GAP}(?P<scoring>AREA|TERRITORY)"
     rf"|tax{_GAP}(?P<tax>NONE|SEKI|ALL)|sui{_GAP}(?P<suicide>[01])|button{_GAP}(?P<button>[01])"
     rf"|whb{_GAP}(?P<handicap_bonus>0|N-1|N)|fpok{_GAP}[01]){_GAP}"

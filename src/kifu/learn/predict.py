@@ -11,6 +11,7 @@ where it is requested and the device has instructions for it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ class MovePredictor(Protocol):
 
 
 class Predictor:
-    """Predicts moves with a net. Not thread-safe. The attributes are those of `MovePredictor`, and `net`."""
+    """Predicts moves with a net. Threads may share it. The attributes are those of `MovePredictor`, and `net`."""
 
     def __init__(
         self,
@@ -170,6 +171,7 @@ class Predictor:
         self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, make_backend(self.net), symmetries=symmetries)
         self._encoders: dict[tuple[int, int], tuple[FrameEncoder, Any]] = {}
+        self._lock = threading.Lock()  # of the scratch memory in _encoders
 
     def __repr__(self) -> str:
         return f"<Predictor with {self.net!r}>"
@@ -241,15 +243,16 @@ class Predictor:
 
     def _encode(self, positions: PredictPositions, slots: Slots, width: int, height: int) -> npt.NDArray[np.float32]:
         """Return the planes [B, C, H, W] of positions on boards of one size."""
-        if (width, height) not in self._encoders:
-            encoder = self.net.encoder_for(width, height)
-            self._encoders[width, height] = encoder, encoder.new_scratch()
-        encoder, workspace = self._encoders[width, height]
         rows, take, slot, count = slots
-        packed = encoder.new_out(count)
         request = PositionRequest(positions.games, rows, np.zeros(len(rows), np.uint8), take)
         ratings = np.nan_to_num(positions.conditions.rating)[rows]
-        drop, ply = encoder.draw(workspace, request, packed, {"move": np.empty(count, np.int16)}, ratings)
+        with self._lock:
+            if (width, height) not in self._encoders:
+                encoder = self.net.encoder_for(width, height)
+                self._encoders[width, height] = encoder, encoder.new_scratch()
+            encoder, workspace = self._encoders[width, height]
+            packed = encoder.new_out(count)
+            drop, ply = encoder.draw(workspace, request, packed, {"move": np.empty(count, np.int16)}, ratings)
         check_playable(positions.games, rows, take, drop, ply)
         planes: npt.NDArray[Any] = np.empty((count, *encoder.shape), np.float32)
         if encoder.plane_set.real:

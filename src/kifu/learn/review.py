@@ -6,6 +6,7 @@ A `Reviewer` evaluates positions once and keeps the results, for one visit each:
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -75,12 +76,13 @@ class PositionReview(NamedTuple):
 
 
 class Reviewer:
-    """Evaluates positions of games with a net, and keeps the latest results. Not thread-safe."""
+    """Evaluates positions of games with a net, and keeps the latest results. Threads may share it."""
 
     def __init__(self, predictor: MovePredictor) -> None:
         """Review with an open net."""
         self.predictor = predictor
         self._kept: OrderedDict[bytes, PositionReview] = OrderedDict()
+        self._lock = threading.Lock()
 
     def evaluate(self, game: Game, lines: Sequence[Words], ranks: Ranks = (None, None)) -> list[PositionReview]:
         """Evaluate the position before the last move of each line, which defines the side to move.
@@ -95,15 +97,16 @@ class Reviewer:
         stated = [getattr(conditions, each.name).tobytes() for each in fields(conditions)]
         root = b"".join([*stated, game.setup.tobytes(), game.setup_ply.tobytes(), bytes((game.width, game.height))])
         keys = [root + b"".join((line[:-1].tobytes(), bytes([bool(line[-1] & WHITE_BIT)]))) for line in lines]
-        missing = {key: line for key, line in zip(keys, lines) if key not in self._kept}
-        if missing:
-            found = self._predict(game, list(missing.values()), conditions)
-            self._kept.update(zip(missing, found))
-        for key in keys:
-            self._kept.move_to_end(key)
-        answer = [self._kept[key] for key in keys]
-        while len(self._kept) > _MAX_KEPT:
-            self._kept.popitem(last=False)
+        with self._lock:
+            missing = {key: line for key, line in zip(keys, lines) if key not in self._kept}
+            if missing:
+                found = self._predict(game, list(missing.values()), conditions)
+                self._kept.update(zip(missing, found))
+            for key in keys:
+                self._kept.move_to_end(key)
+            answer = [self._kept[key] for key in keys]
+            while len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
         return answer
 
     def _predict(self, game: Game, lines: list[Words], conditions: Conditions) -> list[PositionReview]:

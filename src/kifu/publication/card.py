@@ -87,7 +87,7 @@ _TYPES = {
 
 _FORMAT = "application/x-parquet"
 _LIST = re.compile(r"list<(.*)>(?:\[(\d+)\])?")
-_STRUCT_FIELD = re.compile(r"(\w+): (\w+)")
+_STRUCT_FIELD = re.compile(r"\b(\w++): (\w+)")
 
 
 class SetCounts:

@@ -36,7 +36,7 @@ _ORDER = ("train", "validation", "test")
 _SPLIT = re.compile(r"\w+", re.ASCII)
 _CARD_ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| [^|]+? \| (.+) \|$", re.MULTILINE)
 
-_REFERENCE = re.compile(r"; see \[[^]]*\]\([^)]*\)| \((?:below|docs/[\w.]+)\)")
+_REFERENCE = re.compile(r"; see \[[^][]*\]\([^()]*\)| \((?:below|docs/[\w.]+)\)")
 """References to other pages, which a published folder does not have."""
 
 

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,7 +29,7 @@ from kifu.corpus.rows import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
-from kifu.errors import OutputError
+from kifu.errors import DropReason, OutputError
 from kifu.execution.executor import Executor, Job, make_executor
 from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, staging_dir, write_file
 from kifu.recipes.pipeline import (
@@ -86,7 +87,7 @@ class ArchiveManifest:
     read: int
     kept: int
     drops: dict[str, int]
-    """Games that were dropped by the cleaning rules, by the name of the `DropReason`."""
+    """Games that were dropped by the cleaning rules, or as repeated lines, by the name of the `DropReason`."""
     unsayable: dict[str, int]
     """Games that cannot be written as OLF, by the name of the `ExportFailure`."""
     files: list[ArchiveFile]
@@ -127,8 +128,9 @@ def build_archive(
     """Build the tree of OLF files, see `kifu.recipes.pipeline.build`.
 
     Another archive in the directory is replaced. Only one build at a time may use the directory. The manifest is
-    written last. Memory is that of `ingest`, plus at most 64 KiB per file. Raises RecipeError if a source is the
-    catalogue that would be written, and OutputError if `output` holds OLF files that are not of this archive.
+    written last. Memory is that of `ingest`, plus at most 64 KiB per file, and a hash per game of the largest file.
+    Raises RecipeError if a source is the catalogue that would be written, and OutputError if `output` holds OLF files
+    that are not of this archive.
     """
     with make_executor(options.engine, options.jobs, staging_dir(output / MANIFEST)) as executor:
         build = _ArchiveBuild(recipe, hash_sources(find_sources(sources), executor), executor, options)
@@ -174,13 +176,15 @@ class _ArchiveBuild(Build[ArchiveManifest]):
                     bar.advance(read)
             _require_no_others(into, spool.files())
             files = [_write(into, number, spool) for number in spool.files()]
+            drops = Counter(catalogue.metadata["drops"])
+            drops[DropReason.DUPLICATE.name] += spool.games.total() - sum(file.games for file in files)
         return ArchiveManifest(
             kifu=importlib.metadata.version("kifu"),
             recipe=self.recipe.model_dump(mode="json"),
             sources=[source.info for source in self.sources],
             read=catalogue.rows,
             kept=sum(file.games for file in files),
-            drops=catalogue.metadata["drops"],
+            drops=dict(sorted((+drops).items())),
             unsayable=dict(sorted(unsayable.items())),
             files=files,
             catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), job.digest),
@@ -284,11 +288,15 @@ def _require_no_others(into: Path, numbers: Iterable[int]) -> None:
 
 
 def _write(into: Path, number: int, spool: _Spool) -> ArchiveFile:
-    name = _file_name(number)
+    """Write a file without repeated lines: README's "duplicate games (all above fields identical)"."""
+    name, seen = _file_name(number), set[bytes]()
     with AtomicFile(into / name) as output:
         for chunk in spool.read(number):
-            output.write(chunk)
-        return ArchiveFile(name, spool.games[number], output.size, output.commit())
+            for line in chunk.splitlines(keepends=True):
+                before = len(seen)
+                seen.add(blake2b(line, digest_size=16).digest())
+                output.write(line if len(seen) > before else b"")
+        return ArchiveFile(name, len(seen), output.size, output.commit())
 
 
 class _Spool:

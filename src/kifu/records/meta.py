@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -485,9 +485,13 @@ class Rank:
         return name + ("*" if self.confirmed else "?")
 
 
-def rank_scales() -> tuple[RankScale, ...]:
-    """Return the names of the scales of `Rank.to`."""
-    return tuple(_EQUIVALENT)
+def rank_table(ratings: Iterable[int] = (0, *range(2, 37))) -> list[dict[str, int | str | None]]:
+    """Return rows of Schraudolph's table: "rating", and the rank in each scale; by default all rows."""
+    ranks = [(rating, Rank.from_rating(rating)) for rating in ratings]
+    return [
+        {"rating": rating} | {name: rank.to(name) if rank else "NR" if name == "igs" else None for name in _EQUIVALENT}
+        for rating, rank in ranks
+    ]
 
 
 def _cells(scale: RankScale) -> list[str]:
@@ -556,8 +560,8 @@ _WINNER_ONLY = lazy_pattern(
     r"\+?\s*(?:j|aw)?|\+?\s*(?:wins?|won)(?: on points)?[.!]?|(?:获|獲|判定)?[胜勝]ち?|(?:판정)?승", re.IGNORECASE
 )
 _MARGIN = lazy_pattern(
-    r"(?P<whole>(?:\d+(?:[.,]\d*)?|[.,]\d+)(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
-    r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?\s*(?P<half_stone>子)?[目집]?"
+    r"(?P<whole>(?:\d+(?:[.,]\d*)?|[.,]\d+)(?!\d*\s*/))?\s*+又?\s*+(?:(?P<part>\d++)\s*+/\s*+(?P<parts>0*[1-9]\d*))?"
+    r"\s*+(?P<stones>子)?[目집]?\s*+(?P<half>半|반)?\s*+(?P<half_stone>子)?[目집]?"
 )
 _ONLY_REASON = lazy_pattern(
     rf"中押し?|中盘|中盤|불계|(?=[^\s]){_MARGIN.pattern}\s*(?:points?|pts?|moku)?", re.IGNORECASE

@@ -359,7 +359,7 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
 
 # Parsers of the fields. Each returns None, or an unknown Result, for text without a known meaning.
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
+_NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)")
 MAX_NUMBER_LENGTH = 20  # characters of a number
 
 BY_TIME, BY_RESIGNATION = "888.8", "999.9"

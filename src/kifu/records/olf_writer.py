@@ -27,7 +27,6 @@ from kifu.records.olf import (
     PASS_LETTER,
     UPPER_A,
     handicap_moves,
-    is_pass_before_white_move,
     parse_time,
     whole_seconds,
 )
@@ -287,7 +286,16 @@ def _check_setup(source: _WriterInput, g: Int, points: Int, seen: npt.NDArray[np
         if stone >= points or source.setup_ply[k] > 0 or seen[stone] == stamp:
             return False
         seen[stone] = stamp
-    return is_pass_before_white_move(source.moves, begin, stop, points) == 0
+    return True
+
+
+@inline_kernel
+def _handicap_length(source: _WriterInput, g: Int) -> Int:
+    """Return the number of moves for handicap stones: each with White's pass, the last only if White moves next."""
+    stones = source.setup_offset[g + 1] - source.setup_offset[g]
+    first = source.move_offset[g]
+    is_white_next = first < source.move_offset[g + 1] and source.moves[first] & WHITE_BIT > 0
+    return 2 * stones - (0 if stones == 0 or is_white_next else 1)
 
 
 @inline_kernel
@@ -325,8 +333,7 @@ def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], failure: npt.NDA
         elif not _check_setup(source, g, points, seen):
             failure[g] = _BAD_SETUP
         else:
-            stones = source.setup_offset[g + 1] - source.setup_offset[g]
-            moves = source.move_offset[g + 1] - source.move_offset[g] + max(2 * stones - 1, 0)
+            moves = source.move_offset[g + 1] - source.move_offset[g] + _handicap_length(source, g)
             area = source.territory_offset[g + 1] - source.territory_offset[g]
             length = _TEXT_COLUMNS + 1 + max(2 * moves, 1) + (1 + 2 * area if area > 0 else 0)
             for column in range(_TEXT_COLUMNS):
@@ -365,10 +372,9 @@ def _fill(source: _WriterInput, offset: npt.NDArray[np.int64], lines: Bytes) -> 
             lines[at] = SPACE
             at += 1
         begin = at
-        for k in range(source.setup_offset[g], source.setup_offset[g + 1]):
-            if at > begin:
-                at = _put_point(lines, at, points | WHITE_BIT, width, points)
-            at = _put_point(lines, at, source.setup[k], width, points)
+        for k in range(_handicap_length(source, g)):
+            stone = np.int64(source.setup[source.setup_offset[g] + k // 2])
+            at = _put_point(lines, at, stone if k % 2 == 0 else points | WHITE_BIT, width, points)
         for k in range(source.move_offset[g], source.move_offset[g + 1]):
             at = _put_point(lines, at, source.moves[k], width, points)
         if at == begin:

@@ -6,6 +6,7 @@ import contextlib
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field
 from starlette.routing import Route
@@ -17,8 +18,8 @@ from kifu.records.game import Game, iter_games
 from kifu.records.games import ParseWarning
 from kifu.records.meta import Rank
 from kifu.records.olf_writer import ExportFailure
-from kifu.records.text import codec_named
-from kifu.records.tree import read_tree
+from kifu.records.sgf import MARKS, NAME_C, NAME_L, NAME_LB, read_tree
+from kifu.records.text import codec_named, simple_text, unescape
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint, upload
 from kifu.web.positions import MAX_MOVES, Line, Played, PlayedParams, find_played
 from kifu.web.site import Filter, Site
@@ -28,6 +29,11 @@ _MAX_TEXT = 1000
 
 _MAX_UPLOADED = 500
 """Games of an uploaded file that are listed."""
+
+_MAX_TREES, _NODE_SIZE, _MARK_SIZE, _STONE_SIZE = 16 << 20, 64, 32, 8
+"""Size of the trees of an uploaded file, and of a node, a mark and a setup stone; about their bytes as JSON."""
+
+_KINDS = dict(zip(MARKS, ("triangle", "square", "circle", "cross", "label", "label")))
 
 _MAX_SHOWN, _SHOWN_PLY = 12, 60
 """Number of games whose position is shown, and the move before which it is."""
@@ -217,32 +223,35 @@ def read_upload(data: bytes, name: str, deadline: Deadline) -> dict[str, Any]:
         SourceError: The file is empty, damaged or of an unknown kind.
     """
     games: list[dict[str, Any]] = []
+    room = _MAX_TREES
     if not data.strip():
         raise RecordError("the file is empty")
     for game in iter_games(data, name):
         deadline.check()
         if len(games) == _MAX_UPLOADED:
             return {"games": games, "more": True}
-        games.append(upload_game(game))
+        shown, room = upload_game(game, room)
+        games.append(shown)
     if all(each["line"] is None for each in games):
         reason = DropReason(drop_code(games[0]["notes"][0][1])).reason if games else "contains no game record"
         raise RecordError(f"the text is not a readable game: {reason}")
     return {"games": games, "more": False}
 
 
-def upload_game(game: Game) -> dict[str, Any]:
-    """Return a game with its whole tree.
+def upload_game(game: Game, room: int) -> tuple[dict[str, Any], int]:
+    """Return a game with its tree, of at most the size `room`, and the room that is left.
 
     Returns:
         {"name": of its member; "info": `game_info`; "line": the fields of a `Line` up to the first illegal move, or
-        None if the game is dropped; "nodes": `read_tree`, [] without variations, comments and marks; "notes": what
+        None if the game is dropped; "nodes": `_tree_nodes`, [] without variations, comments and marks; "notes": what
         could not be read: ["dropped", reason], ["illegal", reason, number of the move], ["truncated"],
-        ["encoding", declared, used], ["characters"], ["long", moves]}.
+        ["encoding", declared, used], ["characters"], ["long", moves], ["tree"]}.
     """
     name = game.name.rpartition("/")[2]
-    if game.drop:
-        return {"name": name, "info": None, "line": None, "nodes": [], "notes": [["dropped", game.drop.name.lower()]]}
     notes: list[list[Any]] = []
+    if game.drop:
+        notes = [["dropped", game.drop.name.lower()]]
+        return {"name": name, "info": None, "line": None, "nodes": [], "notes": notes}, room
     line = Line.of_game(game)
     for error in game.errors[:1]:
         if isinstance(error, IllegalMove):
@@ -258,13 +267,52 @@ def upload_game(game: Game) -> dict[str, Any]:
             notes.append(["encoding", declared, game.codec.replace("_", "-").upper()])
     elif game.warnings & ParseWarning.OTHER_CHARSET or "\ufffd" in text:
         notes.append(["characters"])
-    nodes = [each._asdict() for each in read_tree(text, game.width, game.height)]
-    plain = not any(each["comment"] or each["marks"] for each in nodes)
-    plain = plain and all(each["parent"] == k - 1 for k, each in enumerate(nodes))
-    return {
-        "name": name, "info": game_info(game), "line": line.model_dump(), "nodes": [] if plain else nodes,
-        "notes": notes,
-    }  # fmt: skip
+    nodes, is_whole, room = _tree_nodes(game, room)
+    if not is_whole:
+        notes.append(["tree"])
+    return {"name": name, "info": game_info(game), "line": line.model_dump(), "nodes": nodes, "notes": notes}, room
+
+
+def _tree_nodes(game: Game, room: int) -> tuple[list[dict[str, Any]], bool, int]:
+    """Return the nodes of `read_tree`, whether they are all, and the room that is left.
+
+    Returns:
+        [{"parent": index, -1 for the root; "move": point | WHITE_BIT, a pass as width * height, or None; "setup":
+        stones as point | WHITE_BIT or ERASE_BIT; "comment": text; "marks": [[point, kind, text of a label]]}], each
+        after its parent. The first child of a node continues its line.
+    """
+    tree = read_tree(game.record, game.width, game.height)
+    parents = tree.nodes[:, 0]
+    if not len(tree.values) and (parents == np.arange(len(parents)) - 1).all():
+        return [], tree.is_whole, room
+    setup, values = tree.setup.tolist(), tree.values.tolist()
+    nodes: list[dict[str, Any]] = []
+    stones = done = 0
+    for parent, move, setup_stop, stop in tree.nodes.tolist():
+        comments, marks, letters = [], {}, 0
+        room -= _NODE_SIZE + _STONE_SIZE * (setup_stop - stones)
+        for key, start, end, left, top, right, bottom in values[done:stop]:
+            room -= end - start if key == NAME_C else _MARK_SIZE * (right - left + 1) * (bottom - top + 1)
+            if room < 0:
+                break
+            text = game.record[start:end].decode(game.codec, "replace") if key in (NAME_C, NAME_LB) else ""
+            if key == NAME_C:
+                comments.append(unescape(text))
+                continue
+            if key == NAME_L:
+                text, letters = f":{chr(ord('A') + letters % 26)}", letters + 1
+            label = simple_text(text.partition(":")[2])[:20]
+            for y in range(top, bottom + 1):
+                for x in range(left, right + 1):
+                    marks[y * game.width + x] = _KINDS[key], label
+        if room < 0:
+            return nodes, False, 0
+        nodes.append({
+            "parent": parent, "move": None if move < 0 else move, "setup": setup[stones:setup_stop],
+            "comment": "\n".join(comments), "marks": [[point, *mark] for point, mark in marks.items()],
+        })  # fmt: skip
+        stones, done = setup_stop, stop
+    return nodes, tree.is_whole, room
 
 
 def read_game(site: Site, params: GameParams) -> Game:

@@ -33,7 +33,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kifu.errors import RecipeError, first_line
 from kifu.web.api import BusyError, Deadline, error_response, json_response, plain_route
-from kifu.web.games import games_routes
+from kifu.web.games import games_routes, read_upload
 from kifu.web.nets import nets_routes
 from kifu.web.patterns import SearchParams, SearchResults, explore, patterns_routes, search
 from kifu.web.positions import PositionParams
@@ -386,6 +386,7 @@ def warm_up(site: Site, deadline: Deadline) -> None:
     """Answer the slow kinds of requests once, so that no visitor waits for libraries and the compilation of kernels."""
     explore(site, PositionParams.model_validate({"moves": "pd", "sql": _FEW}), deadline)
     search(site, SearchResults(), SearchParams.model_validate({"pattern": ". X .", "sql": _FEW}), deadline)
+    read_upload(b"(;C[a];B[aa])", "a.sgf", deadline)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

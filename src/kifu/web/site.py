@@ -343,9 +343,13 @@ class Site:
 
     @property
     def nets(self) -> list[ServedNet]:
-        """The nets, as soon as all are open. Raises BusyError if that takes longer than a request may."""
+        """The nets, as soon as all are open. Raises BusyError if that takes longer than a request may after the start.
+
+        Later requests are refused at once, as each would hold up the next one by as long again.
+        """
+        elapsed = self.startup.seconds - self.startup.left
         try:
-            return self.opening.result(self.predict.seconds)
+            return self.opening.result(max(self.predict.seconds - elapsed, 0))
         except TimeoutError:
             raise BusyError("the nets are still being opened; try again later") from None
 

@@ -107,5 +107,4 @@ def _pair(batch: Batch, classes: int) -> Pair:
         raise RecipeError(f"move {moves.max()} is out of range for {classes} classes; passes require one more class")
     one_hot = np.zeros((len(batch), classes), np.float32)
     one_hot[np.arange(len(batch)), moves] = 1
-    planes: npt.NDArray[Any] = batch.planes
-    return planes, one_hot
+    return batch.planes, one_hot

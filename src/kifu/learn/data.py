@@ -227,7 +227,6 @@ def _example_specs(recipe: TrainingRecipe, teachers: Sequence[TeacherSpec]) -> l
 
 
 def _hash_sources(paths: Paths) -> list[dict[str, str]]:
-    """Return the name of each source, and the hash of each that is a file."""
     sources = []
     for source in map(as_path, paths):
         entry = {"name": utf8_name(source.name)}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed import FileStore
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, start_processes
 
 from kifu import errors
@@ -211,7 +210,7 @@ def _launch(options: TrainOptions, *arguments: Any, progress: ProgressFactory) -
         for process in others.processes:
             cleanup.callback(process.kill)  # it would wait for this one
         try:
-            store = FileStore(path)
+            store = torch.distributed.FileStore(path)
             while not store.check([str(k) for k in range(len(others.processes))]):
                 others.join(0.1)  # raises if one has ended
             try:
@@ -239,7 +238,7 @@ def _run_loop(
     if count == 1:
         TrainingLoop(data, device, *arguments).run()
         return
-    store = FileStore(path) if started else None
+    store = torch.distributed.FileStore(path) if started else None
     if store is not None:
         store.set(str(k), "")
     if "OMP_NUM_THREADS" not in os.environ:

@@ -37,7 +37,7 @@ class Simulator:
     """A predictor whose moves are those of the simulated players; each move depends on the mover's rating only."""
 
     name, description = "simulator", "simulated players"
-    passes = has_value = has_ownership = False
+    passes = has_value = has_points = False
 
     def __init__(self) -> None:
         self.games = np.empty(0, np.uint64)

@@ -129,7 +129,7 @@ def main() -> None:
         served(Path(folder), arguments.net) as url,
         sync_playwright() as playwright,
     ):
-        browser = run.chromium.launch(
+        browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(locale="en-GB", color_scheme="light")

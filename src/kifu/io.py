@@ -141,7 +141,7 @@ def hidden_file(name: str) -> Iterator[None]:
     """Hide a file of the working directory from a library that would read its settings there when it is imported."""
     with _hiding:
         exists = os.path.exists
-        os.path.exists = lambda path: path != name and exists(path)  # type: ignore[assignment]
+        os.path.exists = lambda path: path != name and exists(path)
         try:
             yield
         finally:

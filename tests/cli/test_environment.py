@@ -173,28 +173,24 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trap:
         sys.exit(code)
 """
 
-_WITH_NETS = """
-ingest sample -o games.parquet
-split games.parquet -o sets
-stats games.parquet -o games.svg
-query 'select count(*) from games' games.parquet
-train quick-cpu sets/train.parquet -o run --set steps=3 --set games=50
-inspect run
-evaluate sets/test.parquet --net run --net human --positions 64 --html run.html
-annotate sets/test.parquet -o moves.parquet --net small
-mix sets/validation.parquet --net human --net small -o few.mix --positions 99
-predict sample --net small -o heat.png
-export small -o net.onnx
-problems games.parquet -o problems.sgf --where year=2025 --count 3
-match small small -o match --games 2 --board 9x9
-serve games.parquet --port 0
-"""
-
 
 @pytest.mark.slow
 @pytest.mark.subprocess
-def test_nothing_is_sent_and_written_elsewhere(tmp_path: Path) -> None:
-    """In a namespace without a network, whose name server is a trap. onnxruntime asks within 12 s."""
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["inspect small", "predict sample --net small -o heat.png", "serve games.parquet --port 0"],
+        ["match small small -o match --games 2 --board 9x9", "export small -o net.onnx"],
+        ["stats games.parquet -o games.svg", "annotate sets/test.parquet -o moves.parquet --net small"],
+        ["evaluate sets/test.parquet --positions 64 --html run.html", "query 'select 1' games.parquet"],
+        ["train quick-cpu sets/train.parquet -o run --set steps=3 --set games=50"],
+        ["mix sets/validation.parquet --net human --net small -o few.mix --positions 99"],
+        ["problems games.parquet -o problems.sgf --where year=2025 --count 3"],
+    ],
+    ids=lambda lines: lines[-1].partition(" ")[0],
+)
+def test_nothing_is_sent_or_written_elsewhere(lines: list[str], tmp_path: Path) -> None:
+    """In a namespace without a network, whose name server is a trap. onnxruntime writes at once, and asks within 12 s."""
     isolated = ["unshare", "--map-root-user", "--net", "--mount"]
     try:
         subprocess.run([*isolated, "true"], check=True, capture_output=True)
@@ -204,11 +200,9 @@ def test_nothing_is_sent_and_written_elsewhere(tmp_path: Path) -> None:
     for name in ("home", "tmp", "work"):
         (tmp_path / name).mkdir()
     assert run("fetch", "sample", "-o", tmp_path / "work" / "sample").code == 0
-    lines = [
-        f"timeout -s TERM {20 if 'serve' in line else 200} '{KIFU}' {line}" for line in _WITH_NETS.split("\n") if line
-    ]
-    script = "; ".join(lines) + " || test $? = 124"
-    watched = shlex.join([sys.executable, "-c", _WATCH_DNS, script])
+    lines = ["ingest sample -o games.parquet", "split games.parquet -o sets", *lines]
+    script = "; ".join(f"timeout -s TERM {20 if 'serve' in line else 200} '{KIFU}' {line}" for line in lines)
+    watched = shlex.join([sys.executable, "-c", _WATCH_DNS, f"{script} || test $? = 124"])
     environment = {
         "HOME": str(tmp_path / "home"),
         "TMPDIR": str(tmp_path / "tmp"),
@@ -219,8 +213,8 @@ def test_nothing_is_sent_and_written_elsewhere(tmp_path: Path) -> None:
         cwd=tmp_path / "work", env=os.environ | environment, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    made = sorted(str(path.relative_to(tmp_path)) for path in [*tmp_path.glob("home/*/*"), *tmp_path.glob("tmp/*")])
-    assert made == ["home/.cache/matplotlib", "home/.config/matplotlib"]
+    made = {str(path.relative_to(tmp_path)) for path in [*tmp_path.glob("home/*/*"), *tmp_path.glob("tmp/*")]}
+    assert made <= {"home/.cache/matplotlib", "home/.config/matplotlib"}
 
 
 @pytest.mark.subprocess

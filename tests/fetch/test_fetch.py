@@ -19,7 +19,7 @@ import pytest
 
 import http_server as web
 import kifu
-from commands import wait_until
+from commands import run, wait_until
 from http_server import Site, tar_gz
 from kifu.errors import OutputError, SourceError
 from kifu.fetch import _http, fetching
@@ -125,6 +125,19 @@ def test_links_may_be_relative_and_redirected(site: Site, tmp_path: Path) -> Non
     site.always("/list/elsewhere/" + NAME, web.status(302, Location=f"/gamerecords/{NAME}"))
     assert fetch_kgs(tmp_path, index=f"{site.url}/list/index", policy=QUICK).fetched == [NAME]
     assert is_right(tmp_path, site)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:1/?token=", "http://127.0.0.1:99999/?token=", "ftp://[/", "http:///"]
+)
+def test_secrets_of_an_index_are_not_printed(address: str, site: Site, tmp_path: Path) -> None:
+    index = address.replace("://", "://user:secret@") + "secret" * ("=" in address)
+    with pytest.raises(SourceError, match=address.partition(":")[0]) as caught:
+        fetch_kgs(tmp_path, index=index, policy=RetryPolicy(0.5, 0.3, attempts=1))
+    assert "secret" not in str(caught.value)
+    site.files["/index"] = index_page(site.url)
+    done = run("fetch", "kgs", "--all", "--dry-run", "--index", f"{site.url}/index".replace("://", "://user:secret@"))
+    assert (done.code, "secret" in str(done)) == (0, False)
 
 
 def test_through_the_proxy_of_the_environment(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

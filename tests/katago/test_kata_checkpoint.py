@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -238,7 +239,7 @@ def _fails(path: Path, saved, reason: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_damaged(tmp_path):
+def test_damaged(tmp_path, monkeypatch):
     """Foreign, damaged and hostile files are one line."""
     path = tmp_path / "model.ckpt"
     for saved in ([1], {"model": 3}, {"model": {"a": 1}}, {"model": {1: torch.zeros(1)}}, {"a": 1}):
@@ -253,6 +254,11 @@ def test_damaged(tmp_path):
             read_network(path)
     with pytest.raises(FormatError, match="cannot read the checkpoint"):
         read_network(tmp_path / "missing.ckpt")
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch reads 1 MiB of such a pickle a second"))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02" + b"N" * (4 << 20) + b".")
+    with pytest.raises(FormatError, match="is not a checkpoint of KataGo"):
+        read_network(path)
 
 
 def test_commands(tmp_path):

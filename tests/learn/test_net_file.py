@@ -34,6 +34,22 @@ torch = lazy_import("torch")
 GAMES = (5, 3, 1 << 63, 3)
 
 
+@pytest.mark.parametrize(
+    ("value", "threads"),
+    [
+        ("3", 3),
+        ("2,1", 2),
+        (" +03 , 2", 3),
+        *((each, None) for each in ("", "auto", "3.0", "0", "-1", "3,", "2,x", "3 1")),
+    ],
+)
+def test_threads_of_openmp(value: str, threads: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libgomp 13 reads the variable; a value that is no list of positive numbers is ignored."""
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert learn.net_format._openmp_threads() == threads
+    assert learn.net_format.OnnxSession(learn.net.packaged_net("small").with_suffix(".onnx")).metadata
+
+
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a net with all heads, from three games."""

@@ -24,7 +24,7 @@ from kifu.corpus.splits import split
 from kifu.corpus.update import append
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.io import read_small
-from kifu.publication.card import _text
+from kifu.publication.card import _latex, _text
 from kifu.publication.manifest import Changes, read_publication
 from kifu.publication.publish import publish
 from kifu.recipes.pipeline import build
@@ -116,6 +116,10 @@ def test_author_address_and_date_are_cited(published: Path) -> None:
         assert line in table["citeAs"]
     assert (table["datePublished"], table["creator"]["name"]) == ("2026-01-31", "A. U. Thor")
     assert (table["url"], table["identifier"]) == ("https://example.org/games", "https://doi.org/10.5281/zenodo.1234")
+
+
+def test_latex() -> None:
+    assert _latex("A_1 & B^2 {50 %} \\#~$") == r"A\_1 \& B\^{}2 50 \% \#\~{}\$"
 
 
 def test_polars_reads_the_files(published: Path) -> None:

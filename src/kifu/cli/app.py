@@ -526,7 +526,7 @@ def _has_temporary_folder() -> bool:
         return False
 
 
-class _Stream(io.FileIO):
+class _StandardStream(io.FileIO):
     """Standard output or error. Once it fails, writes are discarded; a failure of standard output ends the command."""
 
     _failed = False
@@ -551,7 +551,7 @@ def _make_streams_safe() -> None:
         if stream is None:  # closed, as of daemons
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
         elif number and stream is getattr(sys, f"__{name}__"):
-            buffer = io.BufferedWriter(_Stream(number, "w", closefd=False))
+            buffer = io.BufferedWriter(_StandardStream(number, "w", closefd=False))
             lines = number == 2 or stream.isatty()
             setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=lines))
     if logging.lastResort is not None:

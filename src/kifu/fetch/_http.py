@@ -152,7 +152,7 @@ class Client:
             case exceptions.ProtocolError():
                 return RetryableError(f"the connection broke off ({cause})")
             case exceptions.LocationValueError():
-                return DownloadError("its address is not valid")
+                return DownloadError("its address is invalid" if "://" in str(error) else str(error))
         return RetryableError(f"{type(error).__name__}: {error}")
 
 

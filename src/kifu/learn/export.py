@@ -262,7 +262,7 @@ def _export_graph(graph: _Graph, path: Path) -> ExportReport:
     return ExportReport(path, len(data), graph.outputs, graph.board, difference)
 
 
-def _export_kata(source: Path, path: Path) -> ExportReport:
+def _export_kata(source: str | Path, path: Path) -> ExportReport:
     """Write a network of KataGo that was trained here as a file, and verify that it gives the same outputs.
 
     What KataGo uses and training here does not teach gets the weights of what it does: the optimistic policy those of

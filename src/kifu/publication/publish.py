@@ -293,7 +293,9 @@ def write_changes(previous: str, old: _Splits, new: _Splits, kind: str, output: 
     with (
         TableWriter(output, _CHANGES) as writer,
         tempfile.TemporaryDirectory() as spill,
-        duckdb.connect(config={"memory_limit": "1GB", "temp_directory": spill}) as database,
+        duckdb.connect(
+            config={"memory_limit": "1GB", "temp_directory": spill, "autoinstall_known_extensions": False}
+        ) as database,
     ):
         try:
             database.execute(_CREATE)

@@ -106,28 +106,30 @@ def test_candidates_have_values_of_their_own(
         expect(row).to_contain_text(f"{100 * win:.0f}%")
 
 
+def scale_points(monkeypatch: pytest.MonkeyPatch, factor: int) -> None:
+    """Multiply losses: moves of the net that gives points, which is untrained, differ by little."""
+    gain = review.PositionReview.gain
+    monkeypatch.setattr(review.PositionReview, "gain", lambda *args: factor * gain(*args))
+
+
 def test_mistakes_and_ownership(
     review_server: ServedSite, page: Any, game: kifu.Game, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[Any] = []
     rows: list[Any] = []
+    scale_points(monkeypatch, 1000)
 
     def part(route: Any) -> None:
-        """Deliver four positions first, then wait; the net is untrained, so moves lose a thousand times as much."""
+        """Deliver four positions first, then wait."""
         if not held and json.loads(route.request.post_data)["first"]:
             held.append(route)
             return
         answer = route.fetch().json()
-        answer["rows"] = [[*row, loss and 1000 * loss] for *row, loss in answer["rows"][: None if held else 4]]
+        del answer["rows"][len(answer["rows"]) if held else 4 :]
         rows.extend(answer["rows"])
         route.fulfill(json=answer)
 
-    def values(route: Any) -> None:
-        answer = route.fetch().json()
-        route.fulfill(json=answer | {"loss": answer["loss"] and 1000 * answer["loss"]})
-
     page.route("**/api/analyse", part)
-    page.route("**/api/candidates", values)
     page.goto(review_server.url + "/game/0/0?ply=10")
     page.get_by_text(f"4 of {len(game) + 1} positions analysed").wait_for()
     expect(page.get_by_role("progressbar")).to_have_attribute("value", "4")
@@ -267,8 +269,7 @@ def is_near(move: int, before: int) -> bool:
 def test_summary_over_games(
     review_server: ServedSite, page: Any, chosen: str, rank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The net that gives points is untrained: its moves differ by little.
-    monkeypatch.setattr(review.PositionReview, "gain", lambda *args, gain=review.PositionReview.gain: 100 * gain(*args))
+    scale_points(monkeypatch, 100)
     groups, differences, files = defaultdict(list), [], []
     for number, row in enumerate((10, 9)):  # in the first, gnugo1 is Black and White
         files.append(review_server.get(f"/api/games/0/{row}/sgf").body)
@@ -312,8 +313,7 @@ def test_summary_over_games(
 def test_problems_of_the_page_are_those_of_the_command(
     review_server: ServedSite, page: Any, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, limit in (("_MISTAKE", 0.001), ("_EQUAL", 0)):  # the net is untrained: its moves differ by little
-        monkeypatch.setattr(review, name, limit)
+    scale_points(monkeypatch, 10_000)
     with page.expect_response(lambda answer: "/api/problems" in answer.url and answer.json()["problems"]) as answer:
         page.goto(review_server.url + "/problems")
     (problem,) = answer.value.json()["problems"]
@@ -329,7 +329,7 @@ def test_problems_of_the_page_are_those_of_the_command(
     page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
     wrong, *right = (to_gtp(move, 19) for move in (problem["mistake"], *problem["answers"]))
     page.get_by_text(f"Right: {', '.join(right)}.").wait_for()
-    page.get_by_text(f"Played: {wrong}, {problem['loss']:.1f} points worse than {right[0]}.").wait_for()
+    page.get_by_text(f"Played: {wrong}, {problem['loss']:,.1f} points worse than {right[0]}.").wait_for()
     page.reload()  # the address holds the answers
     for text in ("0 of 1 right", "Problem 1 of 10"):
         page.get_by_text(text).wait_for()

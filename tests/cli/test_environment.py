@@ -190,7 +190,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trap:
     ids=lambda lines: lines[-1].partition(" ")[0],
 )
 def test_nothing_is_sent_or_written_elsewhere(lines: list[str], tmp_path: Path) -> None:
-    """In a namespace without a network, whose name server is a trap. onnxruntime writes at once, and asks within 12 s."""
+    """In a namespace without a network, with a trap as name server. onnxruntime writes at once and asks within 12 s."""
     isolated = ["unshare", "--map-root-user", "--net", "--mount"]
     try:
         subprocess.run([*isolated, "true"], check=True, capture_output=True)

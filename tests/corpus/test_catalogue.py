@@ -156,7 +156,6 @@ BAD_ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "setup without plies": ({"setup": [[1], [], []], "setup_ply": [[]] * 3, "root_setup": [0] * 3}, "have inconsistent lengths"),  # noqa: E501 - one case per line
     "more in the root than there is": ({"root_setup": [0, 4, 0]}, "have inconsistent lengths"),
     "setup in no order": ({"setup_ply": [[], [1, 0, 0], []]}, "is not ascending"),
-    "larger than any board": ({"width": [19, 26, 19]}, "larger than 25 x 25"),
     "unknown repair": ({"repairs": [None, "mended", None]}, "unknown repair 'mended'"),
     "unknown reason": ({"drop": [None, "dull", None]}, "unknown drop reason 'dull'"),
 }  # fmt: skip

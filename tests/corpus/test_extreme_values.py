@@ -100,14 +100,20 @@ def test_readers_take_extreme_values_or_raise_errors_of_one_line(tmp_path: Path,
         ("komi", math.nan, "column komi must be within -1e+18 to 1e+18, got nan"),
         ("margin", -math.inf, "column margin must be within -1e+18 to 1e+18, got -inf"),
         ("date", 2**31 - 1, "column date must be within 0001-01-01 to 9999-12-31, got 2147483647 days since 1970"),
-        ("n_legal", -1, "column n_legal must be within 0 to 2147483647, got -1"),
+        ("n_legal", -1, "column n_legal must be within 0 to 65535, got -1"),
+        ("n_legal", 4, "n_legal of row 1 must be 0 to 3, got 4"),
+        ("n_moves", 2**31 - 1, "column n_moves must be within 0 to 65535, got 2147483647"),
+        ("n_moves", 2, "n_moves of row 1 must be 3, got 2"),
+        ("n_moves", 4, "n_moves of row 1 must be 3, got 4"),
+        ("moves", [0] * 65_536, "length of moves of row 1 must be 0 to 65,535, got 65,536"),
+        ("width", 26, "column width must be within 0 to 25, got 26"),
         ("overtime_count", 0, "column overtime_count must be within 1 to 2147483647, got 0"),
         ("overtime_seconds", -1.0, "column overtime_seconds must be within 0 to 1e+18, got -1"),
         ("to_play", 3, "column to_play must be within 0 to 2, got 3"),
         ("move_seconds", [1.0, -1.0, None], "column move_seconds must be within 0 to 1e+18, got -1"),
         ("move_seconds", [1.0, math.nan, None], "column move_seconds must be within 0 to 1e+18, got nan"),
-        ("move_seconds", [1.0], "move_seconds of a row must have one element for each of its moves"),
-        ("evaluations", [None], "evaluations of a row must have one element for each of its moves"),
+        ("move_seconds", [1.0], "length of move_seconds of row 1 must be 3, got 1"),
+        ("evaluations", [None], "length of evaluations of row 1 must be 3, got 1"),
         (
             "evaluations",
             [{"win": 0, "loss": 2, "score": 0, "visits": 0}, None, None],
@@ -132,7 +138,7 @@ def test_values_out_of_range_are_named(tmp_path: Path, name: str, value: Any, ex
     assert str(raised.value).startswith(f"{path}: {expected_text}")
     with (
         query("FROM games", path) as answer,
-        pytest.raises(FormatError, match=r"must be (within|one of)|must have one|must not contain"),
+        pytest.raises(FormatError, match=r"must (be|not contain) "),
     ):
         answer.write(tmp_path / "copy.parquet")
 

@@ -61,3 +61,15 @@ def test_unparsed_overtimes_are_counted(tmp_path: Path) -> None:
         ("3x60 byo-yomi", None, "byo-yomi", 3, 60),
         (None, 1, None, None, None),
     ]
+
+
+def test_impossible_handicaps_are_counted(tmp_path: Path) -> None:
+    texts = {"": None, "0": 0, "1": 1, "+9": 9, "25": 25, "90": 90, "91": None, "99": None, "-3": None, "1e1": None}
+    games = (f"(;SZ[19]HA[{text}];B[pd];W[dp])" for text in texts)
+    (tmp_path / "a.sgf").write_text("".join(games) + "(;HA[21]SZ[9])(;HA[20]SZ[9])(;SZ[2]HA[1])")
+    report = ingest(tmp_path, tmp_path / "games.parquet", jobs=1)
+    assert report.unparsed == {"handicap": Counter(["91", "99", "-3", "1e1", "21"])}
+    (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("handicap", "repairs"))
+    assert batch["handicap"].to_pylist() == [*texts.values(), None, 20, 1]
+    unread = ["handicap_text" in (repairs or "") for repairs in batch["repairs"].to_pylist()]
+    assert unread == [handicap is None for handicap in batch["handicap"].to_pylist()]

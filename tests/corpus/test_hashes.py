@@ -176,6 +176,11 @@ def test_other_stones_remain_moves():
     assert same.setup.tolist() == games.setup.tolist()
 
 
+def test_more_stones_than_root_setup_can_count_remain_moves():
+    games = handicap_games({"": b"AB[aa][bb]" + b";B[cc]" * 65_534 + b";W[dd]"})
+    assert handicap_as_setup(games).root_setup.tolist() == [2]
+
+
 def test_handicap_games_among_others():
     """Each game becomes what it becomes alone, and later setup keeps its place."""
     later = {"later setup": b"HA[2];B[pd];B[dp];W[qf];AB[aa];B[cc]", "empty": b"", "plain": b";B[aa];W[bb]"}

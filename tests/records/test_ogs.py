@@ -449,7 +449,8 @@ def test_catalogue_of_a_compressed_dump(tmp_path: Path) -> None:
 
 def test_warnings() -> None:
     assert game_of({"moves": []}).warnings == ParseWarning.SIZE_MISSING
-    assert game_of(object_of(handicap="x")).warnings == ParseWarning.HANDICAP_TEXT
+    for text in ("x", "1_0"):
+        assert game_of(object_of(handicap=text)).warnings == ParseWarning.HANDICAP_TEXT
     assert game_of(object_of(handicap=1)).warnings == ParseWarning.HANDICAP_ONE
     assert game_of(object_of("tt")).warnings == ParseWarning.PASS_AS_TT
     assert game_of(object_of("ddp")).warnings == ParseWarning.TRUNCATED

@@ -23,22 +23,25 @@ PROPERTIES: dict[str, Subject] = {
 UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
     "rank": ("5d", "3k?", "NR", "nr?", "-", "?", "", "none", "无段"),
     "result": (
-        "B+R", "B+3.5", "B", "W+", "B+0.02", "W+J", "W+AW", "Void", "0", "?", "", "Unknown", "Left unfinished", "黑负",
-        "打掛け",
+        "B+R", "B+3.5", "B", "W+", "B+0.02", "B-5", "W+J", "W+AW", "Void", "0", "?", "", "Unknown", "Left unfinished",
+        "黑负", "打掛け",
     ),
     "komi": ("6.5", "0", "", "-", "none", "no komi"),
-    "date": ("2016-01-12", "1998", "", "????-??-??", "0000-00-00", "1970-01-01", "undated"),
+    "date": ("2016-01-12", "1998", "- 2016-01-12", "", "????-??-??", "0000-00-00", "1970-01-01", "undated"),
     "time": ("1800", "0", "", "-", "none", "unlimited", "No time limit"),
     "overtime": ("5x30 byo-yomi", "", "None", "0", "sudden death", "7 days without byoyomi"),
 }  # fmt: skip
 NOT_UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
-    "rank": ("9", "Meijin", "0d", "5d 3k", "beginner?"),
-    "result": ("Won", "Both lost", "B+x", "10000", "x"),
-    "komi": ("x", "1e400", "99999999", "6.5 or so"),
-    "date": ("98-03-12", "yesterday", "9999"),
-    "time": ("-5", "long", "1e9"),
-    "overtime": ("30", "5x", "byo-yomi"),
-}
+    "rank": ("9", "Meijin", "0d", "5d 3k", "beginner?", "-5k", "--5k", "1e1k", "1_0k"),
+    "result": (
+        "Won", "Both lost", "B+x", "10000", "x", "B+1e308", "B+5E-3", "W+-5", "W+ -5", "B++5", "B+--1/2",
+        "B+0x1F", "B+1_0", "B+1.2.3", "B+1,000.5", "B+inf", "B+5nan", "W+3-5", "White wins by -5", "黑勝1e2子",
+    ),
+    "komi": ("x", "1e400", "99999999", "6.5 or so", "1e0", "+-5", "0x10", "1_0", "inf", "nan", "6.5.5"),
+    "date": ("98-03-12", "yesterday", "9999", "-2016-01-12", "2016-01-1e1", "2016e3", "0x2016"),
+    "time": ("-5", "long", "1e9", "1_0", "0x10 min", "1e2 min", "nan min"),
+    "overtime": ("30", "5x", "byo-yomi", "5x-30", "5x1e3", "-10 fischer"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in UNDERSTOOD.items() for text in texts])
@@ -49,7 +52,9 @@ def test_recognized(subject: Subject, text: str) -> None:
 
 @pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in NOT_UNDERSTOOD.items() for text in texts])
 def test_not_recognized(subject: Subject, text: str) -> None:
+    wide = "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text)
     assert not is_recognized(subject, text)
+    assert not is_recognized(subject, wide)
 
 
 @given(

@@ -382,7 +382,7 @@ def handicap_as_setup(games: GameArrays, stated_only: bool = False) -> GameArray
     other &= games.setup_ply < lead_of[setup_game]
     hindered = np.bincount(setup_game[other], minlength=len(games))[row] > 0
     stated = np.where(with_ha[row], games.handicap[row] - at_root, stones + 2 * passes)
-    chosen = follows & ~hindered & (stones > 1) & (stones == stated)
+    chosen = follows & ~hindered & (stones > 1) & (stones == stated) & (at_root + stones <= 0xFFFF)
     if not chosen.any():
         return games
 

@@ -337,22 +337,26 @@ def read_batches(
     """Yield the rows of some row groups, see `kifu.corpus.catalogue.Catalogue.batches`."""
     names = SCHEMA.names if columns is None else list(columns)
     schema = pa.schema([SCHEMA.field(name) for name in names])
-    missing = sum(file.metadata.row_group(k).num_rows for k in groups)
+    rows = group_rows(file)
+    first, stop = sum(rows[: groups.start]), sum(rows[: groups.stop])
     try:
         for batch in file.iter_batches(size, groups, columns=names, use_threads=False):
             batch.validate(full=True)
-            missing -= len(batch)
-            yield cast_batch(batch, schema, path)
-        if missing:
-            raise FormatError(f"{path} is damaged: {missing:,} rows are missing")
+            yield cast_batch(batch, schema, path, first)
+            first += len(batch)
+        if first != stop:
+            raise FormatError(f"{path} is damaged: {stop - first:,} rows are missing")
     except FormatError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise FormatError(f"{path}: {first_line(error)}") from None
 
 
-def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
-    """Return the schema's columns of a batch in its types. Raises FormatError if a value does not fit its column."""
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path, first: int) -> pa.RecordBatch:
+    """Return the schema's columns of a batch in its types. Raises FormatError if a value does not fit its column.
+
+    first: The number of the first row, for messages.
+    """
     columns = []
     for field in schema:
         column = batch.column(field.name)
@@ -372,7 +376,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
         columns.append(column)
     checked = pa.RecordBatch.from_arrays(columns, schema=schema)
     try:
-        check_move_columns(checked)
+        check_move_columns(checked, first)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
     return checked

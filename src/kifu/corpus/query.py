@@ -524,7 +524,7 @@ class QueryResult:
         rows, is_catalogue = 0, self.is_catalogue
         with CatalogueWriter(path) if is_catalogue else TableWriter(path, self._schema()) as writer:
             for batch in self._database.batches(self._relation):
-                writer.write(cast_batch(batch, SCHEMA, path) if is_catalogue else batch)
+                writer.write(cast_batch(batch, SCHEMA, path, rows) if is_catalogue else batch)
                 rows += len(batch)
             metadata = self._metadata()
             writer.commit(metadata if is_catalogue else {f"kifu.{key}": value for key, value in metadata.items()})

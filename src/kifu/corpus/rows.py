@@ -42,7 +42,7 @@ from kifu.records.meta import (
     parse_overtime,
 )
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
-from kifu.records.sgf import decode, make_record, text_properties
+from kifu.records.sgf import decode, make_record, root_properties, text_properties
 from kifu.records.text import Programs
 
 if TYPE_CHECKING:
@@ -268,12 +268,24 @@ def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, pr
     """Return the rows of a parsed block of an archive."""
     games, block = parsed.games, parsed.block
     columns, unparsed = _recorded_columns(parsed, archive, programs, rules.rank_scale)
+    if handicaps := _unparsed_handicaps(parsed):
+        unparsed["handicap"] = handicaps
     unreadable = {
         int(g): block.data[games.start[g] : games.stop[g]].data
         for g in np.flatnonzero(np.isin(games.drop, schema.READER_REASONS))
     }
     moves = pa.array(np.diff(games.move_offset).astype(np.int32))
     return _rows(games, columns, moves, unreadable, rules, unparsed)
+
+
+def _unparsed_handicaps(parsed: ParsedBlock) -> Counter[str]:
+    """Count the texts of HA that are no handicap; "?" stands for those of other formats."""
+    games, counts = parsed.games, Counter[str]()
+    for g in np.flatnonzero(games.warnings & ParseWarning.HANDICAP_TEXT).tolist():
+        record = parsed.block.data[games.start[g] : games.stop[g]].tobytes() if parsed.format == "sgf" else b""
+        counts[root_properties(record).get("HA", (b"?",))[0].decode("ascii", "replace").strip()[:80]] += 1
+    del counts[""]
+    return counts
 
 
 def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:

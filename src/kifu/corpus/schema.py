@@ -21,7 +21,7 @@ import pyarrow as pa
 from kifu.errors import DropReason, FormatError
 from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE
-from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
+from kifu.records.games import MAX_MOVES, NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
 
 VERSION = 3
 """Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""
@@ -156,7 +156,9 @@ _MAX_NUMBER = 1e18
 _LIMITS = {
     **dict.fromkeys(("komi", "margin", "main_minutes", "black_rating", "white_rating"), (-_MAX_NUMBER, _MAX_NUMBER)),
     "date": (date(1, 1, 1), date(9999, 12, 31)),
-    **dict.fromkeys(("entry", "index", "n_moves", "n_legal"), (0, 2**31 - 1)),
+    **dict.fromkeys(("entry", "index"), (0, 2**31 - 1)),
+    **dict.fromkeys(("width", "height"), (0, MAX_SIZE)),
+    **dict.fromkeys(("n_moves", "n_legal"), (0, MAX_MOVES)),
     "to_play": (0, 2),
     "overtime_count": (1, 2**31 - 1),
     "overtime_seconds": (0, _MAX_NUMBER),
@@ -239,8 +241,6 @@ def move_arrays(batch: pa.RecordBatch) -> MoveArrays:
     row_start[setup_offset] = True
     if np.any((setup_ply[1:] < setup_ply[:-1]) & ~row_start[1:-1]):
         raise FormatError("setup_ply of a row is not ascending")
-    if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
-        raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
     return MoveArrays(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
 
 
@@ -277,15 +277,35 @@ def to_numpy(column: pa.Array) -> npt.NDArray[Any]:
     return writable_view(column.to_numpy(zero_copy_only=False))
 
 
-def check_move_columns(batch: pa.RecordBatch) -> None:
-    """Raise FormatError if a list of MOVE_COLUMNS is not as long as the row's moves. Only present columns count."""
-    for name in MOVE_COLUMNS:
-        if name in batch.schema.names and "moves" in batch.schema.names:
-            import pyarrow.compute as pc  # slow to load
+def check_move_columns(batch: pa.RecordBatch, first: int) -> None:
+    """Raise FormatError if the numbers and lists that describe the moves of a row contradict each other.
 
-            lengths, moves = (batch.column(each).value_lengths() for each in (name, "moves"))
-            if pc.any(pc.not_equal(lengths, moves)).as_py():  # nulls are ignored
-                raise FormatError(f"{name} of a row must have one element for each of its moves")
+    Only present columns count. first: the number of the first row, for the message.
+    """
+
+    def check(name: str, values: npt.NDArray[Any], low: Any, high: Any) -> None:
+        wrong = np.flatnonzero((values < low) | (values > high))
+        if len(wrong):
+            k = int(wrong[0])
+            least, most = (int(np.broadcast_to(limit, values.shape)[k]) for limit in (low, high))
+            allowed = f"{least:,}" + (f" to {most:,}" if most > least else "")
+            raise FormatError(f"{name} of row {first + k:,} must be {allowed}, got {values[k]:,}")
+
+    names = batch.schema.names
+    counts = {name: to_numpy(batch[name]) for name in ("n_moves", "n_legal") if name in names}
+    if "moves" in names:
+        moves = to_numpy(batch["moves"].value_lengths())
+        check("length of moves", moves, 0, MAX_MOVES)
+        for name in (name for name in MOVE_COLUMNS if name in names):
+            lengths = batch[name].value_lengths().fill_null(-1).to_numpy()
+            check(f"length of {name}", np.where(lengths < 0, moves, lengths), moves, moves)
+        is_cut = "repairs" not in names or map_distinct(
+            batch["repairs"], lambda text: "cut" in (text or "").split(","), np.bool_
+        )
+        check("n_moves", counts.get("n_moves", moves), moves, np.where(is_cut, MAX_MOVES, moves))
+        check("n_legal", counts.get("n_legal", moves), 0, moves)
+    elif len(counts) == 2:
+        check("n_legal", counts["n_legal"], 0, counts["n_moves"])
 
 
 def move_lists(values: pa.Array, offsets: npt.NDArray[np.int64], kind: pa.ListType) -> pa.ListArray:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE, WHITE_BIT
+from kifu.records.games import MAX_MOVES as MAX_MOVES  # readers import it from here
 from kifu.records.games import NO_HANDICAP, Bytes, GameArrays, ParseWarning, RecordBlock
 from kifu.records.text import BIG5, GB18030, NO_CHARSET, SHIFT_JIS, SINGLE, Charsets
 
@@ -300,9 +301,6 @@ def first_game_line(data: Bytes, start: Int, stop: Int) -> Int:
         at -= 1
     return at
 
-
-MAX_MOVES = 65_535
-"""A game with more moves is `DropReason.TOO_LARGE` (`GameArrays.setup_ply` is uint16)."""
 
 MAX_SETUP = 4_096
 """A game with more setup stones, rectangles expanded, is `DropReason.TOO_LARGE`: `AB[aa:yy]` is 625 of them in 8 bytes.

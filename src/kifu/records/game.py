@@ -37,7 +37,7 @@ from kifu.records.tygem import load_index
 from kifu.viz.boards import draw_board, notebook_svg
 
 _UINT16 = np.dtype(np.uint16)
-_MAX_HANDICAP, _MAX_ROOT_SETUP = 0x7FFF, 0xFFFF
+_MAX_HANDICAP, _MAX_COUNT = 0x7FFF, 0xFFFF
 _LETTERS = np.frombuffer(SGF_LETTERS.encode(), np.uint8)
 
 
@@ -91,9 +91,11 @@ class Game:
                 raise GameError(f"{name} must be an array [n] of uint16, got {type(array).__name__} {array!r:.80}")
         if len(self.setup_ply) != len(self.setup):
             raise GameError(f"setup_ply must have {len(self.setup)} entries like setup, got {len(self.setup_ply)}")
+        if len(self.moves) > _MAX_COUNT:
+            raise GameError(f"a game must have at most {_MAX_COUNT:,} moves, got {len(self.moves):,}")
         if self.handicap is not None and abs(self.handicap) > _MAX_HANDICAP:
             raise GameError(f"handicap must be within -{_MAX_HANDICAP} to {_MAX_HANDICAP}, got {self.handicap}")
-        if not 0 <= self.root_setup <= min(len(self.setup), _MAX_ROOT_SETUP):
+        if not 0 <= self.root_setup <= min(len(self.setup), _MAX_COUNT):
             raise GameError(f"root_setup must be within 0 to {len(self.setup)}, got {self.root_setup}")
 
     def arrays(self) -> MoveArrays:

@@ -27,6 +27,9 @@ NO_HANDICAP = -32768
 
 TO_PLAY_UNSET = 0
 
+MAX_MOVES = 65_535
+"""A record with more moves is `DropReason.TOO_LARGE` (`GameArrays.setup_ply` is uint16)."""
+
 MEMBER_LIMIT = 256 << 20
 """Bytes. Larger members are not read: they become empty rows with `DropReason.TOO_LARGE`."""
 
@@ -191,6 +194,9 @@ class MoveArrays:
         for name, offset, values in (("moves", self.move_offset, self.moves), ("setup", self.setup_offset, self.setup)):
             if offset[0] < 0 or offset[-1] > len(values) or np.any(offset[1:] < offset[:-1]):
                 raise GameError(f"the offsets of {name} must ascend within 0 to {len(values)}, got {str(offset)[:80]}")
+        moves = np.diff(self.move_offset)
+        if moves.max(initial=0) > MAX_MOVES + 1:  # predictions add a pass of the side to move
+            raise GameError(f"a game must have at most {MAX_MOVES:,} moves, got {moves.max():,}")
         stones = np.diff(self.setup_offset)
         if np.any(wrong := self.root_setup > stones):
             g = int(np.argmax(wrong))

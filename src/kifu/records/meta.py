@@ -229,6 +229,7 @@ _DATE_FORMS = tuple(
         rf"(?<!\d){_ANY_YEAR}",
     )
 )
+_MALFORMED_DATE = lazy_pattern(r"^[-+]\d|\de[-+]?\d|\b0x", re.IGNORECASE)
 _GAME_NUMBER = lazy_pattern(r"\b(?:game|round|match|board|table|part|no|nr)\b[.\s#]*\d{1,2}\b", re.IGNORECASE)
 
 
@@ -256,7 +257,7 @@ def parse_date(text: str) -> Date | None:
         None if there is no year in the text.
     """
     text = _GAME_NUMBER.sub("", normalize(text))
-    for form in _DATE_FORMS:
+    for form in () if _MALFORMED_DATE.search(text) else _DATE_FORMS:
         if match := form.search(text):
             return _date(match.groupdict())
     return None
@@ -407,7 +408,7 @@ class Rank:
         if gor := _GOR.fullmatch(text):
             return cls(min((int(gor[1] or gor[2]) - 2050) // 100 + 1, 7))
         match = _RANK.fullmatch(_REMARK.sub(" ", text).strip())
-        if match is None:
+        if match is None or text.startswith("-"):
             return None
         number, doubt = int(match["number"]), match["doubt"]
         if match["decimals"]:
@@ -566,6 +567,9 @@ _MARGIN = lazy_pattern(
 _ONLY_REASON = lazy_pattern(
     rf"中押し?|中盘|中盤|불계|(?=[^\s]){_MARGIN.pattern}\s*(?:points?|pts?|moku)?", re.IGNORECASE
 )
+_SIGNED = lazy_pattern(r"[-+]\s*[-+]\s*$|\s-$")
+_MORE_OF_NUMBER = lazy_pattern(r"(?:[-+.,:'_]|e[-+]?)\d|x[\da-f]|(?:e|inf|nan)\b", re.IGNORECASE)
+"""After the digits of a malformed number, such as 1e308, 0x10, 1_000 or 1.2.3; `_SIGNED` precedes -5 and +-5."""
 _FIRST_NUMBER = lazy_pattern(r"(?:(?<![^\s+])[.,])?\d|半|반")
 _NUMBER_WORDS = ["half", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _NUMBERS = {word: str(number or "1/2") for number, word in enumerate(_NUMBER_WORDS)}
@@ -671,7 +675,8 @@ def _margin(text: str) -> float | None:
     text = re.sub(r"(\d+)分之(\d+)", r"\2/\1", text)
     first = _FIRST_NUMBER.search(text)
     match = _MARGIN.match(text, first.start()) if first else None
-    margin = _points(match) if match else None
+    malformed = match and (_SIGNED.search(text, 0, match.start()) or _MORE_OF_NUMBER.match(text, match.end()))
+    margin = _points(match) if match and not malformed else None
     return round(margin, 2) if margin is not None and margin < 10_000 else None
 
 

@@ -660,7 +660,7 @@ def _as_text(value: object) -> str:
 
 def as_number(value: object) -> float | None:
     """Return a finite number, which may be written as text; else None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)) or "_" in str(value)[:32]:
         return None
     try:
         number = float(value[:32] if isinstance(value, str) else value)

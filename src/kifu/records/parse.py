@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +15,7 @@ from kifu.go.replay import replay_all
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.records.containers import find_containers, read_blocks
 from kifu.records.detect import RECORD_FORMATS, TYGEM, TYGEM_INDEX, detect
-from kifu.records.games import GameArrays, LeftOut, ParsedBlock, ParseWarning, RecordBlock
+from kifu.records.games import NO_HANDICAP, GameArrays, LeftOut, ParsedBlock, ParseWarning, RecordBlock
 from kifu.records.paths import Paths, as_list, as_path
 from kifu.records.tygem import TygemIndex, load_index, read_tygem
 
@@ -37,7 +37,21 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
         if kinds[first] == TYGEM_INDEX:
             continue
         part = block if last - first == len(block) else block.part(first, last)
-        yield read_tygem(part, index) if kinds[first] == TYGEM else formats[int(kinds[first])].read(part)
+        parsed = read_tygem(part, index) if kinds[first] == TYGEM else formats[int(kinds[first])].read(part)
+        yield replace(parsed, games=_without_impossible_handicaps(parsed.games))
+
+
+def _without_impossible_handicaps(games: GameArrays) -> GameArrays:
+    """Treat handicaps below 0 and of more than a quarter of the points as text that is not a number."""
+    most = np.maximum(games.width.astype(np.int64) * games.height // 4, 1)
+    wrong = (games.handicap != NO_HANDICAP) & ((games.handicap < 0) | (games.handicap > most))
+    wrong &= games.drop == DropReason.KEPT
+    if not wrong.any():
+        return games
+    handicap, warnings = games.handicap.copy(), games.warnings.copy()
+    handicap[wrong] = NO_HANDICAP
+    warnings[wrong] |= np.uint32(ParseWarning.HANDICAP_TEXT)
+    return replace(games, handicap=handicap, warnings=warnings)
 
 
 @dataclass(slots=True)

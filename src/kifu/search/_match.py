@@ -415,7 +415,7 @@ def _load_games(tables: Tables, games: ReplayArrays, traces: Traces, game_index:
             g = game_index[j]
             first, last, capture = games.move_offset[g], games.move_offset[g + 1], traces.capture_offset[g]
             if last > first + LOADED and capture < traces.capture_offset[g + 1]:
-                total += games.moves[first] + games.moves[first + LOADED] + traces.captures[capture]
+                total += np.int64(games.moves[first]) + games.moves[first + LOADED] + traces.captures[capture]
     tables.loaded[0] = total
 
 

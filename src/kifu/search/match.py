@@ -75,8 +75,8 @@ def match_games(
 
 
 def _match_group(games: ReplayArrays, traces: Traces, plan: MatchPlan, group: npt.NDArray[np.int64]) -> MatchArrays:
-    plies = np.max(traces.plies[group], initial=0)
-    setup = np.max(games.setup_offset[group + 1] - games.setup_offset[group], initial=0)
+    plies = int(np.max(traces.plies[group], initial=0))  # NumPy adds to a uint16 in 16 bits
+    setup = int(np.max(games.setup_offset[group + 1] - games.setup_offset[group], initial=0))
     tables = Tables(
         first=np.full(SLOTS, NO_STONE, np.uint32),
         later=np.empty(plies, np.int64),

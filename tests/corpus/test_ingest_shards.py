@@ -349,6 +349,7 @@ def test_serialized_shards_give_the_same_catalogue(
     made: list[tuple[IngestReport, bytes]] = []
     for jobs in (1, 2, 3):
         made.append((ingest(mix, path, clean=clean, jobs=jobs), path.read_bytes()))
+        path.unlink()
     serializing.install(monkeypatch)
     made.append((ingest(mix, path, clean=clean, engine=serializing.ENGINE), path.read_bytes()))
     assert serializing.SerializingExecutor.shards > 2 * len(mix)
@@ -368,6 +369,7 @@ def test_spilled_ids_give_the_same_catalogue(
     assert expected[0].drops["DUPLICATE"] > 10
     assert (expected[0].drops["SAME_GAME"] > 3) == (rule == "games")
     monkeypatch.setattr(ingesting, "MAX_IDS", most)
+    path.unlink()
     assert (ingest(mix, path, clean=clean, jobs=2), path.read_bytes()) == expected
     assert list(tmp_path.iterdir()) == [path]
 

@@ -176,7 +176,8 @@ def test_objects_have_a_repr_of_one_line(tmp_path: Path) -> None:
     catalogue = tmp_path / "games.parquet"
     report = kifu.ingest(kifu.sample_path(), catalogue, clean="schraudolph")
     game = next(kifu.read(kifu.sample_path()))
-    (built,) = kifu.build("agz17", catalogue, tmp_path / "data", sets=["test"])
+    recipe = kifu.load_recipe("agz17", ["clean=legal"])
+    (built,) = kifu.build(recipe, catalogue, tmp_path / "data", sets=["test"])
     with kifu.open(built.path) as data:
         shown = [
             report, kifu.open_catalogue(catalogue), kifu.stats(catalogue), kifu.audit([catalogue, catalogue]), game,

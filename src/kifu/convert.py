@@ -46,7 +46,7 @@ _BEGINNINGS = {
     "sgf": re.compile(rb"\(;FF\[4\]GM\[1\]CA\[UTF-8\]SZ\[|\Z"),
     "zip": re.compile(rb"PK\x03\x04.{26}0000001\.sgf|PK\x05\x06", re.DOTALL),
 }
-"""How files that kifu has written begin; without games, compressed ones may be empty."""
+"""Patterns of the beginnings of files that kifu has written; without games, compressed ones are empty."""
 
 _DIGITS = 7
 """Digits of a member's name in a .zip."""

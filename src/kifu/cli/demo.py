@@ -45,7 +45,7 @@ STEPS = (
         "ingest sample -o {}/games.parquet --clean schraudolph",
         "games.parquet",
     ),
-    Step("What is in it.", "stats {}/games.parquet -o {}/games.png", picture="games.png"),
+    Step("What is in it.", "stats {}/games.parquet -o {}/games.png --overwrite", picture="games.png"),
     Step(
         "Sets. Equal, mirrored, rotated and truncated games share one, so no net is tested on a game that it has seen.",
         "split {}/games.parquet -o {}/sets",
@@ -59,7 +59,7 @@ STEPS = (
     ),
     Step(
         "What is played against a stone on 4-4, and how it goes.",
-        "search '+----/|..../|..../|...X' {}/games.parquet -o {}/pattern.png",
+        "search '+----/|..../|..../|...X' {}/games.parquet -o {}/pattern.png --overwrite",
         picture="pattern.png",
     ),
     Step(
@@ -69,7 +69,7 @@ STEPS = (
     ),
     Step(
         "One example. The manifest beside each file lists the game and move of each row.",
-        "inspect {}/data/kgsgo-test-v2.dat --row 57 -o {}/example.png",
+        "inspect {}/data/kgsgo-test-v2.dat --row 57 -o {}/example.png --overwrite",
         picture="example.png",
     ),
     Step(
@@ -84,7 +84,7 @@ STEPS = (
     ),
     Step(
         "What the packaged net expects in one of these games.",
-        "predict {}/sets/test.parquet --game 5 --move 60 -o {}/predicted.png",
+        "predict {}/sets/test.parquet --game 5 --move 60 -o {}/predicted.png --overwrite",
         picture="predicted.png",
     ),
 )

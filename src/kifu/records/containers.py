@@ -462,7 +462,7 @@ def readable_blocks(container: AnyPath, **options: int) -> Iterator[RecordBlock]
     try:
         yield from blocks(container, **options)
     except SourceError as error:
-        if isinstance(container, Remote) or container.is_dir():
+        if isinstance(container, Remote) or not container.is_file():  # or it was removed
             raise
         reason = str(error).removeprefix(f"{printable(container)}: ")
         empty = make_block(str(container), np.empty(0, np.uint8), [], [], [], [])

@@ -638,6 +638,9 @@ class AtomicDirectory:
                     shutil.rmtree(left)
                 else:
                     left.unlink()
+            old = self._part.with_suffix(".old")
+            if old.is_symlink() or old.exists():
+                self._remove(old)
             if path.is_dir() and sys.platform != "win32":
                 os.fchmod(self._descriptor, stat.S_IMODE(path.stat().st_mode))
         except OutputError:
@@ -669,8 +672,6 @@ class AtomicDirectory:
                 require_same(self._part / name, file.status)
             if self.path.is_symlink():
                 self.path.unlink()
-            if old.is_symlink() or old.exists():  # of a run that was killed
-                self._remove(old)
             if not self._list_files(self.path):
                 self._part.replace(self.path)
             elif _swap(self._part, self.path):

@@ -293,6 +293,9 @@ def test_linked_games_are_never_on_both_sides(games: Path, sample: Path, tmp_pat
     paths = [games]
     for k, each in enumerate((exchanged, cut)):
         copy = table.set_column(name("moves"), field("moves"), pa.array(each, field("moves").type))
+        for column in ("n_moves", "n_legal"):
+            most = pa.array(map(len, each), field(column).type)
+            copy = copy.set_column(name(column), field(column), pc.min_element_wise(table[column], most))
         for column in ("id", "opening"):
             copy = copy.set_column(name(column), field(column), pc.add(table[column], pa.scalar(k + 1, pa.uint64())))
         paths.append(write_catalogue(tmp_path / f"{k}.parquet", copy))
@@ -825,7 +828,7 @@ def test_invalid_recipes_and_options(
 
 def test_validation_games_of_passes_only(games: Path, tmp_path: Path) -> None:
     (tmp_path / "passes.sgf").write_text("(;SZ[19];B[];W[])")
-    with pytest.raises(RecipeError, match=r"^there are no validation positions$"):
+    with pytest.warns(match="0 positions"), pytest.raises(RecipeError, match=r"^there are no validation positions$"):
         learn.train.train(tiny(steps=2), [games], tmp_path / "run", validate=[tmp_path / "passes.sgf"])
 
 

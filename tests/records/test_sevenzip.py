@@ -371,7 +371,7 @@ def test_every_command_reads_7z(tmp_path: Path) -> None:
     assert len(list(kifu.read(path))) == len(list(kifu.read(catalogue))) == len(GAMES)
     assert run("show", path, "--game", "3").code == 0
     assert run("convert", path, "-o", tmp_path / "all.olf").code == 0
-    assert run("build", "agz17", path, "-o", tmp_path / "data").code == 0
+    assert run("build", "agz17", path, "-o", tmp_path / "data", "--set", "clean=legal").code == 0
     folder = tmp_path / "folder"
     folder.mkdir()
     put(folder, path.read_bytes())
@@ -391,7 +391,7 @@ def test_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_SMALL_BYTES", 1000)
     monkeypatch.setattr(sources, "_SHARD_BLOCKS", 1)
     monkeypatch.setattr(sources, "count_blocks", lambda path: count_blocks(path, block_bytes=2000))
-    monkeypatch.setattr(sources, "blocks", lambda path, first: blocks(path, block_bytes=2000, first=first))
+    monkeypatch.setattr(sources, "readable_blocks", lambda path, first: blocks(path, block_bytes=2000, first=first))
     for count in (1, 3):
         parts = volumes(made(GAMES), count)
         (path, *_) = [put(tmp_path, part, f"{count}.7z.{k + 1:03}") for k, part in enumerate(parts)]

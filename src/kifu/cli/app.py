@@ -301,7 +301,8 @@ class _Invocation:
         _set_verbosity(quiet, verbose)
         own = "overwrite" in inspect.signature(self._function).parameters
         overwrite = arguments["overwrite"] if own else arguments.pop("overwrite", False)
-        for path in (json, *(() if own else map(arguments.get, ("output", "html", "hits")))):
+        outputs = () if own or arguments.get("dry_run") else map(arguments.get, ("output", "html", "hits"))
+        for path in (json, *outputs):
             if path is not None and path.is_file():  # else a folder, - or a device
                 from kifu.io import keep_output
 
@@ -554,6 +555,8 @@ def _make_streams_safe() -> None:
             buffer = io.BufferedWriter(_StandardStream(number, "w", closefd=False))
             lines = number == 2 or stream.isatty()
             setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=lines))
+        elif number and isinstance(stream, io.TextIOWrapper):  # another one of the program that calls `main`
+            stream.reconfigure(errors="backslashreplace")
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_OneLine("%(message)s"))
     warnings.showwarning = _show_warning

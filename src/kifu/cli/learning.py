@@ -243,7 +243,7 @@ def export(
 @command(
     _PANEL,
     "kifu problems games.parquet -o problems.sgf --net net.bin.gz",
-    "kifu problems games.parquet -o some.sgf --net net.bin.gz --where 'year >= 2010' --count 3",
+    "kifu problems games.parquet -o some.sgf --net net.bin.gz --count 3",
     kernels=True,
 )
 def problems(

@@ -164,7 +164,8 @@ def publish(  # noqa: PLR0913 - options
     is_same = present is not None and _is_made_from(present, given, inputs, earlier, date, version)
     if keep_output(output, overwrite, own=present is not None, same=is_same):
         assert present is not None
-        return present
+        with AtomicDirectory(output, MANIFEST):  # removes what a killed run left
+            return present
     with AtomicDirectory(output, MANIFEST) as folder:
         publication = _describe(inputs, given | {"date": day.isoformat()}, jobs, progress)
         with progress("copying", sum(path.stat().st_size for each in inputs for path in each.files), "bytes") as bar:

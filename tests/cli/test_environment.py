@@ -14,9 +14,11 @@ import pytest
 import typer
 
 from commands import KIFU, Done, is_error, run
+from kata_nets import small_net
 from kgs_archives import archive, records
 from kifu.cli import app
 from kifu.compiler import _cache_folder
+from kifu.katago.net_file import write_kata_net
 
 NO_DIRECTORY = "kifu: the working directory cannot be used: No such file or directory"
 NO_TMPDIR = "kifu: there is no folder for temporary files: set TMPDIR to one that is writable"
@@ -185,7 +187,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trap:
         ["evaluate sets/test.parquet --positions 64 --html run.html", "query 'select 1' games.parquet"],
         ["train quick-cpu sets/train.parquet -o run --set steps=3 --set games=50"],
         ["mix sets/validation.parquet --net human --net small -o few.mix --positions 99"],
-        ["problems games.parquet -o problems.sgf --where year=2025 --count 3"],
+        ["problems games.parquet -o problems.sgf --net net.bin.gz --count 1"],
     ],
     ids=lambda lines: lines[-1].partition(" ")[0],
 )
@@ -200,6 +202,7 @@ def test_nothing_is_sent_or_written_elsewhere(lines: list[str], tmp_path: Path) 
     for name in ("home", "tmp", "work"):
         (tmp_path / name).mkdir()
     assert run("fetch", "sample", "-o", tmp_path / "work" / "sample").code == 0
+    write_kata_net(tmp_path / "work" / "net.bin.gz", small_net(["residual"]))
     lines = ["ingest sample -o games.parquet", "split games.parquet -o sets", *lines]
     script = "; ".join(f"timeout -s TERM {20 if 'serve' in line else 200} '{KIFU}' {line}" for line in lines)
     watched = shlex.join([sys.executable, "-c", _WATCH_DNS, f"{script} || test $? = 124"])

@@ -26,4 +26,4 @@ def test_a_file_of_many_games(tmp_path: Path) -> None:
     few.write_bytes(gzip.compress(GAME))
     many.write_bytes(gzip.compress(GAME * (1 << 19), 6))  # 16 MiB, which took 320 MB
     base = peak("ingest", "-q", "--jobs", "1", few, "-o", tmp_path / "games.parquet")
-    assert peak("ingest", "-q", "--jobs", "1", many, "-o", tmp_path / "games.parquet") < base + 200
+    assert peak("ingest", "-q", "--jobs", "1", many, "-o", tmp_path / "many.parquet") < base + 200

@@ -63,7 +63,8 @@ def write(folder: Path, *games: str) -> Path:
 
 
 def build(source: Path, into: Path, *changes: str, **options: Any) -> BuildReport[Manifest]:
-    (built,) = pipeline.build(recipe(*changes), source, into, **options)
+    """Build one set, which may be empty, unlike that of a command."""
+    (built,) = pipeline.build_any(recipe(*changes), source, into, pipeline.BuildOptions(**options))
     assert built.manifest.adds_up()
     return built
 

@@ -124,9 +124,9 @@ class BuildReport(Report, Generic[M]):
 class BuildOptions(NamedTuple):
     """The options of `build`."""
 
-    jobs: int | None
-    engine: str
-    progress: ProgressFactory
+    jobs: int | None = None
+    engine: str = THREADS
+    progress: ProgressFactory = silent
     sets: Sequence[str] | None = None
     index_page: str | os.PathLike[str] | None = None
     overwrite: bool = False

@@ -17,7 +17,7 @@ import ddp_run
 from commands import run
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import Loader
-from kifu.errors import RecipeError
+from kifu.errors import OutputError, RecipeError
 from lazy import lazy_import
 from loader_games import row_ids
 from runs import assert_same_weights, checkpoint, interrupted, tiny
@@ -192,7 +192,7 @@ def test_ranks_of_other_launchers_mean_nothing(games: Path, tmp_path: Path, monk
         with monkeypatch.context() as changes:
             for name in names:
                 changes.setenv(name, RANKS.get(name, "none"))
-            with pytest.raises(RecipeError, match="already holds a run"):
+            with pytest.raises(OutputError, match="made from other inputs or options"):
                 learn.train.train(tiny(steps=2, seed=5), [games], one)
             if len(names) > 1:
                 learn.train.train(tiny(steps=2), [games], other)

@@ -43,7 +43,8 @@ def test_packaged_nets_have_names(tmp_path, monkeypatch):
     done = run("inspect", "human")
     assert "human.safetensors: kifu-net@1, b10c80 on alphago48@1, any board" in done.out
     Path("human").mkdir()
-    assert "human.safetensors" not in run("inspect", "human").out
+    assert run("inspect", "human") == done
+    assert run("inspect", "./human").code == 2
 
 
 def test_a_run_directory_shows_its_best_net(tmp_path):

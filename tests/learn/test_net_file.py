@@ -120,7 +120,7 @@ def test_the_packaged_net_has_a_name(tmp_path, good, monkeypatch):
     assert learn.net.open_net("human").about == packaged.about
     (tmp_path / "human").mkdir()
     (tmp_path / "human" / BEST).write_bytes(good)
-    assert learn.net.open_net("human").about != packaged.about == learn.net.open_net().about
+    assert learn.net.open_net("human").about == packaged.about != learn.net.open_net(Path("human")).about
 
 
 def test_packaged_nets_open_by_name(tmp_path, monkeypatch):

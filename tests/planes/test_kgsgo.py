@@ -20,7 +20,7 @@ from kifu.planes.packing import DAT1, DAT2
 from kifu.point import to_sgf
 from kifu.recipes.kgs import parse_archive_name
 from kifu.recipes.kgsgo import load_archive
-from kifu.recipes.pipeline import build
+from kifu.recipes.pipeline import BuildOptions, build_any
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import Board, RefusedError, examples_of
 
@@ -46,7 +46,7 @@ REASONS = {
 def build_games(folder, games, version):
     """Each record's bytes in the file that a build makes of an archive of them all, or the name of its `DropReason`."""
     source = archive(folder / "source", games)
-    (built,) = build(RECIPES[version], [source], folder / f"v{version}", sets=["archives"], jobs=1)
+    (built,) = build_any(RECIPES[version], [source], folder / f"v{version}", BuildOptions(1, sets=["archives"]))
     layout = find_dat_layout(built.manifest.format)
     data = built.path.read_bytes()[layout.header_bytes :]
     kept = read_game_rows(built.manifest, built.path)

@@ -343,7 +343,7 @@ def test_a_file_through_every_way(tmp_path: Path) -> None:
     }  # fmt: skip
     tables = []
     for source in (path, tmp_path / "game.sgf"):
-        ingest(source, tmp_path / "games.parquet")
+        ingest(source, tmp_path / "games.parquet", overwrite=True)
         tables.append(pq.read_table(tmp_path / "games.parquet").to_pylist()[0])
     first, second = tables
     assert first["format"] == "gib"

@@ -23,7 +23,7 @@ from blake3 import blake3
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.io import hash_file, utf8_name
+from kifu.io import hash_bytes, utf8_name
 from kifu.records.containers import (
     BLOCK_BYTES,
     count_blocks,
@@ -37,7 +37,7 @@ from kifu.records.containers import (
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import LeftOut, RecordBlock
-from kifu.records.paths import CHANGED, AnyPath, Paths, Remote, as_path, etag, file_version, name_below
+from kifu.records.paths import CHANGED, AnyPath, Paths, Remote, as_path, etag, file_version, name_below, open_file
 
 _SMALL_BYTES = 8 << 20
 """Archives up to this size are one shard."""
@@ -61,8 +61,8 @@ class Source:
 
     `left_out` counts, for the first container of a folder, the files of the folder that are left out, by kind. `info`
     holds name, size and BLAKE3 under the keys name, bytes and blake3, as catalogues and manifests list them, once
-    `hash_sources` has computed them; of a catalogue also its metadata, as `about`. A folder of loose records has no
-    size, and no hash if it is remote; a partitioned catalogue has no size.
+    `hash_sources` has computed them; of a catalogue also its metadata, as `about`. A folder of loose records and a
+    partitioned catalogue have no size.
     """
 
     path: AnyPath
@@ -90,7 +90,7 @@ def _version(path: AnyPath) -> tuple[int, ...] | None:
 def require_unchanged(sources: Iterable[Source]) -> None:
     """Check that files are what they were when they were found, so that their hashes stand for the games read since.
 
-    Remote files are checked when they are read; remote folders have no hash. Raises SourceError if a file has changed.
+    Remote files are checked when they are read. Raises SourceError if a file has changed.
     """
     for source in sources:
         if isinstance(source.path, Path) and _version(source.path) != source.version:
@@ -321,9 +321,8 @@ class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     def process(self, item: AnyPath) -> dict[str, Any]:
         try:
             if item.is_dir():
-                if isinstance(item, Remote):
-                    return {}
-                return {"blake3": open_catalogue(item).digest() if is_catalogue(item) else _hash_records(item)}
+                is_partitioned = isinstance(item, Path) and is_catalogue(item)
+                return {"blake3": open_catalogue(item).digest() if is_partitioned else _hash_records(item)}
             return hash_and_copy(item, self.staging)
         except OSError as error:
             if isinstance(item, Path):
@@ -340,13 +339,13 @@ def _require_unchanged(path: AnyPath) -> None:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def _hash_records(folder: Path) -> str:
+def _hash_records(folder: AnyPath) -> str:
     """Return a hash, in hex, of the names and bytes of a folder's loose records."""
     digest, records = blake3(), list_directory(folder).records
     for name, path in zip(records.names, records.paths()):
         content = ""
-        with suppress(OSError):  # an unreadable record is dropped when it is read
-            content = hash_file(path)
+        with suppress(OSError), open_file(path) as file:  # an unreadable record is dropped when it is read
+            content = hash_bytes(file.readinto).hexdigest()
         digest.update(b"%s\0%s\0" % (name, content.encode()))
     return digest.hexdigest()
 

@@ -466,7 +466,7 @@ def append(
 
     With `overwrite`, they take the place of its games, if they are from other sources or cleaned by other rules.
 
-    Sources whose bytes the catalogue already has are skipped; remote folders are read again. If the rules look
+    Sources whose bytes the catalogue already has are skipped. If the rules look
     for duplicates, existing rows do not change: a new game is dropped if it equals an existing one or its beginning; a
     longer one is kept in addition until `compact`. In a new folder, duplicates are found as in a single file.
 

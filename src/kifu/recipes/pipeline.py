@@ -350,7 +350,7 @@ def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
 
 
 def are_same(recorded: object, sources: list[Source]) -> bool:
-    """Return whether recorded sources are these. Remote folders, which have no hash, never are."""
+    """Return whether recorded sources are these, with their hashes."""
     return recorded is not None and recorded == hashed_infos(sources)
 
 

@@ -18,8 +18,10 @@ import pytest
 
 import kifu
 from commands import KIFU, run
+from kata_nets import small_net
 from kifu.cli import app
 from kifu.errors import DropReason, GameError
+from kifu.katago.net_file import write_kata_net
 from kifu.learn.positions import PredictPositions
 from kifu.point import to_sgf
 from kifu.records.games import MAX_MOVES
@@ -51,6 +53,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "big" / f"{seed:02}.sgf").write_text(record(stones(count, seed)))
     (folder / "big" / "passes.sgf").write_text(record([None] * MAX_MOVES))
     kifu.ingest(folder / "big", folder / "games.parquet")
+    write_kata_net(folder / "net.bin.gz", small_net(["residual"]))
     with tarfile.open(folder / "KGS-2016_01-19-17-.tar.gz", "w:gz") as archive:
         archive.add(folder / "big", "big")
     return folder
@@ -91,7 +94,7 @@ export run -o net.onnx
 mix games.parquet --net run --net small -o some.mix --positions 99 --overlap keep
 predict big/00.sgf --net run --move 65535 -o heat.png
 predict big/passes.sgf --net run --move 65535
-problems games.parquet -o problems.sgf --count 1
+problems games.parquet -o problems.sgf --net net.bin.gz --count 1
 gtp --net run --rules japanese
 match run run -o match --openings games.parquet --opening-moves 100 --dry-run
 """
@@ -136,7 +139,7 @@ def test_endpoints(games: Path) -> None:
     from kifu.web.site import Site
     from web_site import serving
 
-    with serving(Site([games / "games.parquet"], ["human"])) as served:
+    with serving(Site([games / "games.parquet"], [str(games / "net.bin.gz")])) as served:
         routes = {route.path: route for route in served.routes}
         assert ENDPOINTS.keys() | {"/api/reports/{report}", "/assets/{name}", "/{path:path}"} == routes.keys()
         for row, (path, given) in product((0, 16), ENDPOINTS.items()):

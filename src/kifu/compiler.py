@@ -154,7 +154,7 @@ class _CachedDispatcher(CPUDispatcher):  # type: ignore[misc]
 
 def _compilation_error(kernel: str, error: Exception) -> RecipeError:
     """Return Numba's error in one line, with the first place in it that is neither in kifu nor in Numba."""
-    found = re.findall(r'(?:(?:from|at) |File ")(\S[^\n]*?)(?: \(|", line )(\d+)', text := str(error))
+    found = re.findall(r'(?:(?:from|at) |File ")(\S[^\n]{0,400}?)(?: \(|", line )(\d+)', text := str(error))
     libraries = (str(Path(__file__).parent), str(Path(numba.__file__).parent))
     places = [f"{file}, line {line}" for file, line in found if not str(Path(file).resolve()).startswith(libraries)]
     reason = next((line for line in text.splitlines() if line and not line.startswith("Failed in")), "")

@@ -254,7 +254,7 @@ def test_damaged(tmp_path, monkeypatch):
             read_network(path)
     with pytest.raises(FormatError, match="cannot read the checkpoint"):
         read_network(tmp_path / "missing.ckpt")
-    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch reads 1 MiB of such a pickle a second"))
+    monkeypatch.setattr("torch.load", lambda *_, **__: pytest.fail("torch reads 1 MiB of such a pickle a second"))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", b"\x80\x02" + b"N" * (4 << 20) + b".")
     with pytest.raises(FormatError, match="is not a checkpoint of KataGo"):

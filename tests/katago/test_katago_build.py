@@ -273,11 +273,11 @@ def test_existing_outputs_are_kept(kgs: Path, tmp_path: Path) -> None:
     assert (first.fresh, again.fresh) == (True, False)
     assert again.manifest == first.manifest == read_manifest(first.path)
     assert {file: file.stat().st_mtime_ns for file in first.path.iterdir()} == stamps
-    other = build(kgs, tmp_path, *LOOSE, "trust={}")
+    other = build(kgs, tmp_path, *LOOSE, "trust={}", overwrite=True)
     assert other.fresh
     assert other.manifest != first.manifest
     next(first.path.glob("*.npz")).unlink()
-    assert build(kgs, tmp_path, *LOOSE, "trust={}").fresh
+    assert build(kgs, tmp_path, *LOOSE, "trust={}", overwrite=True).fresh
 
 
 def test_an_interrupted_build_leaves_nothing(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

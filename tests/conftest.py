@@ -66,7 +66,7 @@ FIRST = [
     "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_kombilo.py",
     "test_demo.py", "test_public.py", "web/test_library.py", "web/test_serve.py", "web/test_every_page.py",
     "web/test_games_page.py", "play/test_gtp.py", "play/test_match.py", "cli/test_cli.py",
-    "publication/test_publish.py",
+    "publication/test_publish.py", "web/test_review_page.py", "test_long_games.py",
 ]  # fmt: skip
 """The files that take longest. They run first, so that no process waits for one of them at the end."""
 

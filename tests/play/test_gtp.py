@@ -262,13 +262,13 @@ def test_stones_before_whites_first_are_handicap(placed: str, size: int, tmp_pat
     root = placed.removeprefix("loadsgf ").replace("I", "abcdefghijklm"[size - 1])
     (path := tmp_path / "game.sgf").write_text(f"(;GM[1]SZ[{size}]{root})")
     rest = "kgs-rules chinese|play w E5|play b E4|play w pass|play b pass|final_score|kgs-rules aga|final_score|"
-    told = []
+    reports = []
     for words in ("set_free_handicap A1 C1", placed if "sgf" not in placed else f"loadsgf {path}"):
         engine = scripted_engine(Scripted(corner_first), size=size)
         assert "?" not in reported(engine, words.replace("|", "\n").encode() + b"\n")
-        told.append(reported(engine, (rest + "printsgf").replace("|", "\n").encode()))
-    assert told[0] == told[1]
-    assert "HA[2]PL[W]AB[" in told[0]
+        reports.append(reported(engine, (rest + "printsgf").replace("|", "\n").encode()))
+    assert reports[0] == reports[1]
+    assert "HA[2]PL[W]AB[" in reports[0]
 
 
 COUNTED = {

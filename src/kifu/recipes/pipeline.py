@@ -276,8 +276,8 @@ def build(  # noqa: PLR0913 - options
     reports = build_any(recipe, sources, catalogue.parent, options)
     empty = [each for each in reports if not getattr(each.manifest, "examples", each.manifest.kept)]
     if empty and len(empty) == len(reports):
-        for each in empty:
-            for path in each.files if each.fresh else ():
+        for each in (each for each in empty if each.fresh):
+            for path in each.files:
                 remove_file(path)
             if each.path != each.files[0].parent:  # not an archive, whose folder may have other files
                 shutil.rmtree(each.path, ignore_errors=True)

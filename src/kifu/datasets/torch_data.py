@@ -75,7 +75,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
             return map(tensors, self.loader)
         self._loops += 1
         # Processes are numbered as they start, those of a loop consecutively; persistent ones begin each loop together.
-        loop = (current_process()._identity[-1] - worker.id << 12 ^ self._loops) & 0xFFFFFFF | 1 << 28
+        loop = (((current_process()._identity[-1] - worker.id) << 12) ^ self._loops) & 0xFFFFFFF | (1 << 28)
         start = self.loader.position if self._loops == 1 else LoaderPosition(*self._shared[:2].tolist())
         part, self._part = self._part, None
         if part is None:

@@ -80,7 +80,7 @@ counts: $(READY)-test ## Count positions and games exhaustively (long)
 	$(BIN)/python -m pytest -m exhaustive -s --timeout 0
 
 fuzz: $(READY)-test ## Feed damaged files to every reader, with bounds checks, for FUZZ_MINUTES each (30; hours in all)
-	$(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) --jobs $(TEST_JOBS)
+	PYTHONPATH=tests:tests/support:tests/twins $(BIN)/python tests/fuzz/fuzz.py --minutes $(FUZZ_MINUTES) --jobs $(TEST_JOBS)
 
 bench: $(READY)-learn $(READY)-7z ## Measure speed and memory, beside a floor
 	$(BIN)/python benchmarks/run.py

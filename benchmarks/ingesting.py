@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import orjson
 import py7zr
+from corpus import Corpus
 from figures import Figure, at_least, at_most
 from made_ogs import write_dump
 from processes import KIFU, peak
 from throughput import inflate, write
 from timing import Task, cores, in_turns, one_core
 
-from corpus import Corpus
 from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules

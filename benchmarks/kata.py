@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from corpus import Corpus
 from figures import Figure, at_least
 from timing import Task, in_turns, one_core
 
-from corpus import Corpus
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays

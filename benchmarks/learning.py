@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 import torch
+from corpus import Corpus
 from figures import Figure, at_least, at_most
 from timing import one_core
 
-from corpus import Corpus
 from kifu.corpus.ingest import ingest
 from kifu.learn.net import open_net
 from kifu.learn.nets import Network

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from corpus import Corpus
 from figures import Figure, at_least, at_most
 from processes import peak
 from timing import Task, cores, in_turns, one_core
 
 import kifu
-from corpus import Corpus
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays

@@ -11,10 +11,9 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+from corpus import Corpus
 from figures import Figure, at_most
 from timing import Task, cores, in_turns
-
-from corpus import Corpus
 
 KIFU = (sys.executable, "-m", "kifu.cli")
 

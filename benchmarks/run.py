@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from corpus import find_corpus
 from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzip, sgfs
 from kata import katago
@@ -29,7 +30,6 @@ from throughput import kernels, threads, whole_way
 from timing import machine
 from webserver import web
 
-from corpus import find_corpus
 from kifu.errors import KifuError
 
 _BENCHMARKS = {

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from corpus import find_patterns
 from made_games import GAMES, Maker
 from searching import load_searches
 
 import kifu
-from corpus import find_patterns
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import ingest

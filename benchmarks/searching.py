@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from corpus import Corpus
 from figures import Figure, at_least, at_most
 from processes import KIFU, peak
 from timing import Task, Times, in_turns, one_core
 
-from corpus import Corpus
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from corpus import Corpus
 from figures import Figure, at_least
 from timing import Task, in_turns, one_core
 
 import kifu
-from corpus import Corpus
 from kifu.corpus.ingest import ingest
 from kifu.datasets.tokens import TokenGames, open_tokens, pack_tokens
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+from corpus import Corpus
 from figures import Figure, at_least, at_most
 from isal import igzip_lib
 from processes import build_command
 from timing import Task, cores, in_turns, one_core
 
-from corpus import Corpus
 from kifu.datasets.manifest import Manifest
 from kifu.go.replay import replay_all
 from kifu.go.state import new_state

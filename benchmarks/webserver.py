@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
+from corpus import Corpus
 from figures import Figure, at_most
 from processes import KIFU
 from searching import load_searches
 
-from corpus import Corpus
 from kifu.corpus.ingest import ingest
 from kifu.search.build import build_index
 from kifu.search.notation import format_pattern

@@ -25,8 +25,7 @@ from kifu.katago.net_file import write_kata_net
 from kifu.learn.positions import PredictPositions
 from kifu.point import to_sgf
 from kifu.records.games import MAX_MOVES
-from test_nojit import passed
-from test_public import HOMES
+from pytest_runs import passed
 
 
 def stones(count: int, seed: int) -> list[int | None]:
@@ -189,8 +188,9 @@ FUNCTIONS: dict[str, Callable[[kifu.Game, Path], object]] = {
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ["00.sgf", "passes.sgf"])
 def test_functions(games: Path, name: str) -> None:
-    others = {each for each in HOMES if each.isupper() or HOMES[each] == "kifu.errors"}
-    assert HOMES.keys() - others == FUNCTIONS.keys() | ELSEWHERE
+    public = set(kifu.__all__)
+    others = {each for each in public if each.isupper() or hasattr(kifu.errors, each)}
+    assert public - others == FUNCTIONS.keys() | ELSEWHERE
     game = kifu.read_sgf((games / "big" / name).read_bytes())
     assert len(game) == MAX_MOVES
     for function in FUNCTIONS.values():

@@ -1,26 +1,12 @@
 """The tests of kernels once more: as ordinary Python, where NumPy checks every index, and compiled with such checks."""
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from pytest_runs import passed
+
 HERE = Path(__file__).parent
-
-
-def passed(arguments: list[str], timeout: float, **environment: str) -> int:
-    """Run pytest in another environment, assert that no test fails, and return how many pass."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    environment = os.environ | environment
-    run = subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, text=True, timeout=timeout)
-    reported = run.stdout + run.stderr
-    assert run.returncode == 0, reported
-    count = re.search(r"(\d+) passed", reported)
-    assert count is not None, reported
-    return int(count[1])
 
 
 def marked_files() -> list[str]:

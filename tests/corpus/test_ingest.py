@@ -19,7 +19,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import SCHEMA
-from naive_tygem import ROW
+from naive_tygem import INDEX
 from record_samples import OLF_LINE, TYGEM_LINE
 
 WHERE = ("archive", "member", "entry", "index")
@@ -30,9 +30,6 @@ def rows(path: Path, *columns: str) -> list[Any]:
     table = pq.read_table(path, columns=list(columns or SCHEMA.names))
     values = list(zip(*(column.to_pylist() for column in table.columns)))
     return [value for (value,) in values] if len(columns) == 1 else values
-
-
-INDEX = ROW.replace("842008471", "885492098").encode() + b"\n"
 
 
 @pytest.fixture(scope="module")

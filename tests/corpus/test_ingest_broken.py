@@ -208,7 +208,7 @@ def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> No
 def start(into: Path, rules: str, *sources: Path, pause: float, jobs: int = 2, before: list[str] | None = None) -> Any:
     """Start a slow ingest, as a context that ends within two minutes."""
     words = [*(before or []), "ingest", into / NAME, pause, jobs, rules, *sources]
-    command = [sys.executable, str(HERE / "slow_writer.py"), *map(str, words)]
+    command = [sys.executable, str(HERE / "support" / "slow_writer.py"), *map(str, words)]
     return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 

@@ -18,7 +18,6 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_ingest import INDEX
 
 import serializing
 from archives import put, tar_of, zipped
@@ -50,6 +49,7 @@ from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
 from kifu.records.paths import as_path
 from marks import slow
+from naive_tygem import INDEX
 from record_samples import OLF_LINE, TYGEM_LINE
 from web_store import web_store
 

@@ -392,7 +392,8 @@ def test_feature_of_a_module_is_cached_on_disk(tmp_path):
         "kernel = encoder._compile(encoder.find_plane_set('mine').features)\n"
         "print(planes.reshape(-1).nonzero()[0].tolist(), kernel.dispatcher._cache_hits.total())\n"
     )
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{TESTS}", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    modules = f"{tmp_path}:{TESTS}/support:{TESTS}/twins"
+    environment = os.environ | {"PYTHONPATH": modules, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     reported = []
     for point in (3, 3, 4):
         (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text().replace("POINT = 3", f"POINT = {point}"))

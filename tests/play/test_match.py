@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_match_client import ends
 
 import commands
 import kifu
 from catalogues import rows, write_catalogue
-from gtp_engines import engine
+from gtp_engines import ends, engine
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 from kifu.kernel import announce_compilation
 from kifu.play.match import MatchOptions, corner_openings, play_match

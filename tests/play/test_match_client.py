@@ -10,29 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gtp_engines import engine
+from gtp_engines import ends, engine, is_alive
 from kifu.errors import RecipeError
 from kifu.play.referee import RESPONSE_LIMIT, GtpProcess, MatchCancelledError, parse_command
 from kifu.process import LOG_LIMIT, Fault, ProcessError
 from traps import set_traps, sprung
 
 LIMIT = 0.5
-
-
-def is_alive(process: int) -> bool:
-    """Return True if the process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def ends(process: int) -> bool:
-    """Return True if the process ends soon; a grandchild cannot be waited for."""
-    deadline = time.monotonic() + 5
-    while is_alive(process) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_alive(process)
 
 
 def open_program(script: str = "", **answers: str) -> GtpProcess:

@@ -337,7 +337,7 @@ def test_kills_leave_the_old_folder_the_new_one_or_none(sets: Path, tmp_path: Pa
     """At every change to the file system, and at random moments; the next run ends with the same bytes."""
     more = make_sets(tmp_path / "more", 3)
     (tmp_path / "work").mkdir()
-    command = [sys.executable, HERE / "killed_publish.py", tmp_path / "work", str(step), sets, more]
+    command = [sys.executable, HERE / "support" / "killed_publish.py", tmp_path / "work", str(step), sets, more]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 18 / step

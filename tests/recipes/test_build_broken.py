@@ -209,7 +209,7 @@ def test_a_folder_that_may_not_be_written_to(source, tmp_path):
 def start(into, *sources, pause=0.02, jobs=2, sets=SETS, before=()):
     """Start a slow build, as a context that ends within two minutes."""
     words = [*before, "build", into, pause, jobs, ",".join(sets), *sources]
-    command = [sys.executable, str(HERE / "slow_writer.py"), *map(str, words)]
+    command = [sys.executable, str(HERE / "support" / "slow_writer.py"), *map(str, words)]
     return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 

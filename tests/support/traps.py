@@ -6,7 +6,7 @@ from pathlib import Path
 
 import size
 
-_SOURCE = Path(__file__).parents[1] / "src" / "kifu"
+_SOURCE = Path(__file__).parents[2] / "src" / "kifu"
 
 
 def set_traps(folder: Path) -> None:

@@ -111,6 +111,7 @@ def read_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
 
 
 ROW = "842008471\tC2016.01.01 00:02\t白\twhite(P)\t2\t黑(P)\tblack(P)\t0\tW+Resign\t154\t30/3 5m"
+INDEX = ROW.replace("842008471", "885492098").encode() + b"\n"
 
 
 WORDS = {

@@ -33,6 +33,22 @@ def engine(script: str = "", seed: int = 1, **answers: str) -> str:
     return shlex.join([*words, *(f"{command}={word}" for command, word in answers.items())])
 
 
+def is_alive(process: int) -> bool:
+    """Return True if the process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ends(process: int) -> bool:
+    """Return True if the process ends soon; a grandchild cannot be waited for."""
+    deadline = time.monotonic() + 5
+    while is_alive(process) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(process)
+
+
 def _send(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()

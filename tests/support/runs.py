@@ -17,7 +17,7 @@ safetensors = lazy_import("safetensors.torch")
 torch = lazy_import("torch")
 
 
-SAMPLE = Path(__file__).parents[1] / "src" / "kifu" / "assets" / "sample" / "KGS-2025-19-320-.tar.gz"
+SAMPLE = Path(__file__).parents[2] / "src" / "kifu" / "assets" / "sample" / "KGS-2025-19-320-.tar.gz"
 
 TINY: dict[str, Any] = {
     "kind": "training",

@@ -1,4 +1,4 @@
-"""Fuzz the readers, with kernels that check their bounds: `python tests/fuzz.py [FORMAT ...] --minutes 30 --jobs 2`.
+"""Fuzz the readers, with kernels that check their bounds (`make fuzz`).
 
 A reader must return a result or raise a KifuError within a time limit. Each format has a process of its own, so a crash
 is a finding, too. The input that failed is in build/fuzz, with the seed that repeats it; the exit code is then 1.
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import conftest  # noqa: F401 - with bounds checks, negative indices fail, too
+
 import fuzz_fetch
 import fuzz_files as files
 import fuzz_search
@@ -55,7 +56,7 @@ MAKERS: Mapping[str, Callable[[Path], Fuzzer]] = {
 }
 """Functions that make the fuzzer of each format, given an empty folder."""
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WORK = ROOT / "build" / "fuzz"
 
 

@@ -35,7 +35,7 @@ WINDOWS = {
 
 in_all_windows = pytest.mark.parametrize("window", WINDOWS, indirect=True)
 
-CLIENT = Path(__file__).parents[1] / "client"
+CLIENT = Path(__file__).parents[2] / "client"
 
 HOSTILE_TEXT = """<img src=x onerror="document.title='hostile'">"""
 """Markup that changes the title of a page that does not show it as text."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kifu.records.games import RecordBlock
 
-TRAPS_FOLDER = Path(__file__).parent / "records" / "traps"
+TRAPS_FOLDER = Path(__file__).parents[1] / "records" / "traps"
 """SGF records named after their traps."""
 
 

@@ -1,0 +1,101 @@
+"""Positions: the boards before chosen moves of many games, and their places in the arrays that kernels fill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import GameError
+from kifu.go.replay import GamesLike, legal_moves
+from kifu.go.rules import RECORD_RULES, Rules
+from kifu.point import BLACK, WHITE, WHITE_BIT
+
+Indices = npt.NDArray[np.int64]
+
+
+class Slots(NamedTuple):
+    """The output slots of B positions for kernels that replay each game once; equal positions share a slot.
+
+    Attributes:
+        rows: [R] the games to replay, each once under each of its symmetries.
+        symmetry: [R] uint8, the symmetry of each replay.
+        slot_of_move: For each move of the first of these games, then of the second, ...: the slot of the position
+            before the move, or -1.
+        slot: [B] the slot of each position.
+    """
+
+    rows: Indices
+    symmetry: npt.NDArray[np.uint8]
+    slot_of_move: Indices
+    slot: Indices
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """B positions, each the board before a move of a game. `Positions.of` checks them.
+
+    Attributes:
+        game: [B] int64, the game of each position, an index of `games`.
+        ply: [B] int64, number of moves before each position, less than the number of moves of its game: the colour of
+            the next move defines the side to move.
+        symmetry: [B] uint8, the symmetry of the board (`kifu.point.symmetries`) under which each is encoded.
+    """
+
+    games: GamesLike
+    game: Indices
+    ply: Indices
+    symmetry: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, games: GamesLike, game: npt.ArrayLike, ply: npt.ArrayLike) -> Positions:
+        """Return positions as they are, under symmetry 0. Raises GameError for a ply that is out of range."""
+        at, plies = np.asarray(game, np.int64), np.asarray(ply, np.int64)
+        lengths = games.move_offset[at + 1] - games.move_offset[at]
+        for k in np.flatnonzero((plies < 0) | (plies >= lengths))[:1].tolist():
+            raise GameError(f"ply must be 0 to {lengths[k] - 1} in game {at[k]}, got {plies[k]}")
+        return cls(games, at, plies, np.zeros(len(at), np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.game)
+
+    @property
+    def words(self) -> npt.NDArray[np.uint16]:
+        """[B] the next moves with their colour, point | WHITE_BIT."""
+        words: npt.NDArray[np.uint16] = self.games.moves[self.games.move_offset[self.game] + self.ply]
+        return words
+
+    @property
+    def to_play(self) -> npt.NDArray[np.uint8]:
+        """[B] uint8, BLACK or WHITE."""
+        return np.where(self.words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
+
+    def take(self, which: slice | Indices) -> Positions:
+        """Return some of the positions."""
+        return replace(self, game=self.game[which], ply=self.ply[which], symmetry=self.symmetry[which])
+
+    def slots(self) -> Slots:
+        """Return the slots of the positions."""
+        games = self.games
+        replays, which = np.unique(self.game << 3 | self.symmetry, return_inverse=True)
+        rows = replays >> 3
+        first = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(games.move_offset[rows + 1] - games.move_offset[rows], out=first[1:])
+        moves, slot = np.unique(first[which] + self.ply, return_inverse=True)
+        slot_of_move = np.full(first[-1], -1, np.int64)
+        slot_of_move[moves] = np.arange(len(moves))
+        return Slots(rows, (replays & 7).astype(np.uint8), slot_of_move, slot, len(moves))
+
+    def legal(self, rules: Rules = RECORD_RULES) -> npt.NDArray[np.bool_]:
+        """Return [B, points + 1] which moves are legal, pass last, on boards of one size, at symmetry 0.
+
+        Raises IllegalMove if the rules forbid an earlier move.
+        """
+        slots, first = self.slots(), self.game[:1]
+        points = int((self.games.width[first].astype(np.int64) * self.games.height[first]).sum())
+        masks = np.empty((slots.size, points + 1), np.bool_)
+        legal_moves(self.games, slots.rows, slots.slot_of_move, masks, rules)
+        return masks[slots.slot]

@@ -205,15 +205,15 @@ def predict(  # noqa: PLR0913 - command-line options
     output: opts.Picture = None,
 ) -> Outcome:
     """Predict the next move of a position; draw a heat map."""
-    from kifu.learn.predictors import open_predictor, set_server
+    from kifu.learn.inference import set_server
+    from kifu.learn.net import open_net
     from kifu.records.paths import as_path
     from kifu.report.games import find_game
     from kifu.report.predictions import describe, draw, predict_move
 
-    predictor = open_predictor(net, symmetries=symmetries)
-    set_server([predictor], server)  # type: ignore[arg-type]
+    (opened,) = set_server([open_net(net, symmetries=symmetries)], server)
     game = find_game(as_path(container), number)
-    prediction = predict_move(predictor, game, move, top, rank=rank, opponent=opponent)
+    prediction = predict_move(opened, game, move, top, rank=rank, opponent=opponent)
     if output is not None:
         draw(prediction, output)
     return Outcome(describe(prediction), prediction)
@@ -256,12 +256,12 @@ def problems(
 ) -> Outcome:
     """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
     from kifu.io import write_output
-    from kifu.learn.predictors import open_predictor
+    from kifu.learn.net import open_net
     from kifu.learn.review import ProblemSearch, Reviewer, write_problems
     from kifu.search.searcher import Searcher
 
-    searcher, predictor = Searcher(catalogue), open_predictor(net)
-    search, found, tried = ProblemSearch(Reviewer(predictor), searcher, searcher.select(where), seed).run(), [], 0
+    searcher = Searcher(catalogue)
+    search, found, tried = ProblemSearch(Reviewer(open_net(net)), searcher, searcher.select(where), seed).run(), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:
             tried += 1

@@ -46,18 +46,18 @@ def gtp(  # noqa: PLR0913 - command-line options
     It speaks GTP 2 on standard input and output.
     """
     from kifu.go.rules import Rules
-    from kifu.learn.predictors import open_predictor, set_server
+    from kifu.learn.inference import set_server
+    from kifu.learn.net import open_net
     from kifu.play.engine import Engine
     from kifu.play.gtp import serve_stdio
     from kifu.play.player import NetEvaluator, Player
 
     ruleset = Rules.named(rules)
-    predictor = open_predictor(net, rules=ruleset, symmetries=symmetries)
-    set_server([predictor], server)  # type: ignore[arg-type]
+    (opened,) = set_server([open_net(net, rules=ruleset, symmetries=symmetries)], server)
     opponent = rank if opponent is None else opponent
-    evaluator = NetEvaluator(predictor, rules=rules, rank=rank, opponent=opponent)
+    evaluator = NetEvaluator(opened, rules=rules, rank=rank, opponent=opponent)
     player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)
-    width, height = predictor.board
+    width, height = opened.board
     serve_stdio(Engine(player, rules=rules, width=width, height=height))
 
 

@@ -1,6 +1,6 @@
 """Annotation of catalogues: what nets think of each move, as rows of a Parquet file; see docs/annotation.md.
 
-Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.predictors`
+Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.scores`
 computes them, as it does for `kifu evaluate`.
 """
 
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -32,20 +32,10 @@ from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.io import staging_dir
 from kifu.learn import Precision
-from kifu.learn.net import net_hash
-from kifu.learn.positions import EvalPositions
-from kifu.learn.predict import MovePredictor, Predictor
-from kifu.learn.predictors import (
-    check_ranks,
-    common_board,
-    open_predictor,
-    replay_planes,
-    score_moves,
-    set_server,
-    single_predictors,
-    unique_names,
-)
-from kifu.learn.scores import MoveScores
+from kifu.learn.inference import Net, common_board, replay_planes, set_server, unique_names
+from kifu.learn.net import net_hash, open_net
+from kifu.learn.positions import NetPositions
+from kifu.learn.scores import MoveScores, score_moves
 from kifu.point import WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
@@ -75,7 +65,7 @@ class AnnotateOptions:
         precision: "float32" or "bfloat16", see `kifu.learn.results.EvalOptions`.
         rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
-        server: See `kifu.learn.predictors.KataPredictor`.
+        server: See `kifu.learn.inference.Net`.
     """
 
     board: str | None = None
@@ -140,21 +130,19 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     def describe(self) -> dict[str, Any]:
         """Return nets, options and board as JSON values, for the metadata of the file."""
         nets = [
-            {"name": name, "net": predictor.description, "blake3": digest}
-            for name, predictor, digest in zip(self.names, self.predictors, self.hashes)
+            {"name": name, "net": net.description, "blake3": digest}
+            for name, net, digest in zip(self.names, self.opened, self.hashes)
         ]
         return {"nets": nets, "options": asdict(self.options) | {"board": "{}x{}".format(*self.board)}}
 
     @cached_property
-    def predictors(self) -> list[MovePredictor]:
+    def opened(self) -> list[Net]:
         """The nets."""
         options = self.options
-        predictors = [
-            open_predictor(net, symmetries=options.symmetries, precision=options.precision, threads=1)
-            for net in self.nets
+        opened = [
+            open_net(net, symmetries=options.symmetries, precision=options.precision, threads=1) for net in self.nets
         ]
-        set_server(predictors, options.server)
-        return predictors
+        return set_server(opened, options.server)
 
     @cached_property
     def hashes(self) -> list[str]:
@@ -164,17 +152,17 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     @cached_property
     def names(self) -> list[str]:
         """The values of column `net`."""
-        return unique_names(self.predictors)
+        return unique_names(self.opened)
 
     @cached_property
     def board(self) -> tuple[int, int]:
         """Width and height of the games."""
-        return common_board(self.predictors, self.options.board)
+        return common_board(self.opened, self.options.board)
 
     @cached_property
     def _spec(self) -> ExampleSpec:
         """The positions of all moves that can be replayed."""
-        planes = replay_planes(self.predictors)
+        planes = replay_planes(self.opened)
         return ExampleSpec(planes, self.board, labels=("move",), filter=PositionFilter(passes=True))
 
     def read(self, shard: SourceShard) -> Iterator[pa.RecordBatch]:
@@ -187,16 +175,13 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
 
     def process(self, item: pa.RecordBatch) -> AnnotatedGames:
         """Annotate some games, on one thread, so that figures do not depend on the number of threads."""
-        predictors = self.predictors
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)
         rows, skipped = self._select(item)
-        positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
+        positions = NetPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
-        positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
-        scores = [
-            score_moves(predictor, positions, legal=True, jobs=1, advance=self._check) for predictor in predictors
-        ]
+        positions = positions.with_ranks(self.options.rank, self.options.opponent)
+        scores = [score_moves(net, positions, legal=True, jobs=1, advance=self._check) for net in self.opened]
         return _to_rows(positions, scores, self.names), len(item), skipped
 
     def close(self) -> None:
@@ -215,9 +200,10 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         return item.filter(pa.array(kept & fits)), skipped
 
 
-def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
+def _to_rows(positions: NetPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
     """Return the rows of some games, game by game and net by net."""
-    count = len(positions)
+    count, rows = len(positions), positions.rows
+    assert rows is not None
     order = np.argsort(np.tile(positions.game, len(scores)), kind="stable")
 
     def column(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -231,7 +217,7 @@ def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequ
     unpredicted, undecided = np.isnan(joined.nll), joined.confidence == 0
     net = np.repeat(np.arange(len(scores), dtype=np.int8), count)
     columns = [
-        same(to_numpy(positions.rows["id"])[positions.game]),
+        same(to_numpy(rows["id"])[positions.game]),
         same(positions.ply.astype(np.int32)),
         same(positions.words),
         pa.DictionaryArray.from_arrays(same((white != 0).astype(np.int8)), pa.array(_COLOURS)),
@@ -308,13 +294,12 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     for path in as_list(catalogues):
         open_catalogue(path)
     job = AnnotateJob(texts, options)
-    common_board(job.predictors, options.board)
-    for predictor in job.predictors:
-        check_ranks(predictor, options.rank, options.opponent)
-    for predictor in single_predictors(job.predictors):
-        replaces_ranks = (options.rank, options.opponent) != (None, None)
-        if replaces_ranks and isinstance(predictor, Predictor) and predictor.net.encoder.plane_set.needs_ranks:
-            raise RecipeError(f"net {predictor.name} has planes of ranks, which are those recorded and not replaced")
+    common_board(job.opened, options.board)
+    for net in job.opened:
+        net.check_ranks(options.rank, options.opponent)
+        for part in net.parts:
+            if (options.rank, options.opponent) != (None, None) and part.encoder.plane_set.needs_ranks:
+                raise RecipeError(f"net {part.name} has planes of ranks, which are those recorded and not replaced")
     return job, find_sources(catalogues)
 
 

@@ -36,10 +36,13 @@ from kifu.katago.net_file import (
 )
 from kifu.katago.net_onnx import INFO_PREFIX, INPUTS, OUTPUTS, KataOnnx
 from kifu.learn import ONNX_SUFFIX
+from kifu.learn.backends import onnx_session
+from kifu.learn.inference import Net
 from kifu.learn.net import net_file, open_net
-from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry, onnx_session
+from kifu.learn.net_format import METADATA_KEY, checksum_entry
 from kifu.learn.nets import KataNetwork, Network, NetworkOutput
-from kifu.learn.torch_net import flush_denormals, kata_net, net_bytes, read_net
+from kifu.learn.torch_backend import flush_denormals
+from kifu.learn.torch_net import kata_net, net_bytes, read_net
 from kifu.text import Report, format_bytes
 
 _log = logging.getLogger(__name__)

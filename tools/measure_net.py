@@ -26,17 +26,18 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.rows import rows_to_games
 from kifu.corpus.schema import game_arrays, to_numpy
-from kifu.datasets.labels import LabelPositions, find_label, label_values
-from kifu.datasets.mmap_games import PositionFilter
+from kifu.datasets.filter import PositionFilter
+from kifu.datasets.labels import find_label, label_values
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
+from kifu.go.positions import Positions
 from kifu.learn.evaluation import Evaluation
 from kifu.learn.inference import Net, replay_planes
 from kifu.learn.net import open_net
 from kifu.learn.positions import NetPositions
 from kifu.learn.scores import differences, score_moves
-from kifu.point import BLACK
+from kifu.point import BLACK, WHITE
 from kifu.records.game import Game
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 
 Floats = npt.NDArray[np.float64]
 
@@ -93,9 +94,9 @@ def measure_territory(net: Net, rows: pa.RecordBatch) -> None:
     """Print the share of points whose owner is right, and the errors of leads, in games of known territory."""
     games = list(rows_to_games(rows))
     first = np.arange(len(games))
-    at = LabelPositions(rows, game_arrays(rows), first, np.zeros(len(games), np.int32), *BOARD)
-    labels = label_values([find_label(name, *BOARD) for name in ("ownership", "margin")], at)
-    black = np.where(at.white_to_play, -1, 1)
+    at = Positions.of(game_arrays(rows), first, np.zeros(len(games), np.int64))
+    labels = label_values([find_label(name, *BOARD) for name in ("ownership", "margin")], BOARD, rows, at)
+    black = np.where(at.to_play == WHITE, -1, 1)
     owner, margin = labels["ownership"] * black[:, None], labels["margin"] * black
     print(f"territory of {len(games)} games; a lead of 0 is wrong by {np.abs(margin).mean():.1f}")
     for ply in (*PLIES, None):

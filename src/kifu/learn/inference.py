@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from kifu.datasets.global_inputs import SERVERS, Imitated, encode_inputs
 from kifu.errors import RecipeError, printable
-from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.inputs import MAX_SIZE, MIN_SIZE
 from kifu.learn import PACKAGED, Precision
@@ -34,11 +33,11 @@ from kifu.learn.mix import mix
 from kifu.learn.net_format import MixFile, NetMetadata
 from kifu.learn.positions import NetPositions
 from kifu.planes import packing
-from kifu.planes.encoder import FrameEncoder, PositionRequest, find_encoder
+from kifu.planes.encoder import FrameEncoder, find_encoder, fixed_context
 from kifu.planes.registry import KATAGO22
 from kifu.point import parse_board
 from kifu.records.game import Game
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 from kifu.registry import check_choice
 
 if TYPE_CHECKING:
@@ -60,12 +59,12 @@ class _Inputs(NamedTuple):
 
 
 class _Shared:
-    """What a net shares with its copies that have other options: networks in torch, and idle scratch memory."""
+    """What a net shares with its copies that have other options: encoders, and networks in torch."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.encoders: dict[tuple[int, int], FrameEncoder] = {}
         self.backends: dict[tuple[bool, Precision], Backend] = {}
-        self.scratch: dict[tuple[int, int], list[Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,10 @@ class Net:
                 f"net {self.name} ({self.about.net}) supports {self.about.width} x {self.about.height} boards only,"
                 f" got {width} x {height}"
             )
-        return find_encoder(self.about.planes, width, height)
+        encoders = self._shared.encoders
+        if (width, height) not in encoders:
+            encoders[width, height] = find_encoder(self.about.planes, width, height)
+        return encoders[width, height]
 
     def check_board(self, width: int, height: int) -> None:
         """Raise RecipeError or GameError for a board size that it does not support."""
@@ -282,7 +284,8 @@ class Net:
         if not self._is_kata:
             planes = self._planes(positions, packed=backend.unpacks)
             return _Inputs(planes, encode_inputs(names, positions.inputs) if names else None, allowed)
-        planes, numbers = encode_positions(positions, self.rules)
+        encoder = self.encoder_for(positions.width, positions.height)
+        planes, numbers = encode_positions(encoder, positions, self.rules)
         if names:
             numbers = np.concatenate([numbers, encode_profile(names, positions, self.server)], 1)
         return _Inputs(planes, numbers, allowed)
@@ -290,23 +293,14 @@ class Net:
     def _planes(self, positions: NetPositions, *, packed: bool) -> npt.NDArray[Any]:
         """Return the planes [B, C, H, W] float32, or packed."""
         encoder = self.encoder_for(positions.width, positions.height)
-        rows, symmetry, slot_of_move, slot, count = positions.slots()
-        request, out = PositionRequest(positions.games, rows, symmetry, slot_of_move), encoder.new_out(count)
-        idle = self._shared.scratch.setdefault((encoder.width, encoder.height), [])
-        try:
-            scratch = idle.pop()
-        except IndexError:
-            scratch = encoder.new_scratch()
-        drop, ply = encoder.draw(scratch, request, out, {"move": np.empty(count, np.int16)}, positions.ratings(rows))
-        idle.append(scratch)
-        check_playable(positions.games, rows, slot_of_move, drop, ply)
-        out = out[slot]
+        found = encoder.encode(positions, fixed_context(positions.ratings))
+        positions.check_playable(found.drop, found.ply)
         if encoder.plane_set.real:
-            return out.reshape(-1, *encoder.shape)
+            return found.planes.reshape(-1, *encoder.shape)
         if packed:
-            return out
-        planes = np.empty((len(out), *encoder.shape), np.float32)
-        packing.unpack(out, planes)
+            return found.planes
+        planes = np.empty((len(positions), *encoder.shape), np.float32)
+        packing.unpack(found.planes, planes)
         return planes
 
     def _run(self, backend: Backend, positions: NetPositions, inputs: _Inputs, unverified: bool) -> Evaluation:
@@ -372,7 +366,7 @@ def _ahead(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterato
             yield waiting.popleft().result()
 
 
-def set_server(nets: Sequence[Net], server: Imitated | None) -> list[Net]:
+def set_server(nets: Sequence[Net], server: str | None) -> list[Net]:
     """Return nets that imitate players of a server, if it is given. Raise RecipeError if none is a human-style net."""
     if server is None:
         return list(nets)

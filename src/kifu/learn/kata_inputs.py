@@ -10,15 +10,14 @@ import numpy.typing as npt
 from kifu.datasets.global_inputs import Imitated, InputPositions, encode_inputs
 from kifu.errors import DropReason
 from kifu.go.board import EMPTY, Board
-from kifu.go.replay import GameMoves, GamesLike, check_playable
+from kifu.go.replay import GameMoves, GamesLike
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.katago.inputs import ILLEGAL_MOVES, KataEncoder
+from kifu.katago.inputs import ILLEGAL_MOVES
 from kifu.katago.metadata import BOARD_INPUT
 from kifu.katago.rules import GAME_RULES, UNKNOWN_HANDICAP, KataRules, resolve_rules_or_default
 from kifu.learn.positions import NetPositions, Words
 from kifu.planes import packing
-from kifu.planes.encoder import PositionRequest
-from kifu.planes.registry import KATAGO22
+from kifu.planes.encoder import FrameEncoder, GameContext
 from kifu.point import WHITE, WHITE_BIT
 
 _MAX_KOMI = 150
@@ -26,25 +25,21 @@ _MAX_KOMI = 150
 Floats = npt.NDArray[np.float32]
 
 
-def encode_positions(positions: NetPositions, rules: Rules) -> tuple[Floats, Floats]:
+def encode_positions(encoder: FrameEncoder, positions: NetPositions, rules: Rules) -> tuple[Floats, Floats]:
     """Return planes [B, 22, H, W] and numbers [B, 19] of positions.
 
     KataGo does not follow games beyond their end, or beyond moves that its rules forbid, or setup after the root. Later
     positions begin anew from the stones on the board.
     """
-    games, encoder = positions.games, KataEncoder(KATAGO22, positions.width, positions.height, False)
-    rows, symmetry, slot_of_move, slot, count = positions.slots()
-    packed, labels = encoder.new_out(count), encoder.new_labels(count)
-    request = PositionRequest(games, rows, symmetry, slot_of_move)
-    drop, end = encoder.draw(encoder.new_scratch(), request, packed, labels, _game_rules(positions, rows, rules))
-    planes = np.empty((count, *encoder.shape), np.float32)
-    packing.unpack(packed, planes)
-    planes, inputs = planes[slot], labels["globals"][slot]
-    row = np.searchsorted(rows, positions.game)
-    last = end[row] - ~np.isin(drop[row], ILLEGAL_MOVES)  # before an illegal move, a position is still encoded
-    lost = np.flatnonzero((drop[row] != DropReason.KEPT) & (positions.ply > last))
+    games = positions.games
+    known = np.zeros(len(games.width), np.uint8)
+    encoded = encoder.encode(positions, lambda rows: GameContext(_game_rules(positions, rows, rules), known[rows]))
+    planes, inputs = np.empty((len(positions), *encoder.shape), np.float32), encoded.labels["globals"]
+    packing.unpack(encoded.planes, planes)
+    last = encoded.ply - ~np.isin(encoded.drop, ILLEGAL_MOVES)  # before an illegal move, a position is still encoded
+    lost = np.flatnonzero((encoded.drop != DropReason.KEPT) & (positions.ply > last))
     if positions.rows is None and len(games.moves) == len(games.width):
-        check_playable(games, rows, slot_of_move, drop, end)  # positions without a move cannot begin anew
+        positions.check_playable(encoded.drop, encoded.ply)  # positions without a move cannot begin anew
         return planes, inputs
     for k in lost.tolist():
         game, size = game_at(games, int(positions.game[k]))
@@ -52,7 +47,7 @@ def encode_positions(positions: NetPositions, rules: Rules) -> tuple[Floats, Flo
             [np.empty(0, np.uint16)], *size, setup=stones_before(game, *size, int(positions.ply[k]), rules),
             to_play=[int(positions.to_play[k])], conditions=positions.conditions.take(positions.game[k : k + 1]),
         )  # fmt: skip
-        planes[k : k + 1], inputs[k : k + 1] = encode_positions(anew, rules)
+        planes[k : k + 1], inputs[k : k + 1] = encode_positions(encoder, anew, rules)
     return planes, inputs
 
 

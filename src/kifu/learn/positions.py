@@ -59,11 +59,9 @@ class NetPositions(Positions):
     @classmethod
     def from_source(cls, source: CatalogueSource, rows: pa.RecordBatch, seed: int = 0) -> NetPositions:
         """Return the positions that a source selects, whose games `rows` has with `CONDITION_COLUMNS`."""
-        selection, games = source.select(seed, 0, False), game_arrays(rows)
-        move_index = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
-        game = np.repeat(np.arange(len(selection.counts)), selection.counts)
-        ply = move_index - games.move_offset[game]
-        return cls.at(games, game, ply, Conditions.from_rows(rows), rows)
+        selected = np.unpackbits(source.select(seed, 0, False).selected, bitorder="little")
+        at = Positions.where(game_arrays(rows), selected)
+        return cls(at.games, at.game, at.ply, at.symmetry, Conditions.from_rows(rows), rows)
 
     @property
     def width(self) -> int:
@@ -94,11 +92,12 @@ class NetPositions(Positions):
         conditions = self.conditions.take(self.game).with_ranks(white, *self.ranks)
         return InputPositions(conditions, np.arange(len(self)), white)
 
-    def ratings(self, games: Indices) -> npt.NDArray[np.float32]:
-        """Return the ratings of Black and White in some games, [R, 2]; with `ranks`, each has one side to move."""
+    @property
+    def ratings(self) -> npt.NDArray[np.float32]:
+        """[G, 2] the ratings of Black and White; 0 if unknown. With `ranks`, each game has one side to move."""
         white = np.zeros(len(self.games.width), np.bool_)
         white[self.game] = self.to_play == WHITE
-        return np.nan_to_num(self.conditions.with_ranks(white, *self.ranks).rating)[games]
+        return np.nan_to_num(self.conditions.with_ranks(white, *self.ranks).rating)
 
     def accounts(self, white: npt.NDArray[np.bool_]) -> Indices:
         """Return [B] numbers, from 0 on, of the accounts that play White where `white`, and Black elsewhere.

@@ -65,7 +65,7 @@ FIRST = [
     "recipes/test_build_examples.py", "recipes/test_build_removed.py", "recipes/test_build.py",
     "recipes/test_build_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_loader_torch.py",
     "cli/test_foreign_text.py", "learn/test_own_networks.py", "learn/test_evaluate.py", "learn/test_export.py",
-    "learn/test_annotate.py", "learn/test_nets.py", "learn/test_value.py", "records/test_sevenzip.py",
+    "learn/test_annotate.py", "learn/test_networks.py", "learn/test_value.py", "records/test_sevenzip.py",
     "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_kombilo.py",
     "test_demo.py", "test_public.py", "web/test_library.py", "web/test_serve.py", "web/test_every_page.py",
     "web/test_games_page.py", "play/test_gtp.py", "play/test_match.py", "cli/test_cli.py",

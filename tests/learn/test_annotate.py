@@ -319,7 +319,7 @@ def test_boards_that_a_net_does_not_support(games: Path, tmp_path: Path) -> None
 
 def test_planes_of_ranks_are_not_replaced(games: Path, tmp_path: Path) -> None:
     net = tiny_net(tmp_path / "ranked.safetensors", planes="maddison36@2")
-    options = learn.annotate.AnnotateOptions(rank=34.0)
+    options = learn.annotate.AnnotateOptions(rating=34.0)
     with pytest.raises(RecipeError, match="net ranked has planes of ranks"):
         learn.annotate.prepare(net, games, options)
 

@@ -201,7 +201,7 @@ def test_commands(nets, tmp_path, name):
 
 
 def test_gtp_as_a_rank(folder):
-    evaluator = player.NetEvaluator(open_net(folder / "human.bin.gz"), rules="japanese", rank=30.0)
+    evaluator = player.NetEvaluator(open_net(folder / "human.bin.gz"), rules="japanese", rating=30.0)
     host = engine.Engine(player.Player(evaluator))
     host.run("boardsize", ["9"])
     assert host.run("genmove", ["b"])

@@ -130,7 +130,7 @@ def test_packaged_nets_open_by_name(tmp_path, monkeypatch):
 
 
 def value_of_human(rank: str, opponent: str, komi: float = 6.5) -> float:
-    ratings = {"rank": kifu.Rank.parse(rank).rating, "opponent": kifu.Rank.parse(opponent).rating}
+    ratings = {"rating": kifu.Rank.parse(rank).rating, "opponent": kifu.Rank.parse(opponent).rating}
     evaluator = play.player.NetEvaluator(learn.net.open_net("human"), **ratings)
     return evaluator.evaluate(play.player.GameSession(komi=komi), BLACK).value
 

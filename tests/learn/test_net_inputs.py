@@ -58,7 +58,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_dropout_makes_parts_unknown() -> None:
     values = torch.ones(20_000, input_size(ALL))
     torch.manual_seed(1)
-    dropped = learn.nets.draw_known(values, ALL, 0.3)
+    dropped = learn.networks.draw_known(values, ALL, 0.3)
     shares = []
     for part, droppable in input_parts(ALL):
         block = dropped[:, part]
@@ -69,7 +69,7 @@ def test_dropout_makes_parts_unknown() -> None:
             shares.append(block[:, 0])
     both = torch.stack(shares).corrcoef() - torch.eye(len(shares))
     assert both.abs().max() < 0.05  # parts are independent
-    assert torch.equal(learn.nets.draw_known(values, ALL, 0.0), values)
+    assert torch.equal(learn.networks.draw_known(values, ALL, 0.0), values)
 
 
 def test_a_net_predicts_the_moves_of_the_rank_asked_for(ranked: Path) -> None:
@@ -99,7 +99,7 @@ def test_human_predicts_moves_of_a_rank_better_as_that_rank(shared: Path, tmp_pa
     done = run("query", sql, tmp_path / "all.parquet", "-o", games)
     assert done.code == 0
     for rating, rows in ((weak, as_weak), (strong, as_strong)):
-        learn.annotate.annotate("human", games, rows, learn.annotate.AnnotateOptions(rank=rating), jobs=2)
+        learn.annotate.annotate("human", games, rows, learn.annotate.AnnotateOptions(rating=rating), jobs=2)
     for rating, own, other in ((weak, as_weak, as_strong), (strong, as_strong, as_weak)):
         sums = duckdb.sql(f"""
             SELECT count(*) AS moves, sum(own.log_probability - other.log_probability) AS gain
@@ -170,7 +170,7 @@ def test_a_net_depends_on_its_inputs_only(tmp_path: Path, name: str) -> None:
 def test_the_player_passes_conditions_to_its_net(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "all.safetensors", size=9, inputs=ALL, heads=("value",))
     predictor = learn.net.open_net(path)
-    evaluator = play.player.NetEvaluator(predictor, rules="japanese", rank=34, opponent=30)
+    evaluator = play.player.NetEvaluator(predictor, rules="japanese", rating=34, opponent=30)
     engine = play.engine.Engine(play.player.Player(evaluator), width=9, height=9)
     for command, words, komi, handicap in (
         ("komi", ["0.5"], 0.5, 0),

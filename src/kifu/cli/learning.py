@@ -129,7 +129,7 @@ def annotate(  # noqa: PLR0913 - command-line options
     nets: opts.Nets = None,
     board: Annotated[str | None, opts.Board(show_default="the first net's")] = None,
     symmetries: opts.Symmetries = False,
-    rank: opts.Mover = None,
+    rating: opts.Mover = None,
     opponent: opts.Opponent = None,
     server: opts.Server = None,
     precision: Precision = "float32",
@@ -140,12 +140,12 @@ def annotate(  # noqa: PLR0913 - command-line options
 ) -> Outcome:
     """Write what nets think of each move of catalogues, as a table.
 
-    Each row has the probability and rank of a move, the entropy, the most likely move, and the value.
+    Each row has the probability and choice of a move, the entropy, the most likely move, and the value.
     """
     from kifu.learn.annotate import AnnotateOptions, prepare
     from kifu.learn.annotate import annotate as annotate_games
 
-    options = AnnotateOptions(board, symmetries, precision, rank, opponent, server)  # type: ignore[arg-type]
+    options = AnnotateOptions(board, symmetries, precision, rating, opponent, server)  # type: ignore[arg-type]
     names = nets or [PACKAGED[0]]
     if dry_run:
         prepare(names, catalogues, options)
@@ -198,7 +198,7 @@ def predict(  # noqa: PLR0913 - command-line options
     number: opts.GameNumber = 1,
     move: opts.Move = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of moves to list.")] = 5,
-    rank: opts.Mover = None,
+    rating: opts.Mover = None,
     opponent: opts.Opponent = None,
     server: opts.Server = None,
     symmetries: opts.Symmetries = False,
@@ -213,7 +213,7 @@ def predict(  # noqa: PLR0913 - command-line options
 
     (opened,) = set_server([open_net(net, symmetries=symmetries)], server)
     game = find_game(as_path(container), number)
-    prediction = predict_move(opened, game, move, top, rank=rank, opponent=opponent)
+    prediction = predict_move(opened, game, move, top, rating=rating, opponent=opponent)
     if output is not None:
         draw(prediction, output)
     return Outcome(describe(prediction), prediction)

@@ -20,7 +20,7 @@ _PANEL = "Play"
 def gtp(  # noqa: PLR0913 - command-line options
     net: Net = PACKAGED[0],
     rules: Rules = "chinese",
-    rank: Annotated[
+    rating: Annotated[
         float | None, PlayerRank("--rank", help="Play as a player of this rank, such as 3d.", show_default="unknown")
     ] = None,
     opponent: Annotated[
@@ -54,8 +54,8 @@ def gtp(  # noqa: PLR0913 - command-line options
 
     ruleset = Rules.named(rules)
     (opened,) = set_server([open_net(net, rules=ruleset, symmetries=symmetries)], server)
-    opponent = rank if opponent is None else opponent
-    evaluator = NetEvaluator(opened, rules=rules, rank=rank, opponent=opponent)
+    opponent = rating if opponent is None else opponent
+    evaluator = NetEvaluator(opened, rules=rules, rating=rating, opponent=opponent)
     player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)
     width, height = opened.board
     serve_stdio(Engine(player, rules=rules, width=width, height=height))

@@ -64,7 +64,7 @@ class AnnotateOptions:
     Attributes:
         board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
         precision: "float32" or "bfloat16", see `kifu.learn.results.EvalOptions`.
-        rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
+        rating: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
         server: See `kifu.learn.inference.Net`.
     """
@@ -72,7 +72,7 @@ class AnnotateOptions:
     board: str | None = None
     symmetries: bool = False
     precision: Precision = "float32"
-    rank: float | None = None
+    rating: float | None = None
     opponent: float | None = None
     server: Imitated | None = None
 
@@ -181,7 +181,7 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         rows, skipped = self._select(item)
         positions = NetPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
-        positions = positions.with_ranks(self.options.rank, self.options.opponent)
+        positions = positions.with_ranks(self.options.rating, self.options.opponent)
         scores = [score_moves(net, positions, legal=True, jobs=1, advance=self._check) for net in self.opened]
         return _to_rows(positions, scores, self.names), len(item), skipped
 
@@ -297,9 +297,9 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     job = AnnotateJob(texts, options)
     common_board(job.opened, options.board)
     for net in job.opened:
-        net.check_ranks(options.rank, options.opponent)
+        net.check_ranks(options.rating, options.opponent)
         for part in net.parts:
-            if (options.rank, options.opponent) != (None, None) and part.encoder.plane_set.needs_ranks:
+            if (options.rating, options.opponent) != (None, None) and part.encoder.plane_set.needs_ranks:
                 raise RecipeError(f"net {part.name} has planes of ranks, which are those recorded and not replaced")
     return job, find_sources(catalogues)
 

@@ -56,7 +56,7 @@ class Backend(Protocol):
         ...
 
     def run(self, planes: Array, globals: Array | None) -> dict[str, Array]:
-        """Return the outputs of positions by their names in `kifu.learn.nets.NetworkOutput`."""
+        """Return the outputs of positions by their names in `kifu.learn.networks.NetworkOutput`."""
         ...
 
     def log_softmax(self, policy: Array, legal: Array | None) -> Array:
@@ -198,7 +198,7 @@ class OnnxBackend:
         return nullcontext()
 
     def run(self, planes: npt.NDArray[np.float32], globals: npt.NDArray[np.float32] | None) -> dict[str, Any]:
-        """Return the outputs of B positions by their names in `kifu.learn.nets.NetworkOutput`.
+        """Return the outputs of B positions by their names in `kifu.learn.networks.NetworkOutput`.
 
         Args:
             planes: [B, C, H, W] float32, with their rim.

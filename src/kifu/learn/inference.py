@@ -41,7 +41,7 @@ from kifu.records.ranks import Rank
 from kifu.registry import check_choice
 
 if TYPE_CHECKING:
-    from kifu.learn.nets import Network
+    from kifu.learn.networks import Network
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -114,7 +114,7 @@ class Net:
 
     @cached_property
     def module(self) -> Network:
-        """The network in torch, in evaluation mode, see `kifu.learn.nets.Network.forward`.
+        """The network in torch, in evaluation mode, see `kifu.learn.networks.Network.forward`.
 
         Raises:
             FormatError: The net is an ONNX file or a mixture, or its weights do not fit the architecture that it names.

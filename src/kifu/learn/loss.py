@@ -21,7 +21,7 @@ from kifu.learn.backends import evaluate_batch
 from kifu.learn.data import TrainingBatch, TrainingGames, open_teachers
 from kifu.learn.inference import Net
 from kifu.learn.net import open_net
-from kifu.learn.nets import Network, NetworkOutput, draw_known
+from kifu.learn.networks import Network, NetworkOutput, draw_known
 from kifu.learn.registry import KATAGO, import_net, initialize, make_net_for
 from kifu.learn.torch_backend import TorchBackend, flush_denormals, supported_precision
 from kifu.learn.torch_net import copy_weights

@@ -35,7 +35,7 @@ from kifu.learn.net_format import (
 from kifu.text import format_seconds
 
 if TYPE_CHECKING:
-    from kifu.learn.nets import Network
+    from kifu.learn.networks import Network
 
 
 def packaged_net(name: str = PACKAGED[0]) -> Path:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from kifu.datasets.torch_data import unpack
 from kifu.learn import Precision
-from kifu.learn.nets import NetworkOutput
+from kifu.learn.networks import NetworkOutput
 
 _log = logging.getLogger(__name__)
 

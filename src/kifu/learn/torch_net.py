@@ -15,7 +15,7 @@ from kifu.io import room_for_checksum, with_checksum, write_file
 from kifu.katago.net_file import KataNetFile, parse_structure
 from kifu.learn.inference import Net
 from kifu.learn.net_format import METADATA_KEY, NetMetadata, kata_metadata, open_net_file, parse_metadata
-from kifu.learn.nets import KataNetwork, Network
+from kifu.learn.networks import KataNetwork, Network
 from kifu.learn.registry import KATAGO, find_net, import_net, is_class_name, is_imported, make_net_for
 from kifu.planes.encoder import find_encoder
 

@@ -225,19 +225,21 @@ class NetEvaluator:
         has_points: True if evaluations have ownership and score.
     """
 
-    def __init__(self, net: Net, *, rules: str = "", rank: float | None = None, opponent: float | None = None) -> None:
+    def __init__(
+        self, net: Net, *, rules: str = "", rating: float | None = None, opponent: float | None = None
+    ) -> None:
         """Prepare a net.
 
         Args:
             rules: Name of the rules, as in records; their scoring is an input of some nets. "" is unknown.
-            rank: Rating (`kifu.Rank.rating`) of the side to move; None is unknown.
+            rating: Rating (`kifu.Rank.rating`) of the side to move; None is unknown.
             opponent: Rating of its opponent; None is unknown.
 
         Raises:
             RecipeError: A rank is given for a net that does not take ranks.
         """
-        net.check_ranks(rank, opponent)
-        self._net, self._rules, self._ranks = net, rules, (rank, opponent)
+        net.check_ranks(rating, opponent)
+        self._net, self._rules, self._ranks = net, rules, (rating, opponent)
         self.name, self.has_value, self.has_points = net.name, net.has_value, net.has_points
 
     def set_rules(self, rules: Rules, scoring: str) -> None:
@@ -268,8 +270,8 @@ class NetEvaluator:
             [record.moves], board.width, board.height, setup=record.setup, setup_ply=record.setup_ply,
             to_play=[colour], conditions=conditions,
         )  # fmt: skip
-        rank, opponent = self._ranks
-        return self._net.evaluate(positions, rank=rank, opponent=opponent, unverified=unverified)[0]
+        rating, opponent = self._ranks
+        return self._net.evaluate(positions, rank=rating, opponent=opponent, unverified=unverified)[0]
 
 
 class Player:

@@ -98,14 +98,14 @@ def predict_move(
     move: int | None,
     top: int = 5,
     *,
-    rank: float | None = None,
+    rating: float | None = None,
     opponent: float | None = None,
 ) -> MovePrediction:
     """Predict the next move of a game.
 
     Args:
         move: Number of moves to play before; None for all, or as many as are legal.
-        rank: Rating (`kifu.Rank.rating`) of the side to move; None for the player's own.
+        rating: Rating (`kifu.Rank.rating`) of the side to move; None for the player's own.
         opponent: Rating of its opponent; None for the opponent's own.
 
     Raises:
@@ -116,7 +116,7 @@ def predict_move(
     if not 0 <= plies <= len(game):
         raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
     positions = NetPositions.from_games([game], [plies])
-    found = net.evaluate(positions, rank=rank, opponent=opponent)[0]
+    found = net.evaluate(positions, rank=rating, opponent=opponent)[0]
     best = found.top(top)[0]
     point = int(game.moves[plies] & POINT_MASK) if plies < len(game) else NO_POINT
     board = game.board(plies)

@@ -321,7 +321,7 @@ def reply(site: Site, params: PlayParams) -> dict[str, Any]:
     """
     net, rules = site.net(params.net).net, Rules.named(params.rules)
     mover, opponent = _rating(params.rank), _rating(params.opponent)
-    evaluator = NetEvaluator(net, rules=params.rules, rank=mover, opponent=opponent)
+    evaluator = NetEvaluator(net, rules=params.rules, rating=mover, opponent=opponent)
     resign = _RESIGN if evaluator.has_value else None
     player = Player(evaluator, temperature=params.temperature, resign=resign, seed=params.seed)
     game, plies = params.game(), len(params.line.moves)

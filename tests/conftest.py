@@ -55,10 +55,10 @@ def shared() -> Path:
 
 
 FIRST = [
-    "cli/test_cli_examples.py", "execution/test_cluster_same.py",
+    "cli/test_cli_examples.py", "execution/test_ray.py",
     "learn/test_train.py", "planes/test_planes.py", "planes/test_encoder.py", "recipes/test_shuffle_killed.py",
-    "datasets/test_ray_data.py", "cli/test_planted_links.py", "execution/test_cluster_nodes.py",
-    "execution/test_cluster.py", "go/test_ladder.py", "planes/test_alphago.py", "corpus/test_corpus_real.py",
+    "datasets/test_ray_data.py", "cli/test_planted_links.py", "go/test_ladder.py", "planes/test_alphago.py",
+    "corpus/test_corpus_real.py",
     "recipes/test_build_examples.py", "recipes/test_build_removed.py", "recipes/test_build.py",
     "recipes/test_build_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_loader_torch.py",
     "cli/test_foreign_text.py", "learn/test_own_networks.py", "learn/test_evaluate.py", "learn/test_export.py",

@@ -11,7 +11,7 @@ from catalogues import rows, write_catalogue
 from kifu.corpus import duplicates
 from kifu.corpus.duplicates import IdSet, exact_duplicates
 from kifu.errors import FormatError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from serializing import SerializingExecutor
 
 parts_of_ids = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8)
@@ -70,7 +70,7 @@ def test_exact_duplicates_equal_those_of_a_python_set(tmp_path: Path, most: int)
             seen.add(key)
     assert len(expected) > 20
     assert exact_duplicates(paths, max_ids=most).tolist() == expected
-    with ThreadExecutor(2) as threads, SerializingExecutor() as processes:
+    with Executor(2) as threads, SerializingExecutor() as processes:
         for executor in (threads, processes):
             assert exact_duplicates(paths, executor, max_ids=most).tolist() == expected
 

@@ -1,7 +1,6 @@
-"""Archives at URLs are fetched once: by threads, by processes of a cluster, and for several sets of a build."""
+"""Archives at URLs are fetched once, also for several sets of a build."""
 
 import gzip
-import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,20 +10,17 @@ from pathlib import Path
 import pytest
 
 from archives import put, tar_of, zipped
-from commands import run
 from kgs_archives import archive, record, records
 from kifu.corpus import sources
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append
-from kifu.errors import OutputError, SourceError
-from kifu.execution.executor import StagingDir, ThreadExecutor
-from kifu.io import hash_file
+from kifu.errors import SourceError
+from kifu.execution.executor import Executor
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
-from kifu.records import containers, paths
-from kifu.records.containers import blocks, hash_and_copy, use_staged_copies
-from kifu.records.paths import as_path
+from kifu.records import paths
+from kifu.records.containers import blocks
 from web_store import Web, web_store
 
 NAMES = ["games.tar", "games.tar.gz", "games.tgz", "games.zip"]
@@ -90,48 +86,6 @@ def test_all_sets_of_a_build_take_one_fetch(web: Web, tmp_path: Path) -> None:
     assert web.sent == sum(map(len, web.files.values()))
 
 
-@pytest.mark.usefixtures("several_shards")
-@pytest.mark.parametrize("name", NAMES)
-def test_shards_are_read_from_a_staged_copy(web: Web, local: Path, name: str, tmp_path: Path) -> None:
-    """Except for those of a .zip, each of which fetches its part."""
-    path, size = as_path(f"{web.url}/{name}"), len(web.files[f"/{name}"])
-    digest = hash_and_copy(path, tmp_path)
-    assert digest == {"bytes": size, "blake3": hash_file(local / name)}
-    use_staged_copies([path], tmp_path)
-    shards = pickle.loads(pickle.dumps(list(archive_shards(path))))
-    assert len(shards) > 2
-    assert sum(len(block) for block in blocks(shards[0].path)) == 500
-    if name.endswith(".zip"):
-        assert not list(tmp_path.iterdir())
-        assert web.sent > 2 * size
-    else:
-        (copy,) = tmp_path.iterdir()
-        assert copy.read_bytes() == web.files[f"/{name}"]
-        assert web.sent == size
-
-
-def test_a_staged_copy_of_another_version_is_not_used(web: Web, tmp_path: Path) -> None:
-    hash_and_copy(as_path(f"{web.url}/games.tar"), tmp_path)
-    web.files["/games.tar"] = web.files["/games.tar.gz"]
-    use_staged_copies([path := as_path(f"{web.url}/games.tar")], tmp_path)
-    assert hash_and_copy(path, None)["bytes"] == len(web.files["/games.tar.gz"])
-
-
-def test_an_interrupted_run_keeps_its_copies(tmp_path: Path) -> None:
-    key = "0" * 32
-    with pytest.raises(KeyboardInterrupt), StagingDir(tmp_path / "work") as staging:  # noqa: PT012
-        staging.file(0, 0, key)[0].touch()
-        for name in (f"{key}.copy", f".{key}.copy.part"):
-            (staging.path / name).touch()
-        raise KeyboardInterrupt
-    with StagingDir(tmp_path / "work") as staging:
-        assert sorted(path.suffix for path in staging.path.iterdir() if "lease" not in path.name) == [
-            ".copy",
-            ".results",
-        ]
-    assert not (tmp_path / "work").exists()
-
-
 def fault(source: str, folder: Path) -> str:
     with pytest.raises(SourceError) as raised:
         ingest(source, folder / "games.parquet")
@@ -161,7 +115,7 @@ def test_a_file_that_changes(web: Web, tmp_path: Path, monkeypatch: pytest.Monke
         next(iter(blocks(found[0].path)))  # its metadata are known
         change()
         with pytest.raises(SourceError, match=r"games\.tar\.gz: it changed while it was read"):
-            hash_sources(found, ThreadExecutor(1))
+            hash_sources(found, Executor(1))
         return
 
     def hash_and_change(*arguments: object) -> list[dict[str, object]]:
@@ -179,28 +133,3 @@ def test_a_full_disk(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(paths.tempfile, "TemporaryFile", partial(Path("/dev/full").open, "wb"))
         message = fault(url, tmp_path)
     assert message == f"{url}: cannot write a copy to {paths.tempfile.gettempdir()}: No space left on device"
-    work = tmp_path / "work"
-    with pytest.raises(OutputError, match="its folder is gone"):
-        hash_and_copy(as_path(url), work)
-    work.mkdir()
-
-    def full(*_: object) -> None:
-        raise OutputError("cannot write copy: No space left on device")
-
-    monkeypatch.setattr(containers.AtomicFile, "write", full)
-    with pytest.raises(OutputError, match="No space left"):
-        hash_and_copy(as_path(url), work)
-    assert not list(work.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.subprocess
-@pytest.mark.usefixtures("several_shards")
-def test_a_cluster_fetches_a_tar_once(web: Web, local: Path, tmp_path: Path) -> None:
-    here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
-    name = "games.tar.gz"
-    assert run("ingest", f"{web.url}/{name}", "-o", there, "--engine", "ray", "--jobs", 2).code == 0
-    assert web.sent == len(web.files[f"/{name}"])
-    assert run("ingest", local / name, "-o", here).code == 0
-    assert there.read_bytes() == here.read_bytes()
-    assert sorted(tmp_path.iterdir()) == [here, there]

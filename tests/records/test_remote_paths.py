@@ -23,7 +23,7 @@ from kgs_archives import archive, records
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.io import hash_file
 from kifu.records import paths
 from kifu.records.containers import blocks, containers, count_blocks
@@ -122,7 +122,7 @@ def test_a_folder_at_a_url_is_read_like_a_local_one(tree: Path) -> None:
 
 def test_sources_at_urls_are_described_like_local_ones(tree: Path) -> None:
     here, there = find_sources([tree]), find_sources(["memory://games"])
-    one, other = ([each.info for each in hash_sources(found, ThreadExecutor(1))] for found in (here, there))
+    one, other = ([each.info for each in hash_sources(found, Executor(1))] for found in (here, there))
     assert one == other
     assert all(hash_file(one.path) == hash_file(other.path) for one, other in zip(here[1:], there[1:]))
 
@@ -364,7 +364,7 @@ def test_a_cluster_gives_the_same_for_a_folder_at_a_url(tmp_path: Path, monkeypa
     ingest(tmp_path / "kgs", tmp_path / "here.parquet")
     install(monkeypatch)
     ingest("memory://kgs", tmp_path / "there.parquet", engine=ENGINE)
-    assert SerializingExecutor.shards > 3
+    assert SerializingExecutor.shards == 3
     assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kifu.corpus.schema import move_arrays
 from kifu.datasets.labels import ENCODED_LABELS
 from kifu.errors import DropReason
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.planes.encoder import RATING_COLUMNS, FrameEncoder, GameContext, PositionRequest, make_encoder
 from kifu.planes.registry import find_plane_set
 from kifu.records.games import GameArrays, MoveArrays
@@ -98,7 +98,7 @@ class Renderer:
             rows, slot_of_move = np.arange(len(part)), np.full(len(games.moves), -1)
             return self.render(part, games, rows, np.zeros(len(part), np.uint8), slot_of_move, *no_slots)[1]
 
-        with ThreadExecutor() as executor:
+        with Executor() as executor:
             counts = [np.empty(0, np.int32), *executor.map(replay, range(0, len(legal), _GAMES))]
         return np.minimum(np.concatenate(counts), legal)
 

@@ -12,7 +12,6 @@ each process that reads a part of it would fetch all that comes before.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import re
@@ -27,15 +26,12 @@ from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
-from blake3 import blake3
 
-from kifu.errors import DropReason, OutputError, SourceError, first_line, printable
-from kifu.execution.executor import copy_name
-from kifu.io import AtomicFile, cannot_write, hash_bytes
+from kifu.errors import DropReason, SourceError, first_line, printable
+from kifu.io import hash_bytes
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._nodes import (
     COLON,
@@ -75,7 +71,6 @@ from kifu.records.paths import (
     StoreError,
     as_list,
     as_path,
-    etag,
     open_file,
 )
 from kifu.records.sgf import find_pieces
@@ -532,51 +527,19 @@ def _skip_line(stream: ByteStream, tail: Bytes) -> Bytes:
 _ReadInto: TypeAlias = Callable[[memoryview], int]
 
 
-def hash_and_copy(path: AnyPath, staging: Path | None) -> dict[str, Any]:
-    """Hash a file, volumes of a .7z as one, and copy it meanwhile if it is remote. Returns the keys bytes and blake3.
+def hash_and_copy(path: AnyPath) -> dict[str, Any]:
+    """Hash a file, volumes of a .7z as one; read it from an unnamed copy from now on if it is remote.
 
-    Without a staging directory (see `kifu.execution.executor.Executor`), `path` is read from an unnamed copy from now
-    on. A staging directory gets a copy of any file but a .zip, of which each part can be read without the others.
+    Returns the keys bytes and blake3.
     """
     with open_file(path) as file, open_volumes(path, file) as volumes:
-        if not isinstance(path, Remote) or path.is_copied or (staging is not None and is_zip(file)):
+        if not isinstance(path, Remote) or path.is_copied:
             digest = hash_bytes(volumes.readinto)
-        elif staging is not None:
-            digest = _copy_to(_staged_path(path, staging), volumes.readinto)
         else:
             copy = FullCopy()
             digest = hash_bytes(partial(_read_and_write, volumes.readinto, copy.write))
             path.use_copy(copy)
         return {"bytes": volumes.size, "blake3": digest.hexdigest()}
-
-
-def use_staged_copies(paths: Iterable[AnyPath], staging: Path | None) -> None:
-    """Read remote files from their copies in a staging directory, where there are any. Raises OSError."""
-    for path in paths:
-        if staging is not None and isinstance(path, Remote) and not path.is_dir():
-            staged = _staged_path(path, staging)
-            if staged.exists():
-                path.use_copy(FullCopy(staged))
-
-
-def _staged_path(path: Remote, staging: Path) -> Path:
-    version = json.dumps([os.fspath(path), etag(path)], sort_keys=True)
-    return staging / copy_name(blake3(version.encode()).hexdigest(16))
-
-
-def _copy_to(path: Path, read_into: _ReadInto) -> blake3:
-    """Write a copy and return its hash."""
-    if not path.parent.is_dir():  # the caller has gone, and would not remove a new directory
-        raise OutputError(f"cannot write {path}: its folder is gone")
-    attempt = path.with_name(f"{uuid4().hex}.{path.name}")  # two may run at the same time, as for results
-    with AtomicFile(attempt) as output:
-        digest = hash_bytes(partial(_read_and_write, read_into, output.write))
-        output.commit()
-    try:
-        attempt.replace(path)
-    except OSError as error:
-        raise cannot_write(path, error) from None
-    return digest
 
 
 def _read_and_write(read_into: _ReadInto, write: Callable[[memoryview], None], view: memoryview) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kifu.errors import DropReason, SourceError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.io import READ_ONLY, require_regular
 from kifu.records._nodes import LINE_LIMIT
 from kifu.records._streams import open_stream, read_whole
@@ -314,7 +314,7 @@ def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
         top = os.fsencode(records.root)
         yield from (_read_record(top + b"/" + name) for name in records.names)
         return
-    with ThreadExecutor(_REQUESTS) as executor:
+    with Executor(_REQUESTS) as executor:
         yield from executor.map(_fetch_record, records.remote, prefetch=_REQUESTS)
 
 

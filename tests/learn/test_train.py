@@ -590,6 +590,7 @@ def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
 
 
+@pytest.mark.usefixtures("cache")
 def test_games_at_urls(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe(f"/train/{SAMPLE.name}", SAMPLE.read_bytes())
     here, there = (
@@ -891,8 +892,8 @@ def test_curves_are_drawn_of_any_rows() -> None:
 
 # The command
 
-OPTIONS = ("--set", "net=b1c8", "--set", 'planes="own+opp+last3"', "--set", "batch_size=64", "--set", "window=4000")
-OPTIONS = (*OPTIONS, "--set", "validation=0.2")
+CHOSEN = ("net=b1c8", 'planes="own+opp+last3"', "batch_size=64", "window=4000", "validation=0.2")
+OPTIONS = tuple(word for chosen in CHOSEN for word in ("--set", chosen))
 
 
 def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> None:
@@ -932,6 +933,7 @@ def test_strong_with_its_own_net_runs_on_a_cpu(sample: Path, tmp_path: Path) -> 
     assert math.isfinite(result.last["loss"])
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_two_processes_train_one_net(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_traps(tmp_path)
@@ -953,6 +955,7 @@ def test_two_processes_train_one_net(games: Path, tmp_path: Path, monkeypatch: p
     assert sprung(tmp_path) == []
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_sigterm_stops_a_command_cleanly(sample: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -1,6 +1,7 @@
 """Shared fixtures."""
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 import http_server
+import limits
 
 os.environ["KERAS_BACKEND"] = "torch"  # else Keras looks for TensorFlow
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run in one process per core
@@ -43,6 +45,7 @@ def _forbid_negative_indices() -> None:
 
 if os.environ.get("NUMBA_BOUNDSCHECK") == "1":
     _forbid_negative_indices()
+limits.install()
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +74,11 @@ FIRST = [
 """The files that take longest. They run first, so that no process waits for one of them at the end."""
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "browser" in getattr(item, "fixturenames", ()):
+        item.add_marker("subprocess")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(FIRST)}
     tests = Path(__file__).parent
@@ -80,8 +88,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _imported = pytest.StashKey[frozenset[str]]()
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # nearly all that collection creates stays
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[_imported] = frozenset(sys.modules)
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    limits.started.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail tests that start processes or take long without the marks that say so."""
+    began = limits.cpu_time()
+    result = yield
+    seconds = limits.cpu_time() - began
+    marks = {mark.name for mark in item.iter_markers()}
+    if limits.started and not marks & {"subprocess", "exhaustive"}:
+        pytest.fail(f"starts processes without the mark subprocess: {limits.started}", pytrace=False)
+    if seconds > limits.budget() and not marks & {"slow", "thorough", "exhaustive", "subprocess"}:
+        pytest.fail(f"takes {seconds:.2f} s of CPU time without the mark slow", pytrace=False)
+    return result
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ def test_files(done: tuple[Done, Path]) -> None:
         assert (into / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_page_shows_each_command_with_all_that_it_prints(done: tuple[Done, Path]) -> None:
     printed, into = done
     page = (into / "index.html").read_text()
@@ -72,6 +73,7 @@ def test_a_second_run_keeps_data_sets_and_net(done: tuple[Done, Path]) -> None:
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.slow
 def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "find_spec", lambda name: None)
     done = run("demo", "--output", tmp_path / "out")

@@ -100,6 +100,7 @@ match run run -o match --openings games.parquet --opening-moves 100 --dry-run
 GTP = "loadsgf big/00.sgf\ngenmove white\nundo\nfinal_score\nloadsgf big/passes.sgf\ngenmove black\nfinal_score\nquit\n"
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_commands(games: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ def test_python_lines() -> None:
     assert result.attempted >= 5
 
 
+@pytest.mark.slow
 def test_commands(workspace: Path) -> None:
     pairs = transcript()
     assert len(pairs) >= 5

@@ -131,6 +131,7 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
         assert ("--dry-run" in options) == writes
 
 
+@pytest.mark.subprocess
 def test_help_fits_a_narrow_terminal() -> None:
     for line in ("", "build"):
         shown = finish(start(*line.split(), "--help", COLUMNS="40")).out.partition("Examples:")[0]

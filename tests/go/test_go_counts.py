@@ -15,6 +15,7 @@ import counting
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.point import BLACK, WHITE, symmetries
+from marks import slow
 
 # width, height, legal positions, plays without and with suicide of several stones (single-stone suicide never; no ko)
 LEGAL = [
@@ -46,7 +47,7 @@ def check_closure(width, height, positions, tame, plays):
     return found
 
 
-@pytest.mark.parametrize("row", LEGAL[:9], ids=lambda row: f"{row[0]}x{row[1]}")
+@pytest.mark.parametrize("row", [*LEGAL[:8], *slow(LEGAL[8:9])], ids=lambda row: f"{row[0]}x{row[1]}")
 def test_every_legal_position_is_reached(row):
     check_closure(*row)
 
@@ -85,6 +86,7 @@ def test_positions_that_differ_under_symmetry(size, classes, colour_blind):
     assert len(np.unique(np.minimum(least, swapped))) == colour_blind
 
 
+@pytest.mark.slow
 def test_area_scores_of_all_3x3_positions():
     """By sgfmill's scorer."""
     scores = dict.fromkeys(range(-9, 10), 0)

@@ -123,6 +123,7 @@ def rows(log: Path) -> list[tuple[int, int, int, int]]:
     return [tuple(map(int, line.split())) for path in files for line in path.read_text().splitlines()]
 
 
+@pytest.mark.subprocess
 @pytest.mark.thorough
 def test_a_run_of_two_processes_uses_each_position_once(games: Path, tmp_path: Path) -> None:
     """Two that kifu starts, and two that torchrun starts, whatever the environment says of ranks."""
@@ -227,6 +228,7 @@ def test_a_process_that_is_killed_ends_the_run(games: Path, tmp_path: Path) -> N
     assert (result.state, result.steps) == ("failed", 0)
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(
     ("steps", "inputs", "says"),
     [(7, {}, "processes are at steps 0 and 7"), (0, {"train": "x"}, r"different games: inputs.train was .*now \"x\"")],

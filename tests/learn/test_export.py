@@ -305,6 +305,7 @@ def test_damaged_onnx_files(exported: Path, tmp_path: Path) -> None:
     assert refused > 150
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(
     "command", ["predict GAME --net NET", "evaluate GAME --net NET", "annotate GAMES -o moves.parquet --net NET"]
 )
@@ -399,6 +400,7 @@ def kata_onnx(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "net.onnx").read_bytes()
 
 
+@pytest.mark.subprocess
 def test_kata_net_without_torch(tmp_path: Path, kata_onnx: bytes) -> None:
     """Commands predict by the ONNX file without torch, and describe it."""
     path, game = tmp_path / "net.onnx", tmp_path / "game.sgf"

@@ -169,6 +169,7 @@ def nets(folder: Path) -> Path:
 NETS = ("net.bin.gz", "net.onnx", "human.onnx", "net.bin.gz+small", "two.mix")
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("name", NETS)
 def test_commands(nets, tmp_path, name):
     """All commands that take a net take network files, their ONNX and mixtures."""

@@ -19,6 +19,7 @@ def _run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True, timeout=120)
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="libgomp reports its settings")
 def test_openmp_waits_briefly() -> None:
@@ -27,6 +28,7 @@ def test_openmp_waits_briefly() -> None:
     assert "GOMP_SPINCOUNT = '100000'" in done.stderr
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(
     ("program", "environment", "count"),
     [

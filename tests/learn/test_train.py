@@ -933,6 +933,7 @@ def test_strong_with_its_own_net_runs_on_a_cpu(sample: Path, tmp_path: Path) -> 
     assert math.isfinite(result.last["loss"])
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_two_processes_train_one_net(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_traps(tmp_path)
@@ -954,6 +955,7 @@ def test_two_processes_train_one_net(games: Path, tmp_path: Path, monkeypatch: p
     assert sprung(tmp_path) == []
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_sigterm_stops_a_command_cleanly(sample: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"

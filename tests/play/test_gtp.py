@@ -204,6 +204,7 @@ def test_random_moves_and_undo_match_a_replay() -> None:
         assert engine.game.board.legal().tolist() == anew.game.board.legal().tolist()
 
 
+@pytest.mark.subprocess
 def test_handicap_points_match_gnu_go(gnugo: list[str]) -> None:
     asked = [
         f"{command}\n"

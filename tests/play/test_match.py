@@ -22,6 +22,8 @@ from kifu.play.results import Match
 from kifu.point import WHITE_BIT, to_gtp
 from kifu.process import find_program
 
+pytestmark = pytest.mark.subprocess
+
 RULES = MatchRules(size=5, komi=0.5, move_seconds=20)
 COUNTS = engine(final_score="B+3.5")
 

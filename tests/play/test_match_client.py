@@ -16,6 +16,8 @@ from kifu.play.referee import RESPONSE_LIMIT, GtpProcess, MatchCancelledError, p
 from kifu.process import LOG_LIMIT, Fault, ProcessError
 from traps import set_traps, sprung
 
+pytestmark = pytest.mark.subprocess
+
 LIMIT = 0.5
 
 

@@ -11,6 +11,8 @@ from kifu.play.match import Opening
 from kifu.play.referee import Ending, GameOutcome, MatchCancelledError, MatchRules, parse_command, play_game
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp
 
+pytestmark = pytest.mark.subprocess
+
 RULES = MatchRules(size=5, komi=0.5, move_seconds=20, start_seconds=20)
 QUICK = MatchRules(size=5, komi=0.5, move_seconds=0.5, start_seconds=20)
 

@@ -155,6 +155,7 @@ def mounted(tmp_path):
         pass
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("size", [4096, 400_000, 1_300_000, 2_900_000])
 def test_a_full_disk(source, good, mounted, size):
     folder = mounted(f"size={size}")
@@ -166,6 +167,7 @@ def test_a_full_disk(source, good, mounted, size):
     mended(source, folder / "into", good)
 
 
+@pytest.mark.subprocess
 def test_a_disk_without_a_free_inode(source, good, mounted):
     folder = mounted("nr_inodes=2")
     (folder / "into").mkdir()
@@ -176,6 +178,7 @@ def test_a_disk_without_a_free_inode(source, good, mounted):
     mended(source, folder / "into", good)
 
 
+@pytest.mark.subprocess
 def test_a_read_only_disk(source, good, mounted):
     """At first; and with files on it, which stay."""
     folder = mounted("ro")

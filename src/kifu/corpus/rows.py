@@ -28,7 +28,7 @@ from kifu.go.rules import Rules
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp, to_sgf
 from kifu.records import olf, tygem
 from kifu.records.detect import RECORD_FORMATS
-from kifu.records.game import Game, game_of_row, write_record
+from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock, name_properties
 from kifu.records.meta import (
     Result,
@@ -540,8 +540,33 @@ def rows_to_games(batch: pa.RecordBatch) -> Iterator[Game]:
 def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Mapping[str, str | None]]]:
     """Yield the rows as games without a record, and their root's text properties."""
     text = {name: batch.column(name).to_pylist() for name in (*TEXT_COLUMNS.values(), "format")}
-    for g, names in enumerate(zip(batch.column("archive").to_pylist(), batch.column("member").to_pylist())):
-        yield game_of_row(games, g, b"", *names), _sgf_properties({name: column[g] for name, column in text.items()})
+    archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
+    for g in range(len(games)):
+        moves = slice(games.move_offset[g], games.move_offset[g + 1])
+        setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
+        handicap = int(games.handicap[g])
+        game = Game(
+            width=int(games.width[g]),
+            height=int(games.height[g]),
+            moves=_read_only(games.moves[moves]),
+            setup=_read_only(games.setup[setup]),
+            setup_ply=_read_only(games.setup_ply[setup]),
+            root_setup=int(games.root_setup[g]),
+            to_play=int(games.to_play[g]),
+            handicap=None if handicap == NO_HANDICAP else handicap,
+            record=b"",
+            warnings=ParseWarning(int(games.warnings[g])),
+            drop=DropReason(games.drop[g]),
+            source=archives[g],
+            name=members[g],
+        )
+        yield game, _sgf_properties({name: column[g] for name, column in text.items()})
+
+
+def _read_only(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    view = values.view()
+    view.setflags(write=False)
+    return view
 
 
 def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:

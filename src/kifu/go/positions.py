@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Indices
 from kifu.errors import GameError
 from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.point import BLACK, WHITE, WHITE_BIT
-
-Indices = npt.NDArray[np.int64]
 
 
 class Slots(NamedTuple):

@@ -161,7 +161,6 @@ def _years_table(move: str, years: Sequence[YearCount]) -> Table:
 
 
 def _years_chart(move: str, years: Sequence[YearCount]) -> Figure:
-    """Return a chart of the shares of a move by year, with their 95 % intervals."""
     shares = [(each.count / each.total, *wilson(each.count, each.total)) for each in years]
     names = [str(each.year or "unknown") for each in years]
     return draw_groups(f"{move}, share of all (%)", names, {"": 100 * np.array(shares)}, connect=True)

@@ -207,7 +207,6 @@ def sort_entries(
 
 @inline_kernel
 def _sort_few(values: Any, start: Any, stop: Any) -> None:
-    """Sort values[start:stop] by insertion."""
     for i in range(start + 1, stop):
         value, at = values[i], i
         while at > start and values[at - 1] > value:

@@ -19,8 +19,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.corpus.ingest import IngestItem, read_items
-from kifu.corpus.rows import recorded_rows, rows_to_olf, rows_to_sgf
+from kifu.corpus.rows import recorded_rows
 from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import count_left_out, find_sources
 from kifu.errors import DropReason, RecipeError

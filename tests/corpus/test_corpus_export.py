@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from catalogues import rows
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.rows import TEXT_COLUMNS, recorded_rows, rows_from_parsed, rows_to_games, rows_to_olf, rows_to_sgf
+from kifu.corpus.export import rows_to_games, rows_to_olf, rows_to_sgf
+from kifu.corpus.rows import TEXT_COLUMNS, recorded_rows, rows_from_parsed
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.rows import Rows, recorded_rows, rows_from_catalogue, rows_from_parsed, rows_to_sgf
+from kifu.corpus.export import rows_to_sgf
+from kifu.corpus.rows import Rows, recorded_rows, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import SCHEMA
 from kifu.records.games import ParsedBlock
 from kifu.records.sgf import as_block, read_block

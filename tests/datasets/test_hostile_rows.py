@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kifu
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.rows import rows_to_olf, rows_to_sgf
+from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.errors import KifuError
 from kifu.execution.executor import Executor
 from kifu.leaks.audit import open_set

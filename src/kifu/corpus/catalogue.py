@@ -136,7 +136,7 @@ class Catalogue:
 
         Of the records, only the content of columns is left. Raises FormatError as `batches`.
         """
-        from kifu.corpus.rows import rows_to_games  # loads the record formats, which nothing else here needs
+        from kifu.corpus.export import rows_to_games  # loads the record formats, which nothing else here needs
 
         for batch in self.batches():
             yield from rows_to_games(batch)
@@ -146,7 +146,7 @@ class Catalogue:
 
     def __getitem__(self, row: int) -> Game:
         """Return one row as `games` does; a negative row counts from the end."""
-        from kifu.corpus.rows import rows_to_games
+        from kifu.corpus.export import rows_to_games
 
         at = row + self.rows * (row < 0)
         for path, rows in self.partitions.items():

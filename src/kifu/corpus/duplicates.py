@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
+from kifu.arrays import Hashes, Indices
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import (
     OPENING_PLIES,
-    Hashes,
     find_beginnings,
     find_new,
     handicap_as_setup,
@@ -36,8 +36,6 @@ from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy, 
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor
 from kifu.go.replay import GamesLike
-
-RowNumbers = npt.NDArray[np.int64]
 
 MIN_PLIES = 20
 """Games with fewer moves up to the last stone are never reported as the same.
@@ -72,7 +70,7 @@ class Clusters:
     """
 
     source: npt.NDArray[np.int32]
-    row: RowNumbers
+    row: Indices
     cluster: npt.NDArray[np.int64]
     relation: npt.NDArray[np.uint8]
     representative: npt.NDArray[np.int64]
@@ -117,7 +115,7 @@ class _HashRange(NamedTuple):
 class _GameKeys(NamedTuple):
     """Rows (counted in the whole corpus), opening and canonical hashes, and numbers of moves of G games: [G] each."""
 
-    row: RowNumbers
+    row: Indices
     opening: Hashes
     canonical: Hashes
     n_moves: npt.NDArray[np.integer]
@@ -143,7 +141,7 @@ class _Catalogues:
                 yield keys.select(kept & within.contains(keys.opening))
                 start += len(batch)
 
-    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
+    def games(self, rows: Indices) -> Iterator[tuple[int, GamesLike]]:
         """Yield batches that contain any of the ascending rows, each with the number of its first row."""
         start = 0
         for path in self.paths:
@@ -161,13 +159,13 @@ class _RangeClusters(NamedTuple):
     representative: [K] int64, the game to keep instead. All are rows of the whole corpus.
     """
 
-    row: RowNumbers
-    first: RowNumbers
+    row: Indices
+    first: Indices
     relation: npt.NDArray[np.uint8]
-    representative: RowNumbers
+    representative: Indices
 
 
-def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
+def _join(parts: Iterable[_RangeClusters], bounds: Indices) -> Clusters:
     """Combine all ranges. bounds: [catalogues + 1], the number of rows before each catalogue."""
     row, first, relation, representative = map(np.concatenate, zip(*parts))
     order = np.argsort(row)
@@ -218,7 +216,7 @@ def _candidates(corpus: _Catalogues, within: _HashRange) -> _GameKeys:
     return _GameKeys(*columns)
 
 
-def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+def _compare(keys: Hashes, rows: Indices, corpus: _Catalogues) -> tuple[Indices, Indices, Indices]:
     """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
     Returns plies and longer as `find_beginnings` fills them, and parent, equal for all games of a cluster.
@@ -235,7 +233,7 @@ def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNu
     return plies, longer, _resolve_links(parent)
 
 
-def _resolve_links(link: RowNumbers) -> RowNumbers:
+def _resolve_links(link: Indices) -> Indices:
     """Return the end of each chain of links; the last element of a chain links to itself."""
     while True:
         further = link[link]
@@ -301,7 +299,7 @@ class IdSet:
 
 def exact_duplicates(
     paths: Sequence[str | os.PathLike[str]], executor: Executor | None = None, *, max_ids: int = MAX_IDS
-) -> RowNumbers:
+) -> Indices:
     """Return the rows whose id an earlier row has, ascending, counted through all catalogues.
 
     Dropped games are ignored.
@@ -318,7 +316,7 @@ def exact_duplicates(
     return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-def _find_equal_ids(paths: tuple[str, ...], digests: tuple[str, ...], within: _HashRange) -> RowNumbers:
+def _find_equal_ids(paths: tuple[str, ...], digests: tuple[str, ...], within: _HashRange) -> Indices:
     """Return the rows with the ids of earlier rows, in a range of hashes.
 
     A hash of all catalogues is mixed into ids, so that no crafted ids fall in one range.
@@ -344,7 +342,7 @@ class DuplicateFlags(NamedTuple):
         representative_id: [K] uint64, the id of the game that is kept instead; unused for DUPLICATE.
     """
 
-    row: RowNumbers
+    row: Indices
     drop: npt.NDArray[np.uint8]
     representative_id: npt.NDArray[np.uint64]
 
@@ -397,7 +395,7 @@ def flag_duplicates(
     return DuplicateFlags(row[order], drop[order], ids[order]).select(first, np.iinfo(np.int64).max)
 
 
-def read_ids(paths: Sequence[str | os.PathLike[str]], rows: RowNumbers) -> npt.NDArray[np.uint64]:
+def read_ids(paths: Sequence[str | os.PathLike[str]], rows: Indices) -> npt.NDArray[np.uint64]:
     """Return the ids of some rows, counted through all catalogues."""
     order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
     for path in paths:

@@ -30,10 +30,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
+from kifu.arrays import Hashes
 from kifu.assets import config_names
 from kifu.config import STRICT, Line, NamedConfig, check_config, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.hashes import Hashes, mix_words, text_hashes
+from kifu.corpus.hashes import mix_words, text_hashes
 from kifu.corpus.links import Games, find_links, read_rows
 from kifu.corpus.parquet import keep_table
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy

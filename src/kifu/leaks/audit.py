@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
+from kifu.arrays import Hashes
 from kifu.config import STRICT, read_model
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
-from kifu.corpus.hashes import Hashes, lowest, mix_words
+from kifu.corpus.hashes import lowest, mix_words
 from kifu.corpus.links import find_links
 from kifu.corpus.positions import PositionHashes, Workspace, hash_positions, new_workspace
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy

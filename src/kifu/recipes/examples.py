@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.hashes import Hashes, mix_words
+from kifu.arrays import Hashes
+from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.filter import mark_positions

@@ -46,6 +46,7 @@ def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path, monkeypatch: 
         assert by_shell.returncode == 0, (line, by_shell.stderr)
 
 
+@pytest.mark.slow
 def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = {

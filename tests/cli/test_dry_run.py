@@ -14,6 +14,7 @@ from kifu.cli import estimate as estimating
 from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.manifest import read_manifest
 from kifu.recipes.schema import load_recipe
+from marks import slow
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_sources_without_games(tmp_path: Path) -> None:
     assert (found["games"], found["kept"], found["positions"]) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("recipe", ["agz17", "tokens"])
+@pytest.mark.parametrize("recipe", [*slow("agz17"), "tokens"])
 def test_sets_of_a_build(kgs: Path, tmp_path: Path, recipe: str) -> None:
     catalogue = tmp_path / "games.parquet"
     kifu.ingest(kgs, catalogue)
@@ -106,7 +107,10 @@ def open_catalogue_moves(kgs: Path, folder: Path) -> list[int]:
     return [moves for batch in batches for moves in batch["n_legal"].to_pylist()]
 
 
-@pytest.mark.parametrize("recipe", config_names("recipes"))
+QUICK = ("kgsgo-v2", "quick-cpu", "tokens")
+
+
+@pytest.mark.parametrize("recipe", [*QUICK, *slow(*(name for name in config_names("recipes") if name not in QUICK))])
 def test_every_recipe_can_be_planned(recipe: str, kgs: Path, tmp_path: Path) -> None:
     command = "train" if getattr(load_recipe(recipe), "kind", None) == "training" else "build"
     few = ("--set", "sets.test.games=5", "--sets", "test") if recipe.startswith("kgsgo") else ()

@@ -35,7 +35,7 @@ safetensors = lazy_import("safetensors.torch")
 safe_open = lazy_import("safetensors")
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-LONG = ("build", "evaluate", "match", "nets", "query", "train")
+LONG = ("benchmark", "build", "evaluate", "explore", "inspect", "match", "nets", "query", "search", "train")
 LIE = "kifu: all is well"
 EVIL = f"\x1b]0;owned\x07\x1b[5m\x08\t\x9b5m\u202e\u2028[link=x]:bomb:\r\n{LIE}"
 """A title, blinking text in both spellings, an erased character, reversed and marked-up text, and a forged line."""

@@ -26,12 +26,12 @@ sets = { train = 2.0, test = 1.0 }
 """
 
 COMMANDS = [
-    "ingest kgs2 -o corpus",
     "convert kgs -o new.olf.gz",
     "query 'select * from games' games.parquet -o new.csv",
 ]
 
 MORE_COMMANDS = [
+    "ingest kgs2 -o corpus",
     "build mine.toml games.parquet -o new",
     "show kgs -o new.svg",
     "build mine.toml games.parquet -o new --format hdf5",

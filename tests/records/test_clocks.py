@@ -83,6 +83,7 @@ def test_games_of_a_block_are_read_by_themselves() -> None:
 LIMITS = ["", "TM[60]", "TM[0]"], ["", "OT[3x30 byo-yomi]", "OT[5/30 Canadian]", "OT[0]", "TC[2]TT[30]"]
 
 
+@pytest.mark.slow
 def test_made_clocks_as_the_naive_reader() -> None:
     """Players who use random times, with clocks that some nodes lack or write differently."""
     draw = random.Random(7)

@@ -65,6 +65,7 @@ def test_any_text(subject: Subject, text: str) -> None:
     is_recognized(subject, text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_long_text_takes_linear_time(subject: Subject) -> None:
     """Anything quadratic would take hours."""

@@ -148,6 +148,15 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[http_server.Site]:
 
 
 @pytest.fixture
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of copies of files at URLs, empty at first."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr("kifu.records.paths.user_cache", lambda: folder)
+    (copies := folder / "kifu" / "sources").mkdir(parents=True, mode=0o700)
+    return copies
+
+
+@pytest.fixture
 def imported_by_collection(pytestconfig: pytest.Config) -> frozenset[str]:
     """The names of all modules that had been imported before the first test ran."""
     return pytestconfig.stash[_imported]

@@ -22,7 +22,7 @@ from kifu.records.text import MAX_TEXT
 FOLDER = Path(kifu.__file__).parent
 SOURCES = {str(path.relative_to(FOLDER)): path.read_text() for path in sorted(FOLDER.rglob("*.py"))}
 SIZE = 1 << 20
-CAPPED = {"records/meta.py": MAX_TEXT, "records/text.py": MAX_TEXT, "corpus/update.py": 255}
+CAPPED = {f"records/{name}.py": MAX_TEXT for name in ("meta", "ranks", "text")} | {"corpus/update.py": 255}
 """Characters of the text that the patterns of a module see."""
 LOCAL = {
     "collection.pattern", "f'{collection.pattern}|{_SUMS.pattern}'", "form", "f'bytes {begin}-'", "self.pattern",

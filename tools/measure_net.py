@@ -36,7 +36,7 @@ from kifu.learn.predictors import open_predictor, replay_planes, score_moves
 from kifu.learn.scores import differences
 from kifu.point import BLACK
 from kifu.records.game import Game
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 
 Floats = npt.NDArray[np.float64]
 

@@ -71,7 +71,6 @@ EXTRAS = {
     "uvicorn": "web",
     "torch": "learn",
     "safetensors": "learn",
-    "jinja2": "charts",
     "tensorboard": "tensorboard",
     "onnx": "learn",
     "onnxscript": "learn",

@@ -388,6 +388,7 @@ def test_archives_equal_their_catalogue(games):
     assert_same(one_batch(load(source, "seven")), one_batch(load([games], "seven")))
 
 
+@pytest.mark.usefixtures("cache")
 def test_remote_archives_equal_local_ones(games):
     source = next(games.parent.glob("KGS-*"))
     fsspec.filesystem("memory").pipe(f"/loader/{source.name}", source.read_bytes())

@@ -21,8 +21,9 @@ import http_server as web
 import kifu
 from commands import run, wait_until
 from http_server import Site, tar_gz
+from kifu import download
 from kifu.errors import OutputError, SourceError
-from kifu.fetch import _http, fetching
+from kifu.fetch import fetching
 from kifu.fetch.collections import COLLECTIONS, LISTING_LIMIT, FileChoice, parse_dates
 from kifu.fetch.fetching import FetchError
 from kifu.progress import progress
@@ -494,12 +495,12 @@ def test_an_endless_handshake(tmp_path: Path) -> None:
 )
 def test_links_to_addresses_without_encryption(base: str, link: str, url: str | None) -> None:
     if url is not None:
-        assert _http._next_url(base, link) == url
+        assert download._next_url(base, link) == url
         return
     with pytest.raises(
-        _http.DownloadError, match=r"^https://a.org/ leads to (?i:http)://\S+, without encryption$"
+        download.DownloadError, match=r"^https://a.org/ leads to (?i:http)://\S+, without encryption$"
     ) as raised:
-        _http._next_url(base, link)
+        download._next_url(base, link)
     assert "s3cret" not in str(raised.value)
 
 
@@ -507,9 +508,9 @@ def test_a_redirection_to_an_address_without_encryption(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A link in the page, and a redirection: as if the server also answered at https."""
-    request = _http.Client._request
+    request = download.Client._request
     monkeypatch.setattr(
-        _http.Client, "_request", lambda self, url, *args: request(self, url.replace("https:", "http:"), *args)
+        download.Client, "_request", lambda self, url, *args: request(self, url.replace("https:", "http:"), *args)
     )
     secure = site.url.replace("http:", "https:")
     site.files["/index"] = f'<a href="{site.url}{PATH}">'.encode()
@@ -583,7 +584,7 @@ def test_a_full_disk_ends_the_run(site: Site, tmp_path: Path, monkeypatch: pytes
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(fetching.FileDownload, "_receive", fail)
+    monkeypatch.setattr(download.Transfer, "_receive", fail)
     with pytest.raises(SourceError, match=f"^{tmp_path}: No space left on device$"):
         fetch(site, tmp_path)
     assert not [name for name in files(tmp_path) if name.endswith(".gz")]

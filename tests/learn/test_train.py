@@ -590,6 +590,7 @@ def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
 
 
+@pytest.mark.usefixtures("cache")
 def test_games_at_urls(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe(f"/train/{SAMPLE.name}", SAMPLE.read_bytes())
     here, there = (

@@ -17,6 +17,7 @@ import kifu
 from commands import run
 from fuzz_files import container_fuzzer
 from fuzzing import try_all
+from http_server import Site
 from kgs_archives import records
 from kifu.corpus import sources
 from kifu.corpus.sources import find_sources, hash_sources
@@ -43,7 +44,6 @@ from sevenzips import (
     streams,
     volumes,
 )
-from web_store import web_store
 
 SGF = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"
 GAMES = [(f"games/{k:03}.sgf", game) for k, game in enumerate(records(40))]
@@ -412,18 +412,18 @@ def test_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert middle == found[2] != []
 
 
-def test_remote(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cache")
+def test_remote(site: Site, tmp_path: Path) -> None:
     data = made(GAMES)
     expected = read(put(tmp_path, data))
-    with web_store() as web:
-        web.files["/games.7z"] = data
-        for k, part in enumerate(volumes(data, 3)):
-            web.files[f"/games.7z.{k + 1:03}"] = part
-        assert read(as_path(f"{web.url}/games.7z")) == expected
-        assert read(as_path(f"{web.url}/games.7z.001?signature=s3cr3t")) == expected
-        del web.files["/games.7z.003"]
-        with pytest.raises(SourceError, match=r"volume games\.7z\.003 is missing or empty$"):
-            read(as_path(f"{web.url}/games.7z.001"))
+    site.files["/games.7z"] = data
+    for k, part in enumerate(volumes(data, 3)):
+        site.files[f"/games.7z.{k + 1:03}?signature=s3cr3t"] = part
+    assert read(as_path(f"{site.url}/games.7z")) == expected
+    assert read(as_path(f"{site.url}/games.7z.001?signature=s3cr3t")) == expected
+    del site.files["/games.7z.003?signature=s3cr3t"]
+    with pytest.raises(SourceError, match=r"volume games\.7z\.003 is missing or empty$"):
+        read(as_path(f"{site.url}/games.7z.001?signature=s3cr3t"))
 
 
 def test_short_fuzz(tmp_path: Path) -> None:

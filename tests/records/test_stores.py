@@ -1,6 +1,7 @@
 """Archives in emulators of S3 and of Google Cloud Storage give the same catalogues and data sets as the same folder."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,19 +9,18 @@ import fsspec
 import pytest
 
 from commands import run
+from http_server import Handler, HTTPServer, Request, Site, serving
 from kgs_archives import archive, record, records
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import read
 from kifu.errors import SourceError
-from kifu.io import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import paths
 from kifu.records.containers import blocks, containers
-from kifu.records.paths import as_path, open_file
-from web_store import web_store
+from kifu.records.paths import as_path
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cache")]
 
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "anybody",
@@ -72,6 +72,25 @@ def use_gs(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     gcsfs.GCSFileSystem.clear_instance_cache()
     return fsspec.filesystem("gs", use_listings_cache=False)
+
+
+class Failing(Handler):
+    """Answers each request with a status, which is all that its site serves."""
+
+    def do_GET(self) -> None:  # noqa: N802
+        site = self.server.site
+        site.requests.append(Request(self.path, None, {}, None))
+        self.start(int(site.files["status"]), {"Content-Length": 0})
+
+    do_HEAD = do_GET  # noqa: N815
+
+
+@contextmanager
+def failing(status: int) -> Iterator[Site]:
+    with HTTPServer(("127.0.0.1", 0), Failing) as server:
+        server.site = Site(f"http://127.0.0.1:{server.server_port}", {"status": b"%d" % status})
+        with serving(server, server.site.closing):
+            yield server.site
 
 
 class Bucket(NamedTuple):
@@ -151,21 +170,16 @@ def test_missing_objects_of_gs_are_one_line() -> None:
     assert fault("gs://games/none.zip") == fault("gs://nobucket/none.zip") == "no such file or folder"
 
 
-def test_s3_that_denies_access_or_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with web_store() as web:
-        use_s3(web.url, monkeypatch)
-        web.status = 403
+def test_s3_that_fails_is_one_line_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with failing(403) as site:
+        use_s3(site.url, monkeypatch)
         assert fault("s3://games/a.zip") == "access is denied"
+    with failing(503) as site:
+        use_s3(site.url, monkeypatch)
+        assert "s3cr3t" not in fault("s3://games/a.zip")
+        assert len(site.requests) < 40
     use_s3("http://127.0.0.1:9", monkeypatch)
     assert "Could not connect" in fault("s3://games/a.zip")
-
-
-def test_s3_that_fails_is_one_line_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    with web_store() as web:
-        use_s3(web.url, monkeypatch)
-        web.status = 503
-        assert "s3cr3t" not in fault("s3://games/a.zip")
-        assert len(web.requests) < 40
 
 
 @pytest.fixture
@@ -179,14 +193,13 @@ def no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_delays")
 def test_gs_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with web_store() as web:
-        use_gs(web.url, monkeypatch)
-        for status, message in ((403, "access is denied"), (503, "the server answered 503 (Service Unavailable)")):
-            web.status, web.requests[:] = status, []
+    for status, message in ((403, "access is denied"), (503, "the server answered 503 (Service Unavailable)")):
+        with failing(status) as site:
+            use_gs(site.url, monkeypatch)
             assert fault("gs://games/a.zip") == message
-            assert len(web.requests) < 20
-        outcome = run("inspect", "gs://games/a.zip")
-        assert (outcome.code, outcome.err) == (2, [f"kifu: gs://games/a.zip: {message}"])
+            assert len(site.requests) < 20
+            outcome = run("inspect", "gs://games/a.zip")
+            assert (outcome.code, outcome.err) == (2, [f"kifu: gs://games/a.zip: {message}"])
     use_gs("http://127.0.0.1:9", monkeypatch)
     assert fault("gs://games/a.zip") == "Connection refused"
 
@@ -200,25 +213,20 @@ def test_a_truncated_object(bucket: Bucket, emulator: Any, monkeypatch: pytest.M
     assert fault("gs://games/many.sgf") == f"it ends at byte 5,000 of {len(text):,}"
 
 
-def test_an_object_that_is_replaced_while_it_is_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "PIECE_BYTES", 4096)
-    monkeypatch.setattr(paths, "_PAGE_BYTES", 1024)
-    text = record("a", 300) * 10
-    bucket.files.pipe("games/many.sgf", text)
-    url = f"{bucket.url}/many.sgf"
-    digest = hash_file(as_path(url))
-    with pytest.raises(OSError, match="changed while it was read"), open_file(as_path(url)) as file:  # noqa: PT012 - all of it may raise
-        file.read(1)
-        bucket.files.pipe("games/many.sgf", text[::-1])
-        while file.read(1 << 20):
-            pass
-    assert hash_file(as_path(url)) != digest
+def test_a_copy_is_used_again_unless_the_object_was_replaced(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[str] = []
+    get = paths._Store.get
+    monkeypatch.setattr(paths._Store, "get", lambda self, *args: (fetched.append(self._path), get(self, *args)))
+    for text in (record("a", 300), record("b", 200)):
+        bucket.files.pipe("games/many.sgf", text)
+        for _ in range(2):
+            assert as_path(f"{bucket.url}/many.sgf").local().read_bytes() == text
+    assert len(fetched) == 2
 
 
 def test_real_archives_in_a_bucket(shared: Path, bucket: Bucket) -> None:
     path = shared / "data" / "kgs" / "KGS-2017_02-19-525-.tar.gz"
     bucket.files.put_file(str(path), f"games/real/{path.name}")
     (found,) = containers(f"{bucket.url}/real")
-    assert hash_file(found) == hash_file(path)
     here, there = list(blocks(path)), list(blocks(found))
     assert [block.data.tobytes() for block in there] == [block.data.tobytes() for block in here]

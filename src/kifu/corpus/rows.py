@@ -10,7 +10,7 @@ import datetime
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,8 +31,6 @@ from kifu.records.detect import RECORD_FORMATS
 from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock, name_properties
 from kifu.records.meta import (
-    Rank,
-    RankScale,
     Result,
     is_recognized,
     parse_date,
@@ -42,6 +40,7 @@ from kifu.records.meta import (
     parse_overtime,
 )
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
+from kifu.records.ranks import Rank
 from kifu.records.sgf import decode, make_record, root_properties, text_properties
 from kifu.records.text import Programs
 
@@ -68,8 +67,8 @@ _cached = lru_cache(_CACHE_SIZE)
 
 
 @_cached
-def _sgf_rank(text: str, scale: RankScale | None = None) -> tuple[float | None, bool | None, bool | None, bool]:
-    rank = Rank.parse(text, scale)
+def _sgf_rank(text: str) -> tuple[float | None, bool | None, bool | None, bool]:
+    rank = Rank.parse(text)
     if rank is None:
         return None, None, None, is_recognized("rank", text)
     return rank.rating, rank.confirmed, rank.professional, True
@@ -186,10 +185,7 @@ def is_parsed(record_format: str, column: str, text: str) -> bool:
 
 
 def parse_fields(
-    record_format: str,
-    text: Mapping[str, pa.StringArray],
-    programs: Programs,
-    scale: RankScale | None = None,
+    record_format: str, text: Mapping[str, pa.StringArray], programs: Programs
 ) -> tuple[dict[str, pa.Array], UnparsedTexts]:
     """Parse the text columns (values of TEXT_COLUMNS) of G games of one format, null where missing.
 
@@ -199,8 +195,6 @@ def parse_fields(
     unparsed: UnparsedTexts = {}
     for name, (kind, targets) in PARSED_COLUMNS.items():
         parser = _parsers(record_format)[kind]
-        if parser is _sgf_rank and scale is not None:
-            parser = partial(_sgf_rank, scale=scale)
         _parse_column(name, text[name], parser, targets, columns, unparsed)
     columns["ending"] = pc.fill_null(columns["ending"], "unknown")
     return columns | _program_columns(text, programs), unparsed
@@ -267,7 +261,7 @@ class Rows:
 def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, programs: Programs) -> Rows:
     """Return the rows of a parsed block of an archive."""
     games, block = parsed.games, parsed.block
-    columns, unparsed = _recorded_columns(parsed, archive, programs, rules.rank_scale)
+    columns, unparsed = _recorded_columns(parsed, archive, programs)
     if handicaps := _unparsed_handicaps(parsed):
         unparsed["handicap"] = handicaps
     unreadable = {
@@ -299,7 +293,7 @@ def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.R
 
 
 def _recorded_columns(
-    parsed: ParsedBlock, archive: str, programs: Programs, scale: RankScale | None = None
+    parsed: ParsedBlock, archive: str, programs: Programs
 ) -> tuple[dict[str, pa.Array], UnparsedTexts]:
     """Return location, text, parsed text, territory and figures of moves, and the texts that could not be parsed."""
     games, block = parsed.games, parsed.block
@@ -309,7 +303,7 @@ def _recorded_columns(
         periods = pc.binary_join_element_wise(decoded.text["periods"], decoded.text["period_seconds"], "x")
         periods = pc.if_else(pc.equal(periods, "0x0"), None, periods)
         text["overtime"] = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
-    typed, unparsed = parse_fields(parsed.format, text, programs, scale)
+    typed, unparsed = parse_fields(parsed.format, text, programs)
     size = len(games)
     location = {
         "archive": pa.repeat(archive, size),

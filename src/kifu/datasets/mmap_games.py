@@ -26,8 +26,8 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_codes, to_numpy
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason, OutputError, RecipeError, SourceError
-from kifu.records.meta import Rank
 from kifu.records.paths import as_path
+from kifu.records.ranks import Rank
 
 UNKNOWN_RANK = "?"
 

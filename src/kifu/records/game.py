@@ -18,9 +18,10 @@ from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BI
 from kifu.records.containers import memory_blocks, read_blocks
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, LeftOut, MoveArrays, ParsedBlock, ParseWarning
-from kifu.records.meta import Rank, Result, parse_komi
+from kifu.records.meta import Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
+from kifu.records.ranks import Rank
 from kifu.records.sgf import (
     as_block,
     final_setup,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -276,6 +276,7 @@ class ParsedBlock:
     codecs: Sequence[str] | None = None  # by which the reader decoded; None if text is still as found
     seconds: npt.NDArray[np.float32] | None = None  # [M], used for each move; NaN if unknown
     evaluations: npt.NDArray[np.float32] | None = None  # [M, 4]; NaN if unknown
+    properties: Any = None  # `kifu.records.sgf.Properties` of SGF
 
 
 PROPERTIES = {

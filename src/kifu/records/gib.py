@@ -50,7 +50,8 @@ from kifu.records.games import (
     SingleGame,
     assemble,
 )
-from kifu.records.meta import Rank, parse_date, result_text
+from kifu.records.meta import parse_date, result_text
+from kifu.records.ranks import Rank
 from kifu.records.text import choose_codec, decodes
 
 # The columns of a row of `find_games`: the member, the game's text, the end of its header, its lines of moves, ...

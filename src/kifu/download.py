@@ -1,26 +1,32 @@
-"""An HTTP client that retries, bounds what it waits for, and explains failures in one line."""
+"""An HTTP client that retries, bounds what it waits for, and explains failures in one line.
+
+Downloads of collections and copies of sources at URLs use it.
+"""
 
 from __future__ import annotations
 
 import http.client
 import io
+import netrc
+import os
+import re
 import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from http import HTTPStatus
+from contextlib import closing, suppress
 from importlib.metadata import version
-from typing import Any, TypeVar
-from urllib.parse import urljoin, urlsplit
+from typing import Any, BinaryIO, TypeVar
+from urllib.parse import unquote, urljoin, urlsplit
 
 import urllib3
 from urllib3 import exceptions
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from kifu.errors import printable
-from kifu.records.paths import as_path
-from kifu.retry import RetryPolicy, is_transient, retry
+from kifu.progress import Subtask
+from kifu.retry import RetryPolicy, is_transient, retry, with_phrase
+from kifu.text import hide_credentials
 
 _CHUNK_BYTES = 1 << 16
 _MAX_REDIRECTS = 5
@@ -80,16 +86,22 @@ class Client:
         except RetryableError as error:
             raise DownloadError(f"{error} (tried {self.policy.attempts} times)") from None
 
-    def open(self, base: str, link: str, start: int = 0, validator: str = "") -> urllib3.BaseHTTPResponse:
-        """Request the bytes of a file from `start` on: a response with status 200, 206 or 416, else a DownloadError.
+    def open(
+        self, base: str, link: str, start: int = 0, validator: str = "", known: str = ""
+    ) -> urllib3.BaseHTTPResponse:
+        """Request the bytes of a file from `start` on: a response with status 200, 206, 304 or 416.
 
         Args:
             base: Address that the link may be relative to.
             validator: ETag or date of the version whose first bytes are there; another version is sent from byte 0.
+            known: ETag or date of a version for which the server need not send the bytes (status 304).
+
+        Raises:
+            DownloadError: Any other response.
         """
         for _ in range(1 + _MAX_REDIRECTS):
             base = _next_url(base, link)
-            response = self._request(base, start, validator)
+            response = self._request(base, start, validator, known)
             link = response.get_redirect_location() or ""
             if not link:
                 return _accept(response)
@@ -104,16 +116,21 @@ class Client:
         except exceptions.HTTPError as error:
             raise self._failure(error) from None
 
-    def _request(self, url: str, start: int, validator: str) -> urllib3.BaseHTTPResponse:
+    def _request(self, url: str, start: int, validator: str, known: str) -> urllib3.BaseHTTPResponse:
         # `open` follows redirections: urllib3 would read the whole body of each into memory first.
         policy = self.policy
         headers = {"User-Agent": self._agent, "Accept-Encoding": "identity"}
         if start:
             headers |= {"Range": f"bytes={start}-"} | ({"If-Range": validator} if validator else {})
+        elif known:
+            headers["If-None-Match" if known.endswith('"') else "If-Modified-Since"] = known
+        plain, login = _split_login(url)
+        if login:
+            headers |= urllib3.make_headers(basic_auth=login)
         try:
             return self._pool(url).request(
                 "GET",
-                url,
+                plain,
                 headers=headers,
                 timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s),
                 retries=False,
@@ -154,6 +171,151 @@ class Client:
             case exceptions.LocationValueError():
                 return DownloadError("its address is invalid" if "://" in str(error) else str(error))
         return RetryableError(f"{type(error).__name__}: {error}")
+
+
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,15})-[0-9]{1,15}|\*)/(?:([0-9]{1,15})|\*)")
+_VALIDATOR = re.compile(r'"[!#-~]{1,200}"|[A-Z][a-z]{2}, [0-9A-Za-z :]{20,22} GMT')
+
+
+class Transfer:
+    """A file at a server that is received into an open file; a later attempt continues if the server can.
+
+    Attributes:
+        validator: ETag or date of the version whose bytes the file holds; "" if unknown.
+        received: Bytes received over the network so far.
+        whole: Whether the file is one response of a known length, not pieces of several.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        base: str,
+        link: str,
+        limit: int,
+        *,
+        size: int | None = None,
+        known: str = "",
+        begin: Callable[[str, int | None], None] = lambda _validator, _total: None,
+    ) -> None:
+        """Describe a transfer.
+
+        Args:
+            limit: Largest size in bytes.
+            size: The exact size that an index lists; None if unknown.
+            known: Validator of a version that is not to be received, see `Client.open`.
+            begin: Called with validator and size, as far as the server sends them, before the first byte is received.
+        """
+        self.validator = ""
+        self.received = 0
+        self.whole = False
+        self._client, self._base, self._link, self._limit = client, base, link, limit
+        self._size, self._known, self._begin = size, known, begin
+
+    def attempt(self, file: BinaryIO, subtask: Subtask) -> bool:
+        """Append what the server sends to the file. Returns False if the server has the known version still.
+
+        Raises DownloadError; RetryableError if another attempt may succeed.
+        """
+        old = file.seek(0, os.SEEK_END)
+        validator, known = (self.validator, "") if old else ("", self._known)
+        with closing(self._client.open(self._base, self._link, old, validator, known)) as response:
+            if known and (response.status == 304 or find_validator(response) == known):
+                return False
+            extent = _extent(response, old)
+            if extent is None or _is_other(response, validator):
+                empty(file)
+                reason = "the server cannot resume" if extent is None else "the file has changed at the server"
+                raise RetryableError(f"{reason} at byte {old:,}; starting over", 0.0)
+            begin, total = extent
+            self.whole = not begin and total is not None
+            if total is not None and total > self._limit:
+                raise DownloadError(self._too_large())
+            if None not in (total, self._size) and total != self._size:
+                raise DownloadError(f"the server has {total:,} bytes, but the index lists {self._size:,}")
+            if begin < old:
+                empty(file)
+            if begin == 0:
+                self.validator = find_validator(response)
+                self._begin(self.validator, total)
+            subtask.restart(begin, total)
+            if response.status != 416:
+                self._receive(response, file, begin, total, subtask)
+        file.flush()
+        return True
+
+    def _too_large(self) -> str:
+        return f"it has more than the {self._limit:,} bytes allowed"
+
+    def _receive(
+        self, response: urllib3.BaseHTTPResponse, file: BinaryIO, begin: int, total: int | None, subtask: Subtask
+    ) -> None:
+        size, limit = begin, self._limit if total is None else total
+        for chunk in self._client.chunks(response):
+            size += len(chunk)
+            self.received += len(chunk)
+            if size > limit:
+                empty(file)
+                raise DownloadError(
+                    self._too_large() if total is None else f"more came than the {total:,} bytes announced"
+                )
+            file.write(chunk)
+            subtask.advance(len(chunk))
+        if total is not None and size < total:
+            raise RetryableError(f"only {size:,} of {total:,} bytes came")
+
+
+def is_validator(text: str) -> bool:
+    """Return whether a text is a strong ETag or a date."""
+    return _VALIDATOR.fullmatch(text) is not None
+
+
+def find_validator(response: urllib3.BaseHTTPResponse) -> str:
+    """Return what identifies the version of a file: a strong ETag, else its date; "" if the server sends neither."""
+    found = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
+    return next(filter(is_validator, found), "")
+
+
+def empty(file: BinaryIO) -> None:
+    """Truncate a file to no bytes."""
+    file.seek(0)
+    file.truncate()
+
+
+def _extent(response: urllib3.BaseHTTPResponse, old: int) -> tuple[int, int | None] | None:
+    """Return where in a file of `old` bytes the body begins, and the total size if known.
+
+    None if the response does not continue at `old`. After a 416, any other value means that the file is complete.
+    """
+    length = response.length_remaining
+    if response.status == 200:
+        return 0, length
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if not match:
+        return None
+    begin, total = (None if number is None else int(number) for number in match.groups())
+    if response.status == 416:
+        return (old, old) if total == old else None
+    if total is None and length is not None:
+        total = old + length
+    return (old, total) if begin == old else None
+
+
+def _is_other(response: urllib3.BaseHTTPResponse, validator: str) -> bool:
+    """Return whether a part is of another version than `validator`; servers may ignore If-Range."""
+    now = find_validator(response)
+    return response.status == 206 and now[:1] == validator[:1] == '"' and now != validator
+
+
+def _split_login(url: str) -> tuple[str, str]:
+    """Return a URL without "user:password@", and these, by default those of ~/.netrc for its host; "" without any."""
+    address = urlsplit(url)
+    user, at, host = address.netloc.rpartition("@")
+    if at:
+        return address._replace(netloc=host).geturl(), unquote(user)
+    with suppress(OSError, KeyError, netrc.NetrcParseError):
+        login, _, password = netrc.netrc().hosts[address.hostname or ""]  # not those of "default"
+        return url, f"{login}:{password}"
+    return url, ""
 
 
 class _SlowError(OSError):
@@ -249,7 +411,7 @@ def _next_url(base: str, link: str) -> str:
     """Return the absolute address of a link. Raises DownloadError if it leads from https to http."""
     url = absolute_url(base, link)
     if urlsplit(base).scheme == "https" != urlsplit(url).scheme:
-        raise DownloadError(f"{as_path(base)} leads to {as_path(url)}, without encryption")
+        raise DownloadError(f"{hide_credentials(base)} leads to {hide_credentials(url)}, without encryption")
     return url
 
 
@@ -260,17 +422,15 @@ def absolute_url(base: str, link: str) -> str:
         address = urlsplit(url)
         if address.scheme in ("http", "https") and address.hostname:
             return url
-    raise DownloadError(f"its link {str(as_path(link or base))!r} is not an http or https address")
+    raise DownloadError(f"its link {hide_credentials(link or base)!r} is not an http or https address")
 
 
 def _accept(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
     status = response.status
-    if status in (200, 206, 416):
+    if status in (200, 206, 304, 416):
         return response
     response.close()
-    reason = f"the server answered {status}"
-    with suppress(ValueError):
-        reason += f" ({HTTPStatus(status).phrase})"
+    reason = f"the server answered {with_phrase(status)}"
     if is_transient(status):
         raise RetryableError(reason, _retry_after(response))
     raise DownloadError(reason)

@@ -32,6 +32,7 @@ def parts(path: Path) -> dict[str, bytes]:
     return {name.partition("/")[2]: data for name, data in tree(path).items() if name.endswith(".parquet")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duplicates", [*slow("keep", "fields"), "games"])
 def test_result_does_not_depend_on_when_sources_were_appended(
     sources: list[Path], tmp_path: Path, duplicates: str

@@ -167,6 +167,7 @@ def parts(path: Path, into: Path) -> dict[str, Path]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", ["training", "legal"])
 def test_no_split_has_a_game_in_two_sets_even_with_duplicates(folder: Path, tmp_path: Path, rules: str) -> None:
     files = parts(folder / f"{rules}.parquet", tmp_path)

@@ -172,6 +172,7 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "into"),
     [("here", "a.parquet"), ("memory://loose", "parts"), *slow(("memory://loose", "a.parquet"), ("here", "parts"))],

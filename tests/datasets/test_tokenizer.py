@@ -94,6 +94,7 @@ def test_invalid_options(options: dict[str, Any], error: type[Exception], messag
 # Games
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @given(st.lists(BOARDS.flatmap(lambda size: games(st.just(size))), min_size=1, max_size=4), st.booleans())
 def test_encode_matches_the_twin_and_decode_inverts_it(drawn: list[Any], pad: bool) -> None:
@@ -122,6 +123,7 @@ def assert_decodes(tokenizer: Tokenizer, tokens: list[int], row: dict[str, Any])
     assert (found.width, found.height) == (row["width"], row["height"])
 
 
+@pytest.mark.slow
 @given(st.lists(games(st.just((5, 5))), min_size=1, max_size=5))
 def test_many_games_are_decoded_as_each_one(drawn: list[Any]) -> None:
     tokenizer, batch = Tokenizer(5, 5), catalogue(*drawn)

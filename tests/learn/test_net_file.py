@@ -283,6 +283,7 @@ def test_a_file_that_is_too_large(tmp_path):
         learn.net.open_net(tmp_path / "large.safetensors")
 
 
+@pytest.mark.slow
 def test_a_small_file_allocates_little_memory(tmp_path, good, monkeypatch):
     """The shapes of its weights are compared before memory is allocated for them."""
     make_network, devices = learn.torch_net._make_network, []

@@ -118,6 +118,7 @@ def test_ranks_between_those_seen_are_interpolated(ranked: Path) -> None:
     assert min(low, high) <= middle <= max(low, high)
 
 
+@pytest.mark.slow
 def test_a_run_with_random_inputs_resumes_exactly(tmp_path: Path) -> None:
     games = make(tmp_path)
     recipe = tiny(inputs=ALL, input_dropout=0.4, random_komi=9, heads={"value": 1.0}, steps=8, validate_steps=4)
@@ -235,6 +236,7 @@ def test_a_net_that_takes_no_ranks(plain: Path, tmp_path: Path) -> None:
             assert done.err == [f"kifu: {message}"]
 
 
+@pytest.mark.slow
 def test_planes_of_ranks_count_as_ranks(tmp_path: Path) -> None:
     """Some plane sets hold the mover's rank."""
     (tmp_path / "game.sgf").write_text("(;SZ[5]BR[1d]WR[1d];B[ea])")

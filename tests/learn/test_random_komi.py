@@ -88,6 +88,7 @@ def confounded(folder: Path) -> Path:
     return archive(folder, [f"(;SZ[5]PB[{k}]{terms[k % 2]}{moves};B[{'abcde'[k % 5]}a])".encode() for k in range(40)])
 
 
+@pytest.mark.slow
 def test_the_value_learns_the_sign_of_komi(tmp_path: Path) -> None:
     """In the records a higher komi goes with more wins of Black; the margins say the opposite."""
     games, slope = confounded(tmp_path), {}

@@ -80,6 +80,7 @@ def test_the_loss_matches_its_definition(games: Path, tmp_path: Path) -> None:
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_weight_of_0_changes_nothing(games: Path, tmp_path: Path) -> None:
     net = a_net(tmp_path / "a.safetensors", heads=("value",))
     changes = {"steps": 4, "heads": {"value": 0.5}, "average": 0.9}
@@ -88,6 +89,7 @@ def test_a_weight_of_0_changes_nothing(games: Path, tmp_path: Path) -> None:
     assert_same_weights(tmp_path / "with" / "final.safetensors", tmp_path / "without" / "final.safetensors")
 
 
+@pytest.mark.slow
 def test_a_student_agrees_with_its_teacher_more_and_more(games: Path, tmp_path: Path) -> None:
     net = a_net(tmp_path / "a.safetensors", heads=("value",))
     recipe = tiny(teacher=taught(net), heads={"value": 1.0}, steps=40, augment=False, batch_size=16)
@@ -117,6 +119,7 @@ def test_symmetries_are_averaged(games: Path, tmp_path: Path) -> None:
     assert torch.allclose(one.soft_value, other.soft_value, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("augment", [False, True])
 def test_teachers_with_other_planes_see_the_same_positions(augment: bool, games: Path, tmp_path: Path) -> None:
     nets = [
@@ -156,6 +159,7 @@ def test_loaders_that_disagree_are_an_error(games: Path, tmp_path: Path) -> None
         next(iter(data.batches()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planes", ["own+opp+last3", "seven"])
 def test_a_run_resumes_exactly_with_the_same_teacher_only(planes: str, games: Path, tmp_path: Path) -> None:
     net = a_net(tmp_path / "a.safetensors", planes=planes, heads=("value",), inputs=INPUTS)
@@ -177,6 +181,7 @@ def test_games_of_all_nets_are_listed_as_seen(games: Path, tmp_path: Path) -> No
         assert set(net.games.tolist()) == {*plain, 0, 1, 2, 10, 11, 12}
 
 
+@pytest.mark.slow
 def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -> None:
     """Komi, rules and ranks of the records are among its inputs."""
     write_kata_net(tmp_path / "net.bin.gz", small_net(["residual"]))
@@ -200,6 +205,7 @@ def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -
 # init_from
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", [0.0, 0.99])
 def test_a_run_from_a_net_begins_with_its_validation(average: float, games: Path, tmp_path: Path) -> None:
     """A tiny learning rate changes nothing but the statistics of batch norms, which this net is given again."""

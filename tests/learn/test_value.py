@@ -42,6 +42,7 @@ def test_the_side_with_more_stones_is_learned(name, config):
     assert sum(errors[-20:]) / 20 < 0.5
 
 
+@pytest.mark.slow
 def test_the_side_that_komi_favours_is_learned_from_global_inputs():
     """Stones tell nothing here: without inputs the value is biased for either colour."""
     biases, errors = {}, {}
@@ -94,6 +95,7 @@ def test_batches_have_the_positions_after_their_first_quarter(tmp_path: Path) ->
     source.render(source.select(0, 0, False), np.empty(0, np.int64), 0, np.full(1, -1), source.new_buffer(0))
 
 
+@pytest.mark.slow
 def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
     games = make(tmp_path, 40)
     changes = {"heads": {"value": 1.0}, "steps": 60, "validation": 0, "batch_size": 32}

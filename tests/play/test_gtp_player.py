@@ -288,6 +288,7 @@ def test_resignation_needs_a_value() -> None:
         play.player.Player(Scripted(), resign=0.1)
 
 
+@pytest.mark.slow
 def test_temperature() -> None:
     game, policy = GameSession(2), np.array([0.6, 0.3, 0.1, 0, 0], np.float32)
 

@@ -71,7 +71,7 @@ ELSEWHERE = {
     "benchmark": "needs the games of a test set, see learn/test_benchmark.py",
 }
 RESUMES = "the same command resumes"
-SLOW = ("annotate", "build agz17", "compact", "evaluate", "inspect", "query", "stats")
+SLOW = ("annotate", "build agz17", "compact", "evaluate", "explore", "inspect", "query", "stats")
 NAMES = [*(name for name in ROWS if name not in SLOW), *slow(*SLOW)]
 
 

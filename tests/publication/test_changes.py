@@ -77,6 +77,7 @@ def test_changes_are_those_of_a_naive_comparison(tmp_path: Path, seed: int) -> N
         assert (row["split"], row["id"]) in {(g[0], g[2]) for g in new} | {(None, None)}
 
 
+@pytest.mark.slow
 def test_every_column_counts(tmp_path: Path) -> None:
     old = {"train": [write_catalogue(tmp_path / "old.parquet", GAMES)]}
     assert compare(tmp_path, old, old)[0].same == 3

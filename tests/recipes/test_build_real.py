@@ -87,6 +87,7 @@ def test_each_game_s_share(built, reference):
     assert found == [[name, number, examples] for name, number, _, examples, _ in expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, *slow(1)])
 def test_origins(built, four, version):
     """Rows drawn at random come from the game and ply that the manifest names."""

@@ -104,6 +104,7 @@ def recipe(**changes: Any) -> ExamplesRecipe:
 ANY = {"labels": ["move", "next3", "ranks"], "positions": {"passes": True}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -234,6 +235,7 @@ def test_dat(kgs: Path, tmp_path: Path, version: int) -> None:
     assert sum(len(built.manifest.dropped) for built in sent) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metadata", [["metadata=kgs"], []])
 @pytest.mark.usefixtures("cut_small")
 def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> None:

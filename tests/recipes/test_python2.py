@@ -108,6 +108,7 @@ def test_set_grows_where_it_did(filled):
         assert set_order(hashes).tolist() == naive.set_order(hashes.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [50_000, 87_381, 87_382, 175_000])
 def test_large_sets_grow_less(size):
     """More than 50,000 items make a set twice as large, not four times: seen with 87,382 and 174,763 of them."""

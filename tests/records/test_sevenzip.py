@@ -236,6 +236,7 @@ def test_truncated_archives_are_refused(tmp_path: Path) -> None:
     assert refusal(put(tmp_path, data[:40])) == f"the 7z is cut off: it should have {len(data)} bytes, and has 40"
 
 
+@pytest.mark.slow
 def test_damage_is_one_line(tmp_path: Path) -> None:
     data = made(GAMES[:2])
     expected = read(put(tmp_path, data))

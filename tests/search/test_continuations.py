@@ -89,6 +89,7 @@ def point_of(continuation: Continuation) -> int:
     return continuation.y * WIDTH + continuation.x
 
 
+@pytest.mark.slow
 @given(GAMES, FOUND, st.integers(0, 60))
 def test_statistics_equal_plain_python(games: Any, found: Any, cut: int) -> None:
     found = sorted(

@@ -75,6 +75,7 @@ def position_of(board):
     return Position(len(board[0]), len(board), np.ravel(np.array(board, np.uint8)))
 
 
+@pytest.mark.slow
 @given(questions(), st.integers(1, 3))
 def test_continuations_are_those_of_the_slow_twin(question, jobs) -> None:
     games, columns, board, plies = question

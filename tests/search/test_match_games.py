@@ -72,6 +72,7 @@ def patterns(draw, game):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @given(st.data())
 def test_hits_are_those_of_the_slow_twin(data) -> None:
@@ -89,6 +90,7 @@ def test_hits_on_the_largest_boards_are_those_of_the_slow_twin(data) -> None:
     assert search(games, pattern) == twin(games, pattern)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_only_wanted_games_are_searched_in_any_number_of_calls(data) -> None:
     games = data.draw(st.lists(cut_games(), min_size=1, max_size=3)) * 50  # more than one block
@@ -100,6 +102,7 @@ def test_only_wanted_games_are_searched_in_any_number_of_calls(data) -> None:
         assert search(games, pattern, within) == expected
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(0, 2**32 - 1))
 def test_wrong_traces_do_no_harm(data, seed) -> None:
     """Traces come from files, which may be damaged: kernels must not leave their arrays."""

@@ -64,6 +64,7 @@ def questions(draw):
     return games, columns, rng.choice([whole, whole, part]), rng.choice([1, 2, 5, 60])
 
 
+@pytest.mark.slow
 @given(questions(), st.integers(1, 3))
 def test_hits_are_those_of_the_slow_twin(question, jobs) -> None:
     games, columns, pattern, plies = question

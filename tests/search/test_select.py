@@ -89,6 +89,7 @@ def test_similar_names_are_suggested(searcher: Searcher) -> None:
     assert searcher.similar_players("x") == []
 
 
+@pytest.mark.slow
 def test_rows_of_folders_are_in_the_order_of_the_catalogue(tmp_path: Path) -> None:
     folder = tmp_path / "games"
     for source in make_sources(tmp_path):

@@ -67,6 +67,7 @@ def replayed(line: Line, rules: Rules) -> Json:
     return steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", ["records", "chinese", "tromp-taylor"])
 def test_steps_are_those_of_replays_from_the_start(rules: str) -> None:
     rng = np.random.default_rng(1)

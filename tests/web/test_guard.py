@@ -176,6 +176,7 @@ HOSTILE_SQL = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hostile_sql_is_refused(site_server: ServedSite) -> None:
     for sql in HOSTILE_SQL:
         answer = site_server.get("/api/games", sql=sql)

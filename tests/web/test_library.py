@@ -323,6 +323,7 @@ def test_download_is_the_game(served: ServedSite) -> None:
     assert "cannot be written as SGF" in served.get(f"/api/games/1/{bad['row']}/sgf").error
 
 
+@pytest.mark.slow
 def test_upload_lists_all_games(served: ServedSite) -> None:
     record = b"(;GM[3];)(;SZ[9]PB[<b>]PW[Gennan]BR[3d]KM[6.5]HA[0]EV[\\] x];B[ee];W[cc];B[ee])(;SZ[9])"
     other, game, empty = served.post("/api/upload", record).json["games"]
@@ -353,6 +354,7 @@ def test_upload_says_what_could_not_be_read(served: ServedSite, record: bytes, n
     assert game["notes"] == notes
 
 
+@pytest.mark.slow
 def test_upload_reads_all_formats_and_archives(served: ServedSite) -> None:
     names = {"sgf": "SGF", "gib": "GIB", "ngf": "NGF", "ugf": "UGF", "json": "OGS", "olf": "OLF"}
     samples = {f"a.{extension}": getattr(format_samples, name) for extension, name in names.items()}
@@ -382,6 +384,7 @@ def test_upload_shows_the_tree(served: ServedSite) -> None:
     assert game["nodes"][7]["setup"] == [70]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("record", "nodes", "notes"),
     [

@@ -118,6 +118,7 @@ def send_all(served: ServedSite, count: int, seed: int) -> Counter[tuple[str, in
     return counts
 
 
+@pytest.mark.slow
 def test_some_random_requests(site_server: ServedSite) -> None:
     counts = send_all(site_server, 150, 1)
     assert site_server.failures == []

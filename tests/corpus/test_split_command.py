@@ -9,7 +9,7 @@ from catalogues import rows, write_catalogue
 from commands import is_error, run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.splits import HashSplit, load_split, split, split_keys, split_names
-from kifu.errors import OutputError, RecipeError
+from kifu.errors import RecipeError
 from kifu.io import hash_file
 
 OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
@@ -80,24 +80,6 @@ def test_bad_catalogue_leaves_the_old_sets(tmp_path: Path) -> None:
     done = run("split", __file__, "--output", tmp_path)
     assert (done.code, list(tmp_path.iterdir()), old.read_bytes()) == (2, [old], b"old")
     assert "is not a catalogue" in done.err[-1]
-
-
-def test_failing_split_leaves_the_old_sets(tmp_path: Path, room: list[int]) -> None:
-    """The disk may be full anywhere, even at the last byte of the last file."""
-    path, into = corpus(tmp_path / "a.parquet"), tmp_path / "sets"
-    free, other = room[0], load_split("hash", ["split.seed=3"])
-    split([path], into, by=other)
-    writes = free - room[0]
-    split(path, into, overwrite=True)
-    before = {file: file.read_bytes() for file in into.iterdir()}
-    for last in (0, writes // 3, writes // 2, writes * 2 // 3, writes - 1):
-        room[0] = last
-        with pytest.raises(OutputError, match="No space left on device"):
-            split([path], into, by=other, overwrite=True)
-        assert {file: file.read_bytes() for file in into.iterdir()} == before
-    room[0] = writes
-    split([path], into, by=other, overwrite=True)
-    assert {file for file, data in before.items() if file.read_bytes() != data} == {*into.iterdir()}
 
 
 @pytest.mark.parametrize("named", [0, 1, 2])

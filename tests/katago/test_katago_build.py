@@ -280,16 +280,6 @@ def test_existing_outputs_are_kept(kgs: Path, tmp_path: Path) -> None:
     assert build(kgs, tmp_path, *LOOSE, "trust={}", overwrite=True).fresh
 
 
-def test_an_interrupted_build_leaves_nothing(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(building.KataWriter, "commit", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        build(kgs, tmp_path, *LOOSE)
-    assert [path.name for path in tmp_path.iterdir()] == ["games.parquet"]
-
-
 # The recipe and the command
 
 

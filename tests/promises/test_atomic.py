@@ -32,6 +32,7 @@ class Row(NamedTuple):
     before: tuple[str, ...] = ()
 
 
+INGEST = "ingest {games} -o games.parquet"
 BUILD = "-o out --set clean=legal --sets train"
 ROWS = {
     "fetch": Row("fetch sample -o out", "out"),
@@ -40,13 +41,22 @@ ROWS = {
     "ingest": Row("ingest {kgs} -o out.parquet", "out.parquet"),
     "ingest in two passes": Row("ingest {kgs} -o out.parquet --clean training --set min_moves=1", "out.parquet"),
     "ingest into a folder": Row("ingest {kgs} -o out", "out"),
+    "ingest over another": Row(
+        "ingest {games} -o out.parquet --overwrite", "out.parquet", before=("ingest {kgs} -o out.parquet",)
+    ),
     "compact": Row("compact out", "out", before=("ingest {kgs} -o out", "ingest {games} -o out")),
     "convert to OLF": Row("convert {kgs} -o out.olf", "out.olf"),
     "convert to SGF": Row("convert {kgs} -o out.sgf.bz2", "out.sgf.bz2"),
     "convert to zip": Row("convert {kgs} -o out.zip", "out.zip"),
     "query": Row("query 'FROM games' {games} -o out.parquet", "out.parquet"),
     "split": Row("split {games} -o out", "out"),
-    "index": Row("index games.parquet", "games.parquet.search", before=("ingest {games} -o games.parquet",)),
+    "split over another": Row(
+        "split {games} -o out --set split.seed=3 --overwrite", "out", before=("split {games} -o out",)
+    ),
+    "index": Row("index games.parquet", "games.parquet.search", before=(INGEST,)),
+    "index over another": Row(
+        "index games.parquet --plies 20 --overwrite", "games.parquet.search", before=(INGEST, "index games.parquet")
+    ),
     "publish": Row("publish {games} -o out", "out"),
     "annotate": Row("annotate {games} -o out.parquet --net small", "out.parquet", resumes=True),
     "predict": Row("predict {kgs} -o out.svg", "out.svg"),

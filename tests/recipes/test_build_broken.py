@@ -118,23 +118,6 @@ def test_an_exception_leaves_the_older_file(source, good, tmp_path):
 # No room
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_disk_that_is_full_after_some_writes(source, good, tmp_path, room, jobs):
-    """Whichever write it is that fails: of records, of END, of a manifest."""
-    free = room[0]
-    build(RECIPE, [source], tmp_path / "count", sets=SETS, jobs=jobs)
-    writes = free - room[0]
-    assert writes > 30
-    for last in (0, 1, 3, 5, 9, writes - 3, writes - 2, writes - 1):
-        into, room[0] = tmp_path / str(last), last
-        with pytest.raises(OutputError, match=r"^cannot write .*kgsgo-.*: No space left on device$"):
-            build(RECIPE, [source], into, sets=SETS, jobs=jobs)
-        whole(into, good)
-        assert all(path.suffix == ".unfinished" for path in into.glob(".*"))
-        room[0] = free
-        mended(source, into, good)
-
-
 @pytest.fixture
 def mounted(tmp_path):
     """Mounts a small file system in memory, if this machine lets us."""
@@ -223,21 +206,6 @@ def watch(process, into, good, until):
     while process.poll() is None and time.monotonic() < end:
         whole(into, good)
     whole(into, good)
-
-
-@pytest.mark.subprocess
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c(source, good, tmp_path, jobs):
-    with start(tmp_path, source, pause=0.1, jobs=jobs) as process:
-        watch(process, tmp_path, good, 0.5)
-        process.send_signal(signal.SIGINT)
-        error = process.stderr.read()
-    assert process.returncode not in (0, 2)
-    assert error.rstrip().endswith("KeyboardInterrupt")
-    whole(tmp_path, good)
-    assert not list(tmp_path.glob(".*")), "what was begun is removed"
-    mended(source, tmp_path, good)
 
 
 @pytest.mark.subprocess

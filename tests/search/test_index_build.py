@@ -12,7 +12,7 @@ from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.update import append, compact
-from kifu.errors import FormatError, KifuError, OutputError, RecipeError
+from kifu.errors import FormatError, KifuError, RecipeError
 from kifu.search import build
 from kifu.search.build import build_index
 from kifu.search.index import index_path, open_index
@@ -111,24 +111,6 @@ def test_a_damaged_index_is_replaced(catalogue: Path) -> None:
     index_path(catalogue).write_bytes(data[:100])
     assert build_index(catalogue, overwrite=True, jobs=1).indexed == 1
     assert index_path(catalogue).read_bytes() == data
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_steps")
-def test_a_full_disk_leaves_the_earlier_index(catalogue: Path, room: list[int]) -> None:
-    build_index(catalogue, jobs=1)
-    earlier = index_path(catalogue).read_bytes()
-    free = room[0]
-    build_index(catalogue, plies=20, overwrite=True, jobs=1)
-    writes = free - room[0]
-    assert writes > 10
-    index_path(catalogue).write_bytes(earlier)
-    for count in range(writes):
-        room[0] = count
-        with pytest.raises(OutputError, match=r"cannot write .*\.search: No space left on device$"):
-            build_index(catalogue, plies=20, overwrite=True, jobs=1)
-        assert index_path(catalogue).read_bytes() == earlier
-        assert [path for path in catalogue.parent.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_file_that_changes_meanwhile_is_an_error(catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_runs import passed
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 def marked_files() -> list[str]:

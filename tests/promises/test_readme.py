@@ -9,7 +9,7 @@ import pytest
 
 from commands import run
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture

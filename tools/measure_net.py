@@ -27,14 +27,15 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.rows import rows_to_games
 from kifu.corpus.schema import game_arrays, to_numpy
-from kifu.datasets.labels import LabelPositions, find_label, label_values
-from kifu.datasets.mmap_games import PositionFilter
+from kifu.datasets.filter import PositionFilter
+from kifu.datasets.labels import find_label, label_values
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
+from kifu.go.positions import Positions
 from kifu.learn.positions import EvalPositions, PredictPositions
 from kifu.learn.predict import MovePredictor, Predictions
 from kifu.learn.predictors import open_predictor, replay_planes, score_moves
 from kifu.learn.scores import differences
-from kifu.point import BLACK
+from kifu.point import BLACK, WHITE
 from kifu.records.game import Game
 from kifu.records.ranks import Rank
 
@@ -93,9 +94,9 @@ def measure_territory(predictor: MovePredictor, rows: pa.RecordBatch) -> None:
     """Print the share of points whose owner is right, and the errors of leads, in games of known territory."""
     games = list(rows_to_games(rows))
     first = np.arange(len(games))
-    at = LabelPositions(rows, game_arrays(rows), first, np.zeros(len(games), np.int32), *BOARD)
-    labels = label_values([find_label(name, *BOARD) for name in ("ownership", "margin")], at)
-    black = np.where(at.white_to_play, -1, 1)
+    at = Positions.of(game_arrays(rows), first, np.zeros(len(games), np.int64))
+    labels = label_values([find_label(name, *BOARD) for name in ("ownership", "margin")], BOARD, rows, at)
+    black = np.where(at.to_play == WHITE, -1, 1)
     owner, margin = labels["ownership"] * black[:, None], labels["margin"] * black
     print(f"territory of {len(games)} games; a lead of 0 is wrong by {np.abs(margin).mean():.1f}")
     for ply in (*PLIES, None):

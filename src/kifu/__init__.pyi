@@ -41,7 +41,7 @@ from .datasets.formats import open as open
 from .datasets.loader import Loader as Loader, load as load
 from .datasets.epoch_plan import LoaderConfig as LoaderConfig
 from .datasets.mixture import Mixture as Mixture
-from .datasets.mmap_games import PositionFilter as PositionFilter
+from .datasets.filter import PositionFilter as PositionFilter
 from .planes.encoder import encode as encode
 from .planes.features import feature as feature
 

@@ -45,9 +45,6 @@ READ_ONLY = os.O_RDONLY | NO_WAIT | getattr(os, "O_CLOEXEC", 0) | _BINARY
 """Flags of `os.open` to read the bytes of a file."""
 
 _MAX_LINKS = 40
-
-_log = logging.getLogger(__name__)
-
 _WRITE_BYTES = 1 << 20
 """Maximum size of one write. For larger ones Linux takes huge pages, which a virtual machine may have to get back from
 its host: twice the time.

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from catalogues import rows, write_catalogue
 from kifu.corpus.schema import SCHEMA, game_arrays, move_arrays
 from kifu.datasets import mmap_games
-from kifu.datasets.mmap_games import COLUMNS, PositionFilter, read_games, select_rows, spill
+from kifu.datasets.filter import PositionFilter
+from kifu.datasets.mmap_games import COLUMNS, read_games, select_rows, spill
 from kifu.datasets.sources import ExampleSpec
 from kifu.errors import OutputError, SourceError
 

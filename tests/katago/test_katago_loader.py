@@ -20,7 +20,6 @@ from kifu.datasets.examples import Batch
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.katago.inputs import KataEncoder, encode_katago
 from kifu.katago.rules import GAME_RULES, KataRules, resolve_rules_or_default
-from kifu.planes.encoder import PositionRequest
 from kifu.planes.packing import unpack
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import POINT_MASK, symmetries
@@ -77,8 +76,7 @@ def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarr
         np.array([game.width], np.uint8), np.array([game.height], np.uint8), game.moves, np.array([0, plies]),
         game.setup, game.setup_ply, np.array([0, len(game.setup)]), np.array([game.root_setup], np.uint16),
     )  # fmt: skip
-    request = PositionRequest(alone, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(plies))
-    drop, ply = encoder.draw(encoder.new_scratch(), request, out, labels, rules_row)
+    drop, ply = encoder.replay(alone, np.zeros(1, np.int64), rules_row, None, np.arange(plies), out, labels)
     planes = np.empty((plies, *encoder.shape), np.uint8)
     unpack(out, planes)
     return planes[: ply[0]], labels["globals"][: ply[0]], DropReason(drop[0])

@@ -16,7 +16,6 @@ from kata_reference import read_reference
 from kifu.errors import DropReason, GameError
 from kifu.katago.inputs import KataEncoder
 from kifu.katago.rules import GAME_RULES, KataRules
-from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from naive_board_history import NaiveBoardHistory
@@ -83,11 +82,8 @@ def encode(games, rules, rows=None, symmetry=None, take=None, encoder=ENCODER):
     count = start[-1]
     planes, labels = encoder.new_out(count), encoder.new_labels(count)
     planes[:], labels["move"][:], labels["globals"][:] = 0xEE, -9, np.nan
-    request = PositionRequest(
-        games, rows, np.zeros(len(rows), np.uint8) if symmetry is None else symmetry,
-        np.arange(count) if take is None else np.where(take, np.arange(count), -1),
-    )  # fmt: skip
-    drop, ply = encoder.draw(encoder.new_scratch(), request, planes, labels, rules)
+    slots = np.arange(count) if take is None else np.where(take, np.arange(count), -1)
+    drop, ply = encoder.replay(games, rows, rules, symmetry, slots, planes, labels)
     return Encoded(planes, labels["move"], labels["globals"], start, drop, ply)
 
 
@@ -345,6 +341,5 @@ def test_mismatched_arrays_raise():
     with pytest.raises(ValueError, match="context must have the rules of 1 games, got 2"):
         encode(games, np.repeat(rules_for(TT), 2))
     planes, labels = ENCODER.new_out(2), ENCODER.new_labels(2) | {"globals": np.empty((1, 19), np.float32)}
-    request = PositionRequest(games, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(2))
     with pytest.raises(ValueError, match=r"globals must be float32 \[2, 19\], got float32 \(1, 19\)"):
-        ENCODER.draw(ENCODER.new_scratch(), request, planes, labels, rules_for(TT))
+        ENCODER.replay(games, np.zeros(1, np.int64), rules_for(TT), None, np.arange(2), planes, labels)

@@ -896,8 +896,8 @@ def test_curves_are_drawn_of_any_rows() -> None:
 
 # The command
 
-OPTIONS = ("--set", "net=b1c8", "--set", 'planes="own+opp+last3"', "--set", "batch_size=64", "--set", "window=4000")
-OPTIONS = (*OPTIONS, "--set", "validation=0.2")
+CHOSEN = ("net=b1c8", 'planes="own+opp+last3"', "batch_size=64", "window=4000", "validation=0.2")
+OPTIONS = tuple(word for chosen in CHOSEN for word in ("--set", chosen))
 
 
 def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> None:

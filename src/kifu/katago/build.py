@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.manifest import Manifest
-from kifu.katago.inputs import KataScratch
+from kifu.go.positions import Positions
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
 from kifu.katago.select import (
@@ -37,9 +37,9 @@ from kifu.katago.select import (
     select_plies,
 )
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
-from kifu.planes.encoder import PositionRequest
+from kifu.planes.encoder import fixed_context
 from kifu.planes.registry import KATAGO22
-from kifu.point import BLACK, WHITE, WHITE_BIT
+from kifu.point import BLACK, WHITE
 from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
@@ -50,7 +50,6 @@ from kifu.recipes.pipeline import (
     build_sets,
     row_slices,
 )
-from kifu.records.games import GameArrays
 from kifu.records.paths import Paths
 
 FORMAT = "katago-npz@1"
@@ -157,7 +156,7 @@ class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]
     recipe: KatagoRecipe
 
     @cached_property
-    def _free_scratch(self) -> list[tuple[KataScratch, TargetScratch]]:
+    def _free_scratch(self) -> list[TargetScratch]:
         return []
 
     def shard_fingerprint(self, shard: RenderShard) -> Any:
@@ -193,28 +192,28 @@ class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]
     def _render(self, item: PieceItem) -> KataRows:
         """Render the rows of an item, whose games have been played once."""
         games, rows = game_arrays(item.batch), np.flatnonzero(item.counts)
-        rules, first = rules_of(self.recipe, item.batch)[0][rows], scan_openings(self.recipe, games).first[rows]
-        slots, game, ply = select_plies(games, rows, first)
-        # The slots of a game are in the order of its plies, so that its rows are the first ones.
-        has_row = np.arange(len(game)) - np.searchsorted(game, game) < item.counts[rows][game]
-        number = np.cumsum(has_row) - 1 - item.skip
-        wanted = has_row & (number >= 0) & (number < sum(item.sizes))
-        slots[slots >= 0] = np.where(wanted, number, -1)
-        game, ply = game[wanted], ply[wanted]
-        n = len(game)
+        rules, first = rules_of(self.recipe, item.batch)[0], scan_openings(self.recipe, games).first[rows]
+        selected = select_plies(games, rows, first)
+        # The positions of a game are in the order of its plies, so that its rows are the first ones.
+        place = np.arange(len(selected)) - np.searchsorted(selected.game, selected.game)
+        with_row = np.flatnonzero(place < item.counts[selected.game])
+        positions = selected.take(with_row[item.skip : item.skip + sum(item.sizes)])
+        encoded = ENCODER.encode(positions, fixed_context(rules))
+        n, rules = len(positions), rules[rows]
+        game, ply = np.searchsorted(rows, positions.game), positions.ply.astype(np.int32)
+        played = np.zeros(len(rows), np.int32)
+        played[game] = encoded.ply
         try:
-            scratch, target_scratch = self._free_scratch.pop()
+            target_scratch = self._free_scratch.pop()
         except IndexError:
-            scratch, target_scratch = ENCODER.new_scratch(), TargetScratch()
-        planes, labels, symmetry = ENCODER.new_out(n), ENCODER.new_labels(n), np.zeros(len(rows), np.uint8)
-        _, played = ENCODER.draw(scratch, PositionRequest(games, rows, symmetry, slots), planes, labels, rules)
+            target_scratch = TargetScratch()
         span = self._span(item.batch, rows, first, end_plies(games, rows, first, played))
         targets = fill_targets(target_scratch, games, rows, rules, span, game, ply)
-        self._free_scratch.append((scratch, target_scratch))
+        self._free_scratch.append(target_scratch)
         return KataRows(
-            planes, labels["globals"], *targets,
+            encoded.planes, encoded.labels["globals"], *targets,
             q=np.zeros((n, 3, targets.policy.shape[2]), np.int16),
-            meta=self._metadata(item.batch, games, rows[game], ply),
+            meta=self._metadata(item.batch, positions),
         )  # fmt: skip
 
     def _span(
@@ -234,13 +233,11 @@ class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]
             key=to_numpy(batch["id"])[rows],
         )
 
-    def _metadata(
-        self, batch: pa.RecordBatch, games: GameArrays, game: npt.NDArray[np.int64], ply: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.float32] | None:
+    def _metadata(self, batch: pa.RecordBatch, positions: Positions) -> npt.NDArray[np.float32] | None:
         if self.recipe.metadata is None:
             return None
-        white = games.moves[games.move_offset[game] + ply] & WHITE_BIT != 0
-        rows: npt.NDArray[np.float32] = metadata_rows(batch, self.recipe.metadata)[game, white.astype(np.int64)]
+        white = (positions.to_play == WHITE).astype(np.int64)
+        rows: npt.NDArray[np.float32] = metadata_rows(batch, self.recipe.metadata)[positions.game, white]
         return rows
 
 

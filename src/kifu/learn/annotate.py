@@ -25,8 +25,9 @@ from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.parquet import annotation_writer, keep_table
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
 from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
+from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Imitated
-from kifu.datasets.mmap_games import COLUMNS, PositionFilter
+from kifu.datasets.mmap_games import COLUMNS
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import THREADS, Job, make_executor

@@ -18,13 +18,15 @@ import pyarrow.compute as pc
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
 from kifu.datasets.examples import UNKNOWN
+from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import CONDITION_COLUMNS
-from kifu.datasets.labels import LabelPositions, find_label, label_values
-from kifu.datasets.mmap_games import COLUMNS, PositionFilter, read_games
+from kifu.datasets.labels import find_label, label_values
+from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
+from kifu.go.positions import Positions
 from kifu.go.replay import captured_stones
 from kifu.io import add_checksum, utf8_name, write_output
 from kifu.learn import MIX_SUFFIX
@@ -379,9 +381,9 @@ def _evaluate_all(
 
 def _results(positions: EvalPositions) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
     """Return [N] results from the view of the side to move, and where White is to move."""
-    ply, board = positions.ply.astype(np.int32), (positions.width, positions.height)
-    labelled = LabelPositions(positions.rows, positions.games, positions.game, ply, *board)
-    return label_values([find_label("result", *board)], labelled)["result"], labelled.white_to_play
+    board = positions.width, positions.height
+    at = Positions.of(positions.games, positions.game, positions.ply)
+    return label_values([find_label("result", *board)], board, positions.rows, at)["result"], at.to_play == WHITE
 
 
 def _overlap_remarks(learned: int, overlap: OnOverlap) -> list[str]:

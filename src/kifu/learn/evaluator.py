@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, Output
+from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import InputPositions, encode_inputs
-from kifu.datasets.mmap_games import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.learn import Precision
 from kifu.learn.net_format import Net, OnnxSession

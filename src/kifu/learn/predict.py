@@ -11,7 +11,6 @@ where it is requested and the device has instructions for it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import RecipeError
-from kifu.go.replay import check_playable
+from kifu.go.positions import Positions
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn import Precision
 from kifu.learn.evaluator import BatchEvaluator, BatchOutput, make_backend, stream_outputs
 from kifu.learn.net import AnyNet, as_net
-from kifu.learn.positions import EvalPositions, PredictPositions, Slots, assign_slots, legal_masks
+from kifu.learn.positions import EvalPositions, PredictPositions, assign_slots, legal_masks
 from kifu.planes import packing
-from kifu.planes.encoder import FrameEncoder, PositionRequest
+from kifu.planes.encoder import FrameEncoder, fixed_context
 from kifu.text import counted
 
 _BATCH_SIZE = 256
@@ -170,8 +169,7 @@ class Predictor:
         self.takes_ranks = "ranks" in about.inputs or self.net.encoder.plane_set.needs_ranks
         self._symmetries, self._precision = symmetries, precision
         self._evaluator = BatchEvaluator(self.net, make_backend(self.net), symmetries=symmetries)
-        self._encoders: dict[tuple[int, int], tuple[FrameEncoder, Any]] = {}
-        self._lock = threading.Lock()  # of the scratch memory in _encoders
+        self._encoders: dict[tuple[int, int], FrameEncoder] = {}
 
     def __repr__(self) -> str:
         return f"<Predictor with {self.net!r}>"
@@ -230,33 +228,27 @@ class Predictor:
             first = positions.game[0]
             width, height = int(games.width[first]), int(games.height[first])
         points = width * height
-        slots = assign_slots(games, positions.game, positions.ply)
         allowed = np.ones((len(positions), points + 1), np.bool_)
         if legal:
+            slots = assign_slots(games, positions.game, positions.ply)
             allowed = legal_masks(games, slots, points, self.rules)
-        planes = self._encode(positions, slots, width, height)
+        planes = self._encode(positions, width, height)
         mask = allowed if legal else None
         output = self._evaluator.evaluate_positions(planes, positions.input_positions, width, height, mask)
         allowed = allowed[:, : points + self.passes]
         shown = (output.ownership, output.score) if self.has_points or unverified else (None, None)
         return Predictions(np.exp(output.log_probs), allowed, output.value, *shown)
 
-    def _encode(self, positions: PredictPositions, slots: Slots, width: int, height: int) -> npt.NDArray[np.float32]:
+    def _encode(self, positions: PredictPositions, width: int, height: int) -> npt.NDArray[np.float32]:
         """Return the planes [B, C, H, W] of positions on boards of one size."""
-        rows, take, slot, count = slots
-        request = PositionRequest(positions.games, rows, np.zeros(len(rows), np.uint8), take)
-        ratings = np.nan_to_num(positions.conditions.rating)[rows]
-        with self._lock:
-            if (width, height) not in self._encoders:
-                encoder = self.net.encoder_for(width, height)
-                self._encoders[width, height] = encoder, encoder.new_scratch()
-            encoder, workspace = self._encoders[width, height]
-            packed = encoder.new_out(count)
-            drop, ply = encoder.draw(workspace, request, packed, {"move": np.empty(count, np.int16)}, ratings)
-        check_playable(positions.games, rows, take, drop, ply)
-        planes: npt.NDArray[Any] = np.empty((count, *encoder.shape), np.float32)
+        at = Positions.of(positions.games, positions.game, positions.ply)
+        if (width, height) not in self._encoders:
+            self._encoders[width, height] = self.net.encoder_for(width, height)
+        encoder = self._encoders[width, height]
+        encoded = encoder.encode(at, fixed_context(np.nan_to_num(positions.conditions.rating)))
+        at.check_playable(encoded.drop, encoded.ply)
+        planes: npt.NDArray[Any] = np.empty((len(at), *encoder.shape), np.float32)
         if encoder.plane_set.real:
-            planes = packed.reshape(planes.shape)
-        else:
-            packing.unpack(packed, planes)
-        return planes[slot]
+            return encoded.planes.reshape(planes.shape)
+        packing.unpack(encoded.planes, planes)
+        return planes

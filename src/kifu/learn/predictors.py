@@ -16,7 +16,8 @@ import numpy.typing as npt
 from kifu.datasets.global_inputs import SERVERS, Imitated, InputPositions, encode_inputs
 from kifu.errors import DropReason, FormatError, RecipeError, missing_extras
 from kifu.go.board import EMPTY, Board
-from kifu.go.replay import GameMoves, GamesLike, check_playable
+from kifu.go.positions import Positions
+from kifu.go.replay import GameMoves, GamesLike
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.katago.checkpoint import read_network
 from kifu.katago.inputs import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
@@ -32,7 +33,7 @@ from kifu.learn.positions import EvalPositions, PredictPositions, Words, assign_
 from kifu.learn.predict import MovePredictor, Predictions, Predictor
 from kifu.learn.scores import MoveScores
 from kifu.planes import packing
-from kifu.planes.encoder import PositionRequest
+from kifu.planes.encoder import GameContext
 from kifu.planes.registry import KATAGO22
 from kifu.point import WHITE, WHITE_BIT, parse_board
 from kifu.registry import check_choice
@@ -156,18 +157,15 @@ def _encode(
     positions begin anew from the stones on the board.
     """
     games = positions.games
-    rows, take, slot, count = assign_slots(games, positions.game, positions.ply)
-    packed, labels = encoder.new_out(count), encoder.new_labels(count)
-    request = PositionRequest(games, rows, np.zeros(len(rows), np.uint8), take)
-    drop, end = encoder.draw(encoder.new_scratch(), request, packed, labels, _game_rules(positions, rows, rules))
-    planes = np.empty((count, *encoder.shape), np.float32)
-    packing.unpack(packed, planes)
-    planes, inputs = planes[slot], labels["globals"][slot]
-    row = np.searchsorted(rows, positions.game)
-    last = end[row] - ~np.isin(drop[row], ILLEGAL_MOVES)  # before an illegal move, a position is still encoded
-    lost = np.flatnonzero((drop[row] != DropReason.KEPT) & (positions.ply > last))
+    at = Positions.of(games, positions.game, positions.ply)
+    known = np.zeros(len(games.width), np.uint8)
+    encoded = encoder.encode(at, lambda rows: GameContext(_game_rules(positions, rows, rules), known[rows]))
+    planes, inputs = np.empty((len(at), *encoder.shape), np.float32), encoded.labels["globals"]
+    packing.unpack(encoded.planes, planes)
+    last = encoded.ply - ~np.isin(encoded.drop, ILLEGAL_MOVES)  # before an illegal move, a position is still encoded
+    lost = np.flatnonzero((encoded.drop != DropReason.KEPT) & (positions.ply > last))
     if isinstance(positions, PredictPositions) and len(games.moves) == len(games.width):
-        check_playable(games, rows, take, drop, end)  # positions without a move cannot begin anew
+        at.check_playable(encoded.drop, encoded.ply)  # positions without a move cannot begin anew
         return planes, inputs
     for k in lost.tolist():
         game, size = game_at(games, int(positions.game[k]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -23,10 +23,11 @@ import pyarrow as pa
 from kifu.corpus.hashes import Hashes, mix_words
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
+from kifu.datasets.filter import mark_positions
 from kifu.datasets.formats import find_writer, open_writer
-from kifu.datasets.labels import LabelPositions, label_columns, label_values
+from kifu.datasets.labels import ENCODED_LABELS, label_columns, label_values
 from kifu.datasets.manifest import Manifest, Writer
-from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
+from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.datasets.tokens import FORMAT, Tokenizer, Tokens, TokenWriter
 from kifu.errors import DropReason
 from kifu.execution.executor import R
@@ -41,8 +42,8 @@ from kifu.execution.range_sort import (
     split_ranges,
     write_ranges,
 )
-from kifu.kernel import kernel
-from kifu.point import POINT_MASK
+from kifu.go.positions import Positions
+from kifu.planes.encoder import FrameEncoder
 from kifu.progress import Progress
 from kifu.recipes.pipeline import (
     BuildOptions,
@@ -55,7 +56,6 @@ from kifu.recipes.pipeline import (
     build_sets,
 )
 from kifu.recipes.schema import ExamplesRecipe, TokensRecipe
-from kifu.records.games import GameArrays
 from kifu.records.paths import Paths
 
 CHUNK_BYTES = 4 << 20
@@ -86,25 +86,6 @@ _COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")
 """Columns that all examples need."""
 
 
-class _Selected(NamedTuple):
-    """The games of a slice that are in the set, and their selected positions."""
-
-    games: GameArrays
-    rows: npt.NDArray[np.int64]  # [R]: rows of the batch
-    take: npt.NDArray[np.int64]  # [M]: for all moves of these games: the index of the position before the move, or -1
-    at: npt.NDArray[np.int64]  # [B]: the selected positions as indices into `take`
-    game: npt.NDArray[np.int64]  # [B]: index into `rows`
-    ply: npt.NDArray[np.int32]  # [B]
-    keys: Hashes  # [B] uint64, hashes of seed, game and ply
-    drops: Counter[str]
-    elsewhere: int
-
-    def only(self, kept: npt.NDArray[np.bool_]) -> _Selected:
-        """Keep some positions only; kept: [B] bool."""
-        self.take[self.at] = np.where(kept, np.cumsum(kept) - 1, -1)
-        return self._replace(at=self.at[kept], game=self.game[kept], ply=self.ply[kept], keys=self.keys[kept])
-
-
 class _ExampleChunk(NamedTuple):
     """The examples of a slice."""
 
@@ -133,35 +114,30 @@ class _ExampleJob(CatalogueRowsJob[R]):
         return (*_COLUMNS, *label_columns(self.layout.labels))
 
     @cached_property
-    def renderer(self) -> Renderer:
-        return self.recipe.renderer()
+    def encoder(self) -> FrameEncoder:
+        return self.recipe.encoder()
 
     @cached_property
     def layout(self) -> Layout:
         return self.recipe.layout()
 
-    def _select(self, batch: pa.RecordBatch) -> _Selected:
-        games, positions = game_arrays(batch), self.recipe.positions
+    def _select(self, batch: pa.RecordBatch) -> tuple[Positions, Hashes, npt.NDArray[np.int64], Counter[str], int]:
+        """Return the selected positions, the hashes [B] of seed, game and ply, and `usable_rows`."""
+        games, rules = game_arrays(batch), self.recipe.positions
         width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
         if self.recipe.pad:
             fits = (games.width <= width) & (games.height <= height)
         rows, drops, elsewhere = self.usable_rows(batch, [(~fits, DropReason.WRONG_SIZE)])
-        moves = int(np.diff(games.move_offset)[rows].sum())
-        take, at, game = (np.empty(moves, np.int64) for _ in range(3))
-        ply = np.empty(moves, np.int32)
-        last = np.iinfo(np.int64).max if positions.max_ply is None else positions.max_ply
-        n = _select_plies(
-            rows, games.moves, games.move_offset, games.width, games.height, positions.passes, positions.min_ply,
-            last, take, at, game, ply,
-        )  # fmt: skip
-        at, game, ply = at[:n], game[:n], ply[:n]
-        ids = mix_words(to_numpy(batch["id"])[rows] ^ mix_words(np.array([self.recipe.seed], np.uint64)))
-        keys = mix_words(ids[game] + ply.astype(np.uint64))
-        selected = _Selected(games, rows, take, at, game, ply, keys, drops, elsewhere)
-        if positions.per_game is None:
-            return selected
-        return selected.only(_lowest_of_each(game, mix_words(keys ^ _DRAW_SALT), positions.per_game))
+        playable = np.zeros(len(batch), np.int32)
+        playable[rows] = np.diff(games.move_offset)[rows]
+        positions = Positions.where(games, mark_positions(games, replace(rules, per_game=None), playable))
+        ids = mix_words(to_numpy(batch["id"]) ^ mix_words(np.array([self.recipe.seed], np.uint64)))
+        keys = mix_words(ids[positions.game] + positions.ply.astype(np.uint64))
+        if rules.per_game is not None:
+            drawn = _lowest_of_each(positions.game, mix_words(keys ^ _DRAW_SALT), rules.per_game)
+            positions, keys = positions.take(np.flatnonzero(drawn)), keys[drawn]
+        return positions, keys, rows, drops, elsewhere
 
 
 @dataclass(frozen=True)
@@ -171,7 +147,7 @@ class _CountExamples(_ExampleJob[int]):
     slice_rows = _GAMES
 
     def process(self, item: RowSlice) -> int:
-        return len(self._select(item.batch).game)
+        return len(self._select(item.batch)[0])
 
 
 @dataclass(frozen=True)
@@ -189,33 +165,27 @@ class _RenderExamples(_ExampleJob[_ExampleChunk]):
         return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
 
     def process(self, item: RowSlice) -> _ExampleChunk:
-        batch, selected = item.batch, self._select(item.batch)
-        games, rows = selected.games, selected.rows
-        planes = self.renderer.encoder.new_out(len(selected.game))
-        rendered = self.renderer.new_labels(len(selected.game))
-        positions = LabelPositions(
-            batch, games, rows[selected.game], selected.ply, self.layout.width, self.layout.height
-        )
-        symmetry = np.zeros(len(rows), np.uint8)
-        drop, _ = self.renderer.render(batch, games, rows, symmetry, selected.take, planes, rendered)
-        labels = rendered | label_values(self.layout.labels, positions)
-        counts = np.bincount(selected.game, minlength=len(rows))
-        runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None
-        labels = {label.name: labels[label.name] for label in self.layout.labels}
-        content = Batch(planes, labels, to_numpy(batch["id"])[positions.game], positions.ply, runs)
-        keys, drops = selected.keys, selected.drops
-        kept = drop == DropReason.KEPT
-        if not kept.all():  # KataGo's planes need rules and komi, which cleaning rules do not require
-            stays = np.flatnonzero(kept[selected.game])
-            drops = drops + count_drops(drop)
-            rows, counts, keys = rows[kept], counts[kept], keys[stays]
-            content = content.take(stays)
-            if runs is not None:
-                content = content.with_runs(_runs(batch, rows, counts))
+        batch = item.batch
+        positions, keys, rows, drops, elsewhere = self._select(batch)
+        encoded = self.encoder.encode(positions, self.encoder.context_of(batch))
+        drop = np.zeros(len(batch), np.uint8)
+        drop[positions.game] = encoded.drop
+        game, specs = positions.game, self.layout.labels
+        values = label_values(specs, (self.layout.width, self.layout.height), batch, positions)
+        labels = {spec.name: (encoded.labels if spec.name in ENCODED_LABELS else values)[spec.name] for spec in specs}
+        content = Batch(encoded.planes, labels, to_numpy(batch["id"])[game], positions.ply.astype(np.int32))
+        if drop.any():  # KataGo's planes need rules and komi, which cleaning rules do not require
+            stays = np.flatnonzero(encoded.drop == DropReason.KEPT)
+            drops = drops + count_drops(drop[rows])
+            rows = rows[drop[rows] == DropReason.KEPT]
+            content, game, keys = content.take(stays), game[stays], keys[stays]
+        counts = np.bincount(game, minlength=len(batch))[rows]
+        prepared: Any = content
+        if self.recipe.order == "corpus":
+            prepared = self.writer.prepare(content.with_runs(_runs(batch, rows, counts)), self.layout)
         return _ExampleChunk(
-            self.writer.prepare(content, self.layout) if self.recipe.order == "corpus" else content,
-            keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
-            content.ply.astype(np.uint16), drops, selected.elsewhere,
+            prepared, keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
+            content.ply.astype(np.uint16), drops, elsewhere,
         )  # fmt: skip
 
 
@@ -316,34 +286,6 @@ def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> np
     is_lowest = np.empty(len(group), bool)
     is_lowest[order] = np.arange(len(group)) - first < most
     return is_lowest
-
-
-@kernel
-def _select_plies(  # noqa: PLR0913 - a kernel
-    rows: Any, moves: Any, move_offset: Any, width: Any, height: Any, passes: Any, first_ply: Any, last_ply: Any,
-    take: Any, at: Any, game: Any, ply: Any,
-) -> Any:  # fmt: skip
-    """Select positions from ply `first_ply` to `last_ply`, those before a pass only if `passes`; see `_Selected`.
-
-    Fills take for all moves, and at, game and ply for the selected positions; returns their number.
-    """
-    selected = 0
-    first = 0
-    for r in range(rows.shape[0]):
-        g = rows[r]
-        points = np.int64(width[g]) * np.int64(height[g])
-        plies = move_offset[g + 1] - move_offset[g]
-        for t in range(plies):
-            if first_ply <= t <= last_ply and (passes or (moves[move_offset[g] + t] & POINT_MASK) != points):
-                take[first + t] = selected
-                at[selected] = first + t
-                game[selected] = r
-                ply[selected] = t
-                selected += 1
-            else:
-                take[first + t] = -1
-        first += plies
-    return selected
 
 
 def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> GameRuns:

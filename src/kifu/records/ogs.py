@@ -271,7 +271,7 @@ KIND, BEGIN, END, TURN, FREE, BLACK_STONES, WHITE_STONES, STONES_END, PLAYED, CO
 )
 _INPUTS = (WIDTH, HEIGHT, TO_PLAY, HANDICAP, WARNINGS, DROP, *range(KIND, PLAYED))
 
-_BANG, _DOT, _ZERO, _LOWER, _A = ord("!"), ord("."), 48, 0x20, ord("a")
+_BANG = ord("!")
 _X, _Y, _TIMEDELTA, _COLOR, _EDITED_KEY = ord("x"), ord("y"), tuple(b"timedelta"), tuple(b"color"), tuple(b"edited")
 _MOVES, _GAMEDATA_KEY, _UNDEFINED = tuple(b"moves"), tuple(b"gamedata"), tuple(b"!undefined")
 

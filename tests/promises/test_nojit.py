@@ -22,7 +22,7 @@ def test_kernels_without_the_compiler():
 @pytest.mark.subprocess
 def test_board_with_bounds_checks(tmp_path):
     environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    files = [str(HERE / name) for name in ("go/test_go_state.py", "test_kernel.py")]
+    files = [str(HERE / name) for name in ("go/test_state.py", "test_kernel.py")]
     assert passed(["-m", "not slow and not thorough", *files], 300, **environment) > 10
 
 

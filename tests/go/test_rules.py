@@ -63,7 +63,7 @@ def random_game(board, naive, rng, moves):
             naive.stones = {p: c for p, c in {**before, point: new}.items() if c}
             sound = all(free for _, _, free in naive.chains())
             naive.stones = before
-            if sound:  # a board refuses the others, see test_go_board.py
+            if sound:  # a board refuses the others, see test_board.py
                 naive.set_up({point: new})
                 p = point[1] * naive.width + point[0]
                 board.setup(**{("empty", "black", "white")[new]: [p]})

@@ -1,18 +1,34 @@
-"""Rows exported as SGF and OLF and parsed again: all that the format can represent is equal."""
+"""Rows of the catalogue: columns of moves and of text, and their export as SGF and OLF."""
 
 import datetime
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogues import rows
+from catalogues import rows, write_catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.rows import TEXT_COLUMNS, recorded_rows, rows_from_parsed, rows_to_games, rows_to_olf, rows_to_sgf
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.ingest import ingest
+from kifu.corpus.rows import (
+    TEXT_COLUMNS,
+    Rows,
+    parse_fields,
+    recorded_rows,
+    rows_from_catalogue,
+    rows_from_parsed,
+    rows_to_games,
+    rows_to_olf,
+    rows_to_sgf,
+)
+from kifu.corpus.schema import OVERTIME_COLUMNS, SCHEMA
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
 from kifu.records.games import ParsedBlock
@@ -22,7 +38,173 @@ from kifu.records.sgf import as_block, final_setup, read_block
 from kifu.records.text import known_programs
 from record_samples import TRAPS_FOLDER
 
-RECORDS = sorted(TRAPS_FOLDER.glob("*.sgf"))
+LEGAL, CUT = load_cleaning_rules("legal"), load_cleaning_rules("legal", ["illegal=cut"])
+
+RECORDS = [b"(;SZ[9];B[aa];W[ba];B[bb])", b"(;SZ[9];B[aa])", b"(;SZ[9])", b"(;SZ[9];B[cc];W[cc];B[dd])"]
+"""The third move of the first game is legal; the second move of the last is not."""
+
+NAN = np.nan
+
+
+def parsed(seconds: list[float] | None, evaluations: list[list[float]] | None) -> ParsedBlock:
+    return replace(
+        read_block(as_block(RECORDS)),
+        seconds=None if seconds is None else np.array(seconds, np.float32),
+        evaluations=None if evaluations is None else np.array(evaluations, np.float32),
+    )
+
+
+FIGURES = parsed(
+    [1.5, NAN, 0, NAN, 2, np.inf, -1],
+    [[NAN] * 4, [0.25, 0.75, -3.5, 600], [0.5, 0.5, 0, 1], [0.5, NAN, 0, 1], [NAN] * 4, [NAN] * 4, [1, 0, 9, 2]],
+)
+
+
+def columns(made: Rows) -> tuple[list[list[float | None] | None], list[list[dict[str, float] | None] | None]]:
+    batch = made.batch(made.drop)
+    batch.validate(full=True)
+    return batch["move_seconds"].to_pylist(), batch["evaluations"].to_pylist()
+
+
+FIRST, LAST = (
+    {"win": 0.25, "loss": 0.75, "score": -3.5, "visits": 600},
+    {"win": 1.0, "loss": 0.0, "score": 9.0, "visits": 2},
+)
+EVEN = {"win": 0.5, "loss": 0.5, "score": 0.0, "visits": 1}
+
+
+def test_unknown_elements_are_null_and_games_without_any_are_null() -> None:
+    seconds, evaluations = columns(rows_from_parsed(FIGURES, "a.zip", LEGAL, known_programs()))
+    assert seconds == [[1.5, None, 0.0], None, None, [2.0, None, None]]
+    assert evaluations == [[None, FIRST, EVEN], None, None, [None, None, LAST]]
+    for column in columns(rows_from_parsed(parsed(None, None), "a.zip", LEGAL, known_programs())):
+        assert column == [None] * 4
+
+
+def test_cut_games_are_cut_in_these_columns_too(tmp_path: Path) -> None:
+    whole, cut = (rows_from_parsed(FIGURES, "a.zip", rules, known_programs()) for rules in (LEGAL, CUT))
+    expected = ([[1.5, None, 0.0], None, None, [2.0]], [[None, FIRST, EVEN], None, None, None])
+    assert columns(cut) == expected
+    path = write_catalogue(tmp_path / "games.parquet", whole.batch(whole.drop))
+    (batch,) = open_catalogue(path).batches()
+    again = rows_from_catalogue(batch, CUT)
+    assert columns(again) == expected
+    assert again.batch(again.drop).equals(cut.batch(cut.drop))
+
+
+def test_ids_do_not_depend_on_them() -> None:
+    with_figures, without = (
+        rows_from_parsed(each, "a.zip", LEGAL, known_programs()) for each in (FIGURES, parsed(None, None))
+    )
+    for name in ("id", "canonical"):
+        assert with_figures.columns[name].equals(without.columns[name])
+
+
+def test_recorded_rows_have_them() -> None:
+    batch = recorded_rows(FIGURES, "a.zip", known_programs())
+    assert batch["move_seconds"].to_pylist()[3] == [2.0, None, None]
+
+
+def test_rows_without_them_take_no_space(tmp_path: Path) -> None:
+    made = rows_from_parsed(parsed(None, None), "a.zip", LEGAL, known_programs())
+    path = write_catalogue(tmp_path / "games.parquet", *[made.batch(made.drop)] * 500)
+    group = pq.read_metadata(path).row_group(0)
+    sizes = {group.column(k).path_in_schema: group.column(k).total_compressed_size for k in range(group.num_columns)}
+    assert group.num_columns == len(SCHEMA) + 3  # four fields of evaluations
+    assert all(size < 100 for name, size in sizes.items() if name.startswith(("move_seconds", "evaluations")))
+
+
+def test_written_evaluations_have_the_same_values() -> None:
+    """Values with more decimals than KataGo writes, and visits that float32 cannot represent."""
+    draw = np.random.default_rng(5)
+    elements = [
+        None if draw.random() < 0.2
+        else {"win": float(np.float32(draw.random())), "loss": draw.integers(0, 101) / 100,
+              "score": float(np.float32(draw.normal(0, 30))), "visits": int(draw.integers(0, 10**9))}
+        for _ in range(60)
+    ]  # fmt: skip
+    made = rows(
+        moves=[[0, 1 | 0x8000, 361] * 20, [72], [72]], evaluations=[elements, None, None],
+        game_type=["fork", "normal", None], setup=[[], [5], []], setup_ply=[[], [1], []],
+    )  # fmt: skip
+    records, failure = rows_to_sgf(made)
+    assert not failure.any()
+    assert b"C[startTurnIdx=1,gtype=normal]" in records[1]
+    assert b"C[" not in records[2]
+    again = recorded_rows(read_block(as_block(records)), "a.zip", known_programs())
+    for name in ("moves", "game_type"):
+        assert again[name].equals(made[name])
+    found = again["evaluations"].to_pylist()
+    assert found[1:] == [None, None]
+    np.testing.assert_array_equal(*(
+        [[np.nan] * 4 if each is None else [np.float32(value) for value in each.values()] for each in figures]
+        for figures in (found[0], elements)
+    ))  # fmt: skip
+
+
+TIME_COLUMNS = ("main_minutes", *OVERTIME_COLUMNS)
+NOTHING = (None, None, None, None)
+TIMES: list[tuple[str, str | None, str | None, tuple[Any, ...]]] = [
+    # format, time, overtime: main minutes, kind, count, seconds
+    ("sgf", "1800", "5x30 byo-yomi", (30, "byo-yomi", 5, 30)),  # KGS
+    ("sgf", "600", "25/600 Canadian", (10, "canadian", 25, 600)),  # KGS, IGS
+    ("sgf", "60", "25/600", (1, "canadian", 25, 600)),  # IGS
+    ("sgf", "300", "10 fischer", (5, "fischer", 1, 10)),  # OGS
+    ("sgf", None, "86400 simple", (None, "simple", 1, 86_400)),  # OGS
+    ("sgf", None, "14 days + 1 day per move and 10 extra periods", (20_160, "byo-yomi", 10, 86_400)),  # DGS
+    ("sgf", "60", "14 days with 1 day extra per move", (1, "fischer", 1, 86_400)),
+    ("sgf", None, "7 days without byoyomi", (10_080, None, None, None)),
+    ("sgf", "1200", None, (20, None, None, None)),
+    ("sgf", None, None, NOTHING),
+    ("sgf", None, "30/3", (None, "canadian", 30, 3)),
+    ("tygem", "5m", "30/3", (5, "byo-yomi", 3, 30)),
+    ("tygem", "5m", "3x20 byo-yomi", (5, "byo-yomi", 3, 20)),
+    ("tygem", "5m", "0/0", (5, None, None, None)),
+    ("olf", "30", None, (30, None, None, None)),
+    ("sgf", "10:00(5x1:00)", None, (10, "byo-yomi", 5, 60)),
+    ("sgf", "30:00+10:00/25", None, (30, "canadian", 25, 600)),
+    ("sgf", "600", "10:00(5x1:00)", (10, "byo-yomi", 5, 60)),
+    ("gib", "600", "1x30 byo-yomi", (10, "byo-yomi", 1, 30)),  # a format without parsers of its own
+]
+
+
+@pytest.mark.parametrize(("record_format", "time", "overtime", "expected"), TIMES)
+def test_time_controls(record_format: str, time: str | None, overtime: str | None, expected: tuple[Any, ...]) -> None:
+    text = {column: pa.nulls(2, pa.string()) for column in TEXT_COLUMNS.values()}
+    text |= {"time_text": pa.array([None, time], pa.string()), "overtime": pa.array([None, overtime], pa.string())}
+    typed, unparsed = parse_fields(record_format, text, known_programs())
+    assert [tuple(typed[name][row].as_py() for name in TIME_COLUMNS) for row in (0, 1)] == [NOTHING, expected]
+    assert unparsed == ({"overtime": Counter({"0/0": 1})} if overtime == "0/0" else {})
+
+
+def test_unparsed_overtimes_are_counted(tmp_path: Path) -> None:
+    games = ("OT[about a minute]", "OT[about a minute]", "OT[none]", "TC[3]TT[60]", "TM[60]")
+    for k, properties in enumerate(games):
+        (tmp_path / f"{k}.sgf").write_text(f"(;SZ[19]{properties};B[pd];W[dp])")
+    report = ingest(tmp_path, tmp_path / "games.parquet", jobs=1)
+    assert report.unparsed == {"overtime": Counter({"about a minute": 2})}
+    (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("overtime", *TIME_COLUMNS))
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [
+        *(("about a minute", None, None, None, None),) * 2,
+        ("none", None, None, None, None),
+        ("3x60 byo-yomi", None, "byo-yomi", 3, 60),
+        (None, 1, None, None, None),
+    ]
+
+
+def test_impossible_handicaps_are_counted(tmp_path: Path) -> None:
+    texts = {"": None, "0": 0, "1": 1, "+9": 9, "25": 25, "90": 90, "91": None, "99": None, "-3": None, "1e1": None}
+    games = (f"(;SZ[19]HA[{text}];B[pd];W[dp])" for text in texts)
+    (tmp_path / "a.sgf").write_text("".join(games) + "(;HA[21]SZ[9])(;HA[20]SZ[9])(;SZ[2]HA[1])")
+    report = ingest(tmp_path, tmp_path / "games.parquet", jobs=1)
+    assert report.unparsed == {"handicap": Counter(["91", "99", "-3", "1e1", "21"])}
+    (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("handicap", "repairs"))
+    assert batch["handicap"].to_pylist() == [*texts.values(), None, 20, 1]
+    unread = ["handicap_text" in (repairs or "") for repairs in batch["repairs"].to_pylist()]
+    assert unread == [handicap is None for handicap in batch["handicap"].to_pylist()]
+
+
+EXPORT_RECORDS = sorted(TRAPS_FOLDER.glob("*.sgf"))
 PROGRAMS = known_programs()
 PLAY = ("width", "height", "handicap", "to_play", "moves", "territory")
 SAID = tuple(TEXT_COLUMNS.values())
@@ -113,7 +295,7 @@ def test_round_trip_of_every_test_record_through_sgf() -> None:
         found = rows_from_parsed(read_block(as_block(data)), "x", clean, PROGRAMS)
         return found.batch(found.drop)
 
-    first = rows_in([path.read_bytes() for path in RECORDS])
+    first = rows_in([path.read_bytes() for path in EXPORT_RECORDS])
     records, why = rows_to_sgf(first)
     assert [record == b"" for record in records] == (why == ExportFailure.DROPPED).tolist()
     said = why == ExportFailure.NONE

@@ -1,4 +1,6 @@
-"""Whole games, many at a time, against the naive board."""
+"""Replay of many games, and captures per move, compared with boards played move by move."""
+
+from __future__ import annotations
 
 from types import SimpleNamespace
 
@@ -7,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import drawn_games
+import kifu
 from compiled import LARGEST, assert_state
-from flat import OneGame, flat
+from drawn_games import one_game, sgf
+from flat import Flat, OneGame, flat
 from kifu.errors import DropReason, IllegalMove
 from kifu.go.board import Board
-from kifu.go.replay import GameMoves, replay_all, replay_to
+from kifu.go.replay import GameMoves, captured_stones, replay_all, replay_to
 from kifu.go.rules import RECORD_RULES, Rules, new_history
 from kifu.go.state import new_state
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
@@ -178,3 +183,32 @@ def test_a_ply_that_the_game_has_not():
     for plies in (-1, 2):
         with pytest.raises(IndexError, match=f"ply {plies} is not within 0 to 1"):
             Board.after(3, 3, one.moves, one.setup, one.setup_ply, plies)
+
+
+def arrays(*games: kifu.Game) -> Flat:
+    return flat(
+        OneGame(g.width, g.height, g.moves.tolist(), tuple(zip(g.setup_ply.tolist(), g.setup.tolist()))) for g in games
+    )
+
+
+@pytest.mark.nojit
+@given(drawn_games.games())
+def test_equals_boards(drawn: tuple) -> None:
+    game = kifu.read_sgf(sgf(*drawn))
+    expected = []
+    for ply, word in enumerate(game.moves.tolist()):
+        board, opponent = game.board(ply), 1 if word & WHITE_BIT else 2
+        before = (board.stones == opponent).sum()
+        board.to_play = 3 - opponent
+        board.play(word & ~WHITE_BIT)
+        expected.append(before - (board.stones == opponent).sum())
+    assert captured_stones(flat([one_game(*drawn)]), np.arange(1)).tolist() == expected
+
+
+@pytest.mark.nojit
+def test_only_chosen_games_up_to_the_first_illegal_move() -> None:
+    legal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ee])")
+    illegal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ab];B[cc];W[ee])")
+    both = arrays(legal, illegal, legal)
+    assert captured_stones(both, np.array([1, 2])).tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+    assert not captured_stones(both, np.empty(0, np.int64)).any()

@@ -2,7 +2,7 @@
 
 Legal positions: Tromp and Farneback, "Combinatorics of Go"; OEIS A094777 for square boards. The other counts were each
 made by at least one program written for them, and agree with sgfmill's and KataGo's boards where these could be asked.
-The long ones are marked slow: `pytest tests/go/test_go_counts.py -m slow -s`, which also prints nodes per second.
+The long ones are marked slow: `pytest tests/go/test_rules_counts.py -m slow -s`, which also prints nodes per second.
 """
 
 import math
@@ -15,7 +15,6 @@ import counting
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.point import BLACK, WHITE, symmetries
-from marks import slow
 
 # width, height, legal positions, plays without and with suicide of several stones (single-stone suicide never; no ko)
 LEGAL = [
@@ -47,7 +46,9 @@ def check_closure(width, height, positions, tame, plays):
     return found
 
 
-@pytest.mark.parametrize("row", [*LEGAL[:8], *slow(LEGAL[8:9])], ids=lambda row: f"{row[0]}x{row[1]}")
+@pytest.mark.parametrize(
+    "row", [*LEGAL[:8], pytest.param(LEGAL[8], marks=pytest.mark.slow)], ids=lambda row: f"{row[0]}x{row[1]}"
+)
 def test_every_legal_position_is_reached(row):
     check_closure(*row)
 

@@ -163,6 +163,7 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "into"), [("here", "a.parquet"), *slow(("there", "parts"))])
 @pytest.mark.usefixtures("cache")
 def test_shards_of_loose_records_give_the_same_catalogue(

@@ -87,6 +87,7 @@ def wild_games(draw):
     return OneGame(width, height, moves, tuple((ply, rng.randrange(points) | bits()) for ply in plies))
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @given(st.lists(wild_games(), max_size=3))
 def test_hashes_follow_their_definition(games) -> None:

@@ -117,14 +117,6 @@ def test_evaluate_summarizes_the_rows(games: Path, nets: list[Path], rows: list[
             assert net.score.measure(f"top{top}").value == pytest.approx(share)
 
 
-def test_bytes_do_not_depend_on_jobs(games: Path, nets: list[Path], tmp_path: Path) -> None:
-    files = [tmp_path / f"{jobs}.parquet" for jobs in (1, 3)]
-    for jobs, file in zip((1, 3), files):
-        learn.annotate.annotate(nets, games, file, jobs=jobs)
-    assert files[0].read_bytes() == files[1].read_bytes()
-    assert sorted(tmp_path.iterdir()) == files
-
-
 def test_rows_do_not_depend_on_shards(
     games: Path, nets: list[Path], rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

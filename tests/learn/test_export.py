@@ -85,6 +85,7 @@ def test_onnxruntime_agrees_with_torch(
             assert np.ptp(found[0], axis=0).max() > 1e-3  # the outputs vary
 
 
+@pytest.mark.slow
 def test_a_net_of_half_the_size(tmp_path: Path) -> None:
     """Its matrices have 16 bits, in ONNX, too, and it has no head that only training uses."""
     heads = ("value", "ownership", "score", "next")
@@ -331,6 +332,7 @@ KATA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kinds", "options"), KATA)
 def test_kata_net_equals_torch(tmp_path: Path, kinds: list[str], options: dict) -> None:
     """A network of KataGo as ONNX follows KataGo's contract, and predicts as in torch on boards of any size."""

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.rows import rows_to_games
+from kifu.corpus.export import rows_to_games
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.filter import PositionFilter
 from kifu.datasets.labels import find_label, label_values

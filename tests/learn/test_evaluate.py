@@ -59,6 +59,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "planes", "symmetries", "legal"), CASES)
 def test_scores_match_a_naive_evaluation(
     kind: str, planes: str, symmetries: bool, legal: bool, games: Path, tmp_path: Path

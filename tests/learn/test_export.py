@@ -85,6 +85,7 @@ def test_onnxruntime_agrees_with_torch(
             assert np.ptp(found[0], axis=0).max() > 1e-3  # the outputs vary
 
 
+@pytest.mark.slow
 def test_a_net_of_half_the_size(tmp_path: Path) -> None:
     """Its matrices have 16 bits, in ONNX, too, and it has no head that only training uses."""
     heads = ("value", "ownership", "score", "next")
@@ -258,7 +259,7 @@ def test_nets_are_evaluated_by_onnxruntime(exported: Path, symmetries: bool, leg
 
 
 def test_positions_without_a_legal_move_have_no_probabilities() -> None:
-    backend = learn.evaluator._OnnxBackend
+    backend = learn.backends.OnnxBackend
     logits = np.array([[1, 2, 3], [1, 2, 3]], np.float32)
     log_probs = backend.log_softmax(logits, np.array([[True, False, True], [False] * 3]))
     expected = torch.tensor([1.0, 3.0]).log_softmax(0).numpy()
@@ -330,6 +331,7 @@ KATA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kinds", "options"), KATA)
 def test_kata_net_equals_torch(tmp_path: Path, kinds: list[str], options: dict) -> None:
     """A network of KataGo as ONNX follows KataGo's contract, and predicts as in torch on boards of any size."""

@@ -446,6 +446,7 @@ def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> No
                 np.testing.assert_array_equal(engine.player.evaluator.judge_dead(engine.game), dead)
 
 
+@pytest.mark.slow
 def test_nets_accept_supported_board_sizes(net: Path, tmp_path: Path) -> None:
     engine = net_engine(net)
     for size in (2, 13, 25):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Indices
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
 from kifu.datasets.examples import UNKNOWN
@@ -26,7 +27,6 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
-from kifu.go.positions import Indices
 from kifu.go.replay import captured_stones
 from kifu.io import add_checksum, utf8_name, write_output
 from kifu.learn import MIX_SUFFIX

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Indices
 from kifu.datasets.examples import UNKNOWN
 from kifu.errors import FormatError
-from kifu.go.positions import Indices
 from kifu.learn.evaluation import Evaluation, log_softmax
 from kifu.learn.net_format import RANK_BANDS, MixFigures, MixFile, PoolWeights
 from kifu.learn.positions import NetPositions

@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Indices
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import Conditions, InputPositions
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import GameError
-from kifu.go.positions import Indices, Positions
+from kifu.go.positions import Positions
 from kifu.go.replay import GamesLike
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, check_size
 from kifu.records.game import Game

@@ -116,8 +116,7 @@ def test_a_folder_at_a_url_is_read_like_a_local_one(tree: Path) -> None:
     assert [rows(path) for path in here] == [rows(path) for path in there]
     assert [row[3] for row in rows(there[0])].count(DropReason.UNREADABLE) == 1
     one, other = (
-        [each.info for each in hash_sources(find_sources([source]), Executor(1))]
-        for source in (tree, "memory://games")
+        [each.info for each in hash_sources(find_sources([source]), Executor(1))] for source in (tree, "memory://games")
     )
     assert one == other
 

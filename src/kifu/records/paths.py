@@ -28,7 +28,7 @@ from urllib.parse import unquote
 from blake3 import blake3
 
 from kifu.errors import OutputError, SourceError, first_line
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.io import (
     NO_LINK,
     AtomicFile,
@@ -398,7 +398,7 @@ def local_paths(paths: Sequence[AnyPath]) -> Iterator[Path]:
     if not any(isinstance(path, Remote) for path in paths):
         yield from map(Path, paths)
         return
-    with ThreadExecutor(_COPIES) as executor:
+    with Executor(_COPIES) as executor:
         yield from executor.map(_local_path, paths, prefetch=_COPIES)
 
 

@@ -27,6 +27,7 @@ from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp, to_sgf
 from kifu.records import olf, tygem
+from kifu.records.decode import decode
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock, name_properties
@@ -42,7 +43,7 @@ from kifu.records.meta import (
     parse_overtime,
 )
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
-from kifu.records.sgf import decode, make_record, root_properties, text_properties
+from kifu.records.sgf import make_record, root_properties, text_properties
 from kifu.records.text import Programs
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from kifu.errors import DropReason, OutputError, SourceError, first_line, printa
 from kifu.execution.executor import copy_name
 from kifu.io import AtomicFile, cannot_write, hash_bytes
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._nodes import (
+from kifu.records._bytes import (
     COLON,
     LEFT,
     LINE_FEED,

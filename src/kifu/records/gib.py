@@ -25,22 +25,11 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap
-from kifu.records._nodes import (
-    ESCAPE,
-    LEFT,
-    MAX_MOVES,
-    SPACE,
-    Int,
-    byte,
-    end_of_any_line,
-    is_digit,
-    is_text,
-    skip_bom,
-    skip_space,
-)
+from kifu.records._bytes import ESCAPE, LEFT, SPACE, Int, byte, end_of_any_line, is_digit, is_text, skip_bom, skip_space
 from kifu.records.detect import GIB
 from kifu.records.games import (
     FIELD_LIMIT,
+    MAX_MOVES,
     NO_HANDICAP,
     Bytes,
     ParsedBlock,

@@ -154,7 +154,7 @@ def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: N
     state = out.state
     state[NODES] += 1
     node, ply, start, charset = state[NODES], state[MOVES] - row[n.MOVE_END], row[n.START], row[CHARSET]
-    count, most, warnings = state[PROPERTIES], row[PROPERTY_END] + MAX_PROPERTIES, 0
+    count, most, warnings = state[PROPERTIES], row[PROPERTY_END] + MAX_PROPERTIES + 1, 0
     at = n.skip_space(data, i, stop)
     if at < stop and data[at] == n.LEFT:
         warnings = _TEXT_SKIPPED
@@ -333,7 +333,7 @@ def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], ou
 
 @inline_kernel
 def is_full(row: npt.NDArray[np.int64], out: NodesOut) -> Any:
-    return out.state[PROPERTIES] - row[PROPERTY_END] >= MAX_PROPERTIES
+    return out.state[PROPERTIES] - row[PROPERTY_END] > MAX_PROPERTIES
 
 
 @inline_kernel
@@ -517,7 +517,7 @@ def scan_members(
     while state[MEMBER] < len(start):
         k = state[MEMBER]
         at = start[k] if state[IN_MEMBER] == 0 else state[POSITION]
-        most = min(MAX_PROPERTIES, (stop[k] - at) // PROPERTY_BYTES)
+        most = min(MAX_PROPERTIES + 1, (stop[k] - at) // PROPERTY_BYTES)
         if state[GAMES] == len(out.rows) or state[POSITION] >= state[CUT]:
             return FULL
         if state[SETUP] + n.MAX_SETUP > len(out.setup) or state[PROPERTIES] + most > len(out.properties):

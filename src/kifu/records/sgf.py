@@ -228,7 +228,10 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
         block: The block. The member must not be dropped.
         piece_bytes: Bytes after which a piece ends with its last game.
     """
-    moves, properties = piece_bytes // 4 + MAX_MOVES + 2, piece_bytes // scanner.PROPERTY_BYTES + scanner.MAX_PROPERTIES
+    moves, properties = (
+        piece_bytes // 4 + MAX_MOVES + 2,
+        piece_bytes // scanner.PROPERTY_BYTES + scanner.MAX_PROPERTIES + 1,
+    )
     out = new_output(block, games, moves, MAX_SETUP + _SETUP_AT_ONCE, properties)
     state, position = out.state, int(block.start[0])
     state[scanner.MEMBER_BYTES] = size = int(block.stop[0]) - position

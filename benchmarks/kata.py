@@ -14,8 +14,8 @@ from timing import Task, in_turns, one_core
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays
-from kifu.datasets.renderer import find_renderer
 from kifu.katago.select import KatagoRecipe
+from kifu.planes.encoder import find_encoder
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 
@@ -52,19 +52,19 @@ def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     """Return functions that follow the first games and that encode all their positions, and the number of positions."""
     batch = next(open_catalogue(path).batches(size=_GAMES))
     games = game_arrays(batch)
-    renderer = find_renderer("katago22", pad=True)
-    context = renderer.context(batch, np.arange(len(batch)))
+    encoder = find_encoder("katago22", pad=True)
+    context = encoder.context(batch)
     rows = np.flatnonzero((games.drop == 0) & (context.drop == 0))
     plies = np.diff(games.move_offset)[rows]
     chunks = np.array_split(rows, max(plies.sum() // 16_384, 1))
     capacity = max(int(np.diff(games.move_offset)[some].sum()) for some in chunks)
-    planes, labels = renderer.encoder.new_out(capacity), renderer.new_labels(capacity)
+    planes, labels = encoder.new_out(capacity), encoder.new_labels(capacity)
 
     def run(wanted: bool) -> None:
         for some in chunks:
             moves = int(np.diff(games.move_offset)[some].sum())
             take = np.arange(moves) if wanted else np.full(moves, -1)
-            renderer.render(batch, games, some, np.zeros(len(some), np.uint8), take, planes, labels)
+            encoder.replay(games, some, context.values[some], None, take, planes, labels)
 
     return lambda: run(False), lambda: run(True), int(plies.sum())
 

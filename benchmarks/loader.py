@@ -19,7 +19,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.datasets.epoch_plan import Order, Output
-from kifu.planes.encoder import Encoder, PositionRequest
+from kifu.planes.encoder import Encoder
 from kifu.planes.registry import find_plane_set
 from kifu.records.games import concat
 
@@ -130,7 +130,6 @@ def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None
     """Return a function that encodes about `positions` positions, 16,384 at a time, and their exact number."""
     games = concat([game_arrays(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
     encoder = Encoder(find_plane_set(planes), 19, 19, False)
-    desk = encoder.new_scratch()
     plies = np.diff(games.move_offset)
     usable = np.flatnonzero(games.drop == 0)
     usable = usable[: np.searchsorted(np.cumsum(plies[usable]), positions) + 1]
@@ -141,7 +140,6 @@ def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None
     def encode() -> None:
         for rows in chunks:
             take = np.arange(plies[rows].sum())
-            request = PositionRequest(games, rows, np.zeros(len(rows), np.uint8), take)
-            encoder.encode(desk, request, out, label)
+            encoder.replay(games, rows, np.zeros((len(rows), 2), np.float32), None, take, out, {"move": label})
 
     return encode, int(plies[usable].sum())

@@ -9,7 +9,8 @@ from .records.game import (
     read_sgf as read_sgf,
     write_sgf as write_sgf,
 )
-from .records.meta import Rank as Rank, Result as Result
+from .records.meta import Result as Result
+from .records.ranks import Rank as Rank
 
 # Rules of Go
 from .go.board import Board as Board
@@ -40,7 +41,7 @@ from .datasets.formats import open as open
 from .datasets.loader import Loader as Loader, load as load
 from .datasets.epoch_plan import LoaderConfig as LoaderConfig
 from .datasets.mixture import Mixture as Mixture
-from .datasets.mmap_games import PositionFilter as PositionFilter
+from .datasets.filter import PositionFilter as PositionFilter
 from .planes.encoder import encode as encode
 from .planes.features import feature as feature
 
@@ -49,7 +50,7 @@ from .learn.train import train as train
 from .learn.annotate import annotate as annotate
 from .learn.evaluate import evaluate as evaluate
 from .learn.net import open_net as open_net
-from .learn.predict import Predictor as Predictor
+from .learn.evaluation import Evaluation as Evaluation
 
 # Registries; NETS requires torch
 from .planes.registry import FEATURES as FEATURES, PLANE_SETS as PLANE_SETS

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_order
-from kifu.datasets.epoch_plan import hash_key, permutation, select_positions, slots_of_entries
-from kifu.datasets.mmap_games import PositionFilter
-from kifu.datasets.sources import fill_slots
+from flat import OneGame, flat
+from kifu.datasets.epoch_plan import hash_key, permutation, slots_of_entries
+from kifu.datasets.filter import PositionFilter, select_positions
+from kifu.datasets.sources import list_positions
 from kifu.point import WHITE_BIT
 from loader_games import kept_games, load, make, naive_games, row_ids
 
@@ -80,14 +81,11 @@ def test_select_positions_matches_the_twin(drawn_games, passes, ply_weights, pla
     words = [[point | white * WHITE_BIT for point, white in moves] for moves, _ in drawn_games]
     playable = np.array([min(n, len(moves)) for moves, n in drawn_games], np.int32)
     offset = np.cumsum([0, *map(len, words)])
-    weights = PositionFilter(ply_weights=ply_weights).weights_by_ply()
+    rules = PositionFilter(passes=passes, ply_weights=ply_weights, per_game=per_game)
     found, counts = np.zeros((offset[-1] + 7) // 8, np.uint8), np.empty(len(words), np.int32)
-    with np.errstate(over="ignore"):
-        select_positions(
-            np.array([word for game in words for word in game], np.uint16), offset, playable,
-            np.full(len(words), 4), passes, weights, np.array([players] * len(words)).reshape(-1, 2),
-            -1 if per_game is None else per_game, hash_key(seed, epoch, 3)[0], hash_key(seed, epoch, 4)[0], found, counts,  # noqa: E501 - one case per line
-        )  # fmt: skip
+    games = flat([OneGame(2, 2, moves) for moves in words])
+    keys = hash_key(seed, epoch, 3)[0], hash_key(seed, epoch, 4)[0]
+    select_positions(games, 0, playable, rules, np.array([players] * len(words)).reshape(-1, 2), keys, found, counts)
 
     def by_ply(t):
         return max((ply, weight) for ply, weight in [(-1, 0), *ply_weights.items()] if ply <= t)[1]
@@ -101,7 +99,7 @@ def test_select_positions_matches_the_twin(drawn_games, passes, ply_weights, pla
 
 @pytest.mark.nojit
 @given(st.lists(st.lists(st.booleans(), max_size=8), min_size=1, max_size=8), st.data())
-def test_fill_slots(marks, data):
+def test_list_positions(marks, data):
     offset = np.cumsum([0, *map(len, marks)])
     units = np.array(data.draw(st.permutations(range(len(marks)))))
     positions = [(g, t) for g in units for t, mark in enumerate(marks[g]) if mark]
@@ -110,18 +108,11 @@ def test_fill_slots(marks, data):
     order = permutation(hash_key(len(positions)), size)
     stop = data.draw(st.integers(0, size))
     rank, _ = slots_of_entries(order[:stop], size)
-    rows, take = np.empty(len(units), np.int64), np.empty(offset[-1], np.int64)
-    game, ply = np.zeros(stop, np.uint64), np.full(stop, -1, np.int32)
+    found = np.empty((3, offset[-1]), np.int64)
     chosen = np.packbits(np.array([mark for each in marks for mark in each], np.bool_), bitorder="little")
-    ids = np.arange(100, 100 + len(marks), dtype=np.uint64)
-    n, entries = fill_slots(units, first, rank, offset, chosen, ids, rows, take, game, ply)
-    slots = {p: int(rank[first + k]) for k, p in enumerate(positions) if 0 <= first + k < size}
-    slots = {position: slot for position, slot in slots.items() if slot >= 0}
-    wanted = [g for g in units.tolist() if any(position[0] == g for position in slots)]
-    assert rows[:n].tolist() == wanted
-    assert take[:entries].tolist() == [slots.get((g, t), -1) for g in wanted for t in range(len(marks[g]))]
-    for (g, t), slot in slots.items():
-        assert (game[slot], ply[slot]) == (100 + g, t)
+    n = list_positions(units, first, rank, offset, chosen, *found)
+    slots = [(g, t, int(rank[first + k])) for k, (g, t) in enumerate(positions) if 0 <= first + k < size]
+    assert [*zip(*found[:, :n].tolist())] == [position for position in slots if position[2] >= 0]
 
 
 # Epochs

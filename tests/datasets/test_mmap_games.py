@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from catalogues import rows, write_catalogue
 from kifu.corpus.schema import SCHEMA, game_arrays, move_arrays
 from kifu.datasets import mmap_games
-from kifu.datasets.mmap_games import COLUMNS, PositionFilter, read_games, select_rows, spill
+from kifu.datasets.filter import PositionFilter
+from kifu.datasets.mmap_games import COLUMNS, read_games, select_rows, spill
 from kifu.datasets.sources import ExampleSpec
 from kifu.errors import OutputError, SourceError
 
@@ -68,6 +69,7 @@ TYPED = {
 }
 
 
+@pytest.mark.slow
 @given(st.lists(st.fixed_dictionaries(TYPED), max_size=20), st.lists(st.integers(0, 20), max_size=4), st.data())
 def test_spilled_rows_equal_the_originals(reported, cuts, data):
     schema = pa.schema([SCHEMA.field(name) for name in TYPED])

@@ -19,7 +19,7 @@ from kifu.errors import DropReason, GameError, RecipeError
 from kifu.go.state import add_point
 from kifu.planes import encoder as encoder_module
 from kifu.planes.context import PositionContext
-from kifu.planes.encoder import PositionRequest, find_encoder
+from kifu.planes.encoder import find_encoder
 from kifu.planes.features import FAMILIES, FEATURES, feature, find_feature
 from kifu.planes.packing import unpack
 from kifu.planes.registry import DEFINITIONS, PLANE_SETS, define, definition_table, find_plane_set
@@ -43,13 +43,12 @@ GAMES = flat([
 LADDERS = pytest.mark.parametrize("name", ["clark8", pytest.param("alphago48", marks=pytest.mark.slow)])
 
 
-def encode(encoder, game_index, symmetry, slot_of_move, slots, games=GAMES, scratch=None):
+def encode(encoder, game_index, symmetry, slot_of_move, slots, games=GAMES):
     out, label = encoder.new_out(slots), np.full(slots, -9, np.int16)
     out[:] = 0
-    request = PositionRequest(
-        games, np.array(game_index, np.int64), np.array(symmetry, np.uint8), np.array(slot_of_move, np.int64)
-    )
-    drop, ply = encoder.encode(scratch or encoder.new_scratch(), request, out, label)
+    rows, ratings = np.array(game_index, np.int64), np.zeros((len(game_index), 2), np.float32)
+    symmetries, slots_of_moves = np.array(symmetry, np.uint8), np.array(slot_of_move, np.int64)
+    drop, ply = encoder.replay(games, rows, ratings, symmetries, slots_of_moves, out, {"move": label})
     return out, label, drop.tolist(), ply.tolist()
 
 
@@ -106,17 +105,16 @@ def test_symmetry_can_transpose_a_game_to_the_right_size():
 @LADDERS
 def test_scratch_serves_games_of_any_size(name):
     encoder = find_encoder(name, 6, 6, pad=True)
-    scratch = encoder.new_scratch()
     rows = np.tile(np.arange(7), 3)
     take = np.arange(3 * len(GAMES.moves))
-    together = encode(encoder, rows, rows % 8, take, len(take), scratch=scratch)
-    again = encode(encoder, rows, rows % 8, take, len(take), scratch=scratch)
+    together = encode(encoder, rows, rows % 8, take, len(take))
+    again = encode(encoder, rows, rows % 8, take, len(take))
     for each, other in zip(together, again):
         np.testing.assert_array_equal(each, other)
     at = 0
     for row in rows:
         plies = len(GAMES.moves[GAMES.move_offset[row] : GAMES.move_offset[row + 1]])
-        alone = encode(encoder, [row], [row % 8], np.arange(plies), plies)
+        alone = encode(find_encoder(name, 6, 6, pad=True), [row], [row % 8], np.arange(plies), plies)
         np.testing.assert_array_equal(alone[0], together[0][at : at + plies])
         np.testing.assert_array_equal(alone[1], together[1][at : at + plies])
         at += plies
@@ -163,11 +161,10 @@ def test_one_kernel_serves_arrays_that_are_read_only_and_that_are_not():
 )
 def test_arrays_that_do_not_match(changes, words):
     encoder = find_encoder("seven", 5, 5)
-    request = PositionRequest(GAMES, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.full(5, -1))
-    request = request._replace(**{name: changes[name] for name in changes.keys() & set(request._fields)})
-    out, label = changes.get("out", encoder.new_out(3)), changes.get("label", np.empty(3, np.int16))
+    arrays = {"symmetry": np.zeros(1, np.uint8), "slot_of_move": np.full(5, -1), "out": encoder.new_out(3)}
+    arrays |= {"labels": {"move": changes.pop("label", np.empty(3, np.int16))}} | changes
     with pytest.raises(ValueError, match=re.escape(words)):
-        encoder.encode(encoder.new_scratch(), request, out, label)
+        encoder.replay(GAMES, np.zeros(1, np.int64), np.zeros((1, 2), np.float32), **arrays)
 
 
 # Names

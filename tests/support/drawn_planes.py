@@ -1,11 +1,11 @@
-"""The planes of a game by `Encoder.encode`."""
+"""The planes of a game by `Encoder.replay`."""
 
 import numpy as np
 import pytest
 
 from drawn_games import one_game
 from flat import flat
-from kifu.planes.encoder import PositionRequest, find_encoder
+from kifu.planes.encoder import find_encoder
 from kifu.planes.packing import unpack
 from kifu.planes.registry import PLANE_SETS
 
@@ -28,9 +28,11 @@ def draw(name, drawn, symmetry=0, rating=None, width=None, height=None, pad=Fals
     encoder = find_encoder(name, *((width, height) if width else turned), pad)
     count = len(game.moves)
     out, label = encoder.new_out(count), np.full(count, -9, np.int16)
-    request = PositionRequest(flat([game]), np.zeros(1, np.int64), np.array([symmetry], np.uint8), np.arange(count))
-    rating = None if rating is None else np.array([rating], np.float32)
-    drop, ply = encoder.encode(encoder.new_scratch(), request, out, label, rating)
+    rating = np.array([(0, 0) if rating is None else rating], np.float32)
+    turns = np.array([symmetry], np.uint8)
+    drop, ply = encoder.replay(
+        flat([game]), np.zeros(1, np.int64), rating, turns, np.arange(count), out, {"move": label}
+    )
     assert (drop.tolist(), ply.tolist()) == ([0], [count])
     if encoder.plane_set.real:
         return out.reshape(count, *encoder.shape), label

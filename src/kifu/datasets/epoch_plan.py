@@ -24,12 +24,8 @@ import numpy.typing as npt
 
 from kifu.corpus.hashes import mix, mix_words
 from kifu.errors import RecipeError
-from kifu.kernel import inline_kernel, kernel
-from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.kernel import kernel
 from kifu.registry import check_choice
-
-_11 = np.uint64(11)
-_UNIT = 2.0**-53
 
 Hashes64 = npt.NDArray[np.uint64]
 
@@ -96,57 +92,6 @@ def slots_of_entries(entries: npt.NDArray[np.int32], size: int) -> tuple[npt.NDA
     slot_of, slots = np.empty(size, np.int32), np.empty(len(entries), np.int32)
     _assign_slots(entries, slot_of, slots)
     return slot_of, slots
-
-
-@inline_kernel
-def position_weight(word: Any, t: Any, g: Any, points: Any, passes: Any, by_ply: Any, by_player: Any) -> Any:
-    """Return the weight of the position before move `word`, at ply t of game g; see `select_positions`."""
-    if not passes and np.int64(word & POINT_MASK) == points[g]:
-        return 0.0
-    return by_ply[min(t, by_ply.shape[0] - 1)] * by_player[g, 1 if word & WHITE_BIT else 0]
-
-
-@kernel
-def select_positions(  # noqa: PLR0913 - kernel
-    moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
-    weight_key: Any, per_game_key: Any, selected: Any, counts: Any,
-) -> None:  # fmt: skip
-    """Mark the selected positions of G games, and count them by game.
-
-    Args:
-        move_offset: [G + 1] int64, start of the moves of each of the G games.
-        playable: [G] int32, number of plies of each game that can be rendered.
-        by_ply: [T] float64, weight of each ply; the last one also applies to all later plies.
-        by_player: [G, 2] float64, weights of Black's and of White's moves.
-        per_game: Maximum number of positions of a game, or -1.
-        selected: [ceil(M / 8)] uint8, zeros; receives a bit per move, lowest bit first.
-        counts: [G] int32, receives the number of selected positions of each game.
-    """
-    for g in range(counts.shape[0]):
-        first = move_offset[g]
-        count = 0
-        for k in range(first, move_offset[g + 1]):
-            t = k - first
-            weight = 0.0
-            if t < playable[g]:
-                weight = position_weight(moves[k], t, g, points, passes, by_ply, by_player)
-            keep: Any = weight >= 1
-            if 0 < weight < 1:
-                keep = np.float64(mix(np.uint64(k) ^ weight_key) >> _11) * _UNIT < weight
-            if keep:
-                selected[k >> 3] |= np.uint8(1 << (k & 7))
-                count += 1
-        if 0 <= per_game < count:
-            left, missing = count, per_game
-            for k in range(first, move_offset[g + 1]):
-                if selected[k >> 3] >> (k & 7) & 1:
-                    if np.int64(mix(np.uint64(k) ^ per_game_key) % np.uint64(left)) < missing:
-                        missing -= 1
-                    else:
-                        selected[k >> 3] &= np.uint8(255 ^ 1 << (k & 7))
-                    left -= 1
-            count = per_game
-        counts[g] = count
 
 
 Shuffle = Literal["window", "global"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,8 @@ from kifu.datasets.global_inputs import (
     input_size,
 )
 from kifu.errors import RecipeError
+from kifu.go.positions import Positions
 from kifu.go.replay import (
-    GamesLike,
     ReplayArrays,
     game_moves,
     ignore_move,
@@ -77,83 +77,65 @@ def _inputs_of(label: str) -> list[str]:
     return label.removeprefix(INPUTS_PREFIX).split("+")
 
 
-class LabelPositions(NamedTuple):
-    """B positions, whose labels are computed.
-
-    Attributes:
-        batch: Rows of the catalogue with at least the `label_columns`.
-        width: Width of the board to which labels refer; smaller boards lie in its upper left corner.
-    """
-
-    batch: pa.RecordBatch
-    games: GamesLike
-    game: npt.NDArray[np.int64]
-    ply: npt.NDArray[np.int32]
-    width: int
-    height: int
-
-    @property
-    def next_moves(self) -> npt.NDArray[np.uint16]:
-        """[B] the next move of each position, with its colour bit."""
-        moves: npt.NDArray[np.uint16] = self.games.moves[self.games.move_offset[self.game] + self.ply]
-        return moves
-
-    @property
-    def white_to_play(self) -> npt.NDArray[np.bool_]:
-        """[B] whether White plays the next move."""
-        white: npt.NDArray[np.bool_] = (self.next_moves & WHITE_BIT) != 0
-        return white
-
-    def column(self, name: str) -> npt.NDArray[np.float32]:
-        """Return a column of numbers, [G]; NaN for null."""
-        values: npt.NDArray[np.float32] = to_numpy(pc.fill_null(self.batch[name], float("nan")))
-        return values
+Board = tuple[int, int]
+"""Width and height of the board to which labels refer; smaller boards lie in its upper left corner."""
 
 
-def _next(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
+def _white(at: Positions) -> npt.NDArray[np.bool_]:
+    white: npt.NDArray[np.bool_] = at.to_play == WHITE
+    return white
+
+
+def _column(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.float32]:
+    """Return a column of numbers, [G]; NaN for null."""
+    values: npt.NDArray[np.float32] = to_numpy(pc.fill_null(rows[name], float("nan")))
+    return values
+
+
+def _next(at: Positions, board: Board, k: int) -> npt.NDArray[np.int16]:
     """[B, k] the next k moves."""
     first, stop = at.games.move_offset[at.game] + at.ply, at.games.move_offset[at.game + 1]
-    index = first[:, None] + np.arange(shape[0])
+    index = first[:, None] + np.arange(k)
     words = at.games.moves[np.minimum(index, len(at.games.moves) - 1)]
     width, height = (size[at.game, None].astype(np.int64) for size in (at.games.width, at.games.height))
     point = (words & POINT_MASK).astype(np.int64)
     y, x = np.divmod(point, width)
-    placed = np.where(point == width * height, at.width * at.height, y * at.width + x)
+    placed = np.where(point == width * height, board[0] * board[1], y * board[0] + x)
     return np.where(index < stop[:, None], placed, NO_MOVE).astype(np.int16)
 
 
-def _result(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
+def _result(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.int8]:
     for_black = map_distinct(
-        at.batch["winner"], lambda w: {"black": 1, "white": -1, "draw": 0}.get(w or "", UNKNOWN), np.int8
+        rows["winner"], lambda w: {"black": 1, "white": -1, "draw": 0}.get(w or "", UNKNOWN), np.int8
     )
     result = for_black[at.game]
-    return np.where(at.white_to_play & (result != UNKNOWN), -result, result).astype(np.int8)
+    return np.where(_white(at) & (result != UNKNOWN), -result, result).astype(np.int8)
 
 
-def _margin(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    result, points = _result(at, ()), at.column("margin")[at.game]
+def _margin(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.float32]:
+    result, points = _result(rows, at, board), _column(rows, "margin")[at.game]
     decided = np.where(result == UNKNOWN, np.float32(np.nan), result * points)
     return np.where(result == 0, np.float32(0), decided)
 
 
-def _ranks(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    both = np.stack([at.column("black_rating"), at.column("white_rating")], 1)[at.game]
-    return np.where(at.white_to_play[:, None], both[:, ::-1], both)
+def _ranks(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.float32]:
+    both = np.stack([_column(rows, "black_rating"), _column(rows, "white_rating")], 1)[at.game]
+    return np.where(_white(at)[:, None], both[:, ::-1], both)
 
 
-def _evaluation(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+def _evaluation(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.float32]:
     """[B, 4] the mover's share of wins and of losses, the mover's lead, and the visits."""
-    white = _of_next_moves(at, "evaluations", evaluations_array)
+    white = _of_next_moves(rows, at, "evaluations", evaluations_array)
     black = white[:, [1, 0, 2, 3]] * np.array([1, 1, -1, 1], np.float32)
-    return np.where(at.white_to_play[:, None], white, black)
+    return np.where(_white(at)[:, None], white, black)
 
 
 def _of_next_moves(
-    at: LabelPositions, name: str, elements: Callable[[pa.Array], npt.NDArray[np.float32]]
+    rows: pa.RecordBatch, at: Positions, name: str, elements: Callable[[pa.Array], npt.NDArray[np.float32]]
 ) -> npt.NDArray[np.float32]:
     """Return the elements of a column of lists that belong to the next moves, [B, ...]; NaN for null."""
-    rows, row = np.unique(at.game, return_inverse=True)
-    column = at.batch[name].take(pa.array(rows))
+    games, row = np.unique(at.game, return_inverse=True)
+    column = rows[name].take(pa.array(games))
     values = elements(column)
     known = column.is_valid().to_numpy(zero_copy_only=False)[row]
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
@@ -163,30 +145,29 @@ def _of_next_moves(
     return found
 
 
-def _ownership(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
+def _ownership(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.int8]:
     """[B, points] from the final board; the record's territory decides dead stones and empty points."""
-    rows = np.flatnonzero(at.batch["territory"].is_valid().to_numpy(zero_copy_only=False))
-    rows = np.intersect1d(rows, at.game)
-    owner = np.full((len(at.batch), at.width * at.height), UNKNOWN, np.int8)
+    known = np.intersect1d(np.flatnonzero(rows["territory"].is_valid().to_numpy(zero_copy_only=False)), at.game)
+    owner = np.full((len(rows), board[0] * board[1]), UNKNOWN, np.int8)
     sizes = at.games.width.astype(np.int64) << 8 | at.games.height
-    for size in np.unique(sizes[rows]).tolist():
+    for size in np.unique(sizes[known]).tolist():
         width, height = size >> 8, size & 0xFF
-        same_size = rows[sizes[rows] == size]
+        same_size = known[sizes[known] == size]
         final = np.zeros((len(same_size), width * height), np.int8)
         _final_stones(
             new_state(width, height), new_history(0), replay_arrays(at.games), same_size, RECORD_RULES.codes, final
         )
-        territory = at.batch["territory"].take(pa.array(same_size))
+        territory = rows["territory"].take(pa.array(same_size))
         of = np.repeat(np.arange(len(same_size)), pc.list_value_length(territory).to_numpy())
         words = territory.flatten().to_numpy()
         points = words & POINT_MASK
         on_board = points < width * height
         final[of[on_board], points[on_board]] = np.where(words & WHITE_BIT, -1, 1)[on_board]
-        framed = np.full((len(same_size), at.height, at.width), UNKNOWN, np.int8)
+        framed = np.full((len(same_size), board[1], board[0]), UNKNOWN, np.int8)
         framed[:, :height, :width] = final.reshape(-1, height, width)
         owner[same_size] = framed.reshape(len(same_size), -1)
     owned = owner[at.game]
-    return np.where(at.white_to_play[:, None] & (owned != UNKNOWN), -owned, owned).astype(np.int8)
+    return np.where(_white(at)[:, None] & (owned != UNKNOWN), -owned, owned).astype(np.int8)
 
 
 @kernel
@@ -203,15 +184,14 @@ def _final_stones(s: State, history: History, games: ReplayArrays, game_index: A
             out[i, p] = 1 if s.colour[p] == 1 else -1 if s.colour[p] == 2 else 0
 
 
-_COMPUTE: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]]] = {
-    "next": _next,
-    "to_play": lambda at, _: np.where(at.white_to_play, np.int8(WHITE), np.int8(BLACK)),
+_COMPUTE: dict[str, Callable[[pa.RecordBatch, Positions, Board], npt.NDArray[Any]]] = {
+    "to_play": lambda rows, at, board: at.to_play.astype(np.int8),
     "result": _result,
     "margin": _margin,
     "ownership": _ownership,
     "ranks": _ranks,
-    "komi": lambda at, _: at.column("komi")[at.game],
-    "seconds": lambda at, _: _of_next_moves(at, "move_seconds", move_seconds_array),
+    "komi": lambda rows, at, board: _column(rows, "komi")[at.game],
+    "seconds": lambda rows, at, board: _of_next_moves(rows, at, "move_seconds", move_seconds_array),
     "evaluation": _evaluation,
 }
 
@@ -260,16 +240,23 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
     return LabelSpec(name, dtypes.get(name, "float32"), shapes.get(name, ()), LABELS[name])
 
 
-def label_values(specs: Sequence[LabelSpec], at: LabelPositions) -> dict[str, npt.NDArray[Any]]:
-    """Return the labels of some positions by name, [B, ...], except those in ENCODED_LABELS and MERGED_LABELS."""
-    return {spec.name: _values(spec, at) for spec in specs if spec.name not in (*ENCODED_LABELS, *MERGED_LABELS)}
+def label_values(
+    specs: Iterable[LabelSpec], board: Board, rows: pa.RecordBatch, at: Positions
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the labels of some positions by name, [B, ...], except those in ENCODED_LABELS and MERGED_LABELS.
 
-
-def _values(spec: LabelSpec, at: LabelPositions) -> npt.NDArray[Any]:
-    if spec.name.startswith(INPUTS_PREFIX):
-        positions = InputPositions(Conditions.from_rows(at.batch), at.game, at.white_to_play)
-        return encode_inputs(_inputs_of(spec.name), positions)
-    return _COMPUTE["next" if spec.name.startswith("next") else spec.name](at, spec.shape)
+    rows: the games of the positions, with at least the `label_columns`.
+    """
+    values: dict[str, npt.NDArray[Any]] = {}
+    for spec in specs:
+        if spec.name.startswith(INPUTS_PREFIX):
+            positions = InputPositions(Conditions.from_rows(rows), at.game, _white(at))
+            values[spec.name] = encode_inputs(_inputs_of(spec.name), positions)
+        elif is_next(spec.name):
+            values[spec.name] = _next(at, board, spec.shape[0])
+        elif spec.name not in (*ENCODED_LABELS, *MERGED_LABELS):
+            values[spec.name] = _COMPUTE[spec.name](rows, at, board)
+    return values
 
 
 Symmetry = npt.NDArray[np.uint8]

@@ -29,8 +29,9 @@ from kifu.datasets.epoch_plan import (
     slots_of_entries,
 )
 from kifu.datasets.examples import Batch, concat
+from kifu.datasets.filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.mixture import Mixture, MixtureSource
-from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter, read_games
+from kifu.datasets.mmap_games import read_games
 from kifu.datasets.sources import (
     DRAW_COLUMNS,
     CatalogueSource,

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus.hashes import mix
-from kifu.datasets.epoch_plan import position_weight
-from kifu.execution.executor import ThreadExecutor
+from kifu.datasets.filter import position_weight
+from kifu.execution.executor import Executor
+from kifu.go.positions import Positions
 from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, WHITE_TO_MOVE, History, is_ko_recapture, new_history
 from kifu.go.state import (
@@ -60,22 +61,25 @@ class MergedPositions(NamedTuple):
     share: npt.NDArray[np.float32]
 
     def select(self, move_offset: Any, selected: npt.NDArray[np.uint8], counts: npt.NDArray[np.int32]) -> None:
-        """Select the representatives, and no position that they stand for; see `order.select_positions`."""
+        """Select the representatives, and no position that they stand for; see `select_positions`."""
         if self.roles.size:
             _select_representatives(move_offset, self.roles, selected, counts)
 
     def fill(
         self,
-        positions: LabelledPositions,
+        positions: Positions,
+        slot: npt.NDArray[np.int64],
         moves: npt.NDArray[np.int16],
         width: int,
         labels: Mapping[str, npt.NDArray[Any]],
     ) -> None:
         """Write the labels "policy", [slots, points + 1], and "count", [slots], where `labels` has them.
 
-        moves: [slots], the next move on the rendered board.
+        Args:
+            slot: [B], the slot of each position.
+            moves: [slots], the next move on the rendered board.
         """
-        game, ply, slot = positions.game, positions.ply, positions.slot
+        game, ply, games = positions.game, positions.ply, positions.games
         plies = self.roles.shape[1]
         merged = np.full(len(slot), -1)
         early = np.flatnonzero(ply < plies)
@@ -85,22 +89,8 @@ class MergedPositions(NamedTuple):
             labels["count"][slot] = 1
             labels["count"][slot[early]] = self.counts[merged[early]]
         if "policy" in labels:
-            _fill_policies(self, positions, merged, moves, width, labels["policy"])
-
-
-class LabelledPositions(NamedTuple):
-    """B positions of games.
-
-    Attributes:
-        symmetry: The symmetry under which the position is shown.
-    """
-
-    game: npt.NDArray[np.int64]
-    ply: npt.NDArray[np.int32]
-    slot: npt.NDArray[np.int64]
-    symmetry: npt.NDArray[np.uint8]
-    width: npt.NDArray[np.uint8]
-    height: npt.NDArray[np.uint8]
+            at = slot, positions.symmetry, games.width[game], games.height[game]
+            _fill_policies(self, *at, merged, moves, width, labels["policy"])
 
 
 @kernel
@@ -116,18 +106,19 @@ def _select_representatives(move_offset: Any, roles: Any, selected: Any, counts:
 
 
 @kernel
-def _fill_policies(
-    merged: MergedPositions, at: LabelledPositions, index: Any, moves: Any, width: Any, policy: Any
-) -> None:
+def _fill_policies(  # noqa: PLR0913 - kernel
+    merged: MergedPositions, slots: Any, symmetries: Any, widths: Any, heights: Any, index: Any, moves: Any, width: Any,
+    policy: Any,
+) -> None:  # fmt: skip
     """Fill policy [slots, points + 1]; index: [B] int64, the number of the representative, or -1."""
     for i in range(index.shape[0]):
-        slot = at.slot[i]
+        slot = slots[i]
         for q in range(policy.shape[1]):
             policy[slot, q] = 0
         if index[i] < 0:
             policy[slot, moves[slot]] = 1
             continue
-        w, h, symmetry = np.int64(at.width[i]), np.int64(at.height[i]), np.int64(at.symmetry[i])
+        w, h, symmetry = np.int64(widths[i]), np.int64(heights[i]), np.int64(symmetries[i])
         for j in range(merged.first[index[i]], merged.first[index[i] + 1]):
             p = np.int64(merged.point[j])
             if p == w * h:
@@ -210,7 +201,7 @@ def _hash_positions(games: GamesLike, plies: int) -> tuple[npt.NDArray[np.uint64
                 )  # fmt: skip
 
     if plies:
-        with ThreadExecutor() as executor:
+        with Executor() as executor:
             for _ in executor.map(hash_some, range(0, count, _GAMES)):
                 pass
     return hashes, lowest

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,14 +22,14 @@ import pyarrow as pa
 from blake3 import blake3
 
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays, to_numpy
-from kifu.datasets.epoch_plan import PER_GAME, SYMMETRY, WEIGHT, EpochSelection, hash_key, select_positions
+from kifu.datasets.epoch_plan import PER_GAME, SYMMETRY, WEIGHT, EpochSelection, hash_key
 from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
+from kifu.datasets.filter import DEFAULT_FILTER, PositionFilter, select_positions
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.labels import (
     ENCODED_LABELS,
     MERGED_LABELS,
-    LabelPositions,
     augment_labels,
     augment_planes,
     check_augmentable,
@@ -38,12 +37,13 @@ from kifu.datasets.labels import (
     label_columns,
     label_values,
 )
-from kifu.datasets.merged import LabelledPositions, MergedPositions, merge_positions, weigh_positions
-from kifu.datasets.mmap_games import DEFAULT_FILTER, WEIGHT_COLUMN, PositionFilter
-from kifu.datasets.renderer import Renderer, find_renderer
+from kifu.datasets.merged import MergedPositions, merge_positions, weigh_positions
+from kifu.datasets.mmap_games import WEIGHT_COLUMN
+from kifu.datasets.renderer import playable
 from kifu.errors import DropReason, FormatError, RecipeError
+from kifu.go.positions import Positions
 from kifu.kernel import kernel
-from kifu.planes.encoder import RATING_COLUMNS, ratings_of
+from kifu.planes.encoder import RATING_COLUMNS, FrameEncoder, find_encoder, ratings_of
 from kifu.records.paths import as_path
 
 Units = npt.NDArray[np.int64]
@@ -74,23 +74,23 @@ class ExampleSpec:
     labels: Sequence[str] | None = None
     filter: PositionFilter = DEFAULT_FILTER
 
-    def renderer(self) -> Renderer:
-        """Return the renderer of the planes. Raises RecipeError or GameError."""
-        return find_renderer(self.planes, *self.board, self.pad)
+    def encoder(self) -> FrameEncoder:
+        """Return the encoder of the planes. Raises RecipeError or GameError."""
+        return find_encoder(self.planes, *self.board, self.pad)
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns, as of `read_games`, that the examples need. Raises RecipeError or GameError."""
-        renderer = self.renderer()
-        layout = make_layout(renderer, self.labels)
+        encoder = self.encoder()
+        layout = make_layout(encoder, self.labels)
         ratings = () if self.filter.rank_weights is None else RATING_COLUMNS
         weight = () if self.filter.weight is None else (WEIGHT_COLUMN,)
         programs = () if self.filter.programs else PROGRAM_COLUMNS
-        names = ("id", "n_legal", *PLAYED_COLUMNS, *renderer.columns, *label_columns(layout.labels))
+        names = ("id", "n_legal", *PLAYED_COLUMNS, *encoder.columns, *label_columns(layout.labels))
         names += (*ratings, *weight, *programs)
         return tuple(dict.fromkeys(names))
 
 
-def make_layout(renderer: Renderer, labels: Sequence[str] | None) -> Layout:
+def make_layout(encoder: FrameEncoder, labels: Sequence[str] | None) -> Layout:
     """Return the layout of rendered planes with labels.
 
     Raises RecipeError if a label does not exist, is not defined for these planes, or is listed twice.
@@ -98,12 +98,13 @@ def make_layout(renderer: Renderer, labels: Sequence[str] | None) -> Layout:
     Args:
         labels: Names of labels; None for those that the encoder writes anyway. "ply" is ignored: each batch has it.
     """
-    encoder, plane_set = renderer.encoder, renderer.encoder.plane_set
-    labels = renderer.labels if labels is None else labels
+    plane_set = encoder.plane_set
+    encoded = ENCODED_LABELS if plane_set.inputs else ENCODED_LABELS[:1]
+    labels = encoded if labels is None else labels
     for name in labels:
         if list(labels).count(name) > 1:
             raise RecipeError(f"label {name!r} is listed twice")
-        if name in ENCODED_LABELS and name not in renderer.labels:
+        if name in ENCODED_LABELS and name not in encoded:
             raise RecipeError(f"plane set {plane_set.name} does not define label {name!r}")
     specs = tuple(find_label(name, encoder.width, encoder.height) for name in labels if name != "ply")
     if not specs:
@@ -179,11 +180,10 @@ class LoaderSource(ABC):
 
 
 @kernel
-def fill_slots(  # noqa: PLR0913 - kernel
-    units: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, ids: Any, rows: Any, slot_of_move: Any,
-    game: Any, ply: Any,
-) -> Any:  # fmt: skip
-    """List the games and moves that an encoder has to render for a part of a block.
+def list_positions(
+    units: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, game: Any, ply: Any, slot: Any
+) -> Any:
+    """List the positions of a part of a block that have a slot.
 
     Args:
         units: [U] int64, games that are consecutive in the block.
@@ -191,34 +191,21 @@ def fill_slots(  # noqa: PLR0913 - kernel
         slot_of: [size of the block], slot of each position, or -1; see `kifu.datasets.epoch_plan.slots_of_entries`.
         move_offset: [G + 1], start of the moves of each game.
         selected: Bits of the selected moves, see `kifu.datasets.epoch_plan.select_positions`.
-        rows: [U], receives the games with a position that has a slot.
-        slot_of_move: Receives, for these games, the slot of each move, or -1.
-        game: [slots] uint64, receives the id of each slot's game.
+        game: int64, as ply and slot: receives the game of each position, in order.
 
     Returns:
-        The number of rows, and the number of entries of slot_of_move.
+        The number of positions.
     """
-    q, n, entries = first, 0, 0
+    q, n = first, 0
     for u in range(units.shape[0]):
         g = units[u]
-        at, wanted = entries, False
         for k in range(move_offset[g], move_offset[g + 1]):
-            slot = -1
             if selected[k >> 3] >> (k & 7) & 1:
-                if 0 <= q < slot_of.shape[0]:
-                    slot = slot_of[q]
+                if 0 <= q < slot_of.shape[0] and slot_of[q] >= 0:
+                    game[n], ply[n], slot[n] = g, k - move_offset[g], slot_of[q]
+                    n += 1
                 q += 1
-            slot_of_move[at] = slot
-            at += 1
-            if slot >= 0:
-                wanted = True
-                game[slot] = ids[g]
-                ply[slot] = k - move_offset[g]
-        if wanted:
-            rows[n] = g
-            n += 1
-            entries = at
-    return n, entries
+    return n
 
 
 class CatalogueSource(LoaderSource):
@@ -239,12 +226,12 @@ class CatalogueSource(LoaderSource):
         columns = dict.fromkeys((*spec.columns(), *(name for name in DRAW_COLUMNS if name in rows.schema.names)))
         self._rows = rows.select(list(columns))
         self._spec, self._following = spec, following
-        self.renderer = spec.renderer()
-        self.layout = make_layout(self.renderer, spec.labels)
+        self.encoder = spec.encoder()
+        self.layout = make_layout(self.encoder, spec.labels)
         self.games = move_arrays(rows)
         self.ids: npt.NDArray[np.uint64] = to_numpy(rows["id"])
         legal = np.minimum(to_numpy(rows["n_legal"]), np.diff(self.games.move_offset)).astype(np.int32)
-        self.playable = self.renderer.playable(self._rows, legal)
+        self.playable = playable(self.encoder, self._rows, legal)
         self._merged = self._merge()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -262,10 +249,6 @@ class CatalogueSource(LoaderSource):
             source.update(to_numpy(self._rows[WEIGHT_COLUMN]).view(np.uint8).data)
         return {"source": source.hexdigest(16)} | self._spec.filter.to_dict()
 
-    @cached_property
-    def _weights_by_ply(self) -> npt.NDArray[np.float64]:
-        return self._spec.filter.weights_by_ply()
-
     def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
         """Return the positions of an epoch; see `LoaderSource.select`."""
         games, rules = self.games, self._spec.filter
@@ -273,13 +256,10 @@ class CatalogueSource(LoaderSource):
         selected, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(self.ids), np.int32)
         for first in range(0, len(counts), _GAMES):
             part = slice(first, min(first + _GAMES, len(counts)))
-            points = games.width[part].astype(np.int64) * games.height[part]
-            with np.errstate(over="ignore"):
-                select_positions(
-                    games.moves, games.move_offset[first : part.stop + 1], self.playable[part], points, rules.passes,
-                    self._weights_by_ply, self._weights_by_player(part),
-                    -1 if rules.per_game is None else rules.per_game, weight_key, per_game_key, selected, counts[part],
-                )  # fmt: skip
+            select_positions(
+                games, first, self.playable[part], rules, self._weights_by_player(part),
+                (weight_key, per_game_key), selected, counts[part],
+            )  # fmt: skip
         self._merged.select(games.move_offset, selected, counts)
         return EpochSelection(counts, selected, hash_key(seed, epoch, SYMMETRY) if augment else None)
 
@@ -290,7 +270,7 @@ class CatalogueSource(LoaderSource):
             part = slice(first, min(first + _GAMES, len(weights)))
             weigh_positions(
                 games.moves, games.move_offset[first : part.stop + 1], self.playable[part],
-                games.width[part].astype(np.int64) * games.height[part], rules.passes, self._weights_by_ply,
+                games.width[part].astype(np.int64) * games.height[part], rules.passes, rules.weights_by_ply(),
                 self._weights_by_player(part), weights[part],
             )  # fmt: skip
         return merge_positions(games, weights)
@@ -307,79 +287,57 @@ class CatalogueSource(LoaderSource):
 
     def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:
         """Return the work for each unit; see `LoaderSource.cost`."""
-        return self._plies(units)
-
-    def _plies(self, units: Units) -> npt.NDArray[np.int64]:
         plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
     def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
-        rows, slot_of_move = np.empty(len(units), np.int64), np.empty(self._plies(units).sum(), np.int64)
-        n, entries = fill_slots(
-            units, first, slot_of, self.games.move_offset, selection.selected, self.ids, rows, slot_of_move, out.game,
-            out.ply,
-        )  # fmt: skip
-        rows, slot_of_move = rows[:n], slot_of_move[:entries]
+        game, ply, slot = np.empty((3, int(selection.counts[units].sum())), np.int64)
+        n = list_positions(units, first, slot_of, self.games.move_offset, selection.selected, game, ply, slot)
+        game, ply, slot = game[:n], ply[:n], slot[:n]
+        symmetry = selection.symmetries(game, self.layout.width == self.layout.height)
+        positions = Positions(self.games, game, ply, symmetry)
+        out.game[slot], out.ply[slot] = self.ids[game], ply
         if self._following:
-            slot_of_move = self._follow(rows, slot_of_move, out)
-        symmetry = selection.symmetries(rows, self.layout.width == self.layout.height)
-        drop, ply = self.renderer.render(self._rows, self.games, rows, symmetry, slot_of_move, out.planes, out.labels)
-        self._check(rows, slot_of_move, drop, ply)
+            positions, slot = self._follow(positions, slot, out)
+        self._encode(positions, slot, out)
         names = {label.name for label in self.layout.labels}
         if not names <= {*ENCODED_LABELS, *MERGED_LABELS}:
-            self._compute_labels(rows, slot_of_move, symmetry, out)
+            self._compute_labels(positions, slot, out)
         if names & {*MERGED_LABELS}:
-            self._fill_merged(rows, slot_of_move, symmetry, out)
+            self._merged.fill(positions, slot, out.labels["move"], self.layout.width, out.labels)
 
-    def _follow(self, rows: Units, slot_of_move: Units, out: Batch) -> Units:
-        """Return `slot_of_move` with each slot at the next move, and count the plies of these slots up."""
-        plies = self._plies(rows)
-        first = np.cumsum(plies) - plies
-        following = np.concatenate([np.full(1, -1), slot_of_move])[:-1]
-        following[first[plies > 0]] = -1
-        following[np.arange(len(following)) - np.repeat(first, plies) >= np.repeat(self.playable[rows], plies)] = -1
-        ended = np.setdiff1d(slot_of_move, following)
+    def _follow(self, positions: Positions, slot: Units, out: Batch) -> tuple[Positions, Units]:
+        """Return the positions that follow, with their slots; those of the last positions of games become zeros."""
+        exists = positions.ply + 1 < self.playable[positions.game]
         for values in (out.planes, *out.labels.values()):
-            values[ended] = 0
-        out.ply[slot_of_move[slot_of_move >= 0]] += 1
-        out.ply[ended] = -1
-        return following
+            values[slot[~exists]] = 0
+        out.ply[slot] = np.where(exists, positions.ply + 1, -1)
+        after = replace(positions, ply=positions.ply + 1)
+        return after.take(np.flatnonzero(exists)), slot[exists]
 
     def new_buffer(self, slots: int) -> Batch:
         """Return arrays for examples; see `LoaderSource.new_buffer`."""
         buffer = super().new_buffer(slots)
-        return replace(buffer, labels={**self.renderer.new_labels(slots), **buffer.labels})
+        return replace(buffer, labels={**self.encoder.new_labels(slots), **buffer.labels})
 
-    def _check(self, rows: Units, slot_of_move: Units, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
-        """Raise FormatError if a requested position lies after the last move that could be replayed."""
-        ends = np.cumsum(self._plies(rows))
-        for r in np.flatnonzero(drop).tolist():
-            start = ends[r - 1] if r else 0
-            if slot_of_move[start + ply[r] : ends[r]].max(initial=-1) >= 0:
-                reason = DropReason(drop[r]).reason
-                raise FormatError(f"game {self.ids[rows[r]]:016x}: move {ply[r] + 1} cannot be played: {reason}")
+    def _encode(self, positions: Positions, slot: Units, out: Batch) -> None:
+        """Encode positions. Raises FormatError if one lies after the last move that could be replayed."""
+        context = self.encoder.context_of(self._rows)
+        encoded = self.encoder.encode(positions, context, out.planes, out.labels, slot)
+        for k in np.flatnonzero((encoded.drop != DropReason.KEPT) & (encoded.ply <= positions.ply))[:1].tolist():
+            game, reason = self.ids[positions.game[k]], DropReason(encoded.drop[k]).reason
+            raise FormatError(f"game {game:016x}: move {encoded.ply[k] + 1} cannot be played: {reason}")
 
-    def _compute_labels(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: Batch) -> None:
+    def _compute_labels(self, positions: Positions, slot: Units, out: Batch) -> None:
         """Compute the labels that the encoder does not write."""
+        rows, game = np.unique(positions.game, return_inverse=True)
         batch = self._rows.take(pa.array(rows))
-        wanted = slot_of_move >= 0
-        games, slots = move_arrays(batch), slot_of_move[wanted]
-        game = np.repeat(np.arange(len(batch)), np.diff(games.move_offset))[wanted]
-        at = LabelPositions(batch, games, game, out.ply[slots], self.layout.width, self.layout.height)
-        values = label_values(self.layout.labels, at)
-        width, height = games.width[game].astype(np.int64), games.height[game].astype(np.int64)
-        for name, augmented in augment_labels(self.layout, values, symmetry[game], width, height).items():
-            out.labels[name][slots] = augmented
-
-    def _fill_merged(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: Batch) -> None:
-        wanted = slot_of_move >= 0
-        index, slots = np.repeat(np.arange(len(rows)), self._plies(rows))[wanted], slot_of_move[wanted]
-        game = rows[index]
-        positions = LabelledPositions(
-            game, out.ply[slots], slots, symmetry[index], self.games.width[game], self.games.height[game]
-        )
-        self._merged.fill(positions, out.labels["move"], self.layout.width, out.labels)
+        at = replace(positions, games=move_arrays(batch), game=game)
+        values = label_values(self.layout.labels, (self.layout.width, self.layout.height), batch, at)
+        width, height = at.games.width[game].astype(np.int64), at.games.height[game].astype(np.int64)
+        for name, augmented in augment_labels(self.layout, values, at.symmetry, width, height).items():
+            out.labels[name][slot] = augmented
 
 
 class DatasetSource(LoaderSource):

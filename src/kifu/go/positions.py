@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import GameError
+from kifu.arrays import Indices
+from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.point import BLACK, WHITE, WHITE_BIT
-
-Indices = npt.NDArray[np.int64]
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 
 class Slots(NamedTuple):
-    """The output slots of B positions for kernels that replay each game once; equal positions share a slot.
+    """The output slots of B positions for kernels that replay each game once; equal positions share one of B slots.
 
     Attributes:
         rows: [R] the games to replay, each once under each of its symmetries.
         symmetry: [R] uint8, the symmetry of each replay.
         slot_of_move: For each move of the first of these games, then of the second, ...: the slot of the position
             before the move, or -1.
-        slot: [B] the slot of each position.
+        slot: [B] the slot of each position; its index unless positions are equal.
+        replay: [B] the replay of each position, an index of `rows`.
+        shared: Some positions are equal.
     """
 
     rows: Indices
     symmetry: npt.NDArray[np.uint8]
     slot_of_move: Indices
     slot: Indices
-    size: int
+    replay: Indices
+    shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,14 @@ class Positions:
             raise GameError(f"ply must be 0 to {lengths[k] - 1} in game {at[k]}, got {plies[k]}")
         return cls(games, at, plies, np.zeros(len(at), np.uint8))
 
+    @classmethod
+    def where(cls, games: GamesLike, mask: npt.NDArray[Any]) -> Positions:
+        """Return the positions before those moves, [M] of all games, for which the mask is true, under symmetry 0."""
+        move = np.flatnonzero(mask)
+        ends = np.searchsorted(move, games.move_offset)
+        game = np.repeat(np.arange(len(games.width)), np.diff(ends))
+        return cls(games, game, move - games.move_offset[game], np.zeros(len(move), np.uint8))
+
     def __len__(self) -> int:
         return len(self.game)
 
@@ -73,21 +83,38 @@ class Positions:
         """[B] uint8, BLACK or WHITE."""
         return np.where(self.words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
 
-    def take(self, which: slice | Indices) -> Positions:
+    def take(self, which: slice | Indices) -> Self:
         """Return some of the positions."""
         return replace(self, game=self.game[which], ply=self.ply[which], symmetry=self.symmetry[which])
 
-    def slots(self) -> Slots:
-        """Return the slots of the positions."""
-        games = self.games
-        replays, which = np.unique(self.game << 3 | self.symmetry, return_inverse=True)
+    def slots(self, slot: Indices | None = None) -> Slots:
+        """Return the slots of the positions, fastest if those of a game follow each other.
+
+        slot: [B] the slots of distinct positions.
+        """
+        games, count = self.games, np.arange(len(self))
+        keys = self.game << 3 | self.symmetry
+        runs = np.flatnonzero(np.diff(keys, prepend=-1))
+        replays, which = np.unique(keys[runs], return_inverse=True)
+        replay = np.repeat(which, np.diff(runs, append=len(self)))
         rows = replays >> 3
         first = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(games.move_offset[rows + 1] - games.move_offset[rows], out=first[1:])
-        moves, slot = np.unique(first[which] + self.ply, return_inverse=True)
+        moves = first[replay] + self.ply
         slot_of_move = np.full(first[-1], -1, np.int64)
-        slot_of_move[moves] = np.arange(len(moves))
-        return Slots(rows, (replays & 7).astype(np.uint8), slot_of_move, slot, len(moves))
+        slot_of_move[moves] = count if slot is None else slot
+        own = slot_of_move[moves]
+        shared = slot is None and not np.array_equal(own, count)
+        return Slots(rows, (replays & 7).astype(np.uint8), slot_of_move, own, replay, shared)
+
+    def check_playable(self, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
+        """Raise IllegalMove if a replay stopped at one of the positions or before it.
+
+        drop, ply: [B], why and after how many moves it stopped, see `kifu.planes.encoder.Encoded`.
+        """
+        for k in np.flatnonzero((drop != DropReason.KEPT) & (ply <= self.ply))[:1].tolist():
+            word = self.games.moves[self.games.move_offset[self.game[k]] + ply[k]]
+            raise IllegalMove(int(ply[k]), int(word & POINT_MASK), DropReason(drop[k]))
 
     def legal(self, rules: Rules = RECORD_RULES) -> npt.NDArray[np.bool_]:
         """Return [B, points + 1] which moves are legal, pass last, on boards of one size, at symmetry 0.
@@ -96,6 +123,6 @@ class Positions:
         """
         slots, first = self.slots(), self.game[:1]
         points = int((self.games.width[first].astype(np.int64) * self.games.height[first]).sum())
-        masks = np.empty((slots.size, points + 1), np.bool_)
+        masks = np.empty((len(self), points + 1), np.bool_)
         legal_moves(self.games, slots.rows, slots.slot_of_move, masks, rules)
         return masks[slots.slot]

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.corpus.catalogue import RowShard
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.manifest import Manifest
-from kifu.katago.inputs import KataScratch
+from kifu.go.positions import Positions
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
 from kifu.katago.select import (
@@ -37,20 +38,17 @@ from kifu.katago.select import (
     select_plies,
 )
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
-from kifu.planes.encoder import PositionRequest
+from kifu.planes.encoder import fixed_context
 from kifu.planes.registry import KATAGO22
-from kifu.point import BLACK, WHITE, WHITE_BIT
+from kifu.point import BLACK, WHITE
 from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
     ManifestCounts,
-    SetJob,
     SetPlan,
-    SetShard,
     build_sets,
     row_slices,
 )
-from kifu.records.games import GameArrays
 from kifu.records.paths import Paths
 
 FORMAT = "katago-npz@1"
@@ -92,18 +90,18 @@ def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
 
 def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> list[RenderShard]:
     """Count the rows of all games and return the shards to render."""
-    shards, start = [], 0
+    job, shards, start = CountRows(recipe, plan.set), [], 0
     with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
         for catalogue in plan.catalogues:
             rows = np.zeros(len(catalogue.catalogue), np.int32)
-            for counted in plan.executor.run(CountRows(recipe, plan.set), catalogue.shards):
+            for counted in plan.executor.run(job.process, catalogue.shards, job.read):
                 counts.add_dropped(counted.drops, counted.elsewhere)
                 counts.add_games(counted.member, counted.rows, counted.plies)
                 rows[counted.member] = counted.rows
                 bar.advance(counted.read)
             counts.end_archive(catalogue.name, catalogue.digest)
             for unit in catalogue.shards:
-                rows_of_unit = rows[unit.first : unit.first + unit.rows.rows]
+                rows_of_unit = rows[unit.row : unit.row + unit.rows]
                 if rows_of_unit.any():
                     shards.append(RenderShard(unit, start, rows_of_unit))
                     start += int(rows_of_unit.sum())
@@ -111,9 +109,9 @@ def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> 
 
 
 def _write_rows(recipe: KatagoRecipe, plan: SetPlan, shards: list[RenderShard], writer: KataWriter) -> None:
-    rows = sum(int(shard.counts.sum()) for shard in shards)
+    job, rows = RenderRows(recipe), sum(int(shard.counts.sum()) for shard in shards)
     with plan.progress(f"building {plan.path.name}", rows, "rows") as bar:
-        for rendered in plan.executor.run(RenderRows(recipe, plan.set), shards):
+        for rendered in plan.executor.run(job.process, shards, job.read):
             if isinstance(rendered, KataRows):
                 writer.write(rendered)
                 bar.advance(rendered.size)
@@ -131,7 +129,7 @@ class RenderShard:
         start: The number of rows of the set before them.
     """
 
-    unit: SetShard
+    unit: RowShard
     start: int
     counts: npt.NDArray[np.int32]
 
@@ -151,18 +149,14 @@ class PieceItem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]):
+class RenderRows:
     """Render and compress all rows of a set."""
 
     recipe: KatagoRecipe
 
     @cached_property
-    def _free_scratch(self) -> list[tuple[KataScratch, TargetScratch]]:
+    def _free_scratch(self) -> list[TargetScratch]:
         return []
-
-    def shard_fingerprint(self, shard: RenderShard) -> Any:
-        """Return the fingerprint of the games, and the number of rows before them."""
-        return [*shard.unit.fingerprint(), shard.start]
 
     def read(self, shard: RenderShard) -> Iterator[PieceItem]:
         """Yield the games of each piece, or of a few whole pieces."""
@@ -193,28 +187,28 @@ class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]
     def _render(self, item: PieceItem) -> KataRows:
         """Render the rows of an item, whose games have been played once."""
         games, rows = game_arrays(item.batch), np.flatnonzero(item.counts)
-        rules, first = rules_of(self.recipe, item.batch)[0][rows], scan_openings(self.recipe, games).first[rows]
-        slots, game, ply = select_plies(games, rows, first)
-        # The slots of a game are in the order of its plies, so that its rows are the first ones.
-        has_row = np.arange(len(game)) - np.searchsorted(game, game) < item.counts[rows][game]
-        number = np.cumsum(has_row) - 1 - item.skip
-        wanted = has_row & (number >= 0) & (number < sum(item.sizes))
-        slots[slots >= 0] = np.where(wanted, number, -1)
-        game, ply = game[wanted], ply[wanted]
-        n = len(game)
+        rules, first = rules_of(self.recipe, item.batch)[0], scan_openings(self.recipe, games).first[rows]
+        selected = select_plies(games, rows, first)
+        # The positions of a game are in the order of its plies, so that its rows are the first ones.
+        place = np.arange(len(selected)) - np.searchsorted(selected.game, selected.game)
+        with_row = np.flatnonzero(place < item.counts[selected.game])
+        positions = selected.take(with_row[item.skip : item.skip + sum(item.sizes)])
+        encoded = ENCODER.encode(positions, fixed_context(rules))
+        n, rules = len(positions), rules[rows]
+        game, ply = np.searchsorted(rows, positions.game), positions.ply.astype(np.int32)
+        played = np.zeros(len(rows), np.int32)
+        played[game] = encoded.ply
         try:
-            scratch, target_scratch = self._free_scratch.pop()
+            target_scratch = self._free_scratch.pop()
         except IndexError:
-            scratch, target_scratch = ENCODER.new_scratch(), TargetScratch()
-        planes, labels, symmetry = ENCODER.new_out(n), ENCODER.new_labels(n), np.zeros(len(rows), np.uint8)
-        _, played = ENCODER.draw(scratch, PositionRequest(games, rows, symmetry, slots), planes, labels, rules)
+            target_scratch = TargetScratch()
         span = self._span(item.batch, rows, first, end_plies(games, rows, first, played))
         targets = fill_targets(target_scratch, games, rows, rules, span, game, ply)
-        self._free_scratch.append((scratch, target_scratch))
+        self._free_scratch.append(target_scratch)
         return KataRows(
-            planes, labels["globals"], *targets,
+            encoded.planes, encoded.labels["globals"], *targets,
             q=np.zeros((n, 3, targets.policy.shape[2]), np.int16),
-            meta=self._metadata(item.batch, games, rows[game], ply),
+            meta=self._metadata(item.batch, positions),
         )  # fmt: skip
 
     def _span(
@@ -234,13 +228,11 @@ class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]
             key=to_numpy(batch["id"])[rows],
         )
 
-    def _metadata(
-        self, batch: pa.RecordBatch, games: GameArrays, game: npt.NDArray[np.int64], ply: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.float32] | None:
+    def _metadata(self, batch: pa.RecordBatch, positions: Positions) -> npt.NDArray[np.float32] | None:
         if self.recipe.metadata is None:
             return None
-        white = games.moves[games.move_offset[game] + ply] & WHITE_BIT != 0
-        rows: npt.NDArray[np.float32] = metadata_rows(batch, self.recipe.metadata)[game, white.astype(np.int64)]
+        white = (positions.to_play == WHITE).astype(np.int64)
+        rows: npt.NDArray[np.float32] = metadata_rows(batch, self.recipe.metadata)[positions.game, white]
         return rows
 
 

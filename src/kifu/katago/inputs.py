@@ -7,9 +7,9 @@ counts as half a win, playouts are not doubled, no history is hidden. docs/plane
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,13 +52,11 @@ from kifu.planes.encoder import (
     EncodeTask,
     FrameEncoder,
     GameContext,
-    PositionRequest,
     check_kept,
     check_played,
     map_game,
-    single_game,
 )
-from kifu.planes.packing import Labels, Planes, pack_planes, unpack
+from kifu.planes.packing import Labels, Planes, pack_planes
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 from kifu.records.game import Game
@@ -369,7 +367,7 @@ def _needs_ladders(slot_of_move: Any, at: Any, left: Any) -> Any:
 def encode_games(
     w: KataWorkspace, games: KataGames, task: EncodeTask, embedding: BoardEmbedding, subset: Any, inputs: Any
 ) -> None:
-    """Encode the positions of some games that have a slot; see `KataEncoder.draw`.
+    """Encode the positions of some games that have a slot; see `KataEncoder`.
 
     Rules, setup and the end of a game are KataGo's, hence a loop other than `kifu.go.replay.replay_game`.
 
@@ -420,10 +418,6 @@ _MIN_PLIES = 512
 ILLEGAL_MOVES = (DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropReason.SUPERKO)
 
 
-KataScratch: TypeAlias = dict[tuple[int, int, int], KataWorkspace]
-"""Scratch memory of one thread, by (width, height, plies)."""
-
-
 @dataclass(frozen=True, slots=True)
 class KataEncoder(FrameEncoder):
     """The encoder of `katago22@1` for boards of one size. KataGo's files have 19 x 19, with smaller boards embedded.
@@ -450,57 +444,41 @@ class KataEncoder(FrameEncoder):
         """Return the rules of each game, see `resolve_rules_or_default`."""
         return GameContext(*resolve_rules_or_default(batch["rules"], recorded_komi(batch), batch["handicap"]))
 
-    def new_scratch(self) -> KataScratch:
-        """Return scratch memory for one thread."""
+    def _new_scratch(self) -> dict[tuple[int, int, int], KataWorkspace]:
+        """Return scratch memory of one thread, by (width, height, plies)."""
         return {}
 
-    def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
-        """Return uninitialized arrays for `draw` to fill: "move" [slots] int16 and "globals" [slots, 19] float32."""
-        return {"move": np.empty(slots, np.int16), "globals": np.empty((slots, INPUTS), np.float32)}
-
-    def draw(
+    def _fill(
         self,
-        scratch: KataScratch,
-        request: PositionRequest,
-        out: npt.NDArray[np.uint8],
+        scratch: dict[tuple[int, int, int], KataWorkspace],
+        games: Any,
+        task: EncodeTask,
+        parts: Sequence[tuple[BoardEmbedding, npt.NDArray[np.int64]]],
         labels: Mapping[str, npt.NDArray[Any]],
-        context: npt.NDArray[np.void],
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Encode positions of some games, each under a symmetry of the board (`kifu.point.symmetries`).
+        context: npt.NDArray[Any],
+    ) -> None:
+        """Encode positions. context: [R] of `GAME_RULES`.
 
         A game is followed under its own rules as far as KataGo follows it. Moves out of turn end nothing, but earlier
-        moves are then left out of the history planes. Positions from the returned ply on are not filled, or are those
-        before a move that cannot be played.
-
-        Args:
-            out: [slots, 22, bytes] uint8, receives the planes as bits.
-            labels: "move", [slots] int16, receives the moves played; "globals", [slots, 19] float32, the scalar inputs
-                in the order of `PlaneSet.inputs`.
-
-        Returns:
-            drop [R] uint8 and ply [R] int32: why and at which move each game ends early. Reasons besides moves that the
-            rules forbid: SETUP_LATER, setup after the root; AFTER_END, moves after the end of the game or, with
-            territory scoring, of its normal phase; SETUP_TWICE and SETUP_DEAD, setup that KataGo rejects; WRONG_SIZE, a
-            board that does not fit or has a side below 2.
-
-        Raises ValueError if the arrays do not fit each other.
+        moves are then left out of the history planes. Reasons to end early, besides moves that the rules forbid:
+        SETUP_LATER, setup after the root; AFTER_END, moves after the end of the game or, with territory scoring, of its
+        normal phase; SETUP_TWICE and SETUP_DEAD, setup that KataGo rejects; WRONG_SIZE, a board that does not fit or
+        has a side below 2.
         """
-        label, inputs = labels["move"], labels["globals"]
-        task, parts = self._plan(request, out, label)
-        if inputs.shape != (len(out), INPUTS) or inputs.dtype != np.float32:
-            raise ValueError(f"globals must be float32 [{len(out)}, {INPUTS}], got {inputs.dtype} {inputs.shape}")
-        if len(context) != len(request.game_index):
-            raise ValueError(f"context must have the rules of {len(request.game_index)} games, got {len(context)}")
+        inputs, slots, count = labels["globals"], len(task.out), len(task.game_index)
+        if inputs.shape != (slots, INPUTS) or inputs.dtype != np.float32:
+            raise ValueError(f"globals must be float32 [{slots}, {INPUTS}], got {inputs.dtype} {inputs.shape}")
+        if len(context) != count:
+            raise ValueError(f"context must have the rules of {count} games, got {len(context)}")
         plies = _MIN_PLIES
         while plies < len(task.moves):
             plies *= 2
-        games = kernel_games(request.games, request.game_index, context)
+        arrays = kernel_games(games, task.game_index, context)
         for embedding, subset in parts:
             key = embedding.width, embedding.height, plies
             if key not in scratch:
                 scratch[key] = new_workspace(*key[:2], self.width, self.height, plies)
-            encode_games(scratch[key], games, task, embedding, subset, inputs)
-        return task.drop, task.ply
+            encode_games(scratch[key], arrays, task, embedding, subset, inputs)
 
     def encode_game(self, game: Game) -> tuple[Planes, Labels]:
         """Return the planes and next moves of one game, see `encode_katago`."""
@@ -533,14 +511,10 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
     """
     check_kept(game)
     encoder = KataEncoder(KATAGO22, game.width, game.height, False)
-    request, n = single_game(game)
-    packed, labels, rules = encoder.new_out(n), encoder.new_labels(n), _game_rules(game)
-    drop, ply = encoder.draw(encoder.new_scratch(), request, packed, labels, rules)
-    if DropReason(drop[0]) not in (DropReason.KEPT, *ILLEGAL_MOVES):
-        raise GameError(f"KataGo follows {ply[0]} of the game's {len(game)} moves: {DropReason(drop[0]).reason}")
+    planes, labels, drop, ply = encoder.encode_moves(game, _game_rules(game))
+    if drop not in (DropReason.KEPT, *ILLEGAL_MOVES):
+        raise GameError(f"KataGo follows {ply} of the game's {len(game)} moves: {drop.reason}")
     check_played(game, drop, ply)
-    planes = np.empty((n, *encoder.shape), np.uint8)
-    unpack(packed, planes)
     return planes, labels["globals"], labels["move"].astype(np.int32)
 
 

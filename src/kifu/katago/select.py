@@ -22,14 +22,14 @@ from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason
-from kifu.katago.inputs import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
+from kifu.go.positions import Positions
+from kifu.katago.inputs import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel
-from kifu.planes.encoder import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT, parse_board
-from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
+from kifu.recipes.pipeline import RowSlice, SetJob
 from kifu.recipes.schema import SplitRecipe
 from kifu.records.games import GameArrays, ParseWarning
 
@@ -161,44 +161,16 @@ def _scan_openings(
                 out.repeat[g] = min(out.repeat[g], t)
 
 
-def select_plies(
-    games: GameArrays, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Select the moves of the games `rows` from `first` on, except passes and answers to passes.
-
-    Returns:
-        The slot of the position before each move of these games, or -1, [moves] int64; the game of each slot, an index
-        of rows; and the ply of each slot.
-    """
-    moves = int(np.diff(games.move_offset)[rows].sum())
-    slots, game, ply = np.empty(moves, np.int64), np.empty(moves, np.int64), np.empty(moves, np.int32)
-    n = _select_plies(games.moves, games.move_offset, games.width, games.height, rows, first, slots, game, ply)
-    return slots, game[:n], ply[:n]
-
-
-@kernel
-def _select_plies(  # noqa: PLR0913 - kernel
-    moves: Any, move_offset: Any, width: Any, height: Any, rows: Any, first: Any, slots: Any, game: Any, ply: Any
-) -> Any:
-    """Returns the number of slots."""
-    selected = 0
-    at = 0
-    for r in range(rows.shape[0]):
-        g = rows[r]
-        points = np.int64(width[g]) * np.int64(height[g])
-        after_pass = False
-        for t in range(move_offset[g + 1] - move_offset[g]):
-            is_pass = (moves[move_offset[g] + t] & POINT_MASK) == points
-            slots[at] = -1
-            if t >= first[r]:
-                if not is_pass and not after_pass:
-                    slots[at] = selected
-                    game[selected] = r
-                    ply[selected] = t
-                    selected += 1
-                after_pass = is_pass
-            at += 1
-    return selected
+def select_plies(games: GameArrays, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int32]) -> Positions:
+    """Return the positions of the games `rows` from ply `first` on, except before passes and answers to passes."""
+    begin = np.full(len(games), NEVER)
+    begin[rows] = first
+    lengths, points = np.diff(games.move_offset), games.width.astype(np.int64) * games.height
+    ply = np.arange(len(games.moves)) - np.repeat(games.move_offset[:-1], lengths)
+    counts = ply >= np.repeat(begin, lengths)
+    is_pass = counts & (games.moves & POINT_MASK == np.repeat(points, lengths))
+    after_pass = (ply > 0) & np.append(False, is_pass)[:-1]
+    return Positions.where(games, counts & ~is_pass & ~after_pass)
 
 
 def end_plies(
@@ -247,16 +219,12 @@ class RowCounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CountRows(CatalogueRowsJob[RowCounts]):
+class CountRows(SetJob):
     """Count the training rows that games give."""
 
     columns = COLUMNS
 
     recipe: KatagoRecipe
-
-    @cached_property
-    def _free_scratch(self) -> list[KataScratch]:
-        return []
 
     @cached_property
     def _boards(self) -> list[int] | None:
@@ -275,8 +243,9 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         opening = scan_openings(self.recipe, games)
         rows, drops, elsewhere = self._select(item.batch, games, unresolved, opening)
         first, repeat = opening.first[rows], opening.repeat[rows]
-        stop, drop = self._end(games, rows, first, repeat, *self._play(games, rows, rules[rows]))
-        _, game, ply = select_plies(games, rows, first)
+        stop, drop = self._end(games, rows, first, repeat, *ENCODER.replay(games, rows, rules[rows]))
+        selected = select_plies(games, rows, first)
+        game, ply = np.searchsorted(rows, selected.game), selected.ply
         kept = drop == DropReason.KEPT
         has_row = kept[game] & (ply < stop[game])
         counts = np.bincount(game[has_row], minlength=len(kept))[kept]
@@ -333,20 +302,6 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         yield DropReason.UNFINISHED, ~winner if recipe.results == "known" else unparsed
         yield DropReason.HUGE_SCORE, to_numpy(batch["margin"].fill_null(0)) >= points
 
-    def _play(
-        self, games: GameArrays, rows: npt.NDArray[np.int64], rules: npt.NDArray[np.void]
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Play the games and return drop and ply [R], see `KataEncoder.draw`."""
-        try:
-            scratch = self._free_scratch.pop()
-        except IndexError:
-            scratch = ENCODER.new_scratch()
-        slots = np.full(int(np.diff(games.move_offset)[rows].sum()), -1)
-        request = PositionRequest(games, rows, np.zeros(len(rows), np.uint8), slots)
-        ends = ENCODER.draw(scratch, request, ENCODER.new_out(0), ENCODER.new_labels(0), rules)
-        self._free_scratch.append(scratch)
-        return ends
-
     def _end(
         self,
         games: GameArrays,
@@ -356,7 +311,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         drop: npt.NDArray[np.uint8],
         ply: npt.NDArray[np.int32],
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-        """Return the number of moves of each game, [R], and the final drop reasons. drop, ply: from `_play`."""
+        """Return the number of moves of each game, [R], and the final drop reasons. drop, ply: from `replay`."""
         drop = np.where(drop == DropReason.AFTER_END, DropReason.KEPT, drop).astype(np.uint8)
         if self.recipe.illegal == "cut":
             drop[np.isin(drop, _CUT_REASONS)] = DropReason.KEPT

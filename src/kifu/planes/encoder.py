@@ -14,9 +14,9 @@ from __future__ import annotations
 import functools
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,8 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
-from kifu.go.replay import GameMoves, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
+from kifu.go.positions import Positions
+from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
 from kifu.go.rules import RECORD_RULES, History, make_move, new_history
 from kifu.go.state import ONE, ZERO, State, clear, has_chain_without_liberties, last_point
 from kifu.kernel import inline_kernel, kernel
@@ -40,18 +41,6 @@ from kifu.records.game import Game
 _FLAGS = 0xFFFF ^ POINT_MASK
 
 Indices = npt.NDArray[np.int64]
-
-
-class PositionRequest(NamedTuple):
-    """A choice of positions to encode, of some games."""
-
-    games: Any
-    game_index: Indices  # [R] int64, the games to replay
-    # [R]: the symmetry of the board (`kifu.point.symmetries`) under which each of them is encoded
-    symmetry: npt.NDArray[np.uint8]
-    # int64, for each move of the first of these games, then of the second, and so on: the slot of the output for the
-    # position before the move, or -1. No slot may be used twice; this is not checked.
-    slot_of_move: Indices
 
 
 class BoardEmbedding(NamedTuple):
@@ -84,12 +73,12 @@ def embed_board(
 
 
 class EncodeTask(NamedTuple):
-    """The arguments of encoding kernels: a `PositionRequest`, its outputs and scratch memory."""
+    """The arguments of encoding kernels: those of `FrameEncoder.replay`, and scratch memory."""
 
     games: ReplayArrays
     game_index: Indices  # [R] int64
     symmetry: npt.NDArray[np.uint8]  # [R]
-    slot_of_move: Indices  # int64, see `PositionRequest`
+    slot_of_move: Indices  # int64
     slot_offset: Indices  # [R + 1] int64, where the entries of each game begin in `slot_of_move`
     moves: npt.NDArray[np.uint16]  # scratch for the moves of one game
     setup: npt.NDArray[np.uint16]  # scratch for the setup of one game
@@ -126,13 +115,39 @@ def embed_game(task: EncodeTask, r: Any, table: Any) -> GameMoves:
 class GameContext(NamedTuple):
     """The data that an encoder needs about each of R games besides its moves and setup."""
 
-    values: npt.NDArray[Any]  # [R, ...], in the form that the encoder's `draw` takes
+    values: npt.NDArray[Any]  # [R, ...]: ratings or rules
     drop: npt.NDArray[np.uint8]  # [R]: of `DropReason`: why a game cannot be encoded, or KEPT
+
+
+ContextOf: TypeAlias = Callable[[Indices], GameContext]
+"""Returns the context of some games, by their indices."""
+
+
+def fixed_context(values: npt.NDArray[Any]) -> ContextOf:
+    """Return a function that returns the given values [G, ...] of some games, which all can be encoded."""
+    return lambda rows: GameContext(values[rows], np.zeros(len(rows), np.uint8))
+
+
+class Encoded(NamedTuple):
+    """B encoded positions.
+
+    Attributes:
+        planes: [B, ...] as from `FrameEncoder.new_out`.
+        labels: [B, ...] by name as from `FrameEncoder.new_labels`.
+        drop: [B] uint8 of `DropReason`: why the game of a position cannot be replayed to its end, or KEPT.
+        ply: [B] int32, how many moves of the game of a position were replayed. Later positions are undefined; that at
+            this ply is filled if only its next move cannot be played.
+    """
+
+    planes: npt.NDArray[Any]
+    labels: Mapping[str, npt.NDArray[Any]]
+    drop: npt.NDArray[np.uint8]
+    ply: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class FrameEncoder(ABC):
-    """The interface and common part of all encoders.
+    """The interface and common part of all encoders. Threads may share one, whose scratch memory grows with them.
 
     pad: smaller boards are accepted too, embedded in the upper left corner.
     """
@@ -141,6 +156,7 @@ class FrameEncoder(ABC):
     width: int
     height: int
     pad: bool
+    _idle: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     MIN_SIDE: ClassVar[int] = 1
     """The smallest side of a board."""
@@ -155,30 +171,111 @@ class FrameEncoder(ABC):
 
     @abstractmethod
     def context(self, batch: pa.RecordBatch) -> GameContext:
-        """Return what `draw` needs about each game of a batch, which has at least `columns`."""
+        """Return the context of the games of a batch, which has at least `columns`."""
 
     @abstractmethod
-    def new_scratch(self) -> Any:
+    def _new_scratch(self) -> Any:
         """Return scratch memory for one thread."""
 
     @abstractmethod
-    def draw(
+    def _fill(
         self,
         scratch: Any,
-        request: PositionRequest,
-        out: npt.NDArray[Any],
+        games: Any,
+        task: EncodeTask,
+        parts: Sequence[tuple[BoardEmbedding, Indices]],
         labels: Mapping[str, npt.NDArray[Any]],
         context: npt.NDArray[Any],
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Encode positions, as the `encode` method of the class does, into planes and labels by name.
-
-        out: see `new_out`; labels: arrays [slots, ...], "move", and "globals" if the plane set has numbers besides its
-        planes; context: `GameContext.values` of these games. Returns drop [R] uint8 and ply [R] int32 of each game.
-        """
+    ) -> None:
+        """Fill the outputs of a task, part by part. Raises ValueError if labels or context do not match."""
 
     @abstractmethod
     def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Return the planes and next moves of one game, see `kifu.encode`."""
+
+    def context_of(self, batch: pa.RecordBatch) -> ContextOf:
+        """Return a function that returns the context of some games of a batch, which has at least `columns`."""
+        return lambda rows: self.context(batch.select(self.columns).take(pa.array(rows)))
+
+    def encode(
+        self,
+        positions: Positions,
+        context: ContextOf,
+        out: npt.NDArray[Any] | None = None,
+        labels: Mapping[str, npt.NDArray[Any]] | None = None,
+        slot: Indices | None = None,
+    ) -> Encoded:
+        """Encode positions; each game is replayed once under each of its symmetries.
+
+        Args:
+            context: Called with the games to replay, [R].
+            out: [slots, ...] receives the planes; by default a new array. The positions must be distinct then.
+            labels: By name, [slots, ...]: receive the labels.
+            slot: [B] the place of each position in `out` and `labels`, by default its index.
+
+        Returns:
+            The positions in order. With `out`, its planes and labels are these arrays.
+        """
+        slots = positions.slots(slot)
+        known = context(slots.rows)
+        planes = self.new_out(len(positions)) if out is None else out
+        values = self.new_labels(len(positions)) if labels is None else labels
+        drop, ply = self.replay(
+            positions.games, slots.rows, known.values, slots.symmetry, slots.slot_of_move, planes, values
+        )
+        lacks = known.drop != DropReason.KEPT
+        drop, ply = np.where(lacks, known.drop, drop), np.where(lacks, np.int32(0), ply)
+        if out is None and slots.shared:
+            planes, values = planes[slots.slot], {name: array[slots.slot] for name, array in values.items()}
+        return Encoded(planes, values, drop[slots.replay], ply[slots.replay])
+
+    def replay(
+        self,
+        games: GamesLike,
+        rows: Indices,
+        context: npt.NDArray[Any],
+        symmetry: npt.NDArray[np.uint8] | None = None,
+        slot_of_move: Indices | None = None,
+        out: npt.NDArray[Any] | None = None,
+        labels: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Replay the games `rows` [R] to their end, and encode positions on the way.
+
+        Plane sets of features replay under `kifu.go.rules.RECORD_RULES`, KataGo's under the rules of each game, as far
+        as KataGo follows it.
+
+        Args:
+            context: [R, ...] the `GameContext.values` of these games.
+            symmetry: [R] the symmetry (`kifu.point.symmetries`) under which each game is encoded, by default 0.
+            slot_of_move: int64, for each move of the first of these games, then of the second, ...: the slot of the
+                position before the move, or -1, the default. No slot may be used twice; this is not checked.
+            out: See `new_out`: each plane from a byte of its own, the top row of the board first, the first point in
+                the highest bit.
+            labels: See `new_labels`. "move" is row * width + column of the board without padding (of the larger board,
+                if `pad`); a pass is width * height.
+
+        Returns:
+            drop [R] uint8 of `DropReason`, and ply [R] int32, how many moves of each game could be played. WRONG_SIZE
+            marks games that do not fit, or not under this symmetry. Slots for positions from that ply on are not
+            filled, or hold the position before a move that cannot be played.
+
+        Raises:
+            ValueError: The arrays do not match.
+        """
+        if symmetry is None:
+            symmetry = np.zeros(len(rows), np.uint8)
+        if slot_of_move is None:
+            slot_of_move = np.full(int((games.move_offset[rows + 1] - games.move_offset[rows]).sum()), -1)
+        out = self.new_out(0) if out is None else out
+        labels = self.new_labels(0) if labels is None else labels
+        task, parts = self._plan(games, rows, symmetry, slot_of_move, out, labels["move"])
+        try:
+            scratch = self._idle.pop()
+        except IndexError:
+            scratch = self._new_scratch()
+        self._fill(scratch, games, task, parts, labels, context)
+        self._idle.append(scratch)
+        return task.drop, task.ply
 
     @property
     def planes(self) -> int:
@@ -207,25 +304,50 @@ class FrameEncoder(ABC):
             return np.empty((slots, self.planes, self.points), np.float32)
         return np.empty((slots, self.planes, self.bytes), np.uint8)
 
+    def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
+        """Return uninitialized arrays: "move" [slots] int16, and "globals" [slots, I] float32 (`PlaneSet.inputs`)."""
+        inputs = np.empty((slots, len(self.plane_set.inputs)), np.float32)
+        return {"move": np.empty(slots, np.int16), "globals": inputs}
+
+    def encode_moves(
+        self, game: Game, context: npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]], DropReason, int]:
+        """Return planes [T, C, H, W] and labels before the moves of a game except passes, and where its replay ends."""
+        no_pass = game.moves & POINT_MASK != game.width * game.height
+        slots, count = np.where(no_pass, np.cumsum(no_pass) - 1, -1), int(no_pass.sum())
+        packed, labels = self.new_out(count), self.new_labels(count)
+        drop, ply = self.replay(game.arrays(), np.zeros(1, np.int64), context, None, slots, packed, labels)
+        if self.plane_set.real:
+            planes = packed.reshape(count, *self.shape)
+        else:
+            planes = np.empty((count, *self.shape), np.uint8)
+            unpack(packed, planes)
+        return planes, labels, DropReason(drop[0]), int(ply[0])
+
     @property
     def _frame(self) -> tuple[int, int, int]:
         """(width, height, padding) of the frame."""
         return self.shape[2], self.shape[1], self.plane_set.padding
 
     def _plan(
-        self, request: PositionRequest, out: npt.NDArray[Any], label: npt.NDArray[np.int16]
+        self,
+        games: GamesLike,
+        index: Indices,
+        symmetry: npt.NDArray[np.uint8],
+        slot_of_move: Indices,
+        out: npt.NDArray[Any],
+        label: npt.NDArray[np.int16],
     ) -> tuple[EncodeTask, list[tuple[BoardEmbedding, Indices]]]:
-        """Return the task of a request, and the embedding and subset of its games for each size of board that fits.
+        """Return the task of `replay`, and the embedding and subset of its games for each size of board that fits.
 
         The task's `drop` is WRONG_SIZE until a kernel fills it, and stays so for games that do not fit.
         """
-        games, index, symmetry = request.games, request.game_index, request.symmetry
         if len(index) and index.min() < 0:
-            raise ValueError(f"game_index must be >= 0, got {index.min()}")
+            raise ValueError(f"games must be >= 0, got {index.min()}")
         plies = games.move_offset[index + 1] - games.move_offset[index]
         slot_offset = np.zeros(len(index) + 1, np.int64)
         np.cumsum(plies, out=slot_offset[1:])
-        self._check(request, int(slot_offset[-1]), out, label)
+        self._check(symmetry, len(index), slot_of_move, int(slot_offset[-1]), out, label)
         stones = games.setup_offset[index + 1] - games.setup_offset[index]
         sizes = games.width[index].astype(np.int64) << 9 | games.height[index].astype(np.int64) << 1 | symmetry >> 2
         parts = []
@@ -239,7 +361,7 @@ class FrameEncoder(ABC):
             games=replay_arrays(games),
             game_index=index,
             symmetry=symmetry,
-            slot_of_move=request.slot_of_move,
+            slot_of_move=slot_of_move,
             slot_offset=slot_offset,
             moves=np.empty(plies.max(initial=0), np.uint16),
             setup=np.empty(stones.max(initial=0), np.uint16),
@@ -256,11 +378,18 @@ class FrameEncoder(ABC):
             return True
         return self.pad and self.MIN_SIDE <= width <= self.width and self.MIN_SIDE <= height <= self.height
 
-    def _check(self, request: PositionRequest, moves: int, out: npt.NDArray[Any], label: npt.NDArray[np.int16]) -> None:
-        slot_of_move, games = request.slot_of_move, len(request.game_index)
+    def _check(
+        self,
+        symmetry: npt.NDArray[np.uint8],
+        games: int,
+        slot_of_move: Indices,
+        moves: int,
+        out: npt.NDArray[Any],
+        label: npt.NDArray[np.int16],
+    ) -> None:
         if len(slot_of_move) != moves:
             raise ValueError(f"slot_of_move must have an entry for each of the {moves} moves, got {len(slot_of_move)}")
-        if len(request.symmetry) != games or request.symmetry.max(initial=0) > 7:
+        if len(symmetry) != games or symmetry.max(initial=0) > 7:
             raise ValueError(f"symmetry must be {games} numbers from 0 to 7")
         expected = self.new_out(0)
         if out.shape[1:] != expected.shape[1:] or out.dtype != expected.dtype:
@@ -483,75 +612,35 @@ class Encoder(FrameEncoder):
         ratings = ratings_of(batch) if self.columns else np.zeros((len(batch), 2), np.float32)
         return GameContext(ratings, np.zeros(len(batch), np.uint8))
 
-    def new_scratch(self) -> EncoderScratch:
-        """Return scratch memory for one thread."""
+    def _new_scratch(self) -> EncoderScratch:
         words = len(new_context(self.width, self.height, *self._frame).s.words)
         return EncoderScratch(np.zeros((self.planes, words), np.uint64))
 
-    def encode(
+    def _fill(
         self,
         scratch: EncoderScratch,
-        request: PositionRequest,
-        out: npt.NDArray[Any],
-        label: npt.NDArray[np.int16],
-        rating: npt.NDArray[np.float32] | None = None,
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Encode positions of some games, replayed under `kifu.go.rules.RECORD_RULES`.
-
-        Args:
-            scratch: From `new_scratch`, one for each thread.
-            request: The positions to encode, and their symmetries.
-            out: [slots, C, bytes] uint8, filled with planes as bits: each plane from a byte of its own, the top row of
-                the board first, the first point in the highest bit. For a real plane set [slots, C, points] float32.
-            label: [slots] int16, filled with the move played, as row * width + column of the board without padding (of
-                the larger board, if `pad`); a pass is width * height.
-            rating: [R, 2] float32, the ranks of Black and White (`kifu.Rank.rating`), 0 or NaN if unknown; for plane
-                sets that need them (`PlaneSet.needs_ranks`).
-
-        Returns:
-            drop [R] uint8 of `DropReason` and ply [R] int32, how many moves of each game could be played. WRONG_SIZE
-            marks games that have another size, or have it under this symmetry. Slots for positions from that ply on are
-            not filled, or hold the position before a move that cannot be played.
-
-        Raises:
-            ValueError: The arrays do not match.
-        """
-        task, parts = self._plan(request, out, label)
-        if rating is None:
-            rating = np.zeros((len(request.game_index), 2), np.float32)
-        if rating.shape != (len(request.game_index), 2):
-            raise ValueError(f"rating must be [{len(request.game_index)}, 2], got shape {rating.shape}")
+        games: Any,
+        task: EncodeTask,
+        parts: Sequence[tuple[BoardEmbedding, Indices]],
+        labels: Mapping[str, npt.NDArray[Any]],
+        context: npt.NDArray[Any],
+    ) -> None:
+        """Encode positions. context: [R, 2] float32, the ranks of Black and White (`kifu.Rank.rating`), NaN or 0."""
+        if context.shape != (len(task.game_index), 2):
+            raise ValueError(f"context must be [{len(task.game_index)}, 2], got shape {context.shape}")
         encode = _compile(self.plane_set.features)
         for embedding, subset in parts:
             size = embedding.width, embedding.height
             if size not in scratch.contexts:
                 scratch.contexts[size] = new_context(*size, *self._frame)
-            base = scratch.contexts[size]
-            encode(base, scratch.history, task, embedding, subset, rating, scratch.bits)
-        return task.drop, task.ply
-
-    def draw(
-        self,
-        scratch: EncoderScratch,
-        request: PositionRequest,
-        out: npt.NDArray[Any],
-        labels: Mapping[str, npt.NDArray[Any]],
-        context: npt.NDArray[Any],
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Encode positions; see `FrameEncoder.draw`."""
-        return self.encode(scratch, request, out, labels["move"], context)
+            encode(scratch.contexts[size], scratch.history, task, embedding, subset, context, scratch.bits)
 
     def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Return the planes [T, C, H, W] and next moves [T] of one game; see `kifu.encode`."""
-        request, examples = single_game(game)
-        packed, label = self.new_out(examples), np.empty(examples, np.int16)
         rating = np.array([[rank.rating if rank else 0 for rank in game.ranks]], np.float32)
-        check_played(game, *self.encode(self.new_scratch(), request, packed, label, rating))
-        if self.plane_set.real:
-            return packed.reshape(examples, *self.shape), label.astype(np.int32)
-        out = np.empty((examples, *self.shape), np.uint8)
-        unpack(packed, out)
-        return out, label.astype(np.int32)
+        planes, labels, drop, ply = self.encode_moves(game, rating)
+        check_played(game, drop, ply)
+        return planes, labels["move"].astype(np.int32)
 
 
 _NO_ENCODER = "{} exists in dat1 and dat2 files only, which kifu build makes"
@@ -595,18 +684,10 @@ def check_kept(game: Game) -> None:
         raise GameError(f"a dropped game cannot be encoded: {game.drop.reason}")
 
 
-def single_game(game: Game) -> tuple[PositionRequest, int]:
-    """Return a request for the position before each move of a game except passes, and the number of slots."""
-    no_pass = game.moves & POINT_MASK != game.width * game.height
-    slot_of_move = np.where(no_pass, np.cumsum(no_pass) - 1, -1)
-    request = PositionRequest(game.arrays(), np.zeros(1, np.int64), np.zeros(1, np.uint8), slot_of_move)
-    return request, int(no_pass.sum())
-
-
-def check_played(game: Game, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
-    """Raise IllegalMove if an encoder could not play all moves of a game, which was the only one of a request."""
-    if drop[0]:
-        raise IllegalMove(int(ply[0]), int(game.moves[ply[0]] & POINT_MASK), DropReason(drop[0]))
+def check_played(game: Game, drop: DropReason, ply: int) -> None:
+    """Raise IllegalMove if a game cannot be replayed to its end."""
+    if drop:
+        raise IllegalMove(ply, int(game.moves[ply] & POINT_MASK), drop)
 
 
 def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:

@@ -8,9 +8,9 @@ fit in memory, jobs divide them into files by range of that hash, and sort and e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -20,16 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.hashes import Hashes, mix_words
+from kifu.arrays import Hashes
+from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
+from kifu.datasets.filter import mark_positions
 from kifu.datasets.formats import find_writer, open_writer
-from kifu.datasets.labels import LabelPositions, label_columns, label_values
+from kifu.datasets.labels import ENCODED_LABELS, label_columns, label_values
 from kifu.datasets.manifest import Manifest, Writer
-from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
+from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.datasets.tokens import FORMAT, Tokenizer, Tokens, TokenWriter
 from kifu.errors import DropReason
-from kifu.execution.executor import R
 from kifu.execution.range_sort import (
     Columns,
     KeyRange,
@@ -38,16 +39,16 @@ from kifu.execution.range_sort import (
     concat_columns,
     fan_out,
     load_range,
+    spill_folder,
     split_ranges,
     write_ranges,
 )
-from kifu.kernel import kernel
-from kifu.point import POINT_MASK
+from kifu.go.positions import Positions
+from kifu.planes.encoder import FrameEncoder
 from kifu.progress import Progress
 from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
-    CatalogueRowsJob,
     ManifestCounts,
     RowSlice,
     SetJob,
@@ -55,7 +56,6 @@ from kifu.recipes.pipeline import (
     build_sets,
 )
 from kifu.recipes.schema import ExamplesRecipe, TokensRecipe
-from kifu.records.games import GameArrays
 from kifu.records.paths import Paths
 
 CHUNK_BYTES = 4 << 20
@@ -86,25 +86,6 @@ _COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")
 """Columns that all examples need."""
 
 
-class _Selected(NamedTuple):
-    """The games of a slice that are in the set, and their selected positions."""
-
-    games: GameArrays
-    rows: npt.NDArray[np.int64]  # [R]: rows of the batch
-    take: npt.NDArray[np.int64]  # [M]: for all moves of these games: the index of the position before the move, or -1
-    at: npt.NDArray[np.int64]  # [B]: the selected positions as indices into `take`
-    game: npt.NDArray[np.int64]  # [B]: index into `rows`
-    ply: npt.NDArray[np.int32]  # [B]
-    keys: Hashes  # [B] uint64, hashes of seed, game and ply
-    drops: Counter[str]
-    elsewhere: int
-
-    def only(self, kept: npt.NDArray[np.bool_]) -> _Selected:
-        """Keep some positions only; kept: [B] bool."""
-        self.take[self.at] = np.where(kept, np.cumsum(kept) - 1, -1)
-        return self._replace(at=self.at[kept], game=self.game[kept], ply=self.ply[kept], keys=self.keys[kept])
-
-
 class _ExampleChunk(NamedTuple):
     """The examples of a slice."""
 
@@ -123,7 +104,7 @@ class _ExampleChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ExampleJob(CatalogueRowsJob[R]):
+class _ExampleJob(SetJob):
     """Base of jobs that select positions."""
 
     recipe: ExamplesRecipe
@@ -133,49 +114,44 @@ class _ExampleJob(CatalogueRowsJob[R]):
         return (*_COLUMNS, *label_columns(self.layout.labels))
 
     @cached_property
-    def renderer(self) -> Renderer:
-        return self.recipe.renderer()
+    def encoder(self) -> FrameEncoder:
+        return self.recipe.encoder()
 
     @cached_property
     def layout(self) -> Layout:
         return self.recipe.layout()
 
-    def _select(self, batch: pa.RecordBatch) -> _Selected:
-        games, positions = game_arrays(batch), self.recipe.positions
+    def _select(self, batch: pa.RecordBatch) -> tuple[Positions, Hashes, npt.NDArray[np.int64], Counter[str], int]:
+        """Return the selected positions, the hashes [B] of seed, game and ply, and `usable_rows`."""
+        games, rules = game_arrays(batch), self.recipe.positions
         width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
         if self.recipe.pad:
             fits = (games.width <= width) & (games.height <= height)
         rows, drops, elsewhere = self.usable_rows(batch, [(~fits, DropReason.WRONG_SIZE)])
-        moves = int(np.diff(games.move_offset)[rows].sum())
-        take, at, game = (np.empty(moves, np.int64) for _ in range(3))
-        ply = np.empty(moves, np.int32)
-        last = np.iinfo(np.int64).max if positions.max_ply is None else positions.max_ply
-        n = _select_plies(
-            rows, games.moves, games.move_offset, games.width, games.height, positions.passes, positions.min_ply,
-            last, take, at, game, ply,
-        )  # fmt: skip
-        at, game, ply = at[:n], game[:n], ply[:n]
-        ids = mix_words(to_numpy(batch["id"])[rows] ^ mix_words(np.array([self.recipe.seed], np.uint64)))
-        keys = mix_words(ids[game] + ply.astype(np.uint64))
-        selected = _Selected(games, rows, take, at, game, ply, keys, drops, elsewhere)
-        if positions.per_game is None:
-            return selected
-        return selected.only(_lowest_of_each(game, mix_words(keys ^ _DRAW_SALT), positions.per_game))
+        playable = np.zeros(len(batch), np.int32)
+        playable[rows] = np.diff(games.move_offset)[rows]
+        positions = Positions.where(games, mark_positions(games, replace(rules, per_game=None), playable))
+        ids = mix_words(to_numpy(batch["id"]) ^ mix_words(np.array([self.recipe.seed], np.uint64)))
+        keys = mix_words(ids[positions.game] + positions.ply.astype(np.uint64))
+        if rules.per_game is not None:
+            drawn = _lowest_of_each(positions.game, mix_words(keys ^ _DRAW_SALT), rules.per_game)
+            positions, keys = positions.take(np.flatnonzero(drawn)), keys[drawn]
+        return positions, keys, rows, drops, elsewhere
 
 
 @dataclass(frozen=True)
-class _CountExamples(_ExampleJob[int]):
+class _CountExamples(_ExampleJob):
     """Counts the examples of slices."""
 
     slice_rows = _GAMES
 
     def process(self, item: RowSlice) -> int:
-        return len(self._select(item.batch).game)
+        return len(self._select(item.batch)[0])
 
 
 @dataclass(frozen=True)
-class _RenderExamples(_ExampleJob[_ExampleChunk]):
+class _RenderExamples(_ExampleJob):
     """Renders examples; those in corpus order are prepared for the writer of the format."""
 
     @cached_property
@@ -189,33 +165,27 @@ class _RenderExamples(_ExampleJob[_ExampleChunk]):
         return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
 
     def process(self, item: RowSlice) -> _ExampleChunk:
-        batch, selected = item.batch, self._select(item.batch)
-        games, rows = selected.games, selected.rows
-        planes = self.renderer.encoder.new_out(len(selected.game))
-        rendered = self.renderer.new_labels(len(selected.game))
-        positions = LabelPositions(
-            batch, games, rows[selected.game], selected.ply, self.layout.width, self.layout.height
-        )
-        symmetry = np.zeros(len(rows), np.uint8)
-        drop, _ = self.renderer.render(batch, games, rows, symmetry, selected.take, planes, rendered)
-        labels = rendered | label_values(self.layout.labels, positions)
-        counts = np.bincount(selected.game, minlength=len(rows))
-        runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None
-        labels = {label.name: labels[label.name] for label in self.layout.labels}
-        content = Batch(planes, labels, to_numpy(batch["id"])[positions.game], positions.ply, runs)
-        keys, drops = selected.keys, selected.drops
-        kept = drop == DropReason.KEPT
-        if not kept.all():  # KataGo's planes need rules and komi, which cleaning rules do not require
-            stays = np.flatnonzero(kept[selected.game])
-            drops = drops + count_drops(drop)
-            rows, counts, keys = rows[kept], counts[kept], keys[stays]
-            content = content.take(stays)
-            if runs is not None:
-                content = content.with_runs(_runs(batch, rows, counts))
+        batch = item.batch
+        positions, keys, rows, drops, elsewhere = self._select(batch)
+        encoded = self.encoder.encode(positions, self.encoder.context_of(batch))
+        drop = np.zeros(len(batch), np.uint8)
+        drop[positions.game] = encoded.drop
+        game, specs = positions.game, self.layout.labels
+        values = label_values(specs, (self.layout.width, self.layout.height), batch, positions)
+        labels = {spec.name: (encoded.labels if spec.name in ENCODED_LABELS else values)[spec.name] for spec in specs}
+        content = Batch(encoded.planes, labels, to_numpy(batch["id"])[game], positions.ply.astype(np.int32))
+        if drop.any():  # KataGo's planes need rules and komi, which cleaning rules do not require
+            stays = np.flatnonzero(encoded.drop == DropReason.KEPT)
+            drops = drops + count_drops(drop[rows])
+            rows = rows[drop[rows] == DropReason.KEPT]
+            content, game, keys = content.take(stays), game[stays], keys[stays]
+        counts = np.bincount(game, minlength=len(batch))[rows]
+        prepared: Any = content
+        if self.recipe.order == "corpus":
+            prepared = self.writer.prepare(content.with_runs(_runs(batch, rows, counts)), self.layout)
         return _ExampleChunk(
-            self.writer.prepare(content, self.layout) if self.recipe.order == "corpus" else content,
-            keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
-            content.ply.astype(np.uint16), drops, selected.elsewhere,
+            prepared, keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
+            content.ply.astype(np.uint16), drops, elsewhere,
         )  # fmt: skip
 
 
@@ -224,7 +194,7 @@ _Divided: TypeAlias = tuple[RangeFile | None, Counter[str], int]
 
 
 @dataclass(frozen=True)
-class _DivideExamples(_ExampleJob[_Divided]):
+class _DivideExamples(_ExampleJob):
     """Renders examples and writes them to range files.
 
     bits: number of highest bits of the key that determine the range.
@@ -232,10 +202,6 @@ class _DivideExamples(_ExampleJob[_Divided]):
 
     folder: Path
     bits: int
-
-    def fingerprint(self) -> Any:
-        """Return what results depend on; the directory may be moved."""
-        return [super().fingerprint(), self.bits]
 
     @cached_property
     def _render(self) -> _RenderExamples:
@@ -278,7 +244,7 @@ class _LoadedRange:
 
 
 @dataclass(frozen=True)
-class _EncodeSorted(SetJob[KeyRange, tuple[_LoadedRange, int], Any]):
+class _EncodeSorted:
     """Sorts ranges of examples, and prepares them for the writer. An item is a loaded range and the first row in it.
 
     folder: the directory of the range files.
@@ -294,10 +260,6 @@ class _EncodeSorted(SetJob[KeyRange, tuple[_LoadedRange, int], Any]):
     @cached_property
     def writer(self) -> type[Writer]:
         return find_writer(self.recipe.format)
-
-    def shard_fingerprint(self, shard: KeyRange) -> Any:
-        """Return the range with its files, whose names are unique."""
-        return list(shard)
 
     def read(self, shard: KeyRange) -> Iterator[tuple[_LoadedRange, int]]:
         loaded = _LoadedRange(partial(load_range, self.folder, shard))
@@ -316,34 +278,6 @@ def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> np
     is_lowest = np.empty(len(group), bool)
     is_lowest[order] = np.arange(len(group)) - first < most
     return is_lowest
-
-
-@kernel
-def _select_plies(  # noqa: PLR0913 - a kernel
-    rows: Any, moves: Any, move_offset: Any, width: Any, height: Any, passes: Any, first_ply: Any, last_ply: Any,
-    take: Any, at: Any, game: Any, ply: Any,
-) -> Any:  # fmt: skip
-    """Select positions from ply `first_ply` to `last_ply`, those before a pass only if `passes`; see `_Selected`.
-
-    Fills take for all moves, and at, game and ply for the selected positions; returns their number.
-    """
-    selected = 0
-    first = 0
-    for r in range(rows.shape[0]):
-        g = rows[r]
-        points = np.int64(width[g]) * np.int64(height[g])
-        plies = move_offset[g + 1] - move_offset[g]
-        for t in range(plies):
-            if first_ply <= t <= last_ply and (passes or (moves[move_offset[g] + t] & POINT_MASK) != points):
-                take[first + t] = selected
-                at[selected] = first + t
-                game[selected] = r
-                ply[selected] = t
-                selected += 1
-            else:
-                take[first + t] = -1
-        first += plies
-    return selected
 
 
 def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> GameRuns:
@@ -370,7 +304,8 @@ def build_examples(
 def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
     """Write one data set."""
     layout = recipe.layout()
-    expected = sum(plan.executor.run(_CountExamples(recipe, plan.set), plan.shards))
+    counting = _CountExamples(recipe, plan.set)
+    expected = sum(plan.executor.run(counting.process, plan.shards, counting.read))
     with (
         ManifestCounts(plan.set, plan.path) as counts,
         open_writer(recipe.format, plan.path, layout, expected) as writer,
@@ -381,7 +316,7 @@ def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
             prepared = _sort_in_memory(recipe, plan, counts, expected)
         else:
             prepared = _sort_on_disk(recipe, plan, counts, expected)
-        with _progress("building", plan, expected) as bar:
+        with closing(prepared), _progress("building", plan, expected) as bar:
             for group in prepared:
                 before = writer.examples
                 writer.append(group)
@@ -393,43 +328,45 @@ def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
         return counts.manifest(recipe, plan.games, plan.sources, written, recipe.example_format.name, layout.plane_set)
 
 
-def _in_order(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts) -> Iterator[Any]:
+def _in_order(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of the catalogues."""
     job = _RenderExamples(recipe, plan.set)
     for catalogue in plan.catalogues:
-        for chunk in plan.executor.run(job, catalogue.shards):
+        for chunk in plan.executor.run(job.process, catalogue.shards, job.read):
             yield chunk.content
             counts.add_dropped(chunk.drops, chunk.elsewhere)
             counts.add_games(chunk.member, chunk.rows, chunk.plies)
         counts.end_archive(catalogue.name, catalogue.digest)
 
 
-def _sort_in_memory(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Iterator[Any]:
-    """Return the examples, prepared for the writer, in the order of their keys."""
-    columns, rows = [], 0
+def _sort_in_memory(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+    """Yield the examples, prepared for the writer, in the order of their keys."""
+    job, columns, rows = _RenderExamples(recipe, plan.set), list[Columns](), 0
     with _progress("drawing", plan, expected) as bar:
-        for chunk in plan.executor.run(_RenderExamples(recipe, plan.set), plan.shards):
+        for chunk in plan.executor.run(job.process, plan.shards, job.read):
             counts.add_dropped(chunk.drops, chunk.elsewhere)
             columns.append(chunk.columns())
             bar.advance(len(chunk.keys))
             rows += len(chunk.keys)
     loaded = _LoadedRange(partial(concat_columns, columns))
     groups = ((loaded, first) for first in range(0, rows, GROUP_ROWS))
-    return plan.executor.map(_EncodeSorted(recipe, plan.set, Path()).process, groups)
+    yield from plan.executor.map(_EncodeSorted(recipe, Path()).process, groups)
 
 
-def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Iterator[Any]:
-    """Return the examples, prepared for the writer, in the order of their keys."""
-    folder, max_rows = plan.executor.spill_dir(), max(WINDOW_BYTES // recipe.layout().packed_bytes, 1)
-    divide, files = _DivideExamples(recipe, plan.set, folder, fan_out(expected, max_rows)), []
-    with _progress("drawing", plan, expected) as bar:
-        for file, drops, elsewhere in plan.executor.run(divide, plan.shards):
-            counts.add_dropped(drops, elsewhere)
-            if file is not None:
-                files.append(file)
-                bar.advance(int(file.rows.sum()))
-    ranges = split_ranges(plan.executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
-    return plan.executor.run(_EncodeSorted(recipe, plan.set, folder), ranges)
+def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+    """Yield the examples, prepared for the writer, in the order of their keys."""
+    max_rows = max(WINDOW_BYTES // recipe.layout().packed_bytes, 1)
+    with spill_folder(plan.path) as folder:
+        divide, files = _DivideExamples(recipe, plan.set, folder, fan_out(expected, max_rows)), []
+        with _progress("drawing", plan, expected) as bar:
+            for file, drops, elsewhere in plan.executor.run(divide.process, plan.shards, divide.read):
+                counts.add_dropped(drops, elsewhere)
+                if file is not None:
+                    files.append(file)
+                    bar.advance(int(file.rows.sum()))
+        ranges = split_ranges(plan.executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
+        encode = _EncodeSorted(recipe, folder)
+        yield from plan.executor.run(encode.process, ranges, encode.read)
 
 
 def _progress(doing: str, plan: SetPlan, expected: int) -> AbstractContextManager[Progress]:
@@ -451,7 +388,7 @@ def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
         plan.progress(f"building {plan.path.name}", plan.games, "games") as bar,
     ):
         for catalogue in plan.catalogues:
-            for chunk in plan.executor.run(job, catalogue.shards):
+            for chunk in plan.executor.run(job.process, catalogue.shards, job.read):
                 writer.append(chunk.tokens, chunk.ends, chunk.games)
                 counts.add_dropped(chunk.drops, chunk.elsewhere)
                 ones = np.ones(len(chunk.member), np.int32)
@@ -475,7 +412,7 @@ class _TokenChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _WriteTokens(CatalogueRowsJob[_TokenChunk]):
+class _WriteTokens(SetJob):
     """Converts the games of a set to tokens."""
 
     recipe: TokensRecipe

@@ -29,14 +29,14 @@ from kifu.config import (
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
+from kifu.datasets.filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.labels import MERGED_LABELS
 from kifu.datasets.manifest import ORIGINS_SUFFIX, SUFFIX
-from kifu.datasets.mmap_games import DEFAULT_FILTER, PositionFilter
-from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
 from kifu.datasets.tokens import DEFAULT_METADATA, Tokenizer
 from kifu.errors import RecipeError
+from kifu.planes.encoder import FrameEncoder, find_encoder
 from kifu.point import parse_board
 from kifu.registry import unknown
 
@@ -236,13 +236,13 @@ class ExamplesRecipe(SplitRecipe):
         """The format. Raises RecipeError."""
         return find_format(self.format, "examples")
 
-    def renderer(self) -> Renderer:
-        """Return the renderer of the planes. Raises RecipeError, GameError."""
-        return find_renderer(self.planes, *parse_board(self.board), self.pad)
+    def encoder(self) -> FrameEncoder:
+        """Return the encoder of the planes. Raises RecipeError, GameError."""
+        return find_encoder(self.planes, *parse_board(self.board), self.pad)
 
     def layout(self) -> Layout:
         """Return the shapes and labels that all examples share. Raises RecipeError, GameError."""
-        return make_layout(self.renderer(), self.labels)
+        return make_layout(self.encoder(), self.labels)
 
 
 class TokensRecipe(SplitRecipe):

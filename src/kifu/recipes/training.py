@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field, field_serializer, field_validator, model_
 
 from kifu.config import STRICT, BoardSize, Line, NamedConfig
 from kifu.datasets.epoch_plan import WINDOW
+from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import check_inputs
 from kifu.datasets.labels import inputs_label
-from kifu.datasets.mmap_games import PositionFilter
 from kifu.planes.encoder import FrameEncoder, find_encoder
 from kifu.point import parse_board
 

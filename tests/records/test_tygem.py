@@ -19,7 +19,7 @@ import kifu
 from kifu.errors import DropReason, SourceError
 from kifu.point import NO_POINT, WHITE_BIT, to_sgf
 from kifu.records import tygem
-from kifu.records._nodes import LINE_LIMIT
+from kifu.records._bytes import LINE_LIMIT
 from kifu.records.containers import blocks, find_containers, read_blocks
 from kifu.records.detect import SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import NO_HANDICAP, ParseWarning

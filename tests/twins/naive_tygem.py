@@ -8,7 +8,7 @@ import numpy as np
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records import tygem
-from kifu.records._nodes import LINE_LIMIT
+from kifu.records._bytes import LINE_LIMIT
 from kifu.records.games import FIELDS, ParsedBlock, ParseWarning
 from kifu.records.sgf import as_block
 from kifu.records.tygem import TygemIndex, read_tygem

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError, first_line, printable
 from kifu.io import hash_bytes
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._nodes import (
+from kifu.records._bytes import (
     COLON,
     LEFT,
     LINE_FEED,

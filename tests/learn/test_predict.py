@@ -140,17 +140,17 @@ def test_a_batch_equals_single_positions(net: learn.net.Net, monkeypatch: pytest
 
 
 def test_threads_share_a_predictor_and_a_reviewer(net: learn.net.Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, used, games = Encoder.draw, set(), [game(k, 10 + 7 * k) for k in range(4)]
+    fill, used, games = Encoder._fill, set(), [game(k, 10 + 7 * k) for k in range(4)]
     predictor = learn.predict.Predictor(net)
     asked = [PredictPositions.from_games([each] * len(each), range(len(each))) for each in games]
     wanted = [predictor.predict(each) for each in asked]
     reviewer, barrier = learn.review.Reviewer(predictor), threading.Barrier(8)
 
-    def slow_draw(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> Any:
+    def slow_fill(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> Any:
         assert id(scratch) not in used
         used.add(id(scratch))
         time.sleep(0.001)
-        answer = draw(encoder, scratch, *arguments)
+        answer = fill(encoder, scratch, *arguments)
         used.remove(id(scratch))
         return answer
 
@@ -161,7 +161,7 @@ def test_threads_share_a_predictor_and_a_reviewer(net: learn.net.Net, monkeypatc
             np.testing.assert_allclose(review.policy, wanted[k % 4].policy[ply], atol=1e-6)
         same(predictor.predict(asked[k % 4]), wanted[k % 4])
 
-    monkeypatch.setattr(Encoder, "draw", slow_draw)
+    monkeypatch.setattr(Encoder, "_fill", slow_fill)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
 

@@ -11,8 +11,8 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_MINUTES ?= 30
 TEST_JOBS ?= 2
-# Files begin in the order of tests/conftest.py.
-PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
+# Files begin in the order of tests/conftest.py. Compiled tests are kept: rewriting assertions takes most of collection.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-thorough coverage check size docs dist counts fuzz bench scale sample client clean
@@ -41,11 +41,11 @@ install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and t
 demo: $(READY)-web $(READY)-learn $(READY)-kernels ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
-test: $(READY)-test $(READY)-kernels ## Run the tests (7 minutes), in TEST_JOBS processes (2)
+test: $(READY)-test $(READY)-kernels ## Run the tests (4 minutes) in TEST_JOBS processes (2)
 	$(PYTEST)
 
 # In three processes, since many slow tests wait for others.
-test-all: $(READY)-test $(READY)-lint $(READY)-kernels ## Run the slow tests, too (20 minutes)
+test-all: $(READY)-test $(READY)-lint $(READY)-kernels ## Run the slow tests and those that start processes, too (20 minutes)
 	$(PYTEST) -n 3 -m 'not exhaustive and not thorough' --durations 30
 
 test-thorough: $(READY)-test $(READY)-lint $(READY)-dist ## Run all tests with more examples, and the wheel with every Python (hours)
@@ -53,7 +53,7 @@ test-thorough: $(READY)-test $(READY)-lint $(READY)-dist ## Run all tests with m
 	$(MAKE) dist CHECK_DIST='--every-python'
 
 coverage: $(READY)-test ## Run the fast tests and measure which lines they cover
-	$(PYTEST) --cov --cov-report term
+	KIFU_TEST_SECONDS=inf $(PYTEST) --cov --cov-report term
 
 check: $(READY)-lint ## Run the linter, the strict type checker, the prose check and the size check
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Shared fixtures."""
 
-import errno
+import gc
 import os
 import signal
 import sys
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import http_server
+import limits
 
 os.environ["KERAS_BACKEND"] = "torch"  # else Keras looks for TensorFlow
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run in one process per core
@@ -43,6 +44,7 @@ def _forbid_negative_indices() -> None:
 
 if os.environ.get("NUMBA_BOUNDSCHECK") == "1":
     _forbid_negative_indices()
+limits.install()
 
 
 @pytest.fixture(scope="session")
@@ -55,20 +57,25 @@ def shared() -> Path:
 
 
 FIRST = [
-    "cli/test_cli_examples.py", "execution/test_cluster_same.py",
-    "learn/test_train.py", "planes/test_planes.py", "planes/test_encoder.py", "recipes/test_shuffle_killed.py",
-    "datasets/test_ray_data.py", "cli/test_planted_links.py", "execution/test_cluster_nodes.py",
-    "execution/test_cluster.py", "go/test_ladder.py", "planes/test_alphago.py", "corpus/test_corpus_real.py",
-    "recipes/test_build_examples.py", "recipes/test_build_removed.py", "recipes/test_build.py",
-    "recipes/test_build_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_loader_torch.py",
-    "cli/test_foreign_text.py", "learn/test_own_networks.py", "learn/test_evaluate.py", "learn/test_export.py",
-    "learn/test_annotate.py", "learn/test_nets.py", "learn/test_value.py", "records/test_sevenzip.py",
-    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_kombilo.py",
-    "test_demo.py", "test_public.py", "web/test_library.py", "web/test_serve.py", "web/test_every_page.py",
-    "web/test_games_page.py", "play/test_gtp.py", "play/test_match.py", "cli/test_cli.py",
-    "publication/test_publish.py", "web/test_review_page.py", "test_long_games.py",
+    "cli/test_app.py", "execution/test_ray.py",
+    "learn/test_train.py", "planes/test_features.py", "planes/test_encoder.py", "promises/test_shuffle_killed.py",
+    "datasets/test_ray_data.py", "promises/test_planted_links.py", "promises/test_atomic.py",
+    "go/test_ladder.py", "planes/test_registry_alphago.py", "corpus/test_ingest_real.py",
+    "recipes/test_examples.py", "recipes/test_pipeline_removed.py", "recipes/test_pipeline.py",
+    "recipes/test_pipeline_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_torch_data.py",
+    "promises/test_foreign_text.py", "learn/test_registry_own.py", "learn/test_evaluate.py", "learn/test_export.py",
+    "learn/test_annotate.py", "learn/test_nets.py", "learn/test_train_value.py", "records/test_sevenzip.py",
+    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_match_kombilo.py",
+    "cli/test_demo.py", "test_public.py", "web/test_api_library.py", "web/test_server.py", "web/pages/test_every.py",
+    "web/pages/test_games.py", "play/test_gtp.py", "play/test_match.py",
+    "publication/test_publish.py", "web/pages/test_review.py", "promises/test_long_games.py",
 ]  # fmt: skip
 """The files that take longest. They run first, so that no process waits for one of them at the end."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "browser" in getattr(item, "fixturenames", ()):
+        item.add_marker("subprocess")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -80,23 +87,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _imported = pytest.StashKey[frozenset[str]]()
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # nearly all that collection creates stays
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[_imported] = frozenset(sys.modules)
+    gc.freeze()
+    gc.enable()
 
 
-@pytest.fixture
-def room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of calls of os.write, its only element, after which the disk is full; each call counts it down."""
-    write, left = os.write, [10**9]
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
 
-    def limited(file: int, data: bytes) -> int:
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data)
 
-    monkeypatch.setattr(os, "write", limited)
-    return left
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    limits.started.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail tests that start processes or take long without the marks that say so."""
+    began = limits.cpu_time()
+    result = yield
+    seconds = limits.cpu_time() - began
+    marks = {mark.name for mark in item.iter_markers()}
+    if limits.started and not marks & {"subprocess", "exhaustive"}:
+        pytest.fail(f"starts processes without the mark subprocess: {limits.started}", pytrace=False)
+    if seconds > limits.budget() and not marks & {"slow", "thorough", "exhaustive", "subprocess"}:
+        pytest.fail(f"takes {seconds:.2f} s of CPU time without the mark slow", pytrace=False)
+    return result
 
 
 @pytest.fixture
@@ -107,6 +129,15 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[http_server.Site]:
     monkeypatch.setattr("kifu.fetch.fetching._PAUSE_S", 0.0)
     with http_server.site() as site:
         yield site
+
+
+@pytest.fixture
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of copies of files at URLs, empty at first."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr("kifu.records.paths.user_cache", lambda: folder)
+    (copies := folder / "kifu" / "sources").mkdir(parents=True, mode=0o700)
+    return copies
 
 
 @pytest.fixture

@@ -139,6 +139,7 @@ def test_many_writers_at_once(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
+@pytest.mark.subprocess
 def test_a_lock_dies_with_its_process(tmp_path):
     """The rest of a killed process is overwritten."""
     path = tmp_path / "file"
@@ -399,6 +400,7 @@ def test_fifos_are_written_to_and_never_replaced(tmp_path):
     assert names(tmp_path) == ["fifo"]
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_open_files_are_written_to_and_never_replaced(tmp_path, name):
     """Below what the program has printed; a rename would replace the link /dev/stdout."""

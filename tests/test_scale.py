@@ -18,6 +18,8 @@ import made_games
 import scale
 import scale_step
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -48,7 +50,6 @@ def test_files_are_deterministic(files: list[Path], tmp_path: Path) -> None:
     assert gzip.decompress(again.read_bytes()) == gzip.decompress(files[1].read_bytes())
 
 
-@pytest.mark.slow
 def test_script_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     kgs = tmp_path / "shared" / "data" / "kgs"
     kgs.mkdir(parents=True)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.rows import rows_to_games
+from kifu.corpus.export import rows_to_games
 from kifu.corpus.schema import POINTS
 from kifu.go.rules import RECORD_RULES
 from kifu.katago.rules import KataRules

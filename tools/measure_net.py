@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.rows import rows_to_games
+from kifu.corpus.export import rows_to_games
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.filter import PositionFilter
 from kifu.datasets.labels import find_label, label_values
@@ -37,7 +37,7 @@ from kifu.learn.predictors import open_predictor, replay_planes, score_moves
 from kifu.learn.scores import differences
 from kifu.point import BLACK, WHITE
 from kifu.records.game import Game
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 
 Floats = npt.NDArray[np.float64]
 

@@ -20,15 +20,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ROOT / "pyproject.toml"
 KINDS = ("code", "kernel", "docstring", "import", "comment", "blank")
+MAX_MODULE = 900
 TITLES = {
-    "modules": "modules of src/kifu",
-    "lines": "lines of these modules",
-    "classes": "classes in them",
+    "lines": "lines of src/kifu",
+    "classes": "classes in it",
     "equal-class-names": "names that several classes have, ignoring leading underscores",
     "circles": "groups of modules that import each other",
     "public-names": "names that `import kifu` offers",
     "doc-words": "words of docs/**/*.md",
     "test-lines": "lines of tests/**/*.py",
+    "modules-over-900-lines": "modules of src/kifu and tests that are longer",
+    "names-bound-twice": "names that the top level of one of these modules binds several times",
 }
 
 
@@ -74,6 +76,24 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
         if node in reachable[node]
     }
     return sorted(list(group) for group in groups)
+
+
+def bound_names(tree: ast.Module) -> Counter[str]:
+    """Return how often the top level of a module binds each name.
+
+    Overloads and `_` do not count, and neither do the branches of an `if` or a `try`, of which only one is run.
+    """
+    names: Counter[str] = Counter()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names[node.name] += "overload" not in map(ast.unparse, node.decorator_list)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = (part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
+            names.update({part.id for part in parts if isinstance(part.ctx, ast.Store)} - {"_"})
+    return names
 
 
 def line_kinds(text: str, tree: ast.Module) -> Counter[str]:
@@ -138,6 +158,11 @@ def measure() -> tuple[dict[str, int], dict[str, Counter[str]], list[str]]:
         packages[module.split(".")[0]]["public-names"] += 1
     for package, row in packages.items():
         row["test-lines"] = count_lines(tests_of(package))
+    tests = ROOT / "tests"
+    texts |= {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in python_files(tests)}
+    long = [name for name, text in texts.items() if len(text.splitlines()) > MAX_MODULE]
+    bound = {name: bound_names(trees.get(name) or ast.parse(text)) for name, text in texts.items()}
+    twice = [f"{name} in {module}" for module, names in bound.items() for name, n in names.items() if n > 1]
     groups = circles(import_graph(trees))
     shared = {name: modules for name, modules in sorted(homes.items()) if len(modules) > 1}
     totals = {key: sum(row[key] for row in packages.values()) for key in ("modules", "lines", "classes", *KINDS)}
@@ -146,10 +171,14 @@ def measure() -> tuple[dict[str, int], dict[str, Counter[str]], list[str]]:
         "circles": len(groups),
         "public-names": len(public),
         "doc-words": sum(len(path.read_text("utf-8").split()) for path in (ROOT / "docs").rglob("*.md")),
-        "test-lines": count_lines(python_files(ROOT / "tests")),
+        "test-lines": count_lines(python_files(tests)),
+        "modules-over-900-lines": len(long),
+        "names-bound-twice": len(twice),
     }
     notes = [f"equal class names: {name} in {', '.join(modules)}" for name, modules in shared.items()]
-    return totals, packages, notes + [f"circle: {', '.join(group)}" for group in groups]
+    notes += [f"circle: {', '.join(group)}" for group in groups]
+    notes += [f"over {MAX_MODULE} lines: {name}" for name in long]
+    return totals, packages, notes + [f"bound twice: {name}" for name in twice]
 
 
 def print_report(totals: dict[str, int], packages: dict[str, Counter[str]], notes: list[str]) -> None:
@@ -161,7 +190,7 @@ def print_report(totals: dict[str, int], packages: dict[str, Counter[str]], note
     print(f"{'all':14}", *(f"{totals[column]:12,}" for column in columns), sep="")
     print(*notes, sep="\n")
     for key, title in TITLES.items():
-        print(f"{key:18}{totals[key]:8,}  (at most {ceilings()[key]:,})  {title}")
+        print(f"{key:24}{totals[key]:8,}  (at most {ceilings()[key]:,})  {title}")
 
 
 def ceilings() -> dict[str, int]:

@@ -9,7 +9,8 @@ from .records.game import (
     read_sgf as read_sgf,
     write_sgf as write_sgf,
 )
-from .records.meta import Rank as Rank, Result as Result
+from .records.meta import Result as Result
+from .records.ranks import Rank as Rank
 
 # Rules of Go
 from .go.board import Board as Board

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kifu.errors import RecipeError
-from kifu.io import NO_LINK, hidden_file, lock_file
+from kifu.io import NO_LINK, hidden_file, lock_file, private_folder, user_cache
 from kifu.progress import Progress, progress
 from kifu.text import shorten
 
@@ -255,19 +255,9 @@ def _runs_baseline() -> bool:
 
 def _cache_folder() -> Path | None:
     """Return the user's folder of compiled kernels; None if none can be written to by this user alone."""
-    numba_cache, user_cache = (Path(os.environ.get(name, "")) for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"))
-    if not user_cache.is_absolute():
-        user_cache = Path("~/.cache").expanduser()
-    folders = [numba_cache] if numba_cache.is_absolute() else [user_cache, Path(__file__).parent / "__pycache__"]
-    for folder in (parent / "kifu" for parent in folders if parent.is_absolute()):
-        with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = folder.stat()
-            # On Windows the user's profile is protected by access control lists, which are not checked.
-            alone = sys.platform == "win32" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
-            if alone and os.access(folder, os.W_OK):
-                return folder
-    return None
+    numba_cache = Path(os.environ.get("NUMBA_CACHE_DIR", ""))
+    folders = [numba_cache] if numba_cache.is_absolute() else [user_cache(), Path(__file__).parent / "__pycache__"]
+    return private_folder(folder / "kifu" for folder in folders if folder.is_absolute())
 
 
 class Fingerprint(NamedTuple):

@@ -71,7 +71,6 @@ EXTRAS = {
     "uvicorn": "web",
     "torch": "learn",
     "safetensors": "learn",
-    "jinja2": "charts",
     "tensorboard": "tensorboard",
     "onnx": "learn",
     "onnxscript": "learn",
@@ -80,7 +79,6 @@ EXTRAS = {
     "ray": "cluster",
     "s3fs": "cluster",
     "gcsfs": "cluster",
-    "aiohttp": "cluster",
 }
 """The extra that installs each package which only some functions need."""
 

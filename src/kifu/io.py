@@ -24,12 +24,10 @@ import stat
 import sys
 import threading
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any, Literal, Protocol
 
 from blake3 import blake3
 from isal.isal_zlib import crc32
@@ -47,9 +45,6 @@ READ_ONLY = os.O_RDONLY | NO_WAIT | getattr(os, "O_CLOEXEC", 0) | _BINARY
 """Flags of `os.open` to read the bytes of a file."""
 
 _MAX_LINKS = 40
-
-_log = logging.getLogger(__name__)
-
 _WRITE_BYTES = 1 << 20
 """Maximum size of one write. For larger ones Linux takes huge pages, which a virtual machine may have to get back from
 its host: twice the time.
@@ -276,13 +271,9 @@ class BlockChecks:
         self.check(lambda begin, end: bytes_at(descriptor, end - begin, begin), start, stop)
 
 
-class _Openable(Protocol):
-    def open(self, mode: Literal["rb"], /) -> AbstractContextManager[Any]: ...
-
-
-def hash_file(path: Path | _Openable) -> str:
-    """Return the BLAKE3 hash of a local file, or of a `kifu.records.paths.Remote`, in hex. Raises OSError."""
-    with open_regular(path) if isinstance(path, Path) else path.open("rb") as file:
+def hash_file(path: Path) -> str:
+    """Return the BLAKE3 hash of a file in hex. Raises OSError."""
+    with open_regular(path) as file:
         return hash_bytes(file.readinto).hexdigest()
 
 
@@ -293,6 +284,25 @@ def hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:
     while count := read_into(buffer):
         digest.update(buffer[:count])
     return digest
+
+
+def user_cache() -> Path:
+    """Return the user's folder of caches, which may not exist; a relative XDG_CACHE_HOME is ignored."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return folder if folder.is_absolute() else Path("~/.cache").expanduser()
+
+
+def private_folder(folders: Iterable[Path]) -> Path | None:
+    """Return the first folder that this user alone can write to, created if necessary; None without any."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.stat()
+            # On Windows the user's profile is protected by access control lists, which are not checked.
+            alone = sys.platform == "win32" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+            if alone and os.access(folder, os.W_OK):
+                return folder
+    return None
 
 
 def utf8_name(name: str | bytes) -> str:
@@ -775,11 +785,8 @@ def temp_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def staging_dir(path: Path) -> Path:
-    """Return the staging directory for an output file or directory (see `kifu.execution.executor.make_executor`).
-
-    It is absolute, because other processes use it as well.
-    """
+def work_dir(path: Path) -> Path:
+    """Return the hidden folder beside an output for unfinished work: absolute, since other processes use it as well."""
     absolute = path.absolute()
     return absolute.parent / f".{absolute.name}.work"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -38,6 +40,13 @@ class RetryPolicy:
 def is_transient(status: int) -> bool:
     """Return whether an HTTP status may be another one later."""
     return status >= 500 or status in _TRANSIENT
+
+
+def with_phrase(status: int) -> str:
+    """Return an HTTP status with its standard phrase: "503 (Service Unavailable)"."""
+    with suppress(ValueError):
+        return f"{status} ({HTTPStatus(status).phrase})"
+    return str(status)
 
 
 def retry(

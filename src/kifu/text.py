@@ -31,6 +31,15 @@ def lazy_pattern(pattern: str, flags: int = re.NOFLAG) -> re.Pattern[str]:
     return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 
 
+_WEB = lazy_pattern(r"https?://", re.IGNORECASE)
+_LOGIN = lazy_pattern(r"(://)[^/]*@")
+
+
+def hide_credentials(url: str) -> str:
+    """Return a URL without user and password, and for HTTP without the query, which may hold a signature."""
+    return _LOGIN.sub(r"\1", re.split(r"[?#]", url)[0] if _WEB.match(url) else url)
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: "1 game", "2,000 games"."""
     return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -257,12 +257,3 @@ def test_rules_applied_anew_know_new_programs(tmp_path: Path) -> None:
     assert rows.columns["black_program"].to_pylist() == rows.columns["white_program"].to_pylist() == [True]
     assert rows.columns["program"].to_pylist() == ["white: list; black: pattern me[0-9]"]
     assert rows.drop.tolist() == [DropReason.PROGRAM]
-
-
-def test_ratings_on_another_scale(tmp_path: Path) -> None:
-    games = [game("BR[20K]WR[1d]", line(2)), game("BR[9p]WR[8d]", line(2))]
-    for scale, expected in (("aga", [(2, 29), (49, None)]), ("japan", [(None, 28), (49, None)])):
-        (tmp_path / scale).mkdir()
-        path = catalogue(tmp_path / scale, games, f"rank_scale={scale}")
-        (batch,) = open_catalogue(path).batches(("black_rating", "white_rating"))
-        assert [tuple(row.values()) for row in batch.to_pylist()] == expected

@@ -20,6 +20,7 @@ def peak(*arguments: str | Path) -> int:
     return used.ru_maxrss // (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_a_file_of_many_games(tmp_path: Path) -> None:
     few, many = tmp_path / "few.sgf.gz", tmp_path / "many.sgf.gz"

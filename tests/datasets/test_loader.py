@@ -388,6 +388,7 @@ def test_archives_equal_their_catalogue(games):
     assert_same(one_batch(load(source, "seven")), one_batch(load([games], "seven")))
 
 
+@pytest.mark.usefixtures("cache")
 def test_remote_archives_equal_local_ones(games):
     source = next(games.parent.glob("KGS-*"))
     fsspec.filesystem("memory").pipe(f"/loader/{source.name}", source.read_bytes())
@@ -420,6 +421,7 @@ def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, each in formats_of("examples").items() if each.has_provenance])
 def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
     monkeypatch.setattr("kifu.datasets.examples.RUN_ROWS", 16)

@@ -33,8 +33,9 @@ from kifu.assets import config_names, sample_path
 from kifu.config import config_text
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
+from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.rows import rows_from_catalogue, rows_to_olf, rows_to_sgf
+from kifu.corpus.rows import rows_from_catalogue
 from kifu.corpus.schema import EVALUATION, EVALUATIONS, MOVE_COLUMNS, SCHEMA
 from kifu.corpus.splits import load_split
 from kifu.corpus.update import append

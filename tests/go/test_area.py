@@ -202,6 +202,7 @@ def test_the_twin(naive, rim, more):
             assert ask(naive, suicide, taxed) == ask(naive, suicide, taxed, frame, room) == (expected, areas)
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @given(positions(st.sampled_from([(3, 3), (4, 2), (2, 5), (5, 2), (8, 1)]), 0.6))
 def test_no_attack_takes_what_is_alive(naive):

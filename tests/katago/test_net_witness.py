@@ -27,7 +27,7 @@ learn = lazy_import("kifu.learn")
 kata = lazy_import("kifu.katago.net")
 torch = lazy_import("torch")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 
 RULES = ("tromp-taylor", "japanese", "chinese", "aga", "new-zealand", "ancient-area", "ancient-territory", "aga-button")
 SIZES = ((7, 11), (9, 9), (13, 9), (13, 13), (19, 19))
@@ -54,6 +54,7 @@ def _moves(width: int, height: int, stones: list[int], random: Random) -> list[i
     return moves
 
 
+@pytest.mark.subprocess
 @pytest.mark.timeout(7200)
 def test_equals_the_engine(tmp_path):
     """Policy within 1e-3, win rate 1e-3, lead 0.02, ownership 5e-3, over sizes, handicap, ko, passes and rules."""
@@ -122,6 +123,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(("kinds", "options"), SMALL)
 def test_small_nets_equal_the_engine(tmp_path, kinds, options):
     """Every block, version of the format and kind of norm, and the ranks of a human-style net."""
@@ -130,6 +132,7 @@ def test_small_nets_equal_the_engine(tmp_path, kinds, options):
     assert (_compare(kata.KataNet(file).eval(), tmp_path) < [1e-5, 1e-5, 2e-3, 2e-3, 1e-5]).all()
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("name", ["kata-b3c12", "kata-b3c12nbt", "kata-b2c32tf"])
 def test_trained_nets_equal_the_engine(tmp_path, name):
     """A net that is trained here, written and loaded by KataGo gives the same outputs, and plays."""
@@ -172,6 +175,7 @@ def _compare(net, folder, plays=0):
     return _differences(ours, 0, found, white)
 
 
+@pytest.mark.subprocess
 def test_the_file_survives_to_the_byte():
     """Reading and writing the wheel's file gives the same bytes."""
     assert kata_net_bytes(read_kata_net(katrain_net())) == gzip.decompress(katrain_net().read_bytes())

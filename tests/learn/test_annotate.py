@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,14 +117,6 @@ def test_evaluate_summarizes_the_rows(games: Path, nets: list[Path], rows: list[
             assert net.score.measure(f"top{top}").value == pytest.approx(share)
 
 
-def test_bytes_do_not_depend_on_jobs(games: Path, nets: list[Path], tmp_path: Path) -> None:
-    files = [tmp_path / f"{jobs}.parquet" for jobs in (1, 3)]
-    for jobs, file in zip((1, 3), files):
-        learn.annotate.annotate(nets, games, file, jobs=jobs)
-    assert files[0].read_bytes() == files[1].read_bytes()
-    assert sorted(tmp_path.iterdir()) == files
-
-
 def test_rows_do_not_depend_on_shards(
     games: Path, nets: list[Path], rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,12 +166,34 @@ def test_threads_end_after_a_batch_if_no_results_are_needed(games: Path, nets: l
 def test_other_nets_or_options_do_not_resume(
     games: Path, nets: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = []
+    paths = []
     for names, options in ((nets, {}), (nets[:1], {}), (nets, {"symmetries": True}), (nets, {"board": "11x11"})):
-        job, found = learn.annotate.prepare(names, games, learn.annotate.AnnotateOptions(**options))
-        hashed = [dataclasses.replace(source, info={"blake3": "x"}) for source in found]
-        keys += [key for _, key in job.keys(learn.annotate.make_shards(hashed))]
-    assert len(keys) == len(set(keys)) == 4
+        job, _ = learn.annotate.prepare(names, games, learn.annotate.AnnotateOptions(**options))
+        with (
+            suppress(KeyboardInterrupt),
+            learn.annotate._part_files(tmp_path / "moves.parquet", job.describe()) as part,
+        ):
+            part(0).touch()
+            raise KeyboardInterrupt
+        paths.append(part(0))
+        assert list(tmp_path.rglob("*.part")) == [part(0)]
+    assert len(set(paths)) == 4
+
+
+def test_a_damaged_part_is_reported_and_made_again(tmp_path: Path, games: Path, nets: list[Path]) -> None:
+    (batch,) = open_catalogue(games).batches()
+    job, _ = learn.annotate.prepare(nets, games, learn.annotate.AnnotateOptions())
+    item, path = job.process(batch), tmp_path / "0.part"
+    learn.annotate._write_part(path, [item, item])
+    rows, read, skipped = learn.annotate._read_part(path)
+    assert rows.equals(pa.concat_batches([item[0]] * 2))
+    assert (read, skipped) == (2 * item[1], item[2] + item[2])
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:40], whole[:-1], whole[:-1] + b"?"):
+        path.write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"damaged: its checksum is wrong; it is removed"):
+            learn.annotate._read_part(path)
+        assert not path.exists()
 
 
 def test_threads_of_torch_are_restored(games: Path, nets: list[Path], tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "planes", "symmetries", "legal"), CASES)
 def test_scores_match_a_naive_evaluation(
     kind: str, planes: str, symmetries: bool, legal: bool, games: Path, tmp_path: Path
@@ -122,6 +123,7 @@ def test_a_uniform_net_scores_by_chance(games: Path, tmp_path: Path) -> None:
     assert reported.calibration.error.value == pytest.approx(abs(1 / 81 - (moves == 0).mean()), rel=1e-4)
 
 
+@pytest.mark.usefixtures("cache")
 def test_games_at_urls(net: learn.net.Net) -> None:
     sgf = b"(;SZ[9]" + b"".join(b";B[%c%c]" % (97 + k, 97 + k) for k in range(9)) + b")"
     fsspec.filesystem("memory").pipe("/evaluate/game.sgf", sgf)

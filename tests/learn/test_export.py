@@ -85,6 +85,7 @@ def test_onnxruntime_agrees_with_torch(
             assert np.ptp(found[0], axis=0).max() > 1e-3  # the outputs vary
 
 
+@pytest.mark.slow
 def test_a_net_of_half_the_size(tmp_path: Path) -> None:
     """Its matrices have 16 bits, in ONNX, too, and it has no head that only training uses."""
     heads = ("value", "ownership", "score", "next")
@@ -305,6 +306,7 @@ def test_damaged_onnx_files(exported: Path, tmp_path: Path) -> None:
     assert refused > 150
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(
     "command", ["predict GAME --net NET", "evaluate GAME --net NET", "annotate GAMES -o moves.parquet --net NET"]
 )
@@ -330,6 +332,7 @@ KATA = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kinds", "options"), KATA)
 def test_kata_net_equals_torch(tmp_path: Path, kinds: list[str], options: dict) -> None:
     """A network of KataGo as ONNX follows KataGo's contract, and predicts as in torch on boards of any size."""
@@ -399,6 +402,7 @@ def kata_onnx(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "net.onnx").read_bytes()
 
 
+@pytest.mark.subprocess
 def test_kata_net_without_torch(tmp_path: Path, kata_onnx: bytes) -> None:
     """Commands predict by the ONNX file without torch, and describe it."""
     path, game = tmp_path / "net.onnx", tmp_path / "game.sgf"

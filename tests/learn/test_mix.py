@@ -140,6 +140,7 @@ def drawn(count: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     return features.astype(np.float32), move, rows
 
 
+@pytest.mark.slow
 def test_the_fit_recovers_weights():
     """Weights are found within 5 standard errors (0.01 each), and no member is more likely than the fit."""
     weights = np.zeros((8, 2))

@@ -616,6 +616,7 @@ def test_errors_of_the_command(arguments, words):
     assert words in done.err[0]
 
 
+@pytest.mark.subprocess
 def test_help_does_not_load_torch():
     code = (
         "import sys\nfrom kifu.cli import app\n"

@@ -204,6 +204,7 @@ def test_random_moves_and_undo_match_a_replay() -> None:
         assert engine.game.board.legal().tolist() == anew.game.board.legal().tolist()
 
 
+@pytest.mark.subprocess
 def test_handicap_points_match_gnu_go(gnugo: list[str]) -> None:
     asked = [
         f"{command}\n"
@@ -443,6 +444,7 @@ def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> No
                 np.testing.assert_array_equal(engine.player.evaluator.judge_dead(engine.game), dead)
 
 
+@pytest.mark.slow
 def test_nets_accept_supported_board_sizes(net: Path, tmp_path: Path) -> None:
     engine = net_engine(net)
     for size in (2, 13, 25):

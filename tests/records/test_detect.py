@@ -274,6 +274,7 @@ print(found.read, found.kept, found.moves, peak // 1024)
 """
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_memory_does_not_grow_with_a_line_file(tmp_path: Path, packed: bool) -> None:

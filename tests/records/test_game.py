@@ -21,7 +21,8 @@ from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
 from kifu.records.game import Game, read_games, read_sgf, write_sgf
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
-from kifu.records.meta import Rank, Result
+from kifu.records.meta import Result
+from kifu.records.ranks import Rank
 from kifu.records.sgf import root_properties
 
 RECORD = (

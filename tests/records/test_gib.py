@@ -109,7 +109,6 @@ def test_trap(name: str) -> None:
     compare_with_naive([data])
 
 
-@pytest.mark.nojit
 def test_rows_of_several_members() -> None:
     members = [WHOLE * 2, b"", b"\\HS\n", WHOLE]
     compare_with_naive(members)

@@ -9,8 +9,8 @@ from fuzz_ngf import GI_RECORD, RECORD
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records.games import NO_HANDICAP, ParsedBlock, ParseWarning
-from kifu.records.meta import Rank
 from kifu.records.ngf import read_ngf
+from kifu.records.ranks import Rank
 from kifu.records.sgf import as_block
 from naive_gib import SETUP, STONES, NaiveGame, kept, texts_of
 from naive_ngf import compare_with_naive, read_naive

@@ -153,6 +153,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_and_writes_files(folder: Path, tmp_path: Path) -> None:
     done = run(
         "evaluate", "--net", folder / "a.safetensors", folder / "games.parquet", "--positions", 100, "--symmetries",

@@ -119,6 +119,9 @@ def serving(server: ThreadingTCPServer, closing: threading.Event) -> Iterator[No
 def serve(handler: Handler, body: bytes) -> None:
     """Respond correctly."""
     version = handler.server.site.versions.get(handler.path, "")
+    if version and version in (handler.headers["If-None-Match"], handler.headers["If-Modified-Since"]):
+        handler.start(304, {"ETag": version})
+        return
     is_wanted = handler.headers["If-Range"] in (None, version)
     match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "") if is_wanted else None
     begin = int(match[1]) if match else 0

@@ -6,7 +6,8 @@ from typing import Any
 
 import kifu
 from kifu.point import POINT_MASK, WHITE_BIT, parse_sgf
-from kifu.records.meta import Rank, Result, parse_komi
+from kifu.records.meta import Result, parse_komi
+from kifu.records.ranks import Rank
 
 
 def reference_games(shared: Path, record_format: str) -> list[tuple[Path, dict[str, Any]]]:

@@ -46,7 +46,7 @@ def text_fields(record: bytes) -> dict[str, bytes]:
 
 def territory(record: bytes, width: int, height: int) -> list[int]:
     board = NaiveGame(0, width=width, height=height)
-    for node in reversed(nodes_of(record) if b"TB[" in record or b"TW[" in record else []):
+    for node in reversed(nodes_of(record)):
         owner = {}
         for name, values in node:
             if name in (b"TB", b"TW"):
@@ -93,7 +93,7 @@ def compare_figures(parsed: ParsedBlock, g: int, record: bytes) -> None:
     """Compare seconds and evaluations of game g with the naive ones."""
     moves = slice(parsed.games.move_offset[g], parsed.games.move_offset[g + 1])
     nodes, count = nodes_of(record), moves.stop - moves.start
-    wants_clocks = b"BL[" in record or b"WL[" in record
+    wants_clocks = any(values and name in (b"BL", b"WL") for node in nodes for name, values in node)
     expected = naive_figures.seconds(nodes, text_fields(record))[:count] if wants_clocks else [math.nan] * count
     if parsed.seconds is not None:
         np.testing.assert_array_equal(parsed.seconds[moves], np.array(expected, np.float32))

@@ -4,7 +4,7 @@ from typing import Any
 
 from kifu.datasets.tokens import METADATA, Tokenizer
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries, to_gtp
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 
 MARGINS = ("2", "5", "10", "20", "40")
 

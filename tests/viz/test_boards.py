@@ -243,7 +243,7 @@ def test_matplotlib_is_loaded_late_and_pyplot_never():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-EMPTY = np.ones((9, 9), int)
+ONES = np.ones((9, 9), int)
 SVG_PATH = "{http://www.w3.org/2000/svg}path"
 MOVES = [
     CountedMove("C7", 2 * 9 + 2, 1, 1234, 0.5, 0.512),
@@ -258,14 +258,14 @@ def texts(figure) -> list[str]:
 
 
 def test_each_point_has_the_count_of_both_colours() -> None:
-    picture = Picture(draw_counts(EMPTY, MOVES), 9, 9)
+    picture = Picture(draw_counts(ONES, MOVES), 9, 9)
     shown = [(text, x, y) for text, x, y in picture.texts() if text in ("1.6k", "9")]
     board = {(text, picture.place(x, y - 3)) for text, x, y in shown if x < picture.grids[0][0] + 8.5 * picture.cell}
     assert board >= {("1.6k", (0, 2, 2)), ("9", (0, 8, 8))}
 
 
 def test_stones_cells_and_numbers() -> None:
-    cells = EMPTY.copy()
+    cells = ONES.copy()
     cells[0, 0], cells[1, 1], cells[2, 2], cells[3, 3] = 2, 4, 7, 3
     picture = Picture(draw_counts(cells, [], numbers={4: ("1", 2), 5: ("2", 1)}), 9, 9)
     assert picture.discs(BLACK_STONE) == {(0, 0, 0), (0, 5, 0), (0, 3, 3)}
@@ -274,7 +274,7 @@ def test_stones_cells_and_numbers() -> None:
 
 
 def test_the_ring_is_as_white_as_the_moves() -> None:
-    arcs = Picture(draw_counts(EMPTY, MOVES), 9, 9)
+    arcs = Picture(draw_counts(ONES, MOVES), 9, 9)
     white = [p for p in arcs.root.iter(SVG_PATH) if f"fill: {WHITE_STONE}" in p.get("style", "") and p.get("d")]
     lengths = [len(re.findall("C", path.get("d"))) for path in white]
     assert len(white) == 2
@@ -282,7 +282,7 @@ def test_the_ring_is_as_white_as_the_moves() -> None:
 
 
 def test_the_legend_lists_the_moves() -> None:
-    shown = texts(draw_counts(EMPTY, MOVES))
+    shown = texts(draw_counts(ONES, MOVES))
     start = shown.index("next")
     assert shown[start : start + 18] == [
         "next", "times", "share", "wins",
@@ -295,7 +295,7 @@ def test_the_legend_lists_the_moves() -> None:
 
 def test_a_long_legend_ends_with_the_rest() -> None:
     moves = [CountedMove("x", point, 1, 10, 0.01, None) for point in range(81)]
-    figure = draw_counts(EMPTY, moves)
+    figure = draw_counts(ONES, moves)
     shown = texts(figure)
     listed = shown.count("x")
     assert 10 < listed < 81
@@ -330,14 +330,14 @@ def test_any_size_and_no_moves(shape: tuple[int, int]) -> None:
 
 
 def test_coordinates_are_those_of_the_board_or_numbers() -> None:
-    assert "A" in texts(draw_counts(EMPTY, []))
-    parts = texts(draw_counts(EMPTY, [], edges=(True, True, False, False)))
+    assert "A" in texts(draw_counts(ONES, []))
+    parts = texts(draw_counts(ONES, [], edges=(True, True, False, False)))
     assert "A" not in parts
     assert parts.count("9") == 4
 
 
 def test_bytes_are_reproducible() -> None:
-    assert to_svg(draw_counts(EMPTY, MOVES, title="a")) == to_svg(draw_counts(EMPTY, MOVES, title="a"))
+    assert to_svg(draw_counts(ONES, MOVES, title="a")) == to_svg(draw_counts(ONES, MOVES, title="a"))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def parse_duration(text: str | float) -> float:
 
 def parse_rank(text: str | float) -> float:
     """Return the rating (`kifu.Rank.rating`) of a rank such as "3d" or "10k"; raise BadParameter for other text."""
-    from kifu.records.meta import Rank
+    from kifu.records.ranks import Rank
 
     try:
         return text if isinstance(text, float) else Rank.parse_rating(text)

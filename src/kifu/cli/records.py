@@ -87,34 +87,14 @@ def show(game: Container, number: GameNumber = 1, move: Move = None, output: Pic
     return Outcome(f"drew {printable(output)}", data, summary=True)
 
 
-@command(_PANEL, "kifu ranks 20K --from aga", "kifu ranks 3d", "kifu ranks")
-def ranks(
-    rank: Annotated[
-        str | None,
-        typer.Argument(metavar="RANK", help="A rank, such as 20K, 3d, 9p or 26Gup.", show_default="shows all"),
-    ] = None,
-    scale: Annotated[
-        str, typer.Option("--from", metavar="SCALE", help="aga, china, europe, igs, japan or korea.")
-    ] = "igs",
-) -> Outcome:
+@command(_PANEL, "kifu ranks", "kifu ranks --json ranks.json")
+def ranks() -> Outcome:
     """Show equally strong ranks of the 1990s in six places, see docs/ranks.md."""
-    from kifu.records.meta import Rank, is_recognized, rank_table
+    from kifu.records.ranks import rank_table
 
-    if rank is None:
-        rows = rank_table()
-        lines = [list(rows[0]), *(["-" if cell is None else str(cell) for cell in row.values()] for row in rows)]
-        return Outcome("\n".join("".join(f"{cell:10}" for cell in line).rstrip() for line in lines), rows)
-    found = Rank.parse(rank, scale=scale)  # type: ignore[arg-type]
-    if found is not None:
-        rating = found.rating
-    elif is_recognized("rank", rank) and Rank.parse(rank) is None:
-        rating = 0
-    elif scale == "igs":
-        rating = int(Rank.parse_rating(rank))
-    else:
-        raise RecipeError(f"{rank!r} is not a rank of {scale} in the table")
-    (data,) = rank_table([rating])
-    return Outcome("\n".join(f"{name:8}{'-' if value is None else value}" for name, value in data.items()), data)
+    rows = rank_table()
+    lines = [list(rows[0]), *(["-" if cell is None else str(cell) for cell in row.values()] for row in rows)]
+    return Outcome("\n".join("".join(f"{cell:10}" for cell in line).rstrip() for line in lines), rows)
 
 
 @command(_PANEL, "kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)

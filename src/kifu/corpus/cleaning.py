@@ -24,7 +24,7 @@ from kifu.errors import DropReason
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT, parse_board
 from kifu.records.games import GameArrays, ParseWarning
-from kifu.records.meta import Overtime, OvertimeKind, RankScale, thinking_seconds
+from kifu.records.meta import Overtime, OvertimeKind, thinking_seconds
 
 _FOLDER, _KIND = "cleaning", "set of cleaning rules"
 
@@ -65,8 +65,6 @@ class CleaningRules(NamedConfig):
     """Require both ranks to be known."""
     min_rating: Amount | None = None
     """Minimum rating of both players, where known: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40, 1 dan professional 41."""
-    rank_scale: RankScale | None = None
-    """Where the ranks of the sources were given; ratings are then those of equally strong ranks of IGS."""
     programs: bool = True
     """Keep the games of programs."""
     program_names: tuple[Line, ...] = Field((), strict=False)

@@ -11,33 +11,42 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
-from kifu.execution.executor import Executor, Job
+from kifu.execution.executor import Executor
 from kifu.io import hash_bytes, utf8_name
 from kifu.records.containers import (
     BLOCK_BYTES,
     count_blocks,
     find_containers,
-    hash_and_copy,
+    hash_container,
     readable_blocks,
     split_blocks,
-    use_staged_copies,
     volume_paths,
 )
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import LeftOut, RecordBlock
-from kifu.records.paths import CHANGED, AnyPath, Paths, Remote, as_path, etag, file_version, name_below, open_file
+from kifu.records.paths import (
+    CHANGED,
+    AnyPath,
+    Paths,
+    Remote,
+    as_path,
+    etag,
+    file_version,
+    local_paths,
+    name_below,
+    open_file,
+)
 
 _SMALL_BYTES = 8 << 20
 """Archives up to this size are one shard."""
@@ -45,8 +54,8 @@ _SMALL_BYTES = 8 << 20
 _SHARD_BLOCKS = 16
 """Blocks per shard of a large archive: 64 MB of records, about a second of work."""
 
-_LOOSE_RECORDS, _LOOSE_BYTES = 1 << 14, 64 << 20
-"""Loose records per shard, and their bytes where a listing gives sizes: each remote file takes one request."""
+_LOOSE_RECORDS = 1 << 14
+"""Loose records per shard."""
 
 _MAX_SEQUENTIAL_SHARDS = 8
 """Maximum number of shards of an archive that can only be read from its beginning.
@@ -90,7 +99,7 @@ def _version(path: AnyPath) -> tuple[int, ...] | None:
 def require_unchanged(sources: Iterable[Source]) -> None:
     """Check that files are what they were when they were found, so that their hashes stand for the games read since.
 
-    Remote files are checked when they are read. Raises SourceError if a file has changed.
+    Remote files are read from copies. Raises SourceError if a file has changed.
     """
     for source in sources:
         if isinstance(source.path, Path) and _version(source.path) != source.version:
@@ -112,19 +121,10 @@ Shard: TypeAlias = ArchiveShard | LooseRecords | RowShard
 
 @dataclass(frozen=True, slots=True)
 class SourceShard:
-    """A shard, with name and hash of its source."""
+    """A shard, with the name of its source."""
 
     name: str
-    blake3: str | None
     shard: Shard
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return JSON values that identify the shard and its content."""
-        if isinstance(self.shard, LooseRecords):
-            shard = {"path": str(self.shard.root), "first": self.shard.first, "files": _hash_listing(self.shard)}
-        else:
-            shard = asdict(self.shard) | {"path": str(as_path(self.shard.path))}
-        return {"name": self.name, "blake3": self.blake3, "part": shard}
 
 
 Content: TypeAlias = RecordBlock | pa.RecordBatch
@@ -183,48 +183,37 @@ def read(sources: Paths) -> Iterator[Game]:
 
 
 def source_shards(sources: Iterable[Source]) -> Iterator[SourceShard]:
-    """Yield the shards of all sources, in order. Their fingerprints need the hashes of the sources."""
+    """Yield the shards of all sources, in order."""
     for source in sources:
         shards: Iterable[Shard] = archive_shards(source.path)
         if source.catalogue is not None:
             shards = source.catalogue.shards()
         for shard in shards:
-            yield SourceShard(source.name, source.info.get("blake3"), shard)
+            yield SourceShard(source.name, shard)
 
 
 def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
     """Yield the shards of a container, in order.
 
-    A small archive or a single record is one shard. The loose records of a folder are divided every 16,384 records, or
-    every 64 MiB where the listing gives sizes. A .zip is divided every 16 blocks, by its directory. A tar, or a file of
-    lines, is divided into at most eight shards of about the same size, which is estimated from the first block if it is
-    compressed; the last shard takes the rest. Raises nothing: errors surface when a shard is read.
+    A small archive or a single record is one shard. The loose records of a folder are divided every 16,384 records, a
+    .zip every 16 blocks, by its directory. A tar, or a file of lines, is divided into at most eight shards of about the
+    same size, which is estimated from the first block if it is compressed; the last shard takes the rest. Raises
+    nothing: errors surface when a shard is read.
     """
     try:
         is_folder = path.is_dir()
-        loose = list(_loose_shards(list_directory(path).records)) if is_folder else []
+        loose = list_directory(path).records if is_folder else None
         small = is_folder or sum(volume.stat().st_size for volume in volume_paths(path)) < _SMALL_BYTES
     except OSError:
-        loose, small = [], True
+        loose, small = None, True
     if loose:
-        yield from loose
+        yield from (loose.part(k, k + _LOOSE_RECORDS) for k in range(0, len(loose), _LOOSE_RECORDS))
         return
     count, seekable = (1, False) if small else count_blocks(path)
     step = _SHARD_BLOCKS if seekable else max(_SHARD_BLOCKS, -(-count // _MAX_SEQUENTIAL_SHARDS))
     firsts = range(0, max(count, 1), step)
     for first in firsts:
         yield ArchiveShard(path, first, None if first == firsts[-1] else step)
-
-
-def _loose_shards(records: LooseRecords) -> Iterator[LooseRecords]:
-    sizes = [record.stat().st_size for record in records.remote] or [0] * len(records)
-    ends = np.cumsum([0, *sizes])
-    begin = 0
-    while begin < len(records):
-        full = int(np.searchsorted(ends, ends[begin] + _LOOSE_BYTES, "right")) - 1
-        stop = min(max(full, begin + 1), begin + _LOOSE_RECORDS, len(records))
-        yield records.part(begin, stop)
-        begin = stop
 
 
 class ShardReader:
@@ -241,7 +230,7 @@ class ShardReader:
     def read(self, shard: Shard) -> Iterator[Content]:
         """Yield the shard's blocks or batches of rows. Exhaust the iterator before reading another shard.
 
-        Raises SourceError as `kifu.records.containers.blocks`; also if a remote file has changed since it was found.
+        Raises SourceError as `kifu.records.containers.blocks`.
         """
         if isinstance(shard, RowShard):
             yield from read_shard(shard)
@@ -253,7 +242,6 @@ class ShardReader:
             self._path, self._blocks = shard.path, readable_blocks(shard.path, first=shard.first)
         self._next = -1  # no shard continues after an error in this one
         yield from split_blocks(islice(self._blocks, shard.blocks))
-        _require_unchanged(shard.path)
         if shard.blocks is not None:
             self._next = shard.first + shard.blocks
 
@@ -262,15 +250,14 @@ class ShardReader:
 
 
 def hash_sources(sources: Iterable[Source], executor: Executor) -> list[Source]:
-    """Return the sources with their `info`; remote files are copied meanwhile, see `kifu.records.containers`.
-
-    Sources that have it are returned as they are.
-    """
+    """Return the sources with their `info`; those that have it are returned as they are. Raises SourceError."""
     found = list(sources)
     if all(source.info for source in found):
         return found
-    infos = list(executor.run(_HashJob(executor.staging), [source.path for source in found]))
-    use_staged_copies((source.path for source in found), executor.staging)
+    paths = [source.path for source in found]
+    for _ in local_paths([path for path in paths if isinstance(path, Remote) and not path.is_dir()]):
+        pass  # copies them, and lets other processes read the same bytes
+    infos = list(executor.map(_hash, paths))
     abouts = ({"about": _about(each.catalogue)} if each.catalogue is not None else {} for each in found)
     return [
         replace(source, info={"name": source.name} | info | about) for source, info, about in zip(found, infos, abouts)
@@ -298,51 +285,25 @@ def hashed_infos(sources: Iterable[Source]) -> list[dict[str, Any]] | None:
     return infos if all("blake3" in info for info in infos) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
-    """Sizes and hashes of files, which are copied to the staging directory."""
-
-    staging: Path | None
-
-    def fingerprint(self) -> Any:
-        return None
-
-    def shard_fingerprint(self, shard: AnyPath) -> Any:
-        """Return path, size and times: a change within a nanosecond that keeps the size goes unnoticed."""
-        try:
-            if shard.is_dir():
-                return [str(shard), etag(shard), *(_version(shard) or ())]
-            return [str(shard), *map(etag, volume_paths(shard))]
-        except OSError as error:
-            if isinstance(shard, Path):  # reading it reports it
-                return [str(shard)]
-            raise SourceError(f"{shard}: {error.strerror}") from None
-
-    def process(self, item: AnyPath) -> dict[str, Any]:
-        try:
-            if item.is_dir():
-                is_partitioned = isinstance(item, Path) and is_catalogue(item)
-                return {"blake3": open_catalogue(item).digest() if is_partitioned else _hash_records(item)}
-            return hash_and_copy(item, self.staging)
-        except OSError as error:
-            if isinstance(item, Path):
-                return {}
-            raise SourceError(f"{item}: {error.strerror}") from None
-
-
-def _require_unchanged(path: AnyPath) -> None:
-    """Raise SourceError if a remote file has changed since it was found."""
+def _hash(path: AnyPath) -> dict[str, Any]:
+    """Return the size of a file and the hash of a file, folder or catalogue."""
     try:
-        if isinstance(path, Remote) and not path.is_dir():
-            path.require_unchanged()
+        if path.is_dir():
+            is_partitioned = isinstance(path, Path) and is_catalogue(path)
+            return {"blake3": open_catalogue(path).digest() if is_partitioned else _hash_records(path)}
+        return hash_container(path)
+    except SourceError:
+        raise
     except OSError as error:
+        if isinstance(path, Path):
+            return {}
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
 def _hash_records(folder: AnyPath) -> str:
     """Return a hash, in hex, of the names and bytes of a folder's loose records."""
     digest, records = blake3(), list_directory(folder).records
-    for name, path in zip(records.names, records.paths()):
+    for name, path in zip(records.names, local_paths(list(records.paths()))):
         content = ""
         with suppress(OSError), open_file(path) as file:  # an unreadable record is dropped when it is read
             content = hash_bytes(file.readinto).hexdigest()
@@ -353,7 +314,7 @@ def _hash_records(folder: AnyPath) -> str:
 def _hash_listing(records: LooseRecords) -> str:
     """Return a hash, in hex, of the names, sizes and times of loose records."""
     digest = blake3()
-    for name, path in zip(records.names, records.paths()):
+    for name, path in zip(records.names, local_paths(list(records.paths()))):
         tag = None
         with suppress(OSError):  # an unreadable record is dropped when it is read
             tag = etag(path)

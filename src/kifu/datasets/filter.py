@@ -15,7 +15,7 @@ from kifu.errors import RecipeError
 from kifu.go.replay import GamesLike
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 
 _11 = np.uint64(11)
 _UNIT = 2.0**-53

@@ -40,7 +40,7 @@ from kifu.datasets.labels import (
 from kifu.datasets.merged import MergedPositions, merge_positions, weigh_positions
 from kifu.datasets.mmap_games import WEIGHT_COLUMN
 from kifu.errors import DropReason, FormatError, RecipeError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.go.positions import Positions
 from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS, FrameEncoder, find_encoder, ratings_of
@@ -242,7 +242,7 @@ class CatalogueSource(LoaderSource):
             _, ply = self.encoder.replay(self.games, rows, values)
             return np.where(drop == DropReason.KEPT, ply, np.int32(0))
 
-        with ThreadExecutor() as executor:
+        with Executor() as executor:
             counts = [np.empty(0, np.int32), *executor.map(replay, range(0, len(legal), _REPLAYED))]
         playable: npt.NDArray[np.int32] = np.minimum(np.concatenate(counts), legal)
         return playable

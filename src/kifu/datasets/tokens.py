@@ -31,7 +31,7 @@ from kifu.io import AtomicDirectory, BlockChecks, read_small
 from kifu.kernel import kernel
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, check_size, symmetries, to_gtp
 from kifu.records.games import NO_HANDICAP, GameArrays
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 from kifu.registry import unknown
 
 Codes = npt.NDArray[np.int64]

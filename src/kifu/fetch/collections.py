@@ -259,7 +259,7 @@ def _date(groups: dict[str, str | None]) -> str:
 
 def _page_files(page: bytes, base: str, collection: Collection, is_local: bool) -> Iterator[ListedFile]:
     """Yield the files that an HTML page links below its own address, or below the collection's further hosts."""
-    from kifu.fetch._http import DownloadError, absolute_url  # not for the list of collections
+    from kifu.download import DownloadError, absolute_url  # not for the list of collections
     from kifu.recipes.kgs import find_links  # it loads the readers of archives
 
     roots = [_root(urljoin(base, ".")), *map(_root, collection.hosts)]
@@ -403,6 +403,5 @@ def _is_named(file: ListedFile, pattern: str) -> bool:
 
 
 def _overlaps(date: str, dates: DateRange) -> bool:
-    """Return whether a year, month or day overlaps a range of such."""
     first, last = dates
     return date[: len(first)] >= first[: len(date)] and date[: len(last)] <= last[: len(date)]

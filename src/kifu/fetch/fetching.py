@@ -17,11 +17,17 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-import urllib3
-
 from kifu.assets import sample_path
+from kifu.download import (
+    Client,
+    DownloadError,
+    RetryableError,
+    ServerBusyError,
+    Transfer,
+    empty,
+    is_validator,
+)
 from kifu.errors import OutputError, SourceError
-from kifu.fetch._http import Client, DownloadError, RetryableError, ServerBusyError
 from kifu.fetch.collections import (
     COLLECTIONS,
     LISTING_LIMIT,
@@ -46,10 +52,9 @@ from kifu.io import (
 )
 from kifu.progress import Progress, ProgressFactory, Subtask, silent
 from kifu.records._streams import open_stream
-from kifu.records.paths import as_path
 from kifu.registry import unknown
 from kifu.retry import RetryPolicy
-from kifu.text import Report, counted, format_bytes
+from kifu.text import Report, counted, format_bytes, hide_credentials
 
 _UNPACKED_FACTOR = 16
 """Largest unpacked size, as a multiple of the largest size of a file, against decompression bombs."""
@@ -74,9 +79,6 @@ _DAMAGE = (
     zlib.error,
     zipfile.BadZipFile,
 )
-
-_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,15})-[0-9]{1,15}|\*)/(?:([0-9]{1,15})|\*)")
-_VALIDATOR = re.compile(r'"[!#-~]{1,200}"|[A-Z][a-z]{2}, [0-9A-Za-z :]{20,22} GMT')
 
 _PAUSE_S = 1.0
 """Seconds between two files, so that the publisher's server is not kept busy."""
@@ -189,22 +191,29 @@ def _zip_damage(path: Path, limit: int) -> str:
 
 
 class FileDownload:
-    """A file to be downloaded. received: bytes received over the network so far."""
+    """A file to be downloaded."""
 
     def __init__(self, client: Client, file: ListedFile, target: Path, base: str, limit: int) -> None:
         """Describe a download. base: address of the index, "" if it is a local file; limit: largest size in bytes."""
         self.file = file
         self.target = target
-        self.received = 0
-        self._client, self._base, self._limit = client, base, limit
+        self._client, self._limit = client, limit
+        size = file.size if file.exact else None
+        self._transfer = Transfer(client, base, file.link, limit, size=size, begin=self._write_validator)
         self._part_path = target.with_name(target.name + ".part")
         self._validator_path = target.with_name(target.name + ".part.etag")
+
+    @property
+    def received(self) -> int:
+        """Bytes received over the network so far."""
+        return self._transfer.received
 
     def run(self, bar: Progress) -> None:
         """Download, check and rename the file. Raises DownloadError if it cannot be downloaded."""
         with bar.subtask(self.target.name, "bytes") as subtask, self._locked() as file:
             if self.target.exists():  # written by another process in the meantime
                 return
+            self._transfer.validator = self._read_validator()
             self._client.retry(
                 lambda: self._attempt(file, subtask), lambda line: bar.log(f"{self.target.name}: {line}")
             )
@@ -215,41 +224,14 @@ class FileDownload:
 
     def _attempt(self, file: BinaryIO, subtask: Subtask) -> None:
         """Append what the server sends to the file, and check all of it."""
-        old = file.seek(0, os.SEEK_END)
-        validator = self._read_validator() if old else ""
-        with closing(self._client.open(self._base, self.file.link, old, validator)) as response:
-            extent = _extent(response, old)
-            if extent is None or _is_other(response, validator):
-                _empty(file)
-                reason = "the server cannot resume" if extent is None else "the file has changed at the server"
-                raise RetryableError(f"{reason} at byte {old:,}; starting over", 0.0)
-            begin, total = extent
-            self._require_size(total)
-            if begin < old:
-                _empty(file)
-            if begin == 0:
-                self._write_validator(_validator(response))
-            subtask.restart(begin, total)
-            if response.status != 416:
-                self._receive(response, file, begin, total, subtask)
-        file.flush()
+        self._transfer.attempt(file, subtask)
         reason = self._damage()
         if reason:
-            _empty(file)
+            empty(file)
             # Pieces of several responses may be of several versions; a body of unknown length may have been cut off.
-            if begin or total is None:
+            if not self._transfer.whole:
                 raise RetryableError(f"{reason}; starting over", 0.0)
             raise DownloadError(reason)
-
-    def _require_size(self, total: int | None) -> None:
-        """Raise DownloadError if the size that the server announces is too large, or not the listed one."""
-        if total is not None and total > self._limit:
-            raise DownloadError(self._too_large())
-        if total is not None and self.file.exact and total != self.file.size:
-            raise DownloadError(f"the server has {total:,} bytes, but the index lists {self.file.size:,}")
-
-    def _too_large(self) -> str:
-        return f"it has more than the {self._limit:,} bytes allowed"
 
     def _damage(self) -> str:
         """Return the reason why the received file is not the listed one, or ""."""
@@ -258,31 +240,14 @@ class FileDownload:
             reason = "it differs from the checksum that the publisher gives"
         return reason
 
-    def _receive(
-        self, response: urllib3.BaseHTTPResponse, file: BinaryIO, begin: int, total: int | None, subtask: Subtask
-    ) -> None:
-        size, limit = begin, self._limit if total is None else total
-        for chunk in self._client.chunks(response):
-            size += len(chunk)
-            self.received += len(chunk)
-            if size > limit:
-                _empty(file)
-                raise DownloadError(
-                    self._too_large() if total is None else f"more came than the {total:,} bytes announced"
-                )
-            file.write(chunk)
-            subtask.advance(len(chunk))
-        if total is not None and size < total:
-            raise RetryableError(f"only {size:,} of {total:,} bytes came")
-
     def _read_validator(self) -> str:
         """Return the ETag or the date of the version that the .part file holds; "" if it is unknown."""
         with suppress(OSError, ValueError):
             text = read_small(self._validator_path, 300).decode("ascii")
-            return text if _VALIDATOR.fullmatch(text) else ""
+            return text if is_validator(text) else ""
         return ""
 
-    def _write_validator(self, validator: str) -> None:
+    def _write_validator(self, validator: str, _total: int | None) -> None:
         if validator:
             write_file(self._validator_path, validator.encode())
         else:
@@ -303,42 +268,6 @@ class FileDownload:
                 if file.seek(0, os.SEEK_END) == 0:
                     self._part_path.unlink(missing_ok=True)
                     self._validator_path.unlink(missing_ok=True)
-
-
-def _extent(response: urllib3.BaseHTTPResponse, old: int) -> tuple[int, int | None] | None:
-    """Return where in a file of `old` bytes the body begins, and the total size if known.
-
-    None if the response does not continue at `old`. After a 416, any other value means that the file is complete.
-    """
-    length = response.length_remaining
-    if response.status == 200:
-        return 0, length
-    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    if not match:
-        return None
-    begin, total = (None if number is None else int(number) for number in match.groups())
-    if response.status == 416:
-        return (old, old) if total == old else None
-    if total is None and length is not None:
-        total = old + length
-    return (old, total) if begin == old else None
-
-
-def _empty(file: BinaryIO) -> None:
-    file.seek(0)
-    file.truncate()
-
-
-def _validator(response: urllib3.BaseHTTPResponse) -> str:
-    """Return what identifies the version of a file: a strong ETag, else its date; "" if the server sends neither."""
-    etag, date = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
-    return next((text for text in (etag, date) if _VALIDATOR.fullmatch(text)), "")
-
-
-def _is_other(response: urllib3.BaseHTTPResponse, validator: str) -> bool:
-    """Return whether a part is of another version than `validator`; servers may ignore If-Range."""
-    now = _validator(response)
-    return response.status == 206 and now[:1] == validator[:1] == '"' and now != validator
 
 
 def _open_own(path: str, flags: int) -> int:
@@ -487,7 +416,7 @@ def _read_index(
     if index is None and collection.files:
         return list(collection.files), ""
     address = os.fspath(index) if index is not None else collection.index
-    is_local, shown = "://" not in address, as_path(address)
+    is_local, shown = "://" not in address, hide_credentials(address)
     try:
         if is_local:
             page = read_small(address, LISTING_LIMIT)
@@ -518,7 +447,7 @@ def _read_page(client: Client, base: str, link: str, progress: ProgressFactory) 
                     raise DownloadError(f"it has more than the {LISTING_LIMIT:,} bytes allowed")
         return bytes(page)
 
-    with progress(f"reading {as_path(link)}", None, "bytes") as bar:
+    with progress(f"reading {hide_credentials(link)}", None, "bytes") as bar:
         return client.retry(attempt, bar.log)
 
 

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Indices
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.kernel import kernel
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
-
-Indices = npt.NDArray[np.int64]
 
 
 class Slots(NamedTuple):

@@ -6,32 +6,35 @@ computes them, as it does for `kifu evaluate`.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from blake3 import blake3
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.parquet import annotation_writer, keep_table
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
-from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
+from kifu.corpus.sources import Source, find_sources, hash_sources, require_unchanged
 from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Imitated
 from kifu.datasets.mmap_games import COLUMNS
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
-from kifu.errors import DropReason, RecipeError
-from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.io import staging_dir
+from kifu.errors import DropReason, FormatError, RecipeError, first_line
+from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.io import locked_folder, open_regular, remove_file, work_dir, write_file
 from kifu.learn import Precision
 from kifu.learn.net import net_hash
 from kifu.learn.positions import EvalPositions
@@ -120,7 +123,7 @@ class AnnotateReport(Report):
 
 
 @dataclass(frozen=True)
-class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
+class AnnotateJob:
     """Annotates ranges of rows of catalogues."""
 
     nets: tuple[str, ...]
@@ -129,14 +132,6 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields only: each process opens the nets itself."""
         return AnnotateJob, (self.nets, self.options)
-
-    def fingerprint(self) -> Any:
-        """Return the nets with their hashes, and the options."""
-        return [self.nets, self.hashes, asdict(self.options)]
-
-    def shard_fingerprint(self, shard: SourceShard) -> Any:
-        """Return the fingerprint of the shard."""
-        return shard.fingerprint()
 
     def describe(self) -> dict[str, Any]:
         """Return nets, options and board as JSON values, for the metadata of the file."""
@@ -178,11 +173,10 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         planes = replay_planes(self.predictors)
         return ExampleSpec(planes, self.board, labels=("move",), filter=PositionFilter(passes=True))
 
-    def read(self, shard: SourceShard) -> Iterator[pa.RecordBatch]:
+    def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
         """Yield a few rows at a time."""
-        assert isinstance(shard.shard, RowShard)
         columns = tuple(dict.fromkeys((*COLUMNS, *CONDITION_COLUMNS)))
-        for batch in read_shard(shard.shard, columns):
+        for batch in read_shard(shard, columns):
             for first in range(0, len(batch), _ITEM_GAMES):
                 yield batch.slice(first, _ITEM_GAMES)
 
@@ -280,14 +274,18 @@ def annotate(
     threads = torch and torch.get_num_threads()
     report, games = AnnotateReport(), sum(source.catalogue.rows for source in opened if source.catalogue)
     try:
-        with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor, closing(job):
+        with make_executor(engine, jobs) as executor, closing(job):
             opened = hash_sources(opened, executor)
             made_from = job.describe() | {"sources": [source.info for source in opened]}
             if about := keep_table(path, overwrite, **made_from):
                 skipped, size = Counter(about["skipped"]), path.stat().st_size
                 return AnnotateReport(games, about["games"], skipped, about["rows"], size)
-            with annotation_writer(path) as writer, progress("annotating", games, "games") as bar:
-                for rows, read, skipped in executor.run(job, make_shards(opened)):
+            with (
+                annotation_writer(path) as writer,
+                _part_files(path, made_from) as part,
+                progress("annotating", games, "games") as bar,
+            ):
+                for rows, read, skipped in _annotate_shards(job, list(make_shards(opened)), executor, part):
                     writer.write(rows)
                     report.add(rows, read, skipped)
                     bar.advance(read)
@@ -299,6 +297,76 @@ def annotate(
             torch.set_num_threads(threads)
     report.bytes = writer.size
     return report
+
+
+@contextmanager
+def _part_files(output: Path, made_from: dict[str, Any]) -> Iterator[Callable[[int], Path]]:
+    """Yield a function from the number of a shard to the path of its part file, in a hidden folder beside the output.
+
+    An error leaves the parts, with which the next run resumes. Those that were made from something else, or by another
+    version, are removed. Raises OutputError if another process holds the folder.
+    """
+    folder = work_dir(output)
+    key = blake3(json.dumps([version("kifu"), made_from], sort_keys=True).encode()).hexdigest(16)
+    with locked_folder(folder, folder):
+        for file in folder.glob("*.part"):
+            if not file.name.startswith(key):
+                remove_file(file)
+        try:
+            yield lambda number: folder / f"{key}-{number:06}.part"
+            for file in folder.glob("*.part"):
+                remove_file(file)
+        finally:
+            with suppress(OSError):  # it has parts, or files of others
+                folder.rmdir()
+
+
+def _annotate_shards(
+    job: AnnotateJob, shards: Sequence[RowShard], executor: Executor, part: Callable[[int], Path]
+) -> Generator[AnnotatedGames]:
+    """Yield the rows of all shards, from their part files where there are any, and write part files of the others."""
+    missing = {number: shard for number, shard in enumerate(shards) if not part(number).exists()}
+    results = executor.run(job.process, missing.values(), job.read)
+    for number, shard in enumerate(shards):
+        if number not in missing:
+            yield _read_part(part(number))
+            continue
+        items: list[AnnotatedGames] = []
+        for item in results:
+            items.append(item)
+            if sum(read for _, read, _ in items) == shard.rows:
+                _write_part(part(number), items)
+                yield item
+                break
+            yield item
+
+
+def _write_part(path: Path, items: list[AnnotatedGames]) -> None:
+    """Write the rows of a shard as an Arrow stream, after its BLAKE3."""
+    counts = sum(read for _, read, _ in items), sum((skipped for *_, skipped in items), Counter[str]())
+    sink = pa.BufferOutputStream()
+    schema = ANNOTATION_SCHEMA.with_metadata({"counts": json.dumps(counts)})
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_batch(pa.concat_batches([rows for rows, *_ in items]).replace_schema_metadata(schema.metadata))
+    data = sink.getvalue()
+    write_file(path, blake3(data).digest() + data.to_pybytes())
+
+
+def _read_part(path: Path) -> AnnotatedGames:
+    """Read what `_write_part` wrote. Raises FormatError if it is damaged."""
+    try:
+        with open_regular(path) as file:
+            digest, data = file.read(32), file.read()
+        if blake3(data).digest() != digest:
+            raise ValueError("its checksum is wrong")
+        with pa.ipc.open_stream(data) as stream:
+            rows = stream.read_next_batch()
+        read, skipped = json.loads(rows.schema.metadata[b"counts"])
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        remove_file(path)
+        reason = f"{first_line(error)}; it is removed, and the next run will make it again"
+        raise FormatError(f"{path}: damaged: {reason}") from None
+    return rows.replace_schema_metadata(None), read, Counter(skipped)
 
 
 def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[AnnotateJob, list[Source]]:
@@ -319,11 +387,10 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     return job, find_sources(catalogues)
 
 
-def make_shards(sources: Iterable[Source]) -> Iterator[SourceShard]:
+def make_shards(sources: Iterable[Source]) -> Iterator[RowShard]:
     """Yield all rows of catalogues, in order, a few hundred at a time."""
     for source in sources:
         assert source.catalogue is not None
         for path, rows in source.catalogue.partitions.items():
             for first in range(0, rows, _SHARD_GAMES):
-                shard = RowShard(str(path), first, min(_SHARD_GAMES, rows - first))
-                yield SourceShard(source.name, source.info["blake3"], shard)
+                yield RowShard(str(path), first, min(_SHARD_GAMES, rows - first))

@@ -234,7 +234,7 @@ def _hash_sources(paths: Paths) -> list[dict[str, str]]:
             if isinstance(source, Path) and is_catalogue(source):
                 entry["blake3"] = open_catalogue(source).digest()
             elif not source.is_dir():
-                entry["blake3"] = hash_file(source)
+                entry["blake3"] = hash_file(source if isinstance(source, Path) else source.local())
             sources.append(entry)
         except OSError as error:
             raise SourceError(f"cannot read {source}: {error.strerror}") from None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus.rows import rows_to_games
+from kifu.corpus.export import rows_to_games
 from kifu.datasets.global_inputs import Conditions
 from kifu.errors import RecipeError
 from kifu.learn.positions import PredictPositions, Words

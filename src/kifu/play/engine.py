@@ -15,14 +15,15 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import GameError, IllegalMove, KifuError, printable
+from kifu.go.board import Board
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.io import read_small, write_output
 from kifu.katago.rules import KataRules
@@ -62,9 +63,9 @@ class Arguments:
     Every method raises `GtpError` ("syntax error") if the next argument is missing or malformed.
     """
 
-    def __init__(self, words: list[str], width: int, height: int) -> None:
-        """Wrap the arguments of one command; vertices are points of a width x height board."""
-        self._words, self._width, self._height = words[::-1], width, height
+    def __init__(self, words: list[str], board: Board) -> None:
+        """Wrap the arguments of one command; vertices are points of the board, whose turn is the default colour."""
+        self._words, self._board = words[::-1], board
 
     @property
     def more(self) -> bool:
@@ -113,17 +114,17 @@ class Arguments:
     def vertex(self) -> int:
         """Return the next argument as a move: a point of the board, or a pass."""
         try:
-            return parse_gtp(self.word(), self._width, self._height)
+            return parse_gtp(self.word(), self._board.width, self._board.height)
         except GameError:
             raise GtpError("syntax error") from None
 
-    def analyze_request(self, to_play: int) -> AnalyzeRequest:
+    def analyze_request(self) -> AnalyzeRequest:
         """Return the remaining arguments of an analyze command.
 
         The syntax is [colour] [interval] followed by key-value pairs: interval, minmoves, maxmoves, ownership and
-        KataGo's search flags. The colour defaults to `to_play`.
+        KataGo's search flags. The colour defaults to the side to move.
         """
-        request = AnalyzeRequest(to_play)
+        request = AnalyzeRequest(self._board.to_play)
         if self.more and self._words[-1].lower() in _COLOURS:
             request.colour = self.colour()
         if self.more and self._words[-1].isdigit():
@@ -267,13 +268,50 @@ class Analysis:
 
 
 Answer = str | Analysis
+COMMANDS: dict[str, Callable[[Engine, Arguments], Answer]] = {}
+
+_Read = Callable[[Arguments], Any]
+_Method = TypeVar("_Method", bound=Callable[..., Answer])
+_colour, _real, _vertex, _word = Arguments.colour, Arguments.real, Arguments.vertex, Arguments.word
+
+
+def gtp(name: str, *types: _Read, **options: bool) -> Callable[[_Method], _Method]:
+    """Register a method as a GTP command, called with one argument per type and the options; no word may be left."""
+
+    def register(method: _Method) -> _Method:
+        def command(engine: Engine, arguments: Arguments) -> Answer:
+            values = [read(arguments) for read in types]
+            arguments.end()
+            return method(engine, *values, **options)
+
+        COMMANDS[name] = command
+        return method
+
+    return register
+
+
+def _integer(low: int, high: int) -> _Read:
+    return lambda arguments: arguments.integer(low, high)
+
+
+def _optional(read: _Read) -> _Read:
+    return lambda arguments: read(arguments) if arguments.more else None
+
+
+def _repeated(*types: _Read) -> _Read:
+    def read(arguments: Arguments) -> list[Any]:
+        values = []
+        while arguments.more:
+            values.append([part(arguments) for part in types])
+        return values
+
+    return read
 
 
 class Engine:
     """A game session and the player that generates moves for it.
 
-    The methods named after GTP commands take the command's arguments and return the response. The opponent's moves must
-    be legal under the engine's rules, too.
+    Methods that are GTP commands return the response. The opponent's moves must be legal under the engine's rules, too.
     """
 
     patience = 0.5
@@ -301,29 +339,22 @@ class Engine:
         command = COMMANDS.get(name)
         if command is None:
             raise GtpError("unknown command")
-        return command(self, Arguments(words, self.game.board.width, self.game.board.height))
+        return command(self, Arguments(words, self.game.board))
 
     # administration
 
-    def known_command(self, arguments: Arguments) -> str:
-        """Return "true" if the command exists."""
-        name = arguments.word()
-        arguments.end()
-        return "true" if name in COMMANDS else "false"
+    gtp("protocol_version")(lambda _: "2")
+    gtp("name")(lambda _: "kifu")
+    gtp("version")(lambda engine: printable(f"{version('kifu')} {engine.player.evaluator.name}"))
+    gtp("known_command", _word)(lambda _, name: "true" if name in COMMANDS else "false")
+    gtp("list_commands")(lambda _: "\n".join(COMMANDS))
+    gtp("quit")(lambda _: "")
 
     # board setup
 
-    def boardsize(self, arguments: Arguments) -> str:
-        """Start a new game on a square board."""
-        size = arguments.integer(0, 999)
-        arguments.end()
-        return self._resize(size, size)
-
-    def rectangular_boardsize(self, arguments: Arguments) -> str:
-        """Start a new game on a board of any shape."""
-        width, height = arguments.integer(0, 999), arguments.integer(0, 999)
-        arguments.end()
-        return self._resize(width, height)
+    gtp("boardsize", _integer(0, 999))(lambda engine, size: engine._resize(size, size))
+    gtp("rectangular_boardsize", _integer(0, 999), _integer(0, 999))(lambda engine, *size: engine._resize(*size))
+    gtp("clear_board")(lambda engine: engine._resize(engine.game.board.width, engine.game.board.height))
 
     def _resize(self, width: int, height: int) -> str:
         fits = min(width, height) >= 2 and max(width, height) <= MAX_SIZE
@@ -332,40 +363,33 @@ class Engine:
         self.game = GameSession(width, height, rules=self._rules, komi=self.game.komi)
         return ""
 
-    def clear_board(self, arguments: Arguments) -> str:
-        """Start a new game on a board of the same size."""
-        arguments.end()
-        return self._resize(self.game.board.width, self.game.board.height)
-
-    def set_position(self, arguments: Arguments) -> str:
+    @gtp("set_position", _repeated(_colour, _vertex))
+    def set_position(self, stones: list[tuple[int, int]]) -> str:
         """Place stones of both colours on an empty board; Black moves first."""
-        board, points = self.game.board, {BLACK: list[int](), WHITE: list[int]()}
-        while arguments.more:
-            points[arguments.colour()].append(arguments.vertex())
-        placed = points[BLACK] + points[WHITE]
+        board, placed = self.game.board, [point for _, point in stones]
+        black, white = ([point for colour, point in stones if colour == side] for side in (BLACK, WHITE))
         game = GameSession(board.width, board.height, rules=self._rules, komi=self.game.komi)
         if len(set(placed)) < len(placed) or board.pass_move in placed:
             raise GtpError("bad vertex list")
         try:
-            game.set_up(points[BLACK], points[WHITE], BLACK)
+            game.set_up(black, white, BLACK)
         except GameError:
             raise GtpError("illegal position") from None
         self.game = game
         return ""
 
-    def set_rules(self, arguments: Arguments) -> str:
+    @gtp("komi", _real)
+    def set_komi(self, komi: float) -> str:
+        """Set the komi."""
+        self.game.komi = komi
+        return ""
+
+    gtp("get_komi")(lambda engine: f"{engine.game.komi:g}")
+    gtp("kata-get-rules")(lambda engine: engine._kata_rules.to_json())
+
+    @gtp("kata-set-rules", Arguments.rest)
+    def set_rules(self, text: str) -> str:
         """Set the rules by a name or JSON of KataGo, for the game in progress, too."""
-        return self._set_rules(arguments.rest())
-
-    def set_kgs_rules(self, arguments: Arguments) -> str:
-        """Set the rules by a name of KGS, whose Chinese rules have superko."""
-        name = arguments.word().lower()
-        arguments.end()
-        if name not in ("chinese", "aga", "japanese", "new_zealand"):
-            raise GtpError(f"unknown rules {name[:40]!r}")
-        return self._set_rules("chinese-kgs" if name == "chinese" else name)
-
-    def _set_rules(self, text: str) -> str:
         try:
             kata = KataRules.parse(text)
         except GameError:
@@ -379,16 +403,18 @@ class Engine:
         self.player.evaluator.set_rules(rules, kata.scoring)
         return ""
 
-    def set_komi(self, arguments: Arguments) -> str:
-        """Set the komi."""
-        self.game.komi = arguments.real()
-        arguments.end()
-        return ""
+    @gtp("kgs-rules", _word)
+    def set_kgs_rules(self, name: str) -> str:
+        """Set the rules by a name of KGS, whose Chinese rules have superko."""
+        name = name.lower()
+        if name not in ("chinese", "aga", "japanese", "new_zealand"):
+            raise GtpError(f"unknown rules {name[:40]!r}")
+        return self.set_rules("chinese-kgs" if name == "chinese" else name)
 
-    def _handicap(self, arguments: Arguments, at_most: bool) -> str:
+    @gtp("place_free_handicap", _integer(0, 999), at_most=True)
+    @gtp("fixed_handicap", _integer(0, 999))
+    def set_handicap(self, stones: int, at_most: bool = False) -> str:
         """Place a handicap on the fixed points; `at_most` allows fewer stones than requested."""
-        stones = arguments.integer(0, 999)
-        arguments.end()
         board = self.game.board
         self._require_empty()
         largest = max_handicap(board.width, board.height)
@@ -398,11 +424,10 @@ class Engine:
         self.game.place_handicap(points)
         return " ".join(to_gtp(point, board.width, board.height) for point in points)
 
-    def set_free_handicap(self, arguments: Arguments) -> str:
+    @gtp("set_free_handicap", _vertex, _repeated(_vertex))
+    def set_free_handicap(self, first: int, others: list[tuple[int]]) -> str:
         """Place a handicap on the given points."""
-        points = [arguments.vertex()]
-        while arguments.more:
-            points.append(arguments.vertex())
+        points = [first, *(point for (point,) in others)]
         self._require_empty()
         n = self.game.board.pass_move
         if len(points) < 2 or len(points) >= n or len(set(points)) < len(points) or n in points:
@@ -414,80 +439,37 @@ class Engine:
         if not self.game.is_empty:
             raise GtpError("board not empty")
 
-    def showboard(self, arguments: Arguments) -> str:
-        """Draw the board."""
-        arguments.end()
-        board = self.game.board
-        lines = [
-            f"{_COLOUR_NAMES[board.to_play]} to play, move {len(self.game.moves) + 1}, komi {self.game.komi:g}",
-            f"captured by Black {board.captures[BLACK]}, by White {board.captures[WHITE]}",
-        ]
-        return "\n".join(["", str(board), *lines])
-
-    def loadsgf(self, arguments: Arguments) -> str:
-        """Load a game, optionally up to a move."""
-        path = Path(arguments.word())
-        before = arguments.integer(1, 99_999) if arguments.more else None
-        arguments.end()
-        try:
-            record = read_sgf(read_small(path, _MAX_RECORD_BYTES))
-            plies = len(record) if before is None else min(before - 1, len(record))
-            game = GameSession.from_game(record, plies, rules=self._rules, default_komi=self.game.komi)
-        except (OSError, ValueError):
-            raise GtpError("cannot load file") from None
-        if not self.player.evaluator.supports(record.width, record.height):
-            raise GtpError("unacceptable size")
-        self.game = game
-        return ""
-
-    def printsgf(self, arguments: Arguments) -> str:
-        """Return the game as SGF, or write it to a file."""
-        path = arguments.word() if arguments.more else "-"
-        arguments.end()
-        record = write_sgf(self.game.to_game(str(self._kata_rules)))
-        if path == "-":
-            return record.decode().strip()
-        try:
-            write_output(Path(path), record)
-        except (KifuError, OSError, ValueError):
-            raise GtpError("cannot write file") from None
-        return ""
-
     # moves
 
-    def play(self, arguments: Arguments) -> str:
+    @gtp("play", _colour, _vertex)
+    def play(self, colour: int, move: int) -> str:
         """Play a move of either colour."""
-        colour, move = arguments.colour(), arguments.vertex()
-        arguments.end()
         try:
             self.game.play(move, colour)
         except IllegalMove:
             raise GtpError("illegal move") from None
         return ""
 
-    def genmove(self, arguments: Arguments) -> str:
+    @gtp("genmove", _colour)
+    def genmove(self, colour: int) -> str:
         """Generate and play a move."""
-        colour = arguments.colour()
-        arguments.end()
         return self._generate(colour, self._evaluate(colour))
 
-    def reg_genmove(self, arguments: Arguments) -> str:
+    @gtp("reg_genmove", _colour)
+    def reg_genmove(self, colour: int) -> str:
         """Generate a move without playing it."""
-        colour = arguments.colour()
-        arguments.end()
         return self._vertex(self.player.choose(self.game, colour, self._evaluate(colour)))
 
-    def genmove_cleanup(self, arguments: Arguments) -> str:
+    @gtp("kgs-genmove_cleanup", _colour)
+    def genmove_cleanup(self, colour: int) -> str:
         """Generate and play a move of the clean-up after two passes, which captures all dead stones."""
-        colour = arguments.colour()
-        arguments.end()
         move = self.player.clean_up(self.game, colour, self._evaluate(colour).policy)
         self.game.play(move, colour)
         return self._vertex(move)
 
-    def undo(self, arguments: Arguments) -> str:
+    @gtp("undo")
+    def undo(self) -> str:
         """Take back the last move."""
-        arguments.end()
         try:
             self.game.undo()
         except GameError:
@@ -509,24 +491,20 @@ class Engine:
 
     # time and score
 
-    def ignored(self, arguments: Arguments) -> str:
+    @gtp("clear_cache", _repeated(_word))
+    @gtp("kgs-game_over", _repeated(_word))
+    @gtp("time_left", _colour, _real, _real)
+    @gtp("kgs-time_settings", _repeated(_word))
+    @gtp("time_settings", _real, _real, _real)
+    def ignored(self, *_: object) -> str:
         """Accept and ignore the time settings and left, the end of a game, and the order to clear a cache."""
-        while arguments.more:
-            arguments.word()
         return ""
 
-    def _times(self, arguments: Arguments, *, left: bool) -> str:
-        """Accept and ignore the time settings, or the time left of a colour."""
-        if left:
-            arguments.colour()
-        for _ in range(3 - left):
-            arguments.real()
-        arguments.end()
-        return ""
+    gtp("cputime")(lambda _: f"{time.process_time():.3f}")
 
-    def final_score(self, arguments: Arguments) -> str:
+    @gtp("final_score")
+    def final_score(self) -> str:
         """Score the finished game; stones are dead by ownership."""
-        arguments.end()
         if self.game.trailing_passes < 2:
             raise GtpError("cannot score")
         kata = self._kata_rules
@@ -534,10 +512,9 @@ class Engine:
         score = black - white - kata.bonus(self.game.handicap) - self.game.komi
         return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
 
-    def final_status_list(self, arguments: Arguments) -> str:
+    @gtp("final_status_list", _word)
+    def final_status_list(self, status: str) -> str:
         """List the chains of a status; without an ownership head every stone is alive."""
-        status = arguments.word()
-        arguments.end()
         if status not in ("alive", "dead", "seki"):
             raise GtpError("syntax error")
         board, dead = self.game.board, self._dead()
@@ -549,12 +526,56 @@ class Engine:
         dead = self.player.evaluator.judge_dead(self.game)
         return np.zeros(self.game.board.pass_move, np.bool_) if dead is None else dead
 
+    @gtp("showboard")
+    def showboard(self) -> str:
+        """Draw the board."""
+        board = self.game.board
+        lines = [
+            f"{_COLOUR_NAMES[board.to_play]} to play, move {len(self.game.moves) + 1}, komi {self.game.komi:g}",
+            f"captured by Black {board.captures[BLACK]}, by White {board.captures[WHITE]}",
+        ]
+        return "\n".join(["", str(board), *lines])
+
+    @gtp("loadsgf", _word, _optional(_integer(1, 99_999)))
+    def loadsgf(self, path: str, before: int | None) -> str:
+        """Load a game, optionally up to a move."""
+        try:
+            record = read_sgf(read_small(Path(path), _MAX_RECORD_BYTES))
+            plies = len(record) if before is None else min(before - 1, len(record))
+            game = GameSession.from_game(record, plies, rules=self._rules, default_komi=self.game.komi)
+        except (OSError, ValueError):
+            raise GtpError("cannot load file") from None
+        if not self.player.evaluator.supports(record.width, record.height):
+            raise GtpError("unacceptable size")
+        self.game = game
+        return ""
+
+    @gtp("printsgf", _optional(_word))
+    def printsgf(self, path: str | None) -> str:
+        """Return the game as SGF, or write it to a file."""
+        record = write_sgf(self.game.to_game(str(self._kata_rules)))
+        if path in (None, "-"):
+            return record.decode().strip()
+        try:
+            write_output(Path(path), record)
+        except (KifuError, OSError, ValueError):
+            raise GtpError("cannot write file") from None
+        return ""
+
     # analysis
 
-    def _analysis(self, arguments: Arguments, kata: bool) -> Analysis:
-        request = arguments.analyze_request(self.game.board.to_play)
-        patience = math.inf if request.interval is None else self.patience
-        return Analysis(self._info_lines(self._evaluate(request.colour), request, patience, kata), request.interval)
+    @gtp("kata-genmove_analyze", Arguments.analyze_request, kata=True, generate=True)
+    @gtp("kata-analyze", Arguments.analyze_request, kata=True)
+    @gtp("lz-genmove_analyze", Arguments.analyze_request, generate=True)
+    @gtp("lz-analyze", Arguments.analyze_request)
+    def analyze(self, request: AnalyzeRequest, kata: bool = False, generate: bool = False) -> Answer:
+        """Return lines about the best moves, or, to generate a move, one line, and the move that is then played."""
+        evaluation = self._evaluate(request.colour)
+        patience = math.inf if generate or request.interval is None else self.patience
+        lines = self._info_lines(evaluation, request, patience, kata)
+        if not generate:
+            return Analysis(lines, request.interval)
+        return f"\n{next(lines)}\nplay {self._generate(request.colour, evaluation)}"
 
     def _info_lines(
         self, evaluation: PolicyValue, request: AnalyzeRequest, patience: float, kata: bool
@@ -576,16 +597,9 @@ class Engine:
                     break
             yield info_line(self.game, evaluation, moves, after, request, kata=kata)
 
-    def _genmove_analyze(self, arguments: Arguments, kata: bool) -> str:
-        request = arguments.analyze_request(self.game.board.to_play)
-        evaluation = self._evaluate(request.colour)
-        info = next(self._info_lines(evaluation, request, math.inf, kata))
-        return f"\n{info}\nplay {self._generate(request.colour, evaluation)}"
-
-    def raw_nn(self, arguments: Arguments) -> str:
+    @gtp("kata-raw-nn", _word)
+    def raw_nn(self, symmetry: str) -> str:
         """Return the net's output for one of the eight symmetries, or for all."""
-        symmetry = arguments.word()
-        arguments.end()
         if symmetry not in ("all", *"01234567"):
             raise GtpError("syntax error")
         numbers = range(8) if symmetry == "all" else [int(symmetry)]
@@ -599,91 +613,31 @@ class Engine:
         owned = None if found.ownership is None else found.ownership[table[:-1]]
         return found._replace(policy=found.policy[table], ownership=owned)
 
-    def analyze_commands(self, arguments: Arguments) -> str:
+    @gtp("gogui-analyze_commands")
+    def analyze_commands(self) -> str:
         """List the analyze commands for GoGui."""
-        arguments.end()
         lines = ["gfx/Policy/kifu-policy %m"]
         lines += ["dboard/Ownership/kifu-ownership %m"] if self.player.evaluator.has_points else []
         lines += ["string/Chance To Win/kifu-value %m"] if self.player.evaluator.has_value else []
         return "\n".join(lines)
 
-    def policy(self, arguments: Arguments) -> str:
+    @gtp("kifu-policy", _colour)
+    def policy(self, colour: int) -> str:
         """Draw the policy for GoGui."""
-        colour = arguments.colour()
-        arguments.end()
         return policy_gfx(self.game, self._evaluate(colour))
 
-    def ownership(self, arguments: Arguments) -> str:
+    @gtp("kifu-ownership", _colour)
+    def ownership(self, colour: int) -> str:
         """Return Black's ownership of each point for GoGui."""
-        colour = arguments.colour()
-        arguments.end()
         ownership = self._evaluate(colour).ownership
         if ownership is None:
             raise GtpError(f"net {self.player.evaluator.name} gives no points")
         return dboard(ownership if colour == BLACK else -ownership, self.game.board.width)
 
-    def value(self, arguments: Arguments) -> str:
+    @gtp("kifu-value", _colour)
+    def value(self, colour: int) -> str:
         """Return the colour's probability of winning."""
-        colour = arguments.colour()
-        arguments.end()
         value = self._evaluate(colour).value
         if value is None:
             raise GtpError("this net has no value head")
         return f"{(value + 1) / 2:.3f}"
-
-
-def _answer(text: Callable[[Engine], str]) -> Callable[[Engine, Arguments], Answer]:
-    """Return a command without arguments that changes nothing."""
-
-    def command(engine: Engine, arguments: Arguments) -> str:
-        arguments.end()
-        return text(engine)
-
-    return command
-
-
-COMMANDS: dict[str, Callable[[Engine, Arguments], Answer]] = {
-    "protocol_version": _answer(lambda _: "2"),
-    "name": _answer(lambda _: "kifu"),
-    "version": _answer(lambda engine: printable(f"{version('kifu')} {engine.player.evaluator.name}")),
-    "known_command": Engine.known_command,
-    "list_commands": _answer(lambda engine: "\n".join(COMMANDS)),
-    "quit": _answer(lambda _: ""),
-    "boardsize": Engine.boardsize,
-    "rectangular_boardsize": Engine.rectangular_boardsize,
-    "clear_board": Engine.clear_board,
-    "set_position": Engine.set_position,
-    "komi": Engine.set_komi,
-    "get_komi": _answer(lambda engine: f"{engine.game.komi:g}"),
-    "kata-get-rules": _answer(lambda engine: engine._kata_rules.to_json()),
-    "kata-set-rules": Engine.set_rules,
-    "kgs-rules": Engine.set_kgs_rules,
-    "fixed_handicap": partial(Engine._handicap, at_most=False),
-    "place_free_handicap": partial(Engine._handicap, at_most=True),
-    "set_free_handicap": Engine.set_free_handicap,
-    "play": Engine.play,
-    "genmove": Engine.genmove,
-    "reg_genmove": Engine.reg_genmove,
-    "kgs-genmove_cleanup": Engine.genmove_cleanup,
-    "undo": Engine.undo,
-    "time_settings": partial(Engine._times, left=False),
-    "kgs-time_settings": Engine.ignored,
-    "time_left": partial(Engine._times, left=True),
-    "kgs-game_over": Engine.ignored,
-    "clear_cache": Engine.ignored,
-    "cputime": _answer(lambda _: f"{time.process_time():.3f}"),
-    "final_score": Engine.final_score,
-    "final_status_list": Engine.final_status_list,
-    "showboard": Engine.showboard,
-    "loadsgf": Engine.loadsgf,
-    "printsgf": Engine.printsgf,
-    "lz-analyze": partial(Engine._analysis, kata=False),
-    "lz-genmove_analyze": partial(Engine._genmove_analyze, kata=False),
-    "kata-analyze": partial(Engine._analysis, kata=True),
-    "kata-genmove_analyze": partial(Engine._genmove_analyze, kata=True),
-    "kata-raw-nn": Engine.raw_nn,
-    "gogui-analyze_commands": Engine.analyze_commands,
-    "kifu-policy": Engine.policy,
-    "kifu-ownership": Engine.ownership,
-    "kifu-value": Engine.value,
-}

@@ -10,13 +10,15 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from jinja2 import ChainableUndefined, Environment
 
+from kifu.assets import asset
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import IngestReport
@@ -56,30 +58,6 @@ _SIZES = {10**3: "1K", 10**4: "10K", 10**5: "100K", 10**6: "1M", 10**7: "10M", 1
 _MAX_LINES = 60
 """Maximum number of rows of a table of foreign values; kifu.json has all of them."""
 
-_CONTEXT = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    **{
-        name: f"cr:{name}"
-        for name in (
-            "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject",
-            "fileProperty", "fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath", "key", "md5",
-            "parentField", "path", "recordSet", "references", "regex", "repeated", "replace", "samplingRate",
-            "separator", "source", "subField", "transform",
-        )
-    },
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "description": {"@container": "@language"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "name": {"@container": "@language"},
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "sc": "https://schema.org/",
-}  # fmt: skip
-
 _TYPES = {
     "bool": "sc:Boolean", "date32": "sc:Date", "float32": "cr:Float32", "float64": "cr:Float64",
     **{f"{sign}int{bits}": f"cr:{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -87,7 +65,12 @@ _TYPES = {
 
 _FORMAT = "application/x-parquet"
 _LIST = re.compile(r"list<(.*)>(?:\[(\d+)\])?")
+_PACKED = re.compile(r"^the (\d+) x (\d+) x (\d+) planes .* as bits")
 _STRUCT_FIELD = re.compile(r"\b(\w++): (\w+)")
+
+
+class _Markdown(str):
+    """Text of the card that is Markdown already. All other values are escaped."""
 
 
 class SetCounts:
@@ -113,19 +96,8 @@ class SetCounts:
         self.counts: dict[str, Any] = {}
         if sets[0].layout is None:
             counted = json.loads(stats([each.path for each in sets], jobs=jobs, progress=progress).to_json())
-            listed = (
-                "kept",
-                "ranks",
-                "years",
-                "results",
-                "lengths",
-                "handicaps",
-                "komi",
-                "boards",
-                "formats",
-                "programs",
-            )
-            self.counts = {name: counted[name] for name in listed}
+            listed = "kept ranks years results lengths handicaps komi boards formats programs"
+            self.counts = {name: counted[name] for name in listed.split()}
             self.counts["servers"] = _most_common(self._servers)
 
     def _add(self, kept: pa.RecordBatch) -> None:
@@ -176,7 +148,6 @@ def find_origin(sets: Sequence[InputSet], archives: Mapping[str, int]) -> tuple[
 
 
 def _about(parent: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metadata of a catalogue that others list."""
     about = parent.get("about", parent)
     return about if isinstance(about, dict) else {}
 
@@ -243,47 +214,45 @@ def audit_splits(
 
 def render_card(data: Publication) -> str:
     """Return README.md."""
-    games = _bias_sections(data) if data.kind == CATALOGUE else _recipe_section(data)
-    sections = [
-        _header(data),
-        f"# {_text(data.title)}",
-        _summary(data),
-        *_section("Splits", _split_table(data)),
-        *_section("Loading", _loading(data)),
-        *_section("Columns", _columns(data)),
-        *_section("Sources", _sources(data)),
-        *games,
-        *_section("Duplicates", _duplicates(data)),
-        *_section("Audit", _audit(data)),
-        *_section("Changes", _changes(data)),
-        *_section("Licence", _licence(data)),
-        *_section("Citation", _code(citation(data), "bibtex")),
-    ]
-    return "\n\n".join(sections) + "\n"
+    environment = Environment(  # `finalize` escapes all values that no filter marks as Markdown
+        undefined=ChainableUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        finalize=lambda value: value if isinstance(value, _Markdown) else _text(value),
+    )  # fmt: skip
+    environment.filters |= {
+        "code": _code,
+        "drops": _drops,
+        "json": lambda value: _Markdown(json.dumps(value, ensure_ascii=False)),
+        "json_block": lambda value: _code(json.dumps(value, ensure_ascii=False, indent=1), "json"),
+        "n": lambda value: f"{value:,}",
+        "pattern": _pattern,
+        "safe": _Markdown,
+        "share": _share,
+        "without": lambda values, *names: {name: value for name, value in values.items() if name not in names},
+    }
+    packed = _PACKED.search(data.columns.get("planes", ("", ""))[1])
+    dates = any(kind == "date32" for kind, _ in data.columns.values())
+    is_catalogue = data.kind == CATALOGUE
+    return environment.from_string(asset("card.md").read_text("utf-8")).render(
+        _biases(data.counts) if is_catalogue else {},
+        data=data,
+        catalogue=is_catalogue,
+        origin=data.origin,
+        first=data.splits[0],
+        games=sum(split.games or 0 for split in data.splits),
+        positions=sum(split.positions for split in data.splits),
+        size=format_bytes(sum(file.bytes for split in data.splits for file in split.files)),
+        size_category=_size_category(data.rows),
+        features=[line for name, (kind, _) in data.columns.items() for line in _feature(name, kind)] if dates else [],
+        packed=packed.groups() if packed else None,
+        deduplicated=any(split.drops.keys() & {"duplicate", "same_game", "cut_off"} for split in data.splits),
+        citation=citation(data),
+        changes_file=CHANGES_FILE,
+        max_lines=_MAX_LINES,
+    )
 
 
-def _section(title: str, *parts: str) -> list[str]:
-    return [f"## {title}", *parts]
-
-
-def _header(data: Publication) -> str:
-    """Return the YAML header. Values are JSON strings, which YAML contains."""
-    lines = ["---", f"pretty_name: {json.dumps(data.title, ensure_ascii=False)}"]
-    lines.append(f"license: {json.dumps(data.licence)}" if data.licence else f"license: unknown # {TO_FILL}")
-    lines += ["size_categories:", f"- {_size_category(data.rows)}"]
-    lines += ["tags:", *(f"- {tag}" for tag in ("go", "baduk", "weiqi", "board-games", "game-records", "kifu"))]
-    lines += ["configs:", "- config_name: default", "  data_files:"]
-    for split in data.splits:
-        lines += [f"  - split: {split.name}", f"    path: {_pattern(split)}"]
-    if any(kind == "date32" for kind, _ in data.columns.values()):
-        lines += ["dataset_info:", "- config_name: default", "  features:"]
-        for name, (kind, _) in data.columns.items():
-            lines += _feature(name, kind, "  ")
-    return "\n".join([*lines, "---"])
-
-
-def _feature(name: str, kind: str, indent: str) -> list[str]:
-    """Return a column for `datasets`, which reads dates as text: torch has no dates."""
+def _feature(name: str, kind: str, indent: str = "  ") -> list[str]:
+    """Return lines about a column for `datasets`, which reads dates as text: torch has no dates."""
     lines, found = [f"{indent}- name: {name}"], _LIST.fullmatch(kind)
     inner = found[1] if found else kind
     if inner.startswith("struct<"):
@@ -301,160 +270,35 @@ def _size_category(rows: int) -> str:
     return f"{below[-1]}<n<{above[0]}" if above else f"n>{below[-1]}"
 
 
-def _pattern(split: PublishedSplit) -> str:
-    return split.files[0].path if len(split.files) == 1 else f"data/{split.name}-*.parquet"
+def _pattern(split: PublishedSplit) -> _Markdown:
+    return _Markdown(split.files[0].path if len(split.files) == 1 else f"data/{split.name}-*.parquet")
 
 
-def _summary(data: Publication) -> str:
-    size = format_bytes(sum(file.bytes for split in data.splits for file in split.files))
-    positions = sum(split.positions for split in data.splits)
-    if data.kind == CATALOGUE:
-        games = sum(split.games or 0 for split in data.splits)
-        what = f"{games:,} games of Go with {positions:,} moves, one row per game"
-        hint = ""
-        if games != data.rows:
-            hint = (
-                f"\n\nThe other {data.rows - games:,} rows are games that were dropped, each with its reason in the "
-                "column `drop`, which is null for all others."
-            )
-    else:
-        what = f"{positions:,} positions from games of Go, one row per position"
-        hint = ""
-    return (
-        f"{what}, in Parquet (format {data.kind} of kifu {data.kifu}, {size}). Version {data.version}.{hint}\n\n"
-        "`kifu.json` has all counts and hashes of this page, `croissant.json` the description for programs, and "
-        "`sha256sum -c SHA256SUMS` verifies the files."
-    )
-
-
-def _split_table(data: Publication) -> str:
-    catalogue = data.kind == CATALOGUE
-    rows = []
-    for split in data.splits:
-        games = "unknown" if split.games is None else f"{split.games:,}"
-        dropped = _drops(split.drops) if split.drops else "0"
-        moves = [f"{split.positions:,}"] if catalogue else []
-        rows.append([split.name, f"`{_pattern(split)}`", f"{split.rows:,}", games, dropped, *moves])
-    head = ["split", "files", "rows", "games", "dropped", *(["moves"] if catalogue else [])]
-    text = _table(head, rows, "llrrl" + ("r" if catalogue else ""))
-    return f"{text}\n\n{_origin(data)}".rstrip()
-
-
-def _origin(data: Publication) -> str:
-    origin, lines = data.origin, []
-    split = origin.get("split")
-    if isinstance(split, dict):
-        lines.append(f"The splits were made by `kifu split`: {_text(split.get('title', ''))}.")
-        lines.append(_json(split.get("split", split)))
-        if isinstance(split.get("split"), dict) and split["split"].get("kind") == "hash":
-            lines.append(
-                "The split of a game depends on the hash of the opening of the first game of its cluster. A game, its "
-                "rotations and mirror images, its beginnings and slightly changed copies are in one split, and games "
-                "that are added behind the others move none of them, unless they tie two clusters."
-            )
-    if "query" in origin:
-        lines.append(f"The games were selected by `kifu query`:\n\n{_code(str(origin['query']), 'sql')}")
-    return "\n\n".join(lines)
-
-
-_PACKED = re.compile(r"^the (\d+) x (\d+) x (\d+) planes .* as bits")
-
-
-def _loading(data: Publication) -> str:
-    first = data.splits[0]
-    path, file = f"FOLDER/{_pattern(first)}", f"FOLDER/{first.files[0].path}"
-    if data.kind == CATALOGUE:
-        usage = f'games = kifu.open_catalogue("{file}")\nbatches = kifu.load("{file}", "seven")'
-    else:
-        usage = f'data = kifu.open("{file}")\nbatches = kifu.load("{file}")'
-    packed = _PACKED.search(data.columns.get("planes", ("", ""))[1])
-    if packed is not None:
-        planes, height, width = packed.groups()
-        usage += (
-            "\n\nimport numpy as np\n"
-            f'rows = np.frombuffer(b"".join(frame["planes"]), np.uint8).reshape(len(frame), {planes}, -1)\n'
-            f"planes = np.unpackbits(rows, axis=2, count={height} * {width})\n"
-            f"planes = planes.reshape(-1, {planes}, {height}, {width})  # 0 and 1, without kifu"
-        )
-    code = (
-        f'import datasets\ndata = datasets.load_dataset("FOLDER", split="{first.name}")\n\n'
-        f'import polars\nframe = polars.read_parquet("{path}")\n\nimport kifu\n{usage}'
-    )
-    return _code(code, "python")
-
-
-def _columns(data: Publication) -> str:
-    rows = [[f"`{name}`", f"`{kind}`", meaning] for name, (kind, meaning) in data.columns.items()]
-    return _table(["column", "type", "meaning"], rows, "lll")
-
-
-def _sources(data: Publication) -> str:
-    origin, lines = data.origin, []
-    if isinstance(origin.get("read"), int) and isinstance(origin.get("kept"), int):
-        drops = origin["drops"] if isinstance(origin.get("drops"), dict) else {}
-        dropped = _drops({name: n for name, n in drops.items() if isinstance(n, int)}) or "0 dropped"
-        lines.append(f"{origin['read']:,} games were read from the sources = {origin['kept']:,} kept + {dropped}.")
-    if not data.sources:
-        return "\n\n".join([*lines, "The sources are unknown: the metadata of the data do not list them."])
-    hashed = [
-        [
-            _text(source.get("name", "")),
-            f"{source['games']:,}" if isinstance(source.get("games"), int) else "",
-            f"{source['bytes']:,}" if isinstance(source.get("bytes"), int) else "",
-            f"`{_text(source['blake3'])}`" if "blake3" in source else "",
-        ]
-        for source in data.sources
-    ]
-    lines.append(_table(["source", "kept games", "bytes", "BLAKE3"], _shortened(hashed), "lrrl"))
-    if isinstance(origin.get("clean"), dict):
-        clean = origin["clean"]
-        lines.append(f"Cleaning rules `{_text(clean.get('name', ''))}`: {_text(clean.get('title', ''))}.")
-        lines.append(_json({name: value for name, value in clean.items() if name not in ("name", "title")}))
-    return "\n\n".join(lines)
-
-
-def _recipe_section(data: Publication) -> list[str]:
-    recipe = data.origin.get("recipe")
-    text = (
-        "The recipe is unknown." if recipe is None else f"`kifu build` made the rows by this recipe:\n\n{_json(recipe)}"
-    )
-    biases = "The biases are those of the games that the recipe selects; `kifu publish` reports them for a catalogue."
-    return [*_section("Recipe", text), *_section("Known biases", biases)]
-
-
-def _bias_sections(data: Publication) -> list[str]:
-    counts = data.counts
+def _biases(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lines of the list of biases, and the values, unit and total of each table."""
     kept = max(counts["kept"], 1)
     bands = [sum(row) + sum(column) for row, column in zip(counts["ranks"]["games"], zip(*counts["ranks"]["games"]))]
     winners = {winner: sum(endings.values()) for winner, endings in counts["results"].items()}
     endings: Counter[str] = Counter()
     for by_ending in counts["results"].values():
         endings.update(by_ending)
-    lengths = {name: sum(each.values()) for name, each in counts["lengths"].items() if each}
     tables = {
-        "Ranks of the players": (dict(zip(BANDS, bands)), 2 * kept, "players"),
-        "Years": (counts["years"], kept, "games"),
-        "Servers and places, as written": (counts["servers"], kept, "games"),
-        "Winners": (winners, kept, "games"),
-        "Endings": (endings, kept, "games"),
-        "Handicap": (counts["handicaps"], kept, "games"),
-        "Komi": (counts["komi"], kept, "games"),
-        "Boards": (counts["boards"], kept, "games"),
-        "Moves": (lengths, kept, "games"),
+        "Ranks of the players": dict(zip(BANDS, bands)),
+        "Years": counts["years"],
+        "Servers and places, as written": counts["servers"],
+        "Winners": winners,
+        "Endings": endings,
+        "Handicap": counts["handicaps"],
+        "Komi": counts["komi"],
+        "Boards": counts["boards"],
+        "Moves": {name: sum(each.values()) for name, each in counts["lengths"].items()},
     }
-    parts = [_bias_list(counts, bands, winners, kept)]
-    for title, (values, total, unit) in tables.items():
-        rows = [[_text(name), f"{n:,}", _share(n, total)] for name, n in values.items() if n]
-        parts += [f"### {title}", _table(["value", unit, "share"], _shortened(rows), "lrr")]
-    return _section("Known biases", *parts)
-
-
-def _bias_list(counts: Mapping[str, Any], bands: Sequence[int], winners: Mapping[str, int], kept: int) -> str:
+    units = {"Ranks of the players": ("players", 2 * kept)}
     strong = sum(bands[_STRONG : BANDS.index(UNKNOWN)])
     handicap = sum(n for name, n in counts["handicaps"].items() if name not in ("0", "1", OTHERS, UNKNOWN))
     programs = kept - counts["programs"].get(PEOPLE, 0)
     years = [year for year in counts["years"] if year not in (OTHERS, UNKNOWN)]
-    lines = [
+    biases = [
         f"Ranks: {_share(strong, 2 * kept)} of the players are 7 dan or stronger; of "
         f"{_share(bands[BANDS.index(UNKNOWN)], 2 * kept)} the rank is unknown.",
         f"Years: {f'{years[0]} to {years[-1]}' if years else UNKNOWN}; the most frequent is "
@@ -466,76 +310,17 @@ def _bias_list(counts: Mapping[str, Any], bands: Sequence[int], winners: Mapping
         f"Programs: {_share(programs, kept)} of the games have a player who is a program (column `program`).",
         f"Boards: the most frequent is {_largest(counts['boards'], kept)}.",
     ]
-    note = "Players' names and ranks are those of the sources. A net that learns from these games learns their habits."
-    return "\n".join(f"- {line}" for line in lines) + f"\n\n{note}"
+    rows = {
+        title: ([(name, n) for name, n in values.items() if n], *units.get(title, ("games", kept)))
+        for title, values in tables.items()
+    }
+    return {"biases": biases, "tables": rows}
 
 
 def _largest(counts: Mapping[str, int], total: int) -> str:
-    """Return the most frequent value and its share."""
     known = {name: n for name, n in counts.items() if name != OTHERS} or {"none": 0}
     name = max(known, key=lambda each: known[each])
     return f"{_text(name)} ({_share(known[name], total)})"
-
-
-def _duplicates(data: Publication) -> str:
-    if data.kind != CATALOGUE:
-        return "Equal positions are not counted. The audit below compares the splits."
-    rows = [[each.split, each.other, f"{each.same_game:,}", f"{each.cut_off:,}"] for each in data.duplicates]
-    dropped = {name: n for split in data.splits for name, n in split.drops.items()}
-    text = (
-        "Kept games that equal another kept game up to symmetry, colours and final passes (from 20 moves on), or are "
-        "the beginning of one (from 30 moves on)"
-    )
-    if any(name in dropped for name in ("duplicate", "same_game", "cut_off")):
-        text = f"Duplicates were looked for when the games were read, and dropped. {text}"
-    if not rows:
-        return f"{text}: none, neither within a split nor across two."
-    return f"{text}:\n\n" + _table(["game in", "represented in", "equal", "beginning"], rows, "llrr")
-
-
-def _audit(data: Publication) -> str:
-    if data.audit_note:
-        return data.audit_note
-    rows = [
-        [
-            f"{pair.first}, {pair.second}",
-            f"{pair.first_games:,} / {pair.second_games:,}",
-            f"{pair.late:,}",
-            f"{pair.first_positions:,} / {pair.second_positions:,}",
-        ]
-        for pair in data.audit
-    ]
-    head = ["splits", "shared games (of each)", "shared late positions", "shared positions (rows of each)"]
-    verdict = "**Splits share games.**" if data.leaks else "No game is in two splits."
-    return (
-        f"{verdict} `kifu audit` compared all positions of every two splits, under all symmetries and with exchanged "
-        "colours. Late positions have 50 stones or more and identify a game; earlier ones are common openings.\n\n"
-        + _table(head, rows, "lrrr")
-        + _shared_games(data.audit)
-    )
-
-
-def _shared_games(pairs: Sequence[AuditedPair]) -> str:
-    lines = [f"- {pair.first}, {pair.second}: {_text(game)}" for pair in pairs for game in pair.games]
-    return "\n\n" + "\n".join(lines) if lines else ""
-
-
-def _changes(data: Publication) -> str:
-    known = data.changes
-    if known is None:
-        return f"Version {data.version} is not compared with an earlier one."
-    rows = [[name, f"{getattr(known, name):,}"] for name in ("added", "removed", "changed", "moved", "same")]
-    return (
-        f"Version {data.version} compared with {known.previous}; `{CHANGES_FILE}` lists the games. Changed games have "
-        "the same moves and differ in another value; moved ones are equal, but in another split.\n\n"
-        + _table(["change", "games"], rows, "lr")
-    )
-
-
-def _licence(data: Publication) -> str:
-    if data.licence:
-        return f"`{data.licence}`"
-    return f"**{TO_FILL}**: the terms of the sources decide. Set `license` in the header, and this section."
 
 
 def citation(data: Publication) -> str:
@@ -555,25 +340,13 @@ def _latex(text: str) -> str:
     return re.sub(r"[$&%#_]|([~^])", lambda c: f"\\{c[0]}" + "{}" * bool(c[1]), re.sub(r"[{}\\]", "", printable(text)))
 
 
-def _drops(drops: Mapping[str, int]) -> str:
-    return " + ".join(f"{n:,} {_text(name.lower())}" for name, n in drops.items())
+def _drops(drops: object) -> str:
+    counts = drops.items() if isinstance(drops, dict) else ()
+    return " + ".join(f"{n:,} {name.lower()}" for name, n in counts if isinstance(n, int))
 
 
 def _share(count: int, total: int) -> str:
     return f"{100 * count / max(total, 1):.1f} %"
-
-
-def _shortened(rows: Sequence[list[str]]) -> list[list[str]]:
-    """Return the first rows, and one that counts the others."""
-    if len(rows) <= _MAX_LINES:
-        return list(rows)
-    return [*rows[:_MAX_LINES], [f"and {len(rows) - _MAX_LINES:,} more", *[""] * (len(rows[0]) - 1)]]
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> str:
-    """Return a Markdown table. align: l or r of each column."""
-    rule = [{"l": "---", "r": "---:"}[each] for each in align]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 
 def _text(value: object) -> str:
@@ -581,19 +354,15 @@ def _text(value: object) -> str:
     return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(printable(value), quote=False))
 
 
-def _code(text: str, language: str) -> str:
+def _code(text: str, language: str) -> _Markdown:
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text) or [""]))
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _json(value: Any) -> str:
-    return _code(json.dumps(value, ensure_ascii=False, indent=1), "json")
+    return _Markdown(f"{fence}{language}\n{text}\n{fence}")
 
 
 def render_croissant(data: Publication) -> str:
     """Return croissant.json."""
     table: dict[str, Any] = {
-        "@context": _CONTEXT,
+        "@context": json.loads(asset("croissant.json").read_text("utf-8")),
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.1",
         "name": data.title,

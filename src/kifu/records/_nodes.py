@@ -4,8 +4,8 @@ All text stays bytes. Bytes up to the space count as white space. `i` is the pos
 `stop` the end of the text; functions return the position after what they read, at most `stop`. A line ends after its
 "\n", or with the text.
 
-The scanner is a single pass without recursion or backtracking: time is linear in the bytes, whatever they are. (A root
-node with stones or moves is read twice, because SZ may come last in it.)
+The scanner is a single pass without recursion or backtracking: time is linear in the bytes, whatever they are. It lists
+a node's properties in a table, which is all that later readers of the main line look at.
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ def is_text(data: Bytes, i: Int, stop: Int, text: bytes | tuple[int, ...]) -> bo
         if data[i + k] != text[k]:
             return False
     return True
+
+
+@inline_kernel
+def is_capital(c: Int) -> Any:
+    return 65 <= c <= 90
 
 
 @inline_kernel
@@ -315,9 +320,24 @@ WARNINGS, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
 # The last column of a row of `line_rows`; a reader may have more of its own.
 LINE, LINE_COLUMNS = COLUMNS, COLUMNS + 1
 
+# Further columns of a game of SGF: its charset, and ends of its rows of properties, of all and of the root's.
+CHARSET, PROPERTY_END, ROOT_END, SGF_COLUMNS = range(COLUMNS, COLUMNS + 4)
+
+# Columns of a row of properties: a name's key; the number of the node, negative if it has no move; the number of moves
+# before the node; start and end of the first value, from the start of the game's text.
+KEY, NODE, PLY, VALUE, VALUE_END, PROPERTY_COLUMNS = range(6)
+
+MAX_PROPERTIES = 1 << 20
+"""A game with more on its main line, without those of `plain_moves`, is `DropReason.TOO_LARGE`."""
+
+PROPERTY_BYTES = 3
+"""The least bytes of a property."""
+
+_MAX_VALUE_END = (1 << 31) - 1
+
 # The scanner's state between calls, and within one.
 MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
-BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, DOUBT, STATES = range(7, 14)
+BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, DOUBT, PROPERTIES, STATES = range(7, 15)
 
 _SIZE_MISSING = int(ParseWarning.SIZE_MISSING)
 _SIZE_PAIR = int(ParseWarning.SIZE_PAIR)
@@ -355,12 +375,14 @@ class NodesOut(NamedTuple):
     """The scanner's output and state.
 
     The caller allocates `moves` once for all games, as no move takes less than the 4 bytes of ";B[]", and enlarges
-    `rows` and `setup` whenever `scan_members` returns FULL.
+    `rows`, `setup` and `properties` whenever `scan_members` returns FULL.
 
     Attributes:
-        rows: [G, COLUMNS] int64.
+        rows: [G, SGF_COLUMNS] int64.
         moves: [M] uint16.
         setup, setup_ply: [S] uint16.
+        properties: [P, PROPERTY_COLUMNS] int32, a row for each property with a value on the main lines, in order, but
+            those that `plain_moves` reads.
         state: [STATES] int64. The caller sets MEMBER_BYTES to the size of a member that is scanned in pieces, else 0,
             and CUT to the position behind which `scan_members` stops after a game.
         seen: [MAX_POINTS] int64. The last node that set up each point, times 4, plus 0, 1 or 2 for AB, AW or AE.
@@ -371,6 +393,7 @@ class NodesOut(NamedTuple):
     moves: npt.NDArray[np.uint16]
     setup: npt.NDArray[np.uint16]
     setup_ply: npt.NDArray[np.uint16]
+    properties: npt.NDArray[np.int32]
     state: npt.NDArray[np.int64]
     seen: npt.NDArray[np.int64]
     readings: npt.NDArray[np.int64]
@@ -426,58 +449,96 @@ def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> N
 
 
 @inline_kernel
-def first_name(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64]) -> Int:
-    """Do the same as `next_name` at the beginning of a node, and note junk, such as values without a name."""
+def next_property(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, Int, Int, Int, Int]:
+    """Read a node's next property that has a value, from after its ; or the first value of the property before.
+
+    A value that the end of the text truncates is no value.
+
+    Returns:
+        (position after its first value, key, start and end of this value, `ParseWarning`). Without another property,
+        the key is -1 and the position that of the node's end.
+    """
+    key, start, warnings = -1, -1, 0
+    if i + 2 < stop and is_capital(data[i]):  # mostly, one or two capitals and the value follow at once
+        if data[i + 1] == LEFT:
+            key, start = byte(data, i), i + 2
+        elif data[i + 2] == LEFT and is_capital(data[i + 1]):
+            key, start = byte(data, i) * 256 + byte(data, i + 1), i + 3
+    while start < 0:
+        i, junk = next_name(data, i, stop, charset)
+        if junk:
+            warnings |= _TEXT_SKIPPED
+        if i >= stop or not is_letter(data[i]):
+            return i, -1, i, i, warnings
+        i, key, small = read_name(data, i, stop)
+        if small:
+            warnings |= _LOWER_CASE
+        i = skip_space(data, i, stop)
+        if i < stop and data[i] == LEFT:
+            start = i + 1
+        elif i < stop:
+            warnings |= _TEXT_SKIPPED
+    end = end_of_value(data, start, stop, charset)
+    if end == stop:
+        return stop, -1, stop, stop, warnings
+    return end + 1, key, start, end, warnings
+
+
+@inline_kernel
+def next_value(data: Bytes, end: Int, stop: Int, charset: Int) -> tuple[Int, Int]:
+    """Return start and end of the value of the same property after the one that ends at `end`; `stop` without one."""
+    i = skip_space(data, end + 1, stop)
+    if i < stop and data[i] == LEFT:
+        return i + 1, end_of_value(data, i + 1, stop, charset)
+    return stop, stop
+
+
+@inline_kernel
+def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
+    """Append a row for each property of the node whose first one begins at `i`, and return the node's end."""
+    state = out.state
+    state[NODES] += 1
+    node, ply, start, charset = state[NODES], state[MOVES] - row[MOVE_END], row[START], row[CHARSET]
+    count, most, warnings = state[PROPERTIES], row[PROPERTY_END] + MAX_PROPERTIES, 0
     at = skip_space(data, i, stop)
-    i, junk = next_name(data, at, stop, charset)
-    if junk or (at < stop and data[at] == LEFT):
-        row[WARNINGS] |= _TEXT_SKIPPED
+    if at < stop and data[at] == LEFT:
+        warnings = _TEXT_SKIPPED
+    key = 0
+    while key >= 0 and count < most:
+        i, key, value, end, more = next_property(data, i, stop, charset)
+        warnings |= more
+        if end - start > _MAX_VALUE_END:
+            row[DROP] = _TOO_LARGE
+        elif key >= 0:
+            each = out.properties[count]
+            each[KEY], each[NODE], each[PLY], each[VALUE], each[VALUE_END] = key, node, ply, value - start, end - start
+            count += 1
+    row[WARNINGS] |= warnings
+    state[PROPERTIES] = count
     return i
 
 
 @inline_kernel
-def read_root(
-    data: Bytes, i: Int, stop: Int, charset: Int, charsets: Charsets, row: npt.NDArray[np.int64]
-) -> tuple[Int, bool]:
-    """Read the root node from after its ;. The first of several SZ, HA or CA is used.
-
-    Returns:
-        (its end, whether it contains stones or moves).
-    """
+def read_root(data: Bytes, charsets: Charsets, row: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """Read size, handicap, player, charset and kind of game from the rows of a root. The first SZ, HA or CA is used."""
     has_charset = False
-    plays = False
-    i = first_name(data, i, stop, charset, row)
-    while i < stop and is_letter(data[i]):
-        i, key, small = read_name(data, i, stop)
-        if small:
-            row[WARNINGS] |= _LOWER_CASE
-        if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
-            plays = True
-        i = skip_space(data, i, stop)
-        if i < stop and data[i] != LEFT:
-            row[WARNINGS] |= _TEXT_SKIPPED
-        elif i < stop:
-            i += 1
-            end = end_of_value(data, i, stop, charset)
-            if end < stop:
-                if key == NAME_SZ and row[WIDTH] == 0:
-                    read_size(data, i, end, row)
-                elif key == NAME_HA and row[HANDICAP] == NO_HANDICAP and row[WARNINGS] & _HANDICAP_TEXT == 0:
-                    read_handicap(data, i, end, row)
-                elif key == NAME_PL:
-                    read_player(data, i, end, row)
-                elif key == NAME_CA and not has_charset:
-                    has_charset = True
-                    if find_charset(data, i, end, charsets) == NO_CHARSET:
-                        row[WARNINGS] |= _BAD_CHARSET
-                elif key == NAME_GM and skip_space(data, i, end) < end:
-                    good, value = read_number(data, i, end)
-                    if not good or value != 1:
-                        row[DROP] = _NOT_GO
-            i = end + 1
-        i, junk = next_name(data, i, stop, charset)
-        if junk:
-            row[WARNINGS] |= _TEXT_SKIPPED
+    for k in range(row[PROPERTY_END], out.state[PROPERTIES]):
+        key = out.properties[k, KEY]
+        i, end = row[START] + out.properties[k, VALUE], row[START] + out.properties[k, VALUE_END]
+        if key == NAME_SZ and row[WIDTH] == 0:
+            read_size(data, i, end, row)
+        elif key == NAME_HA and row[HANDICAP] == NO_HANDICAP and row[WARNINGS] & _HANDICAP_TEXT == 0:
+            read_handicap(data, i, end, row)
+        elif key == NAME_PL:
+            read_player(data, i, end, row)
+        elif key == NAME_CA and not has_charset:
+            has_charset = True
+            if find_charset(data, i, end, charsets) == NO_CHARSET:
+                row[WARNINGS] |= _BAD_CHARSET
+        elif key == NAME_GM and skip_space(data, i, end) < end:
+            good, value = read_number(data, i, end)
+            if not good or value != 1:
+                row[DROP] = _NOT_GO
     if row[WIDTH] == 0:
         row[WIDTH], row[HEIGHT] = 19, 19
         row[WARNINGS] |= _SIZE_MISSING
@@ -485,7 +546,6 @@ def read_root(
         row[WIDTH] = 0
         if row[DROP] == _KEPT:
             row[DROP] = _BAD_SIZE
-    return i, plays
 
 
 @inline_kernel
@@ -583,87 +643,67 @@ def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> t
 
 
 @inline_kernel
-def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
-    """Read one value of AB, AW or AE."""
-    status, left, top, right, bottom = read_rectangle(data, i, stop, row[WIDTH], row[HEIGHT])
-    if status > 0:
-        put_stones(left, top, right, bottom, kind, ply, row, out)
-    elif status < 0:
-        row[WARNINGS] |= _BAD_SETUP
-
-
-@inline_kernel
 def read_stones(
-    data: Bytes, i: Int, stop: Int, charset: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
+    data: Bytes, i: Int, end: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
 ) -> None:
-    """Read the values of B or W at `i` as AB or AW, as OGS exports the position of a forked game."""
-    while i < stop and data[i] == LEFT and row[DROP] == _KEPT:
-        end = end_of_value(data, i + 1, stop, charset)
-        read_setup(data, i + 1, end, kind, ply, row, out)
-        i = skip_space(data, end + 1, stop)
+    """Set up the stones of a property's values, of which data[i:end] is the first."""
+    while end < stop and row[DROP] == _KEPT:
+        status, left, top, right, bottom = read_rectangle(data, i, end, row[WIDTH], row[HEIGHT])
+        if status > 0:
+            put_stones(left, top, right, bottom, kind, ply, row, out)
+        elif status < 0:
+            row[WARNINGS] |= _BAD_SETUP
+        i, end = next_value(data, end, stop, row[CHARSET])
 
 
 @inline_kernel
-def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
-    """Read any node from after its ; and return its end. Its stones come before its move, regardless of their order."""
-    state = out.state
-    state[NODES] += 1
-    in_root = state[IN_ROOT] == 1
-    ply = state[MOVES] - row[MOVE_END]
+def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """Read stones and move from the rows of the node listed last. Stones come before the move, whatever their order.
+
+    Several values of B or W beside AB, AW or AE are stones, too, as OGS exports the position of a forked game.
+
+    Args:
+        data: [N] uint8.
+        first: The node's first row of properties.
+    """
+    state, start, last = out.state, row[START], out.state[PROPERTIES]
+    in_root, ply = state[IN_ROOT] == 1, state[MOVES] - row[MOVE_END]
     black, white = -1, -1
-    black_values, white_values, has_setup = -1, -1, False
-    i = first_name(data, i, stop, charset, row)
-    while i < stop and is_letter(data[i]):
-        i, key, small = read_name(data, i, stop)
-        if small:
-            row[WARNINGS] |= _LOWER_CASE
-        i = skip_space(data, i, stop)
-        values, first = 0, i
-        if i < stop and data[i] != LEFT:
-            row[WARNINGS] |= _TEXT_SKIPPED
-        elif key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
-            while i < stop and data[i] == LEFT and row[DROP] == _KEPT:
-                i += 1
-                end = end_of_value(data, i, stop, charset)
-                if end == stop:
-                    i = stop
-                    break
-                values += 1
-                if key in (NAME_AB, NAME_AW, NAME_AE):
-                    kind = 0 if key == NAME_AB else (1 if key == NAME_AW else 2)
-                    read_setup(data, i, end, kind, ply, row, out)
-                    has_setup = True
-                    if not in_root:
-                        row[WARNINGS] |= _SETUP_AFTER_ROOT
-                elif values > 1:
-                    row[WARNINGS] |= _MANY_VALUES
-                    if key == NAME_B:
-                        black_values = first
-                    else:
-                        white_values = first
-                elif (key == NAME_B and black >= 0) or (key == NAME_W and white >= 0):
-                    row[WARNINGS] |= _TWO_MOVES
-                elif key == NAME_B:
-                    black = read_move(data, i, end, row)
+    black_values, white_values, has_setup = -1, -1, False  # rows of B and W with several values
+    for k in range(first, last):
+        key = out.properties[k, KEY]
+        i, end = start + out.properties[k, VALUE], start + out.properties[k, VALUE_END]
+        if key in (NAME_B, NAME_W):
+            _start, more = next_value(data, end, stop, row[CHARSET])
+            if more < stop:
+                row[WARNINGS] |= _MANY_VALUES
+                if key == NAME_B:
+                    black_values = k
                 else:
-                    white = read_move(data, i, end, row)
-                i = skip_space(data, end + 1, stop)
-        elif not in_root and is_info(key) and i < stop:
-            end = end_of_value(data, i + 1, stop, charset)
-            if end < stop:
-                row[WARNINGS] |= _INFO_AFTER_ROOT
-            if key == NAME_HA and end < stop and row[HANDICAP] == NO_HANDICAP and row[WARNINGS] & _HANDICAP_TEXT == 0:
-                read_handicap(data, i + 1, end, row)
-            i = end + 1
-        i, junk = next_name(data, i, stop, charset)
-        if junk:
-            row[WARNINGS] |= _TEXT_SKIPPED
-    if has_setup and black_values >= 0:
-        read_stones(data, black_values, stop, charset, 0, ply, row, out)
-        black = -1
-    if has_setup and white_values >= 0:
-        read_stones(data, white_values, stop, charset, 1, ply, row, out)
-        white = -1
+                    white_values = k
+            if (key == NAME_B and black >= 0) or (key == NAME_W and white >= 0):
+                row[WARNINGS] |= _TWO_MOVES
+            elif key == NAME_B:
+                black = read_move(data, i, end, row)
+            else:
+                white = read_move(data, i, end, row)
+        elif key in (NAME_AB, NAME_AW, NAME_AE):
+            kind = 0 if key == NAME_AB else (1 if key == NAME_AW else 2)
+            read_stones(data, i, end, stop, kind, ply, row, out)
+            has_setup = True
+            if not in_root:
+                row[WARNINGS] |= _SETUP_AFTER_ROOT
+        elif not in_root and is_info(key):
+            row[WARNINGS] |= _INFO_AFTER_ROOT
+            if key == NAME_HA and row[HANDICAP] == NO_HANDICAP and row[WARNINGS] & _HANDICAP_TEXT == 0:
+                read_handicap(data, i, end, row)
+    if has_setup and (black_values >= 0 or white_values >= 0):
+        for kind in range(2):
+            k = black_values if kind == 0 else white_values
+            if k >= 0:
+                i, end = start + out.properties[k, VALUE], start + out.properties[k, VALUE_END]
+                read_stones(data, i, end, stop, kind, ply, row, out)
+        black, white = -1 if black_values >= 0 else black, -1 if white_values >= 0 else white
     if black >= 0 and white >= 0:
         row[WARNINGS] |= _TWO_MOVES
     if black >= 0 or white >= 0:
@@ -674,17 +714,28 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
             state[MOVES] += 1
             if in_root:
                 row[WARNINGS] |= _MOVE_IN_ROOT
+    else:
+        for k in range(first, last):
+            out.properties[k, NODE] = -state[NODES]
     if in_root:
         row[ROOT_SETUP] = state[SETUP] - row[SETUP_END]
         state[IN_ROOT] = 0
-    return i
 
 
 @inline_kernel
-def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
-    """Read consecutive nodes of the form ;B[xy] or ;W[xy] with a point of the board, which make up most of a record."""
-    moves = out.moves
-    m = out.state[MOVES]
+def is_full(row: npt.NDArray[np.int64], out: NodesOut) -> Any:
+    return out.state[PROPERTIES] - row[PROPERTY_END] >= MAX_PROPERTIES
+
+
+@inline_kernel
+def plain_moves(
+    data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], moves: npt.NDArray[np.uint16], m: Int
+) -> tuple[Int, Int]:
+    """Read consecutive nodes of the form ;B[xy] or ;W[xy] with a point of the board, which make up most of a record.
+
+    Returns:
+        (position of the next other node, index in `moves` after the moves).
+    """
     last = row[MOVE_END] + MAX_MOVES
     width, height = row[WIDTH], row[HEIGHT]
     while i + 6 < stop and m < last:
@@ -706,8 +757,7 @@ def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out:
         moves[m] = y * width + x if colour == LETTER_B else (y * width + x) | WHITE_BIT
         m += 1
         i = after
-    out.state[MOVES] = m
-    return i
+    return i, m
 
 
 DONE, FULL = 0, 1
@@ -798,18 +848,24 @@ def next_node(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int) -> tuple
 def main_line(
     data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut
 ) -> tuple[Int, Int]:
-    """Read the main line from the end of the root: (its end, number of parentheses open there)."""
+    """Read the main line from its ( or ;: (its end, number of parentheses open there).
+
+    The properties of a dropped game are listed, too.
+    """
     depth, found = 1, True
-    while found and row[DROP] == _KEPT:
+    while found and not is_full(row, out):
         i, found, depth, warnings = next_node(data, i, stop, charset, depth)
         row[WARNINGS] |= warnings
         if found:
             if data[i] == SEMICOLON:
-                i = plain_moves(data, i, stop, row, out)
-            if data[i] == SEMICOLON:
-                i = read_node(data, i + 1, stop, charset, row, out)
-            elif is_letter(data[i]):
-                i = read_node(data, i, stop, charset, row, out)
+                i, out.state[MOVES] = plain_moves(data, i, stop, row, out.moves, out.state[MOVES])
+            if data[i] == SEMICOLON or is_letter(data[i]):
+                first = out.state[PROPERTIES]
+                i = list_node(data, i + 1 if data[i] == SEMICOLON else i, stop, row, out)
+                if row[DROP] == _KEPT:
+                    read_node(data, stop, first, row, out)
+    if is_full(row, out):
+        row[DROP] = _TOO_LARGE if row[DROP] == _KEPT else row[DROP]
     return i, depth
 
 
@@ -1055,16 +1111,11 @@ def measure(data: Bytes, stop: Int, limit: Int, charset: Int, progress: npt.NDAr
 @inline_kernel
 def declared_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
     """Return the charset of the root's first CA; NO_CHARSET without one."""
-    i, _junk = next_name(data, i, stop, SINGLE)
-    while i < stop and is_letter(data[i]):
-        i, key, _small = read_name(data, i, stop)
-        i = skip_space(data, i, stop)
-        if i < stop and data[i] == LEFT:
-            end = end_of_value(data, i + 1, stop, SINGLE)
-            if key == NAME_CA and end < stop:
-                return find_charset(data, i + 1, end, charsets)
-            i = end + 1
-        i, _junk = next_name(data, i, stop, SINGLE)
+    key = 0
+    while key >= 0:
+        i, key, start, end, _warnings = next_property(data, i, stop, SINGLE)
+        if key == NAME_CA:
+            return find_charset(data, start, end, charsets)
     return NO_CHARSET
 
 
@@ -1136,31 +1187,6 @@ def game_charset(
     if level != BY_STRUCTURE and declared not in (SHIFT_JIS, BIG5):
         return SINGLE, False
     return compare_readings(data, root, stop, declared, readings)
-
-
-@kernel
-def find_charsets(
-    data: Bytes,
-    start: npt.NDArray[np.int64],
-    stop: npt.NDArray[np.int64],
-    charsets: Charsets,
-    readings: npt.NDArray[np.int64],
-    charset: npt.NDArray[np.int64],
-) -> None:
-    """Find the charset by which the values of each game end.
-
-    Args:
-        data: [N] uint8.
-        start, stop: [G] int64, the games' texts.
-        readings: Scratch space of `compare_readings`.
-        charset: [G] int64, filled.
-    """
-    for g in range(len(start)):
-        level = doubt(data, start[g], stop[g])
-        charset[g] = SINGLE
-        if level != NO_DOUBT:
-            _at, root, _junk = find_game(data, start[g], stop[g])
-            charset[g], _is_other = game_charset(data, root, stop[g], level, charsets, readings)
 
 
 def to_game_arrays(
@@ -1263,7 +1289,7 @@ def _new_line_row(member: Int, line: Int, start: Int, stop: Int, drop: Int, row:
 
 @inline_kernel
 def new_row(out: NodesOut, drop: Int, at: Int) -> None:
-    """Begin the row of a game whose text starts at `at`. Until `end_game`, MOVE_END and SETUP_END are its starts."""
+    """Begin the row of a game whose text starts at `at`. Until `end_game`, its ends are its starts."""
     state = out.state
     row = out.rows[state[GAMES]]
     row[:] = 0
@@ -1271,7 +1297,8 @@ def new_row(out: NodesOut, drop: Int, at: Int) -> None:
     row[DROP] = drop
     row[MEMBER_ROW] = state[MEMBER]
     row[START] = row[STOP] = at
-    row[MOVE_END], row[SETUP_END] = state[MOVES], state[SETUP]
+    row[MOVE_END], row[SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
+    row[ROOT_END], row[CHARSET] = state[PROPERTIES], SINGLE
     if state[IN_MEMBER] > 0:
         row[WARNINGS] = _LATER_GAME
     state[GAMES] += 1
@@ -1325,7 +1352,7 @@ def end_game(i: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
     if row[DROP] != _KEPT:
         state[MOVES], state[SETUP] = row[MOVE_END], row[SETUP_END]
         row[ROOT_SETUP] = 0
-    row[MOVE_END], row[SETUP_END] = state[MOVES], state[SETUP]
+    row[MOVE_END], row[SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
     row[STOP] = i
     state[POSITION] = i
 
@@ -1352,19 +1379,26 @@ def scan_members(
     """
     state = out.state
     while state[MEMBER] < len(start):
+        k = state[MEMBER]
+        at = start[k] if state[IN_MEMBER] == 0 else state[POSITION]
+        most = min(MAX_PROPERTIES, (stop[k] - at) // PROPERTY_BYTES)
         if state[GAMES] == len(out.rows) or state[SETUP] + MAX_SETUP > len(out.setup) or state[POSITION] >= state[CUT]:
             return FULL
-        k = state[MEMBER]
+        if state[PROPERTIES] + most > len(out.properties):
+            return FULL
         root = begin_game(data, start[k], stop[k], np.int64(drop[k]), out)
         if root >= 0:
             row = out.rows[state[GAMES] - 1]
             charset, is_other = game_charset(data, root, stop[k], state[DOUBT], charsets, out.readings)
+            row[CHARSET] = charset
             if is_other:
                 row[WARNINGS] |= _OTHER_CHARSET
-            i, plays = read_root(data, root, stop[k], charset, charsets, row)
-            if plays and row[DROP] == _KEPT:
+            i = list_node(data, root, stop[k], row, out)
+            row[ROOT_END] = state[PROPERTIES]
+            read_root(data, charsets, row, out)
+            if row[DROP] == _KEPT:
                 state[IN_ROOT] = 1
-                i = read_node(data, root, stop[k], charset, row, out)
+                read_node(data, stop[k], row[PROPERTY_END], row, out)
             i, depth = main_line(data, i, stop[k], charset, row, out)
             end_game(skip_tree(data, i, stop[k], charset, depth, row), row, out)
     return DONE

@@ -508,7 +508,7 @@ Others put out at once all that their input unpacks to, up to 32,768 times as mu
 
 
 class SevenZipFile(Protocol):
-    """The required interface of an open file, which `LocalFile` and `RemoteFile` have."""
+    """The required interface of an open file."""
 
     size: int
 

@@ -232,7 +232,7 @@ def _find_contents(
 
 
 class ZipFile(Protocol):
-    """The required interface of an open file, which `LocalFile` and `SparseCopy` have."""
+    """The required interface of an open file."""
 
     size: int
 

@@ -1,41 +1,33 @@
 """Containers of records: directories, zip and tar archives, compressed files, line files and single records.
 
-They lie on this machine or at a URL, see `kifu.records.paths`. Containers are read in place: nothing is unpacked to
-disk, and no name from an archive is ever used as a path. The format of a file is decided by its first bytes; its name
+They lie on this machine or at a URL, see `kifu.records.paths`. Nothing is unpacked to disk, and no name from an archive
+is ever used as a path. The format of a file is decided by its first bytes; its name
 only helps if they cannot tell. Archives within archives are not opened. Time is linear in the inflated size, and memory
 bounded by a few times the size of a block or of the largest member, whatever the headers of an archive claim.
-
-A compressed archive can only be read from its beginning, so remote ones are copied while they are hashed: otherwise
-each process that reads a part of it would fetch all that comes before.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import re
 import stat
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
-from uuid import uuid4
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from blake3 import blake3
 
-from kifu.errors import DropReason, OutputError, SourceError, first_line, printable
-from kifu.execution.executor import copy_name
-from kifu.io import AtomicFile, cannot_write, hash_bytes
+from kifu.errors import DropReason, SourceError, first_line, printable
+from kifu.io import hash_bytes
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._nodes import (
     COLON,
@@ -61,21 +53,18 @@ from kifu.records._sevenzip import (
 )
 from kifu.records._streams import ByteStream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
-from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
+from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
-from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
+from kifu.records.directory import directory_blocks, list_directory, strip_compression
 from kifu.records.games import UNREADABLE, Bytes, LeftOut, RecordBlock, describe_left_out, groups, make_block
 from kifu.records.paths import (
     AnyPath,
-    FullCopy,
-    OpenFile,
+    LocalFile,
     Paths,
     Remote,
-    RemoteFile,
     StoreError,
     as_list,
     as_path,
-    etag,
     open_file,
 )
 from kifu.records.sgf import find_pieces
@@ -137,7 +126,8 @@ def volume_paths(path: AnyPath) -> list[AnyPath]:
             return volumes
         missing = begin + size - file.size
     while missing > 0:
-        volume = as_path(_FIRST_NUMBER.sub(f"{len(volumes) + 1:03}", os.fspath(path), count=1))
+        name = _FIRST_NUMBER.sub(f"{len(volumes) + 1:03}", os.fspath(path), count=1)
+        volume = path.volume(name) if isinstance(path, Remote) else Path(name)
         try:
             found = volume.stat().st_size
         except OSError:
@@ -150,10 +140,10 @@ def volume_paths(path: AnyPath) -> list[AnyPath]:
 
 
 @contextmanager
-def open_volumes(path: AnyPath, file: OpenFile) -> Iterator[OpenFile | Volumes]:
+def open_volumes(path: AnyPath, file: LocalFile) -> Iterator[LocalFile | Volumes]:
     """Open the other files of an open container, and join them, see `volume_paths`. Raises OSError."""
     with ExitStack() as stack:
-        others: list[OpenFile] = []
+        others: list[LocalFile] = []
         for volume in volume_paths(path)[1:]:
             others.append(open_file(volume))
             stack.enter_context(others[-1])
@@ -164,7 +154,6 @@ _ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 _SUPPORTED = (
     "directories, .zip, .tar, .7z, .gz, .bz2, .xz, .sgf, .sgfs, .gib, .ngf, .ugf, .ugi, .olf, TYGEM lines, OGS .json"
 )
-_NOT_ZIP = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".7z", b".sgf", b".sgfs", b".olf", b".jsonl")
 
 
 def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, first: int = 0) -> Iterator[RecordBlock]:
@@ -245,11 +234,18 @@ def containers(sources: Paths) -> list[AnyPath]:
 
     Logs what is left out of directories. Raises SourceError if a source does not exist, or is a directory without any.
     """
-    left_out = LeftOut()
+    found = list_containers(sources, left_out := LeftOut())
+    left_out.log_listed()
+    return found
+
+
+def list_containers(sources: Paths, left_out: LeftOut) -> list[AnyPath]:
+    """Return the containers of `sources`, and announce them to the counts."""
     found = [find_containers(as_path(source)) for source in as_list(sources)]
     for each in found:
-        each.announce(left_out)
-    left_out.log_listed()
+        for path in each.paths:
+            first = path is each.paths[0]  # it stands for the directory
+            left_out.expect(str(path), str(each.source), each.left_out if first else Counter())
     return [path for each in found for path in each.paths]
 
 
@@ -259,13 +255,6 @@ class Containers(NamedTuple):
     source: AnyPath
     paths: list[AnyPath]
     left_out: Counter[str]
-
-    def announce(self, left_out: LeftOut) -> None:
-        """Announce the containers; the first one stands for the directory."""
-        counts = self.left_out
-        for path in self.paths:
-            left_out.expect(str(path), str(self.source), counts)
-            counts = Counter()
 
 
 def find_containers(source: AnyPath) -> Containers:
@@ -301,11 +290,11 @@ def _is_directory(path: AnyPath) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def _file_blocks(path: AnyPath, file: OpenFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
+def _file_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
     head = file.read(len(MAGIC))
     file.seek(0)
     if head[:4] in _ZIP_MAGIC:
-        all_blocks = zip_blocks(str(path), _any_position(file), block_bytes, first=first)
+        all_blocks = zip_blocks(str(path), file, block_bytes, first=first)
     elif head == MAGIC:
         all_blocks = _sevenzip_blocks(path, file, block_bytes, first)
     else:
@@ -313,24 +302,12 @@ def _file_blocks(path: AnyPath, file: OpenFile, block_bytes: int, first: int) ->
     yield from map(keep_records, all_blocks)
 
 
-def is_zip(file: OpenFile) -> bool:
-    """Return whether an open file begins like a .zip. The file position is reset to the start."""
-    head = file.read(4)
-    file.seek(0)
-    return head in _ZIP_MAGIC
-
-
-def _sevenzip_blocks(path: AnyPath, file: OpenFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
+def _sevenzip_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
     with open_volumes(path, file) as volumes:
         yield from sevenzip_blocks(str(path), volumes, block_bytes, first=first)
 
 
-def _any_position(file: OpenFile) -> ZipFile:
-    """Return a file that reads bytes at any position."""
-    return file.sparse_copy() if isinstance(file, RemoteFile) else file
-
-
-def _stream_blocks(path: AnyPath, file: OpenFile, block_bytes: int) -> Iterator[RecordBlock]:
+def _stream_blocks(path: AnyPath, file: LocalFile, block_bytes: int) -> Iterator[RecordBlock]:
     """Yield the blocks of a file that does not begin like a zip."""
     if is_index_name(strip_compression(os.fsencode(path.name))):
         return
@@ -338,14 +315,14 @@ def _stream_blocks(path: AnyPath, file: OpenFile, block_bytes: int) -> Iterator[
     if _is_tar(name, data, filled):
         yield from tar_blocks(str(path), stream, data, filled, block_bytes)
     elif filled and name.lower().endswith(b".zip"):  # with other bytes before the archive, or truncated
-        yield from zip_blocks(str(path), _any_position(file), block_bytes)
+        yield from zip_blocks(str(path), file, block_bytes)
     elif (kind := _detect_file(name, data, filled)) in LINE_FORMATS and is_recognized(name, data[:filled]):
         yield from line_blocks(str(path), name, kind, stream, data, filled)
     elif kind != TYGEM_INDEX:
         yield _single_record(path, name, stream, data, filled)
 
 
-def _open_stream(path: AnyPath, file: OpenFile, block_bytes: int) -> tuple[ByteStream, bytes, Bytes, int]:
+def _open_stream(path: AnyPath, file: LocalFile, block_bytes: int) -> tuple[ByteStream, bytes, Bytes, int]:
     """Return the content of a file, its name without compression, a buffer with its first bytes, and their number."""
     stream, compression = open_stream(file)
     data = np.empty(max(block_bytes, HEADER), np.uint8)
@@ -398,7 +375,7 @@ def count_blocks(path: AnyPath, *, block_bytes: int = BLOCK_BYTES) -> tuple[int,
         with open_file(path) as file:
             head = file.read(len(MAGIC))
             if head[:4] in _ZIP_MAGIC:
-                return count_zip_blocks(_any_position(file), block_bytes), True
+                return count_zip_blocks(file, block_bytes), True
             if head == MAGIC:
                 with open_volumes(path, file) as volumes:
                     return count_sevenzip_blocks(volumes, block_bytes), False
@@ -407,7 +384,7 @@ def count_blocks(path: AnyPath, *, block_bytes: int = BLOCK_BYTES) -> tuple[int,
             is_divided = _is_tar(name, data, filled) or _detect_file(name, data, filled) in LINE_FORMATS
             if filled < len(data) or not is_divided:
                 return 1, False
-            return math.ceil(path.stat().st_size / file.tell()), False
+            return math.ceil(file.size / file.tell()), False
     except OSError:
         return 1, False
 
@@ -415,13 +392,12 @@ def count_blocks(path: AnyPath, *, block_bytes: int = BLOCK_BYTES) -> tuple[int,
 def index_files(source: AnyPath) -> Iterator[Bytes]:
     """Yield the content of each TYGEM index that a container is, or contains if it is a .zip, by the name .index.
 
-    Files named like a record or another archive are not opened, as that is slow at a URL. A damaged archive is not
-    reported here but when its records are read. Raises SourceError if an index cannot be read, is damaged or larger
-    than 256 MiB.
+    A damaged archive is not reported here but when its records are read. Raises SourceError if an index cannot be read,
+    is damaged or larger than 256 MiB.
     """
     name = os.fsencode(source.name)
     is_index = is_index_name(strip_compression(name))
-    if _is_directory(source) or (name.lower().endswith(_NOT_ZIP) and not is_index):
+    if _is_directory(source):
         return
     try:
         with open_file(source) as file:
@@ -431,7 +407,7 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
                     raise SourceError(f"{source}: {DropReason.TOO_LARGE.reason}")
                 yield content
             elif file.read(4) in _ZIP_MAGIC:
-                for block in _until_damage(zip_blocks(str(source), _any_position(file), BLOCK_BYTES, indexes=True)):
+                for block in _until_damage(zip_blocks(str(source), file, BLOCK_BYTES, indexes=True)):
                     for k in range(len(block)):
                         if block.drop[k]:
                             raise SourceError(f"{source}: {block.name(k)}: {DropReason(block.drop[k]).reason}")
@@ -439,7 +415,7 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
     except SourceError:
         raise
     except OSError as error:
-        if is_index or isinstance(source, Remote):  # of others, reading their records reports it
+        if is_index:  # of others, reading their records reports it
             raise SourceError(f"{source}: {error.strerror}") from None
 
 
@@ -529,60 +505,10 @@ def _skip_line(stream: ByteStream, tail: Bytes) -> Bytes:
             return tail
 
 
-_ReadInto: TypeAlias = Callable[[memoryview], int]
-
-
-def hash_and_copy(path: AnyPath, staging: Path | None) -> dict[str, Any]:
-    """Hash a file, volumes of a .7z as one, and copy it meanwhile if it is remote. Returns the keys bytes and blake3.
-
-    Without a staging directory (see `kifu.execution.executor.Executor`), `path` is read from an unnamed copy from now
-    on. A staging directory gets a copy of any file but a .zip, of which each part can be read without the others.
-    """
+def hash_container(path: AnyPath) -> dict[str, Any]:
+    """Hash a file, volumes of a .7z as one. Returns the keys bytes and blake3. Raises OSError."""
     with open_file(path) as file, open_volumes(path, file) as volumes:
-        if not isinstance(path, Remote) or path.is_copied or (staging is not None and is_zip(file)):
-            digest = hash_bytes(volumes.readinto)
-        elif staging is not None:
-            digest = _copy_to(_staged_path(path, staging), volumes.readinto)
-        else:
-            copy = FullCopy()
-            digest = hash_bytes(partial(_read_and_write, volumes.readinto, copy.write))
-            path.use_copy(copy)
-        return {"bytes": volumes.size, "blake3": digest.hexdigest()}
-
-
-def use_staged_copies(paths: Iterable[AnyPath], staging: Path | None) -> None:
-    """Read remote files from their copies in a staging directory, where there are any. Raises OSError."""
-    for path in paths:
-        if staging is not None and isinstance(path, Remote) and not path.is_dir():
-            staged = _staged_path(path, staging)
-            if staged.exists():
-                path.use_copy(FullCopy(staged))
-
-
-def _staged_path(path: Remote, staging: Path) -> Path:
-    version = json.dumps([os.fspath(path), etag(path)], sort_keys=True)
-    return staging / copy_name(blake3(version.encode()).hexdigest(16))
-
-
-def _copy_to(path: Path, read_into: _ReadInto) -> blake3:
-    """Write a copy and return its hash."""
-    if not path.parent.is_dir():  # the caller has gone, and would not remove a new directory
-        raise OutputError(f"cannot write {path}: its folder is gone")
-    attempt = path.with_name(f"{uuid4().hex}.{path.name}")  # two may run at the same time, as for results
-    with AtomicFile(attempt) as output:
-        digest = hash_bytes(partial(_read_and_write, read_into, output.write))
-        output.commit()
-    try:
-        attempt.replace(path)
-    except OSError as error:
-        raise cannot_write(path, error) from None
-    return digest
-
-
-def _read_and_write(read_into: _ReadInto, write: Callable[[memoryview], None], view: memoryview) -> int:
-    count = read_into(view)
-    write(view[:count])
-    return count
+        return {"bytes": volumes.size, "blake3": hash_bytes(volumes.readinto).hexdigest()}
 
 
 def split_blocks(blocks: Iterable[RecordBlock], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from kifu.errors import DropReason, SourceError
-from kifu.execution.executor import ThreadExecutor
 from kifu.io import READ_ONLY, require_regular
 from kifu.records._nodes import LINE_LIMIT
 from kifu.records._streams import open_stream, read_whole
@@ -34,13 +33,12 @@ from kifu.records.detect import (
     left_out_kind,
 )
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
-from kifu.records.paths import CHANGED, AnyPath, Remote, open_file
+from kifu.records.paths import CHANGED, AnyPath, Remote, local_paths, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
 _INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes
 _HEAD = 4 << 10  # bytes that tell whether a file without an extension has a game on each line
 _LINE_START = re.compile(rb"(?:\xef\xbb\xbf)?[\0-\x20]*[0-9{#]")  # how formats of lines begin
-_REQUESTS = 16  # records fetched from remote storage at a time
 _SPECIAL = "special"
 _EMPTY: Bytes = np.empty(0, np.uint8)
 
@@ -309,13 +307,12 @@ def _block(records: LooseRecords, data: Bytes, stops: list[int], drops: list[int
 
 
 def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
-    """Yield the records, in order; from remote storage several at a time, because each request is slow."""
+    """Yield the records, in order."""
     if isinstance(records.root, Path):
         top = os.fsencode(records.root)
         yield from (_read_record(top + b"/" + name) for name in records.names)
-        return
-    with ThreadExecutor(_REQUESTS) as executor:
-        yield from executor.map(_fetch_record, records.remote, prefetch=_REQUESTS)
+    else:
+        yield from (_read_record(os.fsencode(path)) for path in local_paths(records.remote))
 
 
 def _read_record(path: bytes) -> tuple[Bytes, DropReason]:
@@ -337,14 +334,6 @@ def _read_record(path: bytes) -> tuple[Bytes, DropReason]:
     if raw is not None and len(raw) != status.st_size:
         raise SourceError(f"{os.fsdecode(path)}: {CHANGED}")
     return _content(raw)
-
-
-def _fetch_record(record: AnyPath) -> tuple[Bytes, DropReason]:
-    """Return a record of remote storage; raise SourceError if that fails, as this is not a fault of the record."""
-    try:
-        return _content(None if record.stat().st_size > MEMBER_LIMIT else record.read_bytes())
-    except OSError as error:
-        raise SourceError(f"{record}: {error.strerror}") from None
 
 
 def _content(raw: bytes | None) -> tuple[Bytes, DropReason]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -276,6 +276,7 @@ class ParsedBlock:
     codecs: Sequence[str] | None = None  # by which the reader decoded; None if text is still as found
     seconds: npt.NDArray[np.float32] | None = None  # [M], used for each move; NaN if unknown
     evaluations: npt.NDArray[np.float32] | None = None  # [M, 4]; NaN if unknown
+    properties: Any = None  # `kifu.records.sgf.Properties` of SGF
 
 
 PROPERTIES = {
@@ -401,6 +402,15 @@ class LeftOut:
                     self.require_games(0)
             else:
                 counts[kind if kind in counts or len(counts) < _MAX_KINDS else _OTHER_KINDS] += count
+
+    def count(self, blocks: Iterable[RecordBlock]) -> Iterator[RecordBlock]:
+        """Yield blocks, and count what is left out of them. Raises SourceError as `require_games`."""
+        read = 0
+        for block in blocks:
+            self.add(block.source, len(block), block.left_out)
+            read += len(block)
+            yield block
+        self.require_games(read)
 
     def require_games(self, read: int) -> None:
         """Raise SourceError if no game was read, since a container is unreadable."""

@@ -16,33 +16,19 @@ docs/leniency.md lists what the reader tolerates.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from kifu.errors import DropReason
-from kifu.kernel import inline_kernel, kernel
-from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap
-from kifu.records._nodes import (
-    ESCAPE,
-    LEFT,
-    MAX_MOVES,
-    SPACE,
-    Int,
-    byte,
-    end_of_any_line,
-    is_digit,
-    is_text,
-    skip_bom,
-    skip_space,
-)
+from kifu.point import BLACK, MAX_SIZE, NO_POINT, WHITE, WHITE_BIT, fixed_handicap
+from kifu.records._nodes import MAX_MOVES
 from kifu.records.detect import GIB
 from kifu.records.games import (
     FIELD_LIMIT,
     NO_HANDICAP,
-    Bytes,
     ParsedBlock,
     ParseWarning,
     RecordBlock,
@@ -50,228 +36,34 @@ from kifu.records.games import (
     SingleGame,
     assemble,
 )
-from kifu.records.meta import Rank, parse_date, result_text
+from kifu.records.meta import parse_date, result_text
+from kifu.records.ranks import Rank
 from kifu.records.text import choose_codec, decodes
 
-# The columns of a row of `find_games`: the member, the game's text, the end of its header, its lines of moves, ...
-MEMBER, START, STOP, HEADER_STOP, LINES, LINES_STOP, WARNINGS, DROP, COLUMNS = range(9)
+_SIZE = 19
 
 _GAMES_ALWAYS, _BYTES_PER_GAME = 64, 1024
 """A member may have this many games plus one for each kibibyte; the rest is one more row, `TOO_LARGE`."""
 
-_SHORTEST_GAME = 4
-"""Bytes: the mark of a header, and a line break."""
-
 MAX_STONES = 9
 """The largest handicap whose stones are known."""
 
-_E, _G, _H, _S = ord("E"), ord("G"), ord("H"), ord("S")
-_NO_MARK, _HS, _HE, _GS, _GE, _VALUE, _OTHER_MARK = range(7)
-
-_MAX_DIGITS = 6
-
-_TRUNCATED, _JUNK_BEFORE, _OPENING_MISSING, _LATER_GAME = (
-    int(ParseWarning[name]) for name in ("TRUNCATED", "JUNK_BEFORE", "OPENING_MISSING", "LATER_GAME")
+_BLANKS = bytes(c for c in range(33) if c not in b"\r\n")
+_BOM = b"\xef\xbb\xbf"
+_MARK = re.compile(rb"\\(\[|HS|HE|GS|GE)?")
+_WORD = rb"[\0-\t\v\f\x0e- ]++([^\0- ]++)"
+_LINE = re.compile(
+    rb"(?<=[\r\n])[\0-\t\v\f\x0e- ]*+(STO|SKI|INI)(?![^\0- ])"
+    rb"(?:" + 2 * _WORD.replace(b"(", b"").replace(b")", b"") + _WORD + rb"(?:" + 2 * _WORD + rb")?)?[^\r\n]*+"
 )
-_NO_RECORD, _TOO_LARGE = int(DropReason.NO_RECORD), int(DropReason.TOO_LARGE)
+"""A line, with the third to fifth word after its first."""
+_NUMBERS = {b"%d" % number: number for number in range(MAX_SIZE)}
 
+_NO_STONES = np.empty(0, np.uint16)
+_SETUP = {n: np.array(fixed_handicap(n, _SIZE, _SIZE), np.uint16) for n in range(2, MAX_STONES + 1)}
+"""Black's stones on 19 x 19 by handicap."""
 
-@inline_kernel
-def _mark(data: Bytes, i: Int, stop: Int) -> int:
-    """Return the mark of a line whose first byte other than white space is at `i`: one of the constants above."""
-    if i >= stop or data[i] != ESCAPE:
-        return _NO_MARK
-    if stop - i >= 2 and data[i + 1] == LEFT:
-        return _VALUE
-    if stop - i >= 3 and data[i + 1] == _H:
-        return _HS if data[i + 2] == _S else _HE if data[i + 2] == _E else _OTHER_MARK
-    if stop - i >= 3 and data[i + 1] == _G:
-        return _GS if data[i + 2] == _S else _GE if data[i + 2] == _E else _OTHER_MARK
-    return _OTHER_MARK
-
-
-@inline_kernel
-def _open_game(row: npt.NDArray[np.int64], member: Int, start: Int, stop: Int, drop: Int) -> None:
-    """Begin a game. The ends of its header and lines, not found yet, are `stop`; so is the start of the lines."""
-    row[MEMBER], row[START], row[STOP], row[DROP] = member, start, stop, drop
-    row[HEADER_STOP] = row[LINES] = row[LINES_STOP] = stop
-    row[WARNINGS] = 0 if drop else _TRUNCATED
-
-
-@inline_kernel
-def _close_game(row: npt.NDArray[np.int64], stop: Int) -> None:
-    """End a game where the next one begins."""
-    for column in (STOP, HEADER_STOP, LINES, LINES_STOP):
-        row[column] = min(row[column], stop)
-
-
-@inline_kernel
-def _continue_game(row: npt.NDArray[np.int64], mark: int, at: Int, end: Int, stop: Int) -> None:
-    r"""Note the mark of the line data[at:end] of a game. Its moves end at any line that begins with a backslash."""
-    if mark in (_HE, _GS):
-        row[HEADER_STOP] = min(row[HEADER_STOP], at)
-    if row[LINES] == stop and mark == _GS:
-        row[LINES] = end
-    elif row[LINES] < stop and row[LINES_STOP] == stop and mark != _NO_MARK:
-        row[LINES_STOP] = at
-        if mark == _GE:
-            row[WARNINGS] &= ~_TRUNCATED
-
-
-@inline_kernel
-def _find_in_member(data: Bytes, start: Int, stop: Int, member: Int, rows: npt.NDArray[np.int64], first: Int) -> Int:
-    """Find the games of one member, whose rows begin at `first`; return the end of its rows."""
-    count = first
-    most = _GAMES_ALWAYS + (stop - start) // _BYTES_PER_GAME
-    junk = 0
-    i = skip_bom(data, start, stop)
-    while i < stop:
-        end = end_of_any_line(data, i, stop)
-        at = skip_space(data, i, end)
-        i = end + 1
-        mark = _mark(data, at, end)
-        if mark == _HS or (count == first and mark in (_GS, _VALUE)):
-            if count > first:
-                _close_game(rows[count - 1], at)
-            if count - first == most:
-                _open_game(rows[count], member, at, stop, _TOO_LARGE)
-                return count + 1
-            _open_game(rows[count], member, at, stop, 0)
-            rows[count, WARNINGS] |= (_LATER_GAME if count > first else junk) | (_OPENING_MISSING if mark != _HS else 0)
-            count += 1
-        elif at < end:
-            junk = _JUNK_BEFORE
-        if count > first:
-            _continue_game(rows[count - 1], mark, at, end, stop)
-    return count
-
-
-def max_rows(start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> int:
-    """Return the most rows that `find_games` needs for members data[start:stop]."""
-    size = stop - start
-    games = np.minimum(_GAMES_ALWAYS + size // _BYTES_PER_GAME, size // _SHORTEST_GAME + 1)
-    return int(np.sum(games + 1))
-
-
-@kernel
-def find_games(
-    data: Bytes,
-    start: npt.NDArray[np.int64],
-    stop: npt.NDArray[np.int64],
-    drop: npt.NDArray[np.uint8],
-    rows: npt.NDArray[np.int64],
-) -> Int:
-    """Find the games of each member, at least one row for each.
-
-    Args:
-        data: [N] uint8, the members.
-        start: [K] int64, start of each member.
-        stop: [K] int64, end of each member.
-        drop: [K] uint8, `DropReason` of each member.
-        rows: [`max_rows`, COLUMNS] int64, filled.
-    """
-    count = 0
-    for k in range(len(start)):
-        found = _find_in_member(data, start[k], stop[k], k, rows, count)
-        if found == count:
-            _open_game(rows[count], k, start[k], stop[k], np.int64(drop[k]) if drop[k] else _NO_RECORD)
-            found += 1
-        count = found
-    return count
-
-
-@inline_kernel
-def _is_word(data: Bytes, i: Int, stop: Int, word: bytes) -> bool:
-    """Return whether a line that ends at `stop` has the word of three letters at `i`."""
-    return is_text(data, i, stop, word) and (stop - i == 3 or data[i + 3] <= SPACE)
-
-
-@inline_kernel
-def _next_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
-    """Read the word after `i`: (position after it, its value), -1 if it is not a number of up to 6 digits."""
-    i = skip_space(data, i, stop)
-    begin = i
-    value: Int = np.int64(0)
-    while i < stop and data[i] > SPACE:
-        value = value * 10 + byte(data, i) - 48 if is_digit(data[i]) and value >= 0 and i - begin < _MAX_DIGITS else -1
-        i += 1
-    return i, value if i > begin else -1
-
-
-@inline_kernel
-def _third_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
-    """Read the third number after `i`: (position after it, its value), -1 as for `_next_number`."""
-    i, _ = _next_number(data, i, stop)
-    i, _ = _next_number(data, i, stop)
-    return _next_number(data, i, stop)
-
-
-@inline_kernel
-def _read_lines(
-    data: Bytes, row: npt.NDArray[np.int64], size: Int, handicap: Int, moves: npt.NDArray[np.uint16], first: Int
-) -> tuple[Int, Int]:
-    """Read the lines of one game into moves[first:]; return the end of its moves and its handicap."""
-    count, stop = first, row[LINES_STOP]
-    has_ini, last = False, 0
-    i = row[LINES]
-    while i < stop:
-        end = end_of_any_line(data, i, stop)
-        at = skip_space(data, i, end)
-        i = end + 1
-        is_stone = _is_word(data, at, end, b"STO")
-        if not has_ini and _is_word(data, at, end, b"INI"):
-            _at, stones = _third_number(data, at + 3, end)
-            has_ini = stones >= 0
-            handicap = stones if has_ini else handicap
-        if not is_stone and not _is_word(data, at, end, b"SKI"):
-            continue
-        colour = 3 - last if last else 2 if 2 <= handicap <= MAX_STONES else 1
-        move = size * size
-        if is_stone:
-            at, recorded = _third_number(data, at + 3, end)
-            at, x = _next_number(data, at, end)
-            at, y = _next_number(data, at, end)
-            if end == stop and row[WARNINGS] & _TRUNCATED and y in (-1, 1):  # a 1 may be the start of 10 to 18
-                break
-            is_valid = recorded in (1, 2) and 0 <= x < size and 0 <= y < size
-            move = y * size + x if is_valid else NO_POINT
-            colour = recorded if recorded in (1, 2) else colour
-        if count - first == MAX_MOVES:
-            row[DROP] = _TOO_LARGE
-            return first, handicap
-        moves[count] = move | WHITE_BIT if colour == 2 else move
-        count += 1
-        last = colour
-    return count, handicap
-
-
-@kernel
-def read_moves(
-    data: Bytes,
-    rows: npt.NDArray[np.int64],
-    size: npt.NDArray[np.int64],
-    handicap: npt.NDArray[np.int64],
-    moves: npt.NDArray[np.uint16],
-    offset: npt.NDArray[np.int64],
-) -> None:
-    """Read the moves of all games, one after the other; a pass is by the side that did not move last.
-
-    Args:
-        data: [N] uint8.
-        rows: [G, COLUMNS] int64, the games; those with too many moves are dropped.
-        size: [G] int64, side of the board.
-        handicap: [G] int64, stones by the header or NO_HANDICAP; replaced by those of the line INI, if there is one.
-        moves: [M] uint16, filled; one for each four bytes of the games, and one more, are enough.
-        offset: [G + 1] int64, filled: start and end of each game's moves.
-    """
-    offset[0] = 0
-    for g in range(len(rows)):
-        offset[g + 1] = offset[g]
-        if rows[g, DROP] == 0:
-            offset[g + 1], handicap[g] = _read_lines(data, rows[g], size[g], handicap[g], moves, offset[g])
-
-
-_SIZE = 19
+_NO_GAME = SingleGame(member=0, start=0, stop=0)
 
 
 def read_gib(block: RecordBlock) -> ParsedBlock:
@@ -282,57 +74,132 @@ def read_gib(block: RecordBlock) -> ParsedBlock:
     more than 65,535 moves is `DropReason.TOO_LARGE`, and so is the rest of a member that has more games than its
     bytes / 1,024 + 64. The first 64 KiB of a header are read.
     """
-    rows = np.empty((max_rows(block.start, block.stop), COLUMNS), np.int64)
-    rows = rows[: find_games(block.data, block.start, block.stop, block.drop, rows)]
-    headers = [_read_header(block.data[row[START] : row[HEADER_STOP]], row[DROP]) for row in rows]
-    size = np.array([header.width for header in headers], np.int64)
-    rows[(rows[:, DROP] == DropReason.KEPT) & ((size < 1) | (size > MAX_SIZE)), DROP] = DropReason.BAD_SIZE
-    handicap = np.array([header.handicap for header in headers], np.int64)
-    length = int(np.sum(block.stop - block.start))
-    moves, offset = np.empty(length // 4 + 1, np.uint16), np.empty(len(rows) + 1, np.int64)
-    read_moves(block.data, rows, size, handicap, moves, offset)
-    member = rows[:, MEMBER]
-    index = np.arange(len(rows)) - np.searchsorted(member, member)
-    games = [
-        _to_game(row, g, stones, moves[begin:end], header)
-        for row, g, stones, begin, end, header in zip(
-            rows.tolist(), index.tolist(), handicap.tolist(), offset[:-1].tolist(), offset[1:].tolist(), headers
-        )
+    return assemble("gib", block, [game for k in range(len(block)) for game in _read_member(block, k)])
+
+
+@dataclass(slots=True)
+class _Span:
+    """The text of a game: [start:stop], with the ends of its header and its lines of moves, None until one is found."""
+
+    start: int
+    stop: int
+    opened: bool
+    header_stop: int | None = None
+    lines: int | None = None
+    lines_stop: int | None = None
+    closed: bool = False
+
+
+def _read_member(block: RecordBlock, k: int) -> list[SingleGame]:
+    start, stop, drop = int(block.start[k]), int(block.stop[k]), DropReason(block.drop[k])
+    text = block.data[start:stop].tobytes() if drop == DropReason.KEPT else b""
+    most = _GAMES_ALWAYS + len(text) // _BYTES_PER_GAME
+    spans = list(islice(_find_games(text), most + 1))
+    if not spans:
+        return [SingleGame(k, start, stop, drop=drop or DropReason.NO_RECORD)]
+    is_junk = text[: spans[0].start].removeprefix(_BOM).strip(_BLANKS + b"\r\n")
+    first = ParseWarning.JUNK_BEFORE if is_junk else ParseWarning(0)
+    games = [_read_game(text, span, first if span is spans[0] else ParseWarning.LATER_GAME) for span in spans[:most]]
+    if len(spans) > most:
+        games.append(replace(_NO_GAME, start=spans[most].start, stop=len(text), drop=DropReason.TOO_LARGE))
+    return [
+        replace(game, member=k, index=index, start=start + game.start, stop=start + game.stop)
+        for index, game in enumerate(games)
     ]
-    return assemble("gib", block, games)
 
 
-_NO_STONES = np.empty(0, np.uint16)
-_SETUP = {n: np.array(fixed_handicap(n, _SIZE, _SIZE), np.uint16) for n in range(2, MAX_STONES + 1)}
-"""Black's stones on 19 x 19 by handicap."""
+def _find_games(text: bytes) -> Iterator[_Span]:
+    r"""Yield the games of a member: each begins at a line \HS, the first one also at \GS or \[."""
+    span = None
+    for mark in _MARK.finditer(text):
+        at, kind = mark.start(), mark[1]
+        if not _begins_line(text, at):
+            continue
+        if kind == b"HS" or (span is None and kind in (b"GS", b"[")):
+            if span is not None:
+                span.stop = at
+                yield span
+            span = _Span(at, len(text), kind == b"HS")
+        if span is None:
+            continue
+        if kind in (b"HE", b"GS") and span.header_stop is None:
+            span.header_stop = at
+        if kind == b"GS" and span.lines is None:
+            span.lines = mark.end()
+        elif span.lines is not None and span.lines_stop is None:
+            span.lines_stop, span.closed = at, kind == b"GE"
+    if span is not None:
+        yield span
 
-_NO_GAME = SingleGame(member=0, start=0, stop=0)
+
+def _begins_line(text: bytes, at: int) -> bool:
+    while at and text[at - 1] in _BLANKS:
+        at -= 1
+    return not at or text[at - 1] in b"\r\n" or (at == len(_BOM) and text.startswith(_BOM))
 
 
-def _to_game(
-    row: list[int], index: int, handicap: int, moves: npt.NDArray[np.uint16], header: SingleGame
-) -> SingleGame:
-    """Return a game, given its row of `find_games`, its handicap by header and lines, and its header as a game."""
-    size, warnings = header.width, row[WARNINGS]
-    is_kept = row[DROP] == DropReason.KEPT
+def _read_game(text: bytes, span: _Span, warnings: ParseWarning) -> SingleGame:
+    """Return a game, whose `start` and `stop` are places in the text."""
+    start, stop = span.start, span.stop
+    header = _read_header(text[start : stop if span.header_stop is None else span.header_stop])
+    size, handicap = header.width, header.handicap
+    if not span.opened:
+        warnings |= ParseWarning.OPENING_MISSING
+    if not span.closed:
+        warnings |= ParseWarning.TRUNCATED
+    if not 1 <= size <= MAX_SIZE:
+        return replace(header, start=start, stop=stop, width=0, handicap=NO_HANDICAP, drop=DropReason.BAD_SIZE)
+    moves: list[int] = []
+    if span.lines is not None:
+        end = stop if span.lines_stop is None else span.lines_stop
+        moves, handicap = _read_lines(text, span.lines, end, size, handicap, is_cut=not span.closed)
+    if len(moves) > MAX_MOVES:
+        return replace(header, start=start, stop=stop, width=0, handicap=NO_HANDICAP, drop=DropReason.TOO_LARGE)
     if handicap > MAX_STONES:
         handicap, warnings = NO_HANDICAP, warnings | ParseWarning.HANDICAP_TEXT
     elif handicap == 1:
         warnings |= ParseWarning.HANDICAP_ONE
     return replace(
         header,
-        member=row[MEMBER],
-        start=row[START],
-        stop=row[STOP],
-        index=index,
-        width=size if is_kept else 0,
-        height=size if is_kept else 0,
-        moves=moves,
-        setup=_SETUP.get(handicap, _NO_STONES) if is_kept and size == _SIZE else _NO_STONES,
-        handicap=handicap if is_kept else NO_HANDICAP,
-        warnings=warnings if is_kept else 0,
-        drop=DropReason(row[DROP]),
+        start=start,
+        stop=stop,
+        height=size,
+        moves=np.array(moves, np.uint16),
+        setup=_SETUP.get(handicap, _NO_STONES) if size == _SIZE else _NO_STONES,
+        handicap=handicap,
+        warnings=warnings,
     )
+
+
+def _read_lines(text: bytes, begin: int, stop: int, size: int, handicap: int, *, is_cut: bool) -> tuple[list[int], int]:
+    """Return the moves of a game, and its handicap. A pass is by the side that did not move last."""
+    moves: list[int] = []
+    has_ini, last = False, 0
+    for line in _LINE.finditer(text, begin, stop):
+        word, third, fourth, fifth = line.groups()
+        number = _NUMBERS.get(third, -1) if third in _NUMBERS else _to_number(third)
+        if word == b"INI":
+            if not has_ini and number >= 0:
+                has_ini, handicap = True, number
+            continue
+        colour = 3 - last if last else WHITE if 2 <= handicap <= MAX_STONES else BLACK
+        move = size * size
+        if word == b"STO":
+            x = _NUMBERS[fourth] if fourth in _NUMBERS else _to_number(fourth)
+            y = _NUMBERS[fifth] if fifth in _NUMBERS else _to_number(fifth)
+            if is_cut and y in (-1, 1) and line.end() == stop:  # a 1 may be the start of 10 to 18
+                break
+            colour = number if number in (BLACK, WHITE) else colour
+            move = y * size + x if number == colour and 0 <= x < size and 0 <= y < size else NO_POINT
+        moves.append(move | WHITE_BIT if colour == WHITE else move)
+        if len(moves) > MAX_MOVES:
+            break
+        last = colour
+    return moves, handicap
+
+
+def _to_number(word: bytes | None) -> int:
+    return int(word) if word and word.isdigit() and len(word) <= 6 else -1
 
 
 _KIND = re.compile(rb"\\\[GIBOKIND=\s{0,9}(\w{1,9})", re.ASCII)
@@ -360,11 +227,9 @@ _TAG = re.compile(
 )
 
 
-def _read_header(header: Bytes, drop: int) -> SingleGame:
-    """Return a game with the size, handicap and text of a header, [H] uint8, unless the scanner dropped it."""
-    if drop != DropReason.KEPT:
-        return _NO_GAME
-    raw = header[:FIELD_LIMIT].tobytes()
+def _read_header(header: bytes) -> SingleGame:
+    """Return a game with the size, handicap and text of a header."""
+    raw = header[:FIELD_LIMIT]
     codec = _choose_codec(raw)
     values = _read_values(raw.decode(codec, "replace"))
     size, handicap = (_number(values.get(key, "")) for key in ("LINE", "R"))
@@ -401,12 +266,10 @@ def _number(text: str) -> int | None:
 
 
 def _first(values: Mapping[str, str], *keys: str) -> str:
-    """Return the first value that is not empty."""
     return next((values[key] for key in keys if values.get(key)), "")
 
 
 def _first_number(values: Mapping[str, str], *keys: str) -> int | None:
-    """Return the first value that is a whole number."""
     return next((number for key in keys if (number := _number(values.get(key, ""))) is not None), None)
 
 

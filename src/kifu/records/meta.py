@@ -1,4 +1,4 @@
-"""Parse ranks, results, komi, dates and time limits: many spellings in, SGF's own out.
+"""Parse results, komi, dates and time limits: many spellings in, SGF's own out.
 
 Parsers of records raise nothing: text that cannot be parsed gives None or an unknown `Result`. `is_recognized`
 distinguishes it from text which states that there is no value.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from kifu.errors import GameError, RecipeError
 from kifu.point import BLACK, WHITE
+from kifu.records.ranks import Rank
 from kifu.records.text import normalize
 from kifu.text import lazy_pattern
 
@@ -37,62 +37,7 @@ _CGOBAN = lazy_pattern(
 """A time limit of CGoban 1: byo-yomi "10:00(5x1:00)", Canadian "10:00+5:00/25", Ing's "10:00+5:00x3"."""
 _HOURS_AND_MINUTES = lazy_pattern(r"h\s*(\d{1,2})$", re.IGNORECASE)
 
-
-def _seconds(amount: re.Match[str]) -> float:
-    """Return a number with its unit in seconds; a number without a unit is in seconds."""
-    parts = amount.groupdict()
-    if clock := parts.get("clock"):
-        return 60 * (parse_minutes(clock) or 0)
-    unit = next((length for name, length in _UNITS.items() if parts[name]), 1)
-    return float(parts["number"].replace(",", ".")) * unit
-
-
-def parse_minutes(text: str) -> float | None:
-    """Parse a main time, such as "1800" (seconds, as in SGF), "1h30", "90 min", "2 hours each" or "2小时".
-
-    "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all. Of a limit
-    of CGoban 1, "10:00(5x1:00)", the main time is used.
-
-    Returns:
-        Minutes; None for any other text.
-    """
-    text = normalize(text)
-    if cgoban := _CGOBAN.fullmatch(text):
-        text = cgoban["main"]
-    if re.fullmatch(_DURATION, text):
-        text += "s"
-    if clock := _CLOCK.fullmatch(text):
-        return 60 * int(clock[1] or 0) + int(clock[2]) + int(clock[3]) / 60
-    text = _HOURS_AND_MINUTES.sub(r"h \1m", text)
-    parts = list(_PART.finditer(text))
-    if not parts or _FILLERS.sub("", _PART.sub("", text)).strip():
-        return None
-    return sum(map(_seconds, parts)) / 60
-
-
 OvertimeKind: TypeAlias = Literal["byo-yomi", "canadian", "fischer", "simple"]
-
-
-@dataclass(frozen=True, slots=True)
-class Overtime:
-    """A time limit that applies after the main time.
-
-    Attributes:
-        kind: "byo-yomi": `count` periods of `seconds` each; a period is lost only if a move takes longer. "canadian":
-            `count` moves in `seconds`, again and again. "fischer": `seconds` are added for each move (count 1).
-            "simple": `seconds` for each move (count 1), as on OGS.
-        seconds: Length of a period, in seconds.
-    """
-
-    kind: OvertimeKind
-    count: int
-    seconds: float
-
-    @property
-    def seconds_per_move(self) -> float:
-        """Seconds that each move may take without end."""
-        return self.seconds / self.count if self.kind == "canadian" else self.seconds
-
 
 _AMOUNT = rf"(?:(?P<clock>\d{{1,2}}:\d\d(?::\d\d)?)|{_DURATION}\s*{_UNIT}?)"
 _COUNT = r"(?P<count>[1-9]\d{0,4})"
@@ -125,62 +70,7 @@ _MAIN_BEFORE = lazy_pattern(
 
 _OVERTIMES = tuple((kind, lazy_pattern(form, re.IGNORECASE)) for kind, form in _FORMS)
 
-
-def parse_overtime(text: str) -> Overtime | None:
-    """Parse an overtime, such as "5x30 byo-yomi", "25/300 Canadian", "10 fischer", "30秒3回" or "25 stones in 5 min".
-
-    Amounts without a unit are in seconds.
-
-    Returns:
-        None for any other text; also for a number alone, whose meaning is unclear.
-    """
-    text = normalize(text)
-    if cgoban := _CGOBAN.fullmatch(text):
-        text = cgoban["periods"] or f"{cgoban['stones'] or '0'}/{cgoban['by']}"
-    elif main := _MAIN_BEFORE.match(text):
-        text = text[main.end() :]
-    for kind, form in _OVERTIMES:
-        if match := form.fullmatch(text):
-            parts = match.groupdict()
-            seconds = 60 * (parse_minutes(parts["span"]) or 0) if "span" in parts else _seconds(match)
-            return Overtime(kind, int(parts.get("count") or 1), seconds) if seconds else None
-    return None
-
-
-def parse_main_before(overtime: str) -> float | None:
-    """Parse the main time that DGS writes in its overtime: "14 days + 1 day per move and 10 extra periods".
-
-    Returns:
-        Minutes; None for any other text.
-    """
-    match = _MAIN_BEFORE.match(normalize(overtime))
-    return parse_minutes(match["main"]) if match else None
-
-
 _MOVES = 120
-
-
-def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float | None:
-    """Return how long a player may think in a game of 240 moves, 120 of them his own.
-
-    The result is the main time, plus 120 times what overtime allows per move, plus the periods that may be lost: 1
-        minute
-    and 5 x 10 s of byo-yomi give 1,300 s; 25 moves in 10 minutes 2,880 s; 20 minutes and nothing else 1,200 s. A
-    threshold of 1,800 s, which is 15 s per move, separates games of 10 s per move from those of 20.
-
-    Args:
-        minutes: Main time; None if unknown.
-        overtime: None if absent or unknown.
-
-    Returns:
-        Seconds; None if there is no limit: both arguments None, or 0 and None.
-    """
-    main = 60 * (minutes or 0)
-    if overtime is None:
-        return main or None
-    spare = (overtime.count - 1) * overtime.seconds if overtime.kind == "byo-yomi" else 0
-    return main + spare + _MOVES * overtime.seconds_per_move
-
 
 # Year 1 of each era. Before 1873 the months are those of the lunar calendar.
 _ERAS = {"明治": 1868, "大正": 1912, "昭和": 1926, "平成": 1989, "令和": 2019}
@@ -231,287 +121,6 @@ _DATE_FORMS = tuple(
 )
 _MALFORMED_DATE = lazy_pattern(r"^[-+]\d|\de[-+]?\d|\b0x", re.IGNORECASE)
 _GAME_NUMBER = lazy_pattern(r"\b(?:game|round|match|board|table|part|no|nr)\b[.\s#]*\d{1,2}\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Date:
-    """The date of a game.
-
-    Attributes:
-        year: From 1 to 2199.
-        first: The first day of the game; None if the text is not that precise or no such day exists ("2018-02-31").
-    """
-
-    year: int
-    first: datetime.date | None = None
-
-
-def parse_date(text: str) -> Date | None:
-    """Parse a date, such as "2016-01-12,13", "2016.1.2 00:02", "1998-03", "12 Mar 1998" or "平成10年3月1日".
-
-    The first of several days, or of a span, is used. "3/12/1998" gives only a year unless one of the two numbers can
-    only be a day; "3.12.1998" is 3 December. 1970-01-01 is the sign of an unset clock, not a date. Unmarked lunar dates
-    are taken as written; Japanese dates by era before 1873 give only a year.
-
-    Returns:
-        None if there is no year in the text.
-    """
-    text = _GAME_NUMBER.sub("", normalize(text))
-    for form in () if _MALFORMED_DATE.search(text) else _DATE_FORMS:
-        if match := form.search(text):
-            return _date(match.groupdict())
-    return None
-
-
-def _date(parts: dict[str, str | None]) -> Date | None:
-    year = _year(parts)
-    if not 1 <= year <= _LATEST_YEAR:
-        return None
-    month, day = _month_and_day(parts)
-    if parts.get("era") and year < _GREGORIAN_IN_JAPAN:
-        day = 0
-    try:
-        date = datetime.date(year, month, day)
-    except ValueError:
-        return Date(year)
-    return None if date == datetime.date(1970, 1, 1) else Date(year, date)
-
-
-def _year(parts: dict[str, str | None]) -> int:
-    digits, era = parts["year"] or "", parts.get("era")
-    year = 1 if digits == "元" else int(digits)
-    if until := parts.get("until"):
-        year -= _month(until) < _month(parts["month"] or "")
-    return year + _ERAS[era] - 1 if era else year
-
-
-def _month(text: str) -> int:
-    """Return the number of a month, 0 for the empty text."""
-    return int(text or 0) if not text or text.isdigit() else _MONTHS[text[:3].lower()]
-
-
-def _month_and_day(parts: dict[str, str | None]) -> tuple[int, int]:
-    """Return month and day, 0 for what the text does not contain."""
-    if parts.get("one"):
-        first, second = int(parts["one"] or 0), int(parts["two"] or 0)
-        if max(first, int(parts.get("three") or 0)) > 12:
-            return second, first
-        both_ways = first == second and not parts.get("three")
-        return (first, second) if both_ways or max(second, int(parts.get("four") or 0)) > 12 else (0, 0)
-    return _month(parts.get("month") or ""), int(parts.get("day") or 0)
-
-
-_PRO_RATING = 41  # 1 dan professional
-_TOP_RATING = 49  # 9 dan professional
-_LOWEST_KYU = 50
-
-RankScale = Literal["aga", "china", "europe", "igs", "japan", "korea"]
-
-_EQUIVALENT: dict[RankScale, str] = {
-    "aga": (
-        "20K 19K 18K 17-18K 17K 16K 15-16K 15K 14K 13K 12-13K 12K 11K 10K 9-10K 9K 8K 7K 6-7K 6K 5K 4-5K 4K 3K 2K "
-        "1-2K 1K 1D 2D 3D 4D 5D 6D 6D 7D"
-    ),
-    "china": (
-        "23K 22K 21K 20-21K 20K 19K 18-19K 18K 17K 16K 15-16K 15K 14K 13K 12-13K 12K 11K 10K 9-10K 9K 8K 7-8K 7K "
-        "6K 5K 4-5K 4K 3K 2K 1K 1D 2D 3D 3-4D 4-5D"
-    ),
-    "europe": (
-        "22K 21K 20K 19-20K 19K 18K 17-18K 17K 16K 15K 14-15K 14K 13K 12K 11-12K 11K 10K 9K 8-9K 8K 7K 6-7K 6K 5K "
-        "4K 3-4K 3K 2K 1K 1D 2D 3D 4D 4-5D 5-6D"
-    ),
-    "igs": (
-        "30K 29K 28K 27K 26K 25K 24K 23K 22K 21K 20K 19K 18K 17K 16K 15K 14K 13K 12K 11K 10K 9K 8K 7K 6K 5K 4K 3K "
-        "2K 1K 1D 2D 3D 4D 5D"
-    ),
-    "japan": (
-        "19K 18K 17K 16-17K 16K 15K 14-15K 14K 13K 12K 11-12K 11K 10K 9K 8-9K 8K 7K 6K 5-6K 5K 4K 3-4K 3K 2K 1K "
-        "1K-1D 1D 2D 3D 4D 4-5D 5-6D 6D 6D 6-7D"
-    ),
-    "korea": (
-        "26Gup 25Gup 24Gup 23-24Gup 23Gup 22Gup 21-22Gup 21Gup 20Gup 19Gup 18-19Gup 18Gup 17Gup 16Gup 15-16Gup "
-        "15Gup 14Gup 13Gup 12-13Gup 12Gup 11Gup 10-11Gup 10Gup 9Gup 8Gup 7-8Gup 7Gup 6Gup 5Gup 4Gup 3Gup 2Gup "
-        "1-2Gup 1Gup 1Gup"
-    ),
-}
-"""Equally strong ranks of the 1990s by Schraudolph's README, from rating 2 to 36. Those of IGS name the ratings."""
-_FIRST_RATING = 2
-_CELL = lazy_pattern(r"(\d+)(k|d|gup)?-(\d+)(k|d|gup)|(\d+)(k|d|gup)", re.IGNORECASE)
-
-_INPUT_LEVELS = (*range(-29, 10), *range(11, 20))
-"""`Rank.level` of the ranks that a user may give: 30 kyu to 9 dan, 1 to 9 dan professional."""
-
-_BODIES = "aga|egf|ffg|bga|dgob|kgs|igs|nngs|ogs|dgs|fox|tygem"
-_REMARK = lazy_pattern(
-    rf"[,(\[]?\s*\b(?:{_BODIES})\b[\s:]*(?:(?:gor|rating)\b[\s:]*)?(?:-?\d{{1,4}}(?:\.\d+)?(?![\w.]))?\s*[)\]]?",
-    re.IGNORECASE,
-)
-_PRO = "professional|pro|p|职业|職業|专业|專業|プロ|프로"
-_AMATEUR = "amateur|ama|业余|業餘|アマ|아마"
-_RANK = lazy_pattern(
-    rf"~?(?:(?P<before>{_PRO})|{_AMATEUR})?[\s-]*(?P<number>\d{{1,2}})(?P<decimals>[.,]\d{{1,2}})?(?:st|nd|rd|th)?[\s-]*"
-    rf"(?:(?P<dan>dan|d|段|단)|(?P<kyu>kyu|kup|gup|k|级|級|급)|(?P<pro>{_PRO}))?\.?"
-    rf"\s*\(?(?:(?P<after>{_PRO})|{_AMATEUR})?\)?\s*(?P<doubt>[?*+~]*)"
-    r"(?:\s*±\s*[\d.]{1,4})?",
-    re.IGNORECASE,
-)
-_AGA = lazy_pattern(r"(?:aga[\s:]*)?([+-]?\d{1,2}\.\d{1,6})(?:\s*\(?aga\)?)?", re.IGNORECASE)
-_GOR = lazy_pattern(
-    r"(?:(?:egf|gor|rating)[\s:]*){1,2}(\d{3,4})(?:\.\d+)?|(\d{3,4})(?:\.\d+)?(?:\s*(?:egf|gor)){1,2}", re.I
-)
-
-
-@dataclass(frozen=True, slots=True, order=True, repr=False)
-class Rank:
-    """A player's rank.
-
-    Attributes:
-        level: 30 kyu is -29, 1 kyu 0, 1 dan 1, 10 dan 10 (amateurs); 1 dan professional is 11, 9 dan professional 19.
-            It orders ranks but does not measure strength: servers differ, and 1p may well beat 9d.
-        confirmed: True for professionals and for marked ranks ("5d*", as IGS marks rated players), False for doubtful
-            ones ("7d?", as on KGS), None if the record has neither mark. Ignored in comparisons.
-    """
-
-    level: int
-    confirmed: bool | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        """Raise GameError unless the level is a number."""
-        if not isinstance(self.level, int):
-            raise GameError(f"level must be a number, got {self.level!r:.80}; Rank.parse takes a text such as '3d'")
-
-    @classmethod
-    def parse(cls, text: str, scale: RankScale | None = None) -> Rank | None:
-        """Parse a rank, such as "5d", "9 dan", "3k*", "9p", "9 dan pro", "P9段", "职业九段", "18급" or "7d?".
-
-        A number alone is a rank only if it is an AGA rating, which has a decimal point and is not between -1 and 1
-        ("5.3" is 5 dan, "-2.1" 2 kyu), or if it is labelled EGF or GoR (2100 is 1 dan, 100 points per grade, 7 dan the
-        maximum). The decimals of OGS ("11.6k" is 12 kyu, "2.3d" 2 dan) are rounded to the weaker rank, as there. A rank
-        beside such a rating ("2 dan (EGF 2050)") is used as it is. East Asian records that write 九段
-        for professionals do not distinguish them from amateurs; neither does this function.
-
-        Args:
-            scale: Where the rank was given; the result is the equally strong rank of IGS, on whose scale ratings are:
-                "20K" of the AGA is 30 kyu. Of several equal ranks it is the weakest. Professionals keep their rank.
-
-        Returns:
-            None for any other text, and for ranks that the scale does not list.
-        """
-        text = normalize(text).strip("[](){}")
-        if scale is not None:
-            return cls._convert(text, scale)
-        if aga := _AGA.fullmatch(text):
-            rating = float(aga[1])
-            if 1 <= rating < 11:
-                return cls(int(rating))
-            return cls(1 + int(rating)) if -_LOWEST_KYU <= rating <= -1 else None
-        if gor := _GOR.fullmatch(text):
-            return cls(min((int(gor[1] or gor[2]) - 2050) // 100 + 1, 7))
-        match = _RANK.fullmatch(_REMARK.sub(" ", text).strip())
-        if match is None or text.startswith("-"):
-            return None
-        number, doubt = int(match["number"]), match["doubt"]
-        if match["decimals"]:
-            if not (match["dan"] or match["kyu"]) or match["before"] or match["after"]:
-                return None
-            number += bool(match["kyu"]) and match["decimals"].strip(".,0") != ""
-        confirmed = False if "?" in doubt else True if "*" in doubt else None
-        if match["before"] or match["pro"] or match["after"]:
-            professional = 1 <= number <= 9 and not match["kyu"]
-            return cls(number + 10, confirmed is not False) if professional else None
-        if match["dan"]:
-            return cls(number, confirmed) if 1 <= number <= 10 else None
-        return cls(1 - number, confirmed) if match["kyu"] and 1 <= number <= _LOWEST_KYU else None
-
-    @classmethod
-    def _convert(cls, text: str, scale: RankScale) -> Rank | None:
-        rank = cls.parse(text)
-        if rank is not None and rank.professional:
-            return rank
-        levels = (rank.level, rank.level) if rank is not None else _levels(text.replace(" ", ""))
-        cells = [_levels(cell) for cell in _cells(scale)]
-        equal = [k for k, cell in enumerate(cells) if cell == levels]
-        within = [k for k, cell in enumerate(cells) if cell and levels and cell[0] <= levels[0] <= levels[1] <= cell[1]]
-        if not (equal or within):
-            return None
-        return cls.from_rating((equal or within)[0] + _FIRST_RATING, None if rank is None else rank.confirmed)
-
-    def to(self, scale: RankScale) -> str | None:
-        """Return the equally strong rank elsewhere as Schraudolph spells it, such as "26Gup" or "17-18K".
-
-        The rank itself is one of IGS, from 30 kyu to 5 dan; None for others.
-        """
-        row = self.rating - _FIRST_RATING
-        return _cells(scale)[row] if 0 <= row < len(_cells(scale)) else None
-
-    @classmethod
-    def parse_rating(cls, text: str) -> float:
-        """Return the rating of a rank such as "3d" or "10k", as a user writes it. Raises RecipeError."""
-        rank = cls.parse(text)
-        if rank is None or rank.level not in _INPUT_LEVELS:
-            raise RecipeError(f"a rank is 30k to 1k, 1d to 9d or 1p to 9p, got {text!r}")
-        return float(rank.rating)
-
-    @classmethod
-    def from_rating(cls, rating: float, confirmed: bool | None = None) -> Rank | None:
-        """Return the rank of a rating on the scale of `rating`, rounded down; None if it is outside that scale."""
-        if not 1 <= rating < _TOP_RATING + 1:
-            return None
-        return cls(int(rating) - (30 if rating >= _PRO_RATING else 31), confirmed)
-
-    @property
-    def professional(self) -> bool:
-        """True for a professional rank."""
-        return self.level > 10
-
-    @property
-    def rating(self) -> int:
-        """The rating on Schraudolph's scale: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; 1p is 41, 9p 49.
-
-        The scale has no 10 dan, which is 40 too, and no ranks below 30 kyu, which are all 1. Its 0 means "no rank" and
-        is not a rating of any `Rank`.
-        """
-        return self.level + 30 if self.professional else max(1, min(self.level + 31, 40))
-
-    def __repr__(self) -> str:
-        return f"Rank.parse({str(self)!r})"
-
-    def __str__(self) -> str:
-        if self.professional:
-            name = f"{self.level - 10}p"
-        else:
-            name = f"{self.level}d" if self.level > 0 else f"{1 - self.level}k"
-        if self.confirmed is None or (self.confirmed and self.professional):
-            return name
-        return name + ("*" if self.confirmed else "?")
-
-
-def rank_table(ratings: Iterable[int] = (0, *range(2, 37))) -> list[dict[str, int | str | None]]:
-    """Return rows of Schraudolph's table: "rating", and the rank in each scale; by default all rows."""
-    ranks = [(rating, Rank.from_rating(rating)) for rating in ratings]
-    return [
-        {"rating": rating} | {name: rank.to(name) if rank else "NR" if name == "igs" else None for name in _EQUIVALENT}
-        for rating, rank in ranks
-    ]
-
-
-def _cells(scale: RankScale) -> list[str]:
-    """Return the ranks of a scale by rating, from 2 on. Raises RecipeError if the scale is unknown."""
-    if scale not in _EQUIVALENT:
-        raise RecipeError(f"a scale of ranks is one of {', '.join(_EQUIVALENT)}, got {scale!r}")
-    return _EQUIVALENT[scale].split()
-
-
-def _levels(cell: str) -> tuple[int, int] | None:
-    """Return the levels of the weaker and the stronger rank of "17-18K" or "1K-1D", equal for "20K"."""
-    match = _CELL.fullmatch(cell)
-    if match is None:
-        return None
-    one, unit, two, last, only, only_unit = match.groups()
-    ranks = [(only, only_unit)] * 2 if only else [(one, unit or last), (two, last)]
-    low, high = sorted(int(number) if kind in "dD" else 1 - int(number) for number, kind in ranks)
-    return low, high
-
 
 ResultKind = Literal["score", "resign", "time", "forfeit", "draw", "void", "unknown"]
 Ending = Literal["score", "resign", "time", "forfeit", "void", "unknown"]
@@ -583,6 +192,186 @@ _UNFINISHED = lazy_pattern(
     r"|打ち?掛け?|封棋|未完|未[终終]局|不明",
     re.IGNORECASE,
 )
+
+_NUMBER = lazy_pattern(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)")
+_KOMI_WORDS = lazy_pattern(
+    r"^(?:[黑黒]番?|先番)?\s*(?:komi|コミ|[贴貼]目?|덤)?\s*:?\s*|\s*(?:points?|pts?|moku|(?:コミ)?出し?|コミ)$",
+    re.IGNORECASE,
+)
+
+
+def _seconds(amount: re.Match[str]) -> float:
+    """Return a number with its unit in seconds; a number without a unit is in seconds."""
+    parts = amount.groupdict()
+    if clock := parts.get("clock"):
+        return 60 * (parse_minutes(clock) or 0)
+    unit = next((length for name, length in _UNITS.items() if parts[name]), 1)
+    return float(parts["number"].replace(",", ".")) * unit
+
+
+def parse_minutes(text: str) -> float | None:
+    """Parse a main time, such as "1800" (seconds, as in SGF), "1h30", "90 min", "2 hours each" or "2小时".
+
+    "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all. Of a limit
+    of CGoban 1, "10:00(5x1:00)", the main time is used.
+
+    Returns:
+        Minutes; None for any other text.
+    """
+    text = normalize(text)
+    if cgoban := _CGOBAN.fullmatch(text):
+        text = cgoban["main"]
+    if re.fullmatch(_DURATION, text):
+        text += "s"
+    if clock := _CLOCK.fullmatch(text):
+        return 60 * int(clock[1] or 0) + int(clock[2]) + int(clock[3]) / 60
+    text = _HOURS_AND_MINUTES.sub(r"h \1m", text)
+    parts = list(_PART.finditer(text))
+    if not parts or _FILLERS.sub("", _PART.sub("", text)).strip():
+        return None
+    return sum(map(_seconds, parts)) / 60
+
+
+@dataclass(frozen=True, slots=True)
+class Overtime:
+    """A time limit that applies after the main time.
+
+    Attributes:
+        kind: "byo-yomi": `count` periods of `seconds` each; a period is lost only if a move takes longer. "canadian":
+            `count` moves in `seconds`, again and again. "fischer": `seconds` are added for each move (count 1).
+            "simple": `seconds` for each move (count 1), as on OGS.
+        seconds: Length of a period, in seconds.
+    """
+
+    kind: OvertimeKind
+    count: int
+    seconds: float
+
+    @property
+    def seconds_per_move(self) -> float:
+        """Seconds that each move may take without end."""
+        return self.seconds / self.count if self.kind == "canadian" else self.seconds
+
+
+def parse_overtime(text: str) -> Overtime | None:
+    """Parse an overtime, such as "5x30 byo-yomi", "25/300 Canadian", "10 fischer", "30秒3回" or "25 stones in 5 min".
+
+    Amounts without a unit are in seconds.
+
+    Returns:
+        None for any other text; also for a number alone, whose meaning is unclear.
+    """
+    text = normalize(text)
+    if cgoban := _CGOBAN.fullmatch(text):
+        text = cgoban["periods"] or f"{cgoban['stones'] or '0'}/{cgoban['by']}"
+    elif main := _MAIN_BEFORE.match(text):
+        text = text[main.end() :]
+    for kind, form in _OVERTIMES:
+        if match := form.fullmatch(text):
+            parts = match.groupdict()
+            seconds = 60 * (parse_minutes(parts["span"]) or 0) if "span" in parts else _seconds(match)
+            return Overtime(kind, int(parts.get("count") or 1), seconds) if seconds else None
+    return None
+
+
+def parse_main_before(overtime: str) -> float | None:
+    """Parse the main time that DGS writes in its overtime: "14 days + 1 day per move and 10 extra periods".
+
+    Returns:
+        Minutes; None for any other text.
+    """
+    match = _MAIN_BEFORE.match(normalize(overtime))
+    return parse_minutes(match["main"]) if match else None
+
+
+def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float | None:
+    """Return how long a player may think in a game of 240 moves, 120 of them his own.
+
+    The result is the main time, plus 120 times what overtime allows per move, plus the periods that may be lost: 1
+        minute
+    and 5 x 10 s of byo-yomi give 1,300 s; 25 moves in 10 minutes 2,880 s; 20 minutes and nothing else 1,200 s. A
+    threshold of 1,800 s, which is 15 s per move, separates games of 10 s per move from those of 20.
+
+    Args:
+        minutes: Main time; None if unknown.
+        overtime: None if absent or unknown.
+
+    Returns:
+        Seconds; None if there is no limit: both arguments None, or 0 and None.
+    """
+    main = 60 * (minutes or 0)
+    if overtime is None:
+        return main or None
+    spare = (overtime.count - 1) * overtime.seconds if overtime.kind == "byo-yomi" else 0
+    return main + spare + _MOVES * overtime.seconds_per_move
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """The date of a game.
+
+    Attributes:
+        year: From 1 to 2199.
+        first: The first day of the game; None if the text is not that precise or no such day exists ("2018-02-31").
+    """
+
+    year: int
+    first: datetime.date | None = None
+
+
+def parse_date(text: str) -> Date | None:
+    """Parse a date, such as "2016-01-12,13", "2016.1.2 00:02", "1998-03", "12 Mar 1998" or "平成10年3月1日".
+
+    The first of several days, or of a span, is used. "3/12/1998" gives only a year unless one of the two numbers can
+    only be a day; "3.12.1998" is 3 December. 1970-01-01 is the sign of an unset clock, not a date. Unmarked lunar dates
+    are taken as written; Japanese dates by era before 1873 give only a year.
+
+    Returns:
+        None if there is no year in the text.
+    """
+    text = _GAME_NUMBER.sub("", normalize(text))
+    for form in () if _MALFORMED_DATE.search(text) else _DATE_FORMS:
+        if match := form.search(text):
+            return _date(match.groupdict())
+    return None
+
+
+def _date(parts: dict[str, str | None]) -> Date | None:
+    year = _year(parts)
+    if not 1 <= year <= _LATEST_YEAR:
+        return None
+    month, day = _month_and_day(parts)
+    if parts.get("era") and year < _GREGORIAN_IN_JAPAN:
+        day = 0
+    try:
+        date = datetime.date(year, month, day)
+    except ValueError:
+        return Date(year)
+    return None if date == datetime.date(1970, 1, 1) else Date(year, date)
+
+
+def _year(parts: dict[str, str | None]) -> int:
+    digits, era = parts["year"] or "", parts.get("era")
+    year = 1 if digits == "元" else int(digits)
+    if until := parts.get("until"):
+        year -= _month(until) < _month(parts["month"] or "")
+    return year + _ERAS[era] - 1 if era else year
+
+
+def _month(text: str) -> int:
+    """Return the number of a month, 0 for the empty text."""
+    return int(text or 0) if not text or text.isdigit() else _MONTHS[text[:3].lower()]
+
+
+def _month_and_day(parts: dict[str, str | None]) -> tuple[int, int]:
+    """Return month and day, 0 for what the text does not contain."""
+    if parts.get("one"):
+        first, second = int(parts["one"] or 0), int(parts["two"] or 0)
+        if max(first, int(parts.get("three") or 0)) > 12:
+            return second, first
+        both_ways = first == second and not parts.get("three")
+        return (first, second) if both_ways or max(second, int(parts.get("four") or 0)) > 12 else (0, 0)
+    return _month(parts.get("month") or ""), int(parts.get("day") or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -690,13 +479,6 @@ def _points(match: re.Match[str]) -> float | None:
     if match["half"]:
         points += 0.5
     return points * 2 if match["stones"] or match["half_stone"] or points % 0.5 == 0.25 else points
-
-
-_NUMBER = lazy_pattern(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)")
-_KOMI_WORDS = lazy_pattern(
-    r"^(?:[黑黒]番?|先番)?\s*(?:komi|コミ|[贴貼]目?|덤)?\s*:?\s*|\s*(?:points?|pts?|moku|(?:コミ)?出し?|コミ)$",
-    re.IGNORECASE,
-)
 
 
 def parse_komi(text: str) -> float | None:

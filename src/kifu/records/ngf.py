@@ -40,7 +40,8 @@ from kifu.records.games import (
     SingleGame,
     assemble,
 )
-from kifu.records.meta import Rank, date_text, komi_text, result_text
+from kifu.records.meta import date_text, komi_text, result_text
+from kifu.records.ranks import Rank
 from kifu.records.text import choose_codec
 
 _MOVE = re.compile(rb"(?:\A|(?<=[\r\n]))[\0-\t\v\f\x0e- ]*PM[^\r\n]{2}([BW][^\r\n]{2})[^\r\n]*")

@@ -49,7 +49,8 @@ from kifu.records.games import (
     RecordFormat,
     TextFields,
 )
-from kifu.records.meta import Rank, Result, komi_text
+from kifu.records.meta import Result, komi_text
+from kifu.records.ranks import Rank
 
 MAX_SIZE = 19
 """The letters a to s are coordinates; t is the pass."""

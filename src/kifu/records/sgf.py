@@ -27,32 +27,26 @@ from kifu.records._nodes import (
     ESCAPE,
     FULL,
     HYPHEN,
+    KEY,
     LEFT,
-    LETTER_B,
-    LETTER_W,
     LINE_FEED,
-    NAME_AB,
-    NAME_AE,
-    NAME_AW,
-    NAME_B,
-    NAME_W,
+    NODE,
     OPEN,
-    RIGHT,
+    PLY,
     SEMICOLON,
     SPACE,
+    VALUE,
+    VALUE_END,
     Int,
     byte,
     end_of_value,
-    find_charsets,
     find_game,
     is_digit,
     is_info,
-    is_letter,
     is_utf8,
     name_key,
-    next_name,
     next_node,
-    read_name,
+    next_value,
     read_rectangle,
     scan_members,
     skip_space,
@@ -65,7 +59,6 @@ from kifu.records.games import (
     GameArrays,
     MemberPiece,
     ParsedBlock,
-    ParseWarning,
     RecordBlock,
     RecordFormat,
     TextFields,
@@ -83,13 +76,14 @@ from kifu.records.text import (
 )
 
 Spans = npt.NDArray[np.int64]
+_Mask = npt.NDArray[np.bool_]
 
 NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
 """SGF's names of `kifu.records.games.FIELDS`, except game_type, which is a part of C."""
 
 _NO_FIELD = 255
 _FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name minus that of AA
-_FIRST_KEY = name_key("AA")
+_FIRST_KEY, _LAST_KEY = name_key("AA"), name_key("ZZ")
 _FIELD[[name_key(name) - _FIRST_KEY for name in NAMES]] = np.arange(len(NAMES))
 # Nihon Ki-in writes komi, date, event and overtime under names of its own.
 _NIHON_KIIN = {"KO": "KM", "RD": "DT", "TE": "EV", "LC": "TC", "LT": "TT"}
@@ -111,73 +105,49 @@ ESCAPED = 8  # contains a backslash
 BROKEN = 16  # contains white space other than spaces
 
 
-@inline_kernel
-def next_value(
-    data: Bytes, i: Int, stop: Int, charset: Int, key: Int, name: Int, name_stop: Int
-) -> tuple[Int, Int, Int, Int]:
-    """Advance from after a node's ; or a value's ] to after the node's next [.
+class Properties(NamedTuple):
+    """The properties of the main lines of G games, except for moves without further properties, by node.
 
-    Args:
-        data: [N] uint8, the text.
-        key: Key of the current property; negative at first.
-
-    Returns:
-        (position, key, start of the name, its end). The key is negative if the node has no more values; the position is
-        then the end of the node.
+    Attributes:
+        rows: [P, PROPERTY_COLUMNS] int32, see `NodesOut`.
+        offset: [G + 1] int64. Those of game g are rows[offset[g] : offset[g + 1]].
+        root: [G] int64. The end of the rows of each game's root.
+        start, stop: [G] int64. The games' texts.
+        charset: [G] int64. The charset by which their values end.
     """
-    i = skip_space(data, i, stop)
-    while key < 0 or i >= stop or data[i] != LEFT:
-        i, _junk = next_name(data, i, stop, charset)
-        if i >= stop or not is_letter(data[i]):
-            return i, -1, i, i
-        name = i
-        i, key, _small = read_name(data, i, stop)
-        name_stop = i
-        i = skip_space(data, i, stop)
-    return i + 1, key, name, name_stop
+
+    rows: npt.NDArray[np.int32]
+    offset: Spans
+    root: Spans
+    start: Spans
+    stop: Spans
+    charset: Spans
 
 
 @inline_kernel
-def next_content(data: Bytes, i: Int, stop: Int, charset: Int) -> tuple[Int, bool]:
-    """Return where the properties of the main line's next node begin, and whether there is one; see `next_node`."""
-    i, found, _depth, _warnings = next_node(data, i, stop, charset, 1)
-    return (i + 1 if found and data[i] == SEMICOLON else i), found
+def first_value(properties: Properties, g: Int, k: Int) -> tuple[Int, Int]:
+    """Return start and end of the first value in row k, of game g."""
+    return properties.start[g] + properties.rows[k, VALUE], properties.start[g] + properties.rows[k, VALUE_END]
 
 
 @kernel
-def game_values(data: Bytes, charset: Int, spans: Spans) -> tuple[Int, Int]:
-    """Locate the values of the root, and those of `GAME_INFO` in later nodes of the main line, in the text of one game.
-
-    A value truncated at the end of the text is left out.
+def list_values(data: Bytes, properties: Properties, g: Int, spans: Spans) -> Int:
+    """List the values of the root of game g, and those of `GAME_INFO` in later nodes. Return their number.
 
     Args:
-        data: [N] uint8, from the game's ( on.
-        charset: The charset by which values end.
-        spans: [P, 4] int64, filled: start and end of the property's name and of the value between its brackets.
-
-    Returns:
-        (number of values, number of those in the root); as many as fit are written.
+        data: [N] uint8.
+        spans: [V, 3] int64, filled as far as it has space: row of the property, start and end of the value.
     """
-    stop = len(data)
-    count, in_root = 0, -1
-    _at, i, _junk = find_game(data, 0, stop)
-    found = True
-    while found:
-        i, key, name, name_stop = next_value(data, i, stop, charset, -1, 0, 0)
-        while key >= 0:
-            end = end_of_value(data, i, stop, charset)
-            if end == stop:
-                break
-            if in_root < 0 or is_info(key):
+    count, stop, charset = 0, properties.stop[g], properties.charset[g]
+    for k in range(properties.offset[g], properties.offset[g + 1]):
+        if k < properties.root[g] or is_info(properties.rows[k, KEY]):
+            i, end = first_value(properties, g, k)
+            while end < stop:
                 if count < len(spans):
-                    spans[count, 0], spans[count, 1] = name, name_stop
-                    spans[count, 2], spans[count, 3] = i, end
+                    spans[count, 0], spans[count, 1], spans[count, 2] = k, i, end
                 count += 1
-            i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
-        if in_root < 0:
-            in_root = count
-        i, found = next_content(data, stop if key >= 0 else i, stop, charset)
-    return count, in_root
+                i, end = next_value(data, end, stop, charset)
+    return count
 
 
 @inline_kernel
@@ -211,52 +181,43 @@ def find_game_type(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
 
 
 @kernel
-def find_text_fields(
-    data: Bytes,
-    start: Spans,
-    stop: Spans,
-    charset: Spans,
-    has_more: npt.NDArray[np.bool_],
-    field_start: Spans,
-    field_stop: Spans,
-) -> None:
+def find_text_fields(data: Bytes, properties: Properties, field_start: Spans, field_stop: Spans, wanted: Bytes) -> None:
     """Locate the first value of each of `NAMES` in the roots of games; one larger than `FIELD_LIMIT` is empty.
 
-    Field game_type is located by `find_game_type`; its start is 0 only for games that are not KataGo's.
+    A value of `GAME_INFO` in a later node counts if there is none before. Field game_type is located by
+    `find_game_type`; its start is 0 only for games that are not KataGo's.
 
     Args:
         data: [N] uint8.
-        start: [G] int64, start of each game's text.
-        stop: [G] int64, end of each game's text.
-        charset: [G] int64, by which its values end.
-        has_more: [G] Whether later nodes of the main line are read for fields that the root lacks.
-        field_start: [F, G] int64, initially zeros, filled.
-        field_stop: [F, G] int64, initially zeros, filled.
+        field_start, field_stop: [F, G] int64, initially zeros, filled.
+        wanted: [G] uint8, filled: bits CLOCKS, EVALUATIONS and TERRITORY of the figures that the main line has.
     """
-    for g in range(len(start)):
-        _at, i, _junk = find_game(data, start[g], stop[g])
-        in_root, found = True, True
-        while found:
-            i, key, name, name_stop = next_value(data, i, stop[g], charset[g], -1, 0, 0)
-            while key >= 0:
-                end = end_of_value(data, i, stop[g], charset[g])
-                if end == stop[g]:
-                    break
-                if key >= _FIRST_KEY:
-                    field = np.int64(_FIELD[key - _FIRST_KEY])
-                    annotates = (key in (_KO, _TE)) and (end == i or (end - i == 1 and data[i] < 0x80))
-                    if field != _NO_FIELD and (
-                        field_start[field, g] == 0 and not annotates
-                        if in_root
-                        else field_start[field, g] == field_stop[field, g] and is_info(key)
-                    ):
-                        field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
-                elif in_root and key == NAME_C and field_start[_GAME_TYPE, g] == 0:
-                    field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
-                i, key, name, name_stop = next_value(data, end + 1, stop[g], charset[g], key, name, name_stop)
-            in_root, found = False, key < 0 and has_more[g]
-            if found:
-                i, found = next_content(data, i, stop[g], charset[g])
+    for g in range(len(properties.start)):
+        stop, charset = properties.stop[g], properties.charset[g]
+        found = 0
+        for k in range(properties.offset[g], properties.offset[g + 1]):
+            key, in_root = np.int64(properties.rows[k, KEY]), k < properties.root[g]
+            if key in (_BL, _WL):
+                found |= CLOCKS
+            elif key in (_TB, _TW):
+                found |= TERRITORY
+            elif (in_root and key == NAME_C) or is_info(key) or (in_root and _FIRST_KEY <= key <= _LAST_KEY):
+                i, end = first_value(properties, g, k)
+                while end < stop:
+                    if key == NAME_C:
+                        if field_start[_GAME_TYPE, g] == 0:
+                            field_start[_GAME_TYPE, g], field_stop[_GAME_TYPE, g] = find_game_type(data, i, end)
+                    else:
+                        field = np.int64(_FIELD[key - _FIRST_KEY])
+                        annotates = key in (_KO, _TE) and (end == i or (end - i == 1 and data[i] < 0x80))
+                        if field != _NO_FIELD and (
+                            field_start[field, g] == 0 and not annotates
+                            if in_root
+                            else field_start[field, g] == field_stop[field, g]
+                        ):
+                            field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
+                    i, end = next_value(data, end, stop, charset)
+        wanted[g] = found | (EVALUATIONS if field_start[_GAME_TYPE, g] > 0 else 0)
 
 
 @inline_kernel
@@ -330,20 +291,17 @@ _UNSEEN = -np.inf
 _BL, _OB, _WL, _OW = map(name_key, ("BL", "OB", "WL", "OW"))
 _LETTER_L, _LETTER_V, _EQUALS, _POINT = (ord(c) for c in "Lv=.")
 _MAX_DIGITS = 15
-_MAX_PLAIN = 9
-_SCALE = 10.0 ** np.arange(_MAX_PLAIN + 1)
+_SCALE = 10.0 ** np.arange(_MAX_DIGITS + 1)
 _MAX_VISITS = 1e9
 
 
-class FigureInput(NamedTuple):
-    """The games whose figures and territory `collect_figures` reads, and its scratch space.
+class ClockInput(NamedTuple):
+    """The games whose clocks `collect_seconds` reads, and its scratch space.
 
     Attributes:
-        start, stop: [G] int64. The games' texts.
-        charset: [G] int64. The charset by which their values end.
-        width, height: [G] uint8.
+        is_wanted: [G] bool. Whether the game's clocks are read.
+        moves: [M] uint16.
         move_offset: [G + 1] int64, as in `GameArrays`.
-        wanted: [G] uint8. What to read: bits CLOCKS, EVALUATIONS and TERRITORY.
         main: [G] float64. Main time in seconds; NaN if unknown.
         kind: [G] uint8. Kind of overtime.
         limit: [G] int64. Number of periods of byo-yomi, or of moves of a Canadian period.
@@ -351,27 +309,17 @@ class FigureInput(NamedTuple):
         clock: [2, 2] float64, scratch space: time left and count of each player in a node.
         state: [2, 3] float64, scratch space: of each player, the time left and the count after the last move with a
             clock, and the index of the last move if that has no clock, else -1.
-        node: [3] int64, scratch space: colour of the node's move (0 black, 1 white, -1 none), start and end of C.
-        owners: [MAX_POINTS] uint8, scratch space: 1 for Black's and 2 for White's points.
-        budget: [1] int64, scratch space: the number of points that may still be marked; negative if exceeded.
     """
 
-    start: Spans
-    stop: Spans
-    charset: Spans
-    width: Bytes
-    height: Bytes
+    is_wanted: npt.NDArray[np.bool_]
+    moves: npt.NDArray[np.uint16]
     move_offset: Spans
-    wanted: Bytes
     main: Floats
     kind: Bytes
     limit: Spans
     period: Floats
     clock: Floats
     state: Floats
-    node: Spans
-    owners: Bytes
-    budget: Spans
 
 
 @inline_kernel
@@ -383,19 +331,20 @@ def read_decimal(data: Bytes, i: Int, stop: Int) -> Float:
     negative = i < stop and data[i] == HYPHEN
     if negative:
         i += 1
-    digits, mantissa, scale, has_point = 0, 0, 1.0, False
+    digits, mantissa, decimals = 0, 0, -1  # no point yet
     for k in range(i, stop):
-        if data[k] == _POINT and not has_point:
-            has_point = True
-        elif is_digit(data[k]) and digits < _MAX_DIGITS:
+        c = byte(data, k)
+        if is_digit(c) and digits < _MAX_DIGITS:
             digits += 1
-            mantissa = mantissa * 10 + byte(data, k) - 48
-            scale *= 10.0 if has_point else 1.0
+            mantissa = mantissa * 10 + c - 48
+            decimals += int(decimals >= 0)
+        elif c == _POINT and decimals < 0:
+            decimals = 0
         else:
             return np.nan
     if digits == 0:
         return np.nan
-    return (0 - mantissa if negative else mantissa) / scale
+    return (0 - mantissa if negative else mantissa) / _SCALE[max(decimals, 0)]
 
 
 @inline_kernel
@@ -441,95 +390,6 @@ def read_evaluation(data: Bytes, i: Int, stop: Int, out: npt.NDArray[np.float32]
         at = begin
     if 0 <= win <= 1 and 0 <= loss <= 1 and visits <= _MAX_VISITS and not np.isnan(score):
         out[0], out[1], out[2], out[3] = win, loss, score, visits
-
-
-@inline_kernel
-def read_plain_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, Float]:
-    """Read a number as KataGo writes it, such as -12.3: (position after it, number), or (-1, NaN) for anything else."""
-    negative = i < stop and data[i] == HYPHEN
-    if negative:
-        i += 1
-    begin, point, mantissa = i, -1, 0
-    while i < stop and i - begin <= _MAX_PLAIN:
-        c = byte(data, i)
-        if c == _POINT and point < 0 and i > begin:
-            point = i
-        elif is_digit(c):
-            mantissa = mantissa * 10 + c - 48
-        else:
-            break
-        i += 1
-    if point < 0 or i == point + 1 or i - begin > _MAX_PLAIN:
-        return -1, np.nan
-    return i, (0 - mantissa if negative else mantissa) / _SCALE[i - point - 1]
-
-
-@inline_kernel
-def read_plain_evaluation(data: Bytes, i: Int, stop: Int) -> tuple[Int, Float, Float, Float, Float]:
-    """Read the beginning of a comment that is as `read_evaluation` expects, without words before.
-
-    Returns:
-        (position after it, win, loss, score, visits); the position is -1 for anything else.
-    """
-    win = loss = score = np.nan
-    for k in range(4):
-        i, value = read_plain_number(data, i, stop)
-        if i < 0 or i >= stop or data[i] != SPACE:
-            return -1, np.nan, np.nan, np.nan, np.nan
-        i += 1
-        if k == 0:
-            win = value
-        elif k == 1:
-            loss = value
-        elif k == 3:
-            score = value
-    begin = i + 2
-    if begin >= stop or data[i] != _LETTER_V or data[i + 1] != _EQUALS:
-        return -1, np.nan, np.nan, np.nan, np.nan
-    i, visits = begin, 0
-    while i < stop and is_digit(data[i]) and i - begin <= _MAX_PLAIN:
-        visits = visits * 10 + byte(data, i) - 48
-        i += 1
-    if i == begin or i - begin >= _MAX_PLAIN or not (0 <= win <= 1 and 0 <= loss <= 1):
-        return -1, np.nan, np.nan, np.nan, np.nan
-    return i, win, loss, score, visits
-
-
-@inline_kernel
-def plain_evaluations(
-    data: Bytes, i: Int, stop: Int, charset: Int, move: Int, last: Int, evaluations: npt.NDArray[np.float32]
-) -> tuple[Int, Int]:
-    """Read consecutive nodes of the form ;B[xy] or ;B[xy]C[0.44 0.26 0.30 1.4 v=2 ...], most of a record by KataGo.
-
-    Returns:
-        (position of the next other node, index of its move).
-    """
-    while move < last and i + 8 < stop:
-        if data[i] != SEMICOLON or (data[i + 1] != LETTER_B and data[i + 1] != LETTER_W) or data[i + 2] != LEFT:
-            break
-        at = i + 3
-        if is_letter(data[at]) and is_letter(data[at + 1]):
-            at += 2
-        if data[at] != RIGHT:
-            break
-        at += 1
-        win = loss = score = visits = np.nan
-        if at + 1 < stop and data[at] == NAME_C and data[at + 1] == LEFT:
-            at, win, loss, score, visits = read_plain_evaluation(data, at + 2, stop)
-            if at < 0:
-                break
-            at = end_of_value(data, at, stop, charset)
-            if at == stop:
-                break
-            at += 1
-        at = skip_space(data, at, stop)
-        if at == stop or (data[at] != SEMICOLON and data[at] != CLOSE):
-            break
-        row = evaluations[move]
-        row[0], row[1], row[2], row[3] = win, loss, score, visits
-        move += 1
-        i = at
-    return i, move
 
 
 @inline_kernel
@@ -590,7 +450,7 @@ def canadian_used(
 
 @inline_kernel
 def time_used(
-    games: FigureInput, g: Int, before: Float, count: Int, left: Float, after: Int
+    games: ClockInput, g: Int, before: Float, count: Int, left: Float, after: Int
 ) -> tuple[Float, Float, Int]:
     """Return (seconds used, time left, count) after a move; the seconds are NaN if they are unknown.
 
@@ -614,7 +474,7 @@ def time_used(
 
 
 @inline_kernel
-def begin_clocks(games: FigureInput, g: Int) -> None:
+def begin_clocks(games: ClockInput, g: Int) -> None:
     """Set the clocks of both players to their values before the first move."""
     for side in range(2):
         is_unlimited = games.main[g] == 0 and games.kind[g] == ABSOLUTE
@@ -623,17 +483,23 @@ def begin_clocks(games: FigureInput, g: Int) -> None:
 
 
 @inline_kernel
-def read_clocks(games: FigureInput, g: Int, move: Int, colour: Int, seconds: npt.NDArray[np.float32]) -> None:
-    """Compute times used from the clocks of a node, whose own move has index `move` if it has one.
+def pass_moves(games: ClockInput, first: Int, last: Int) -> None:
+    """Note moves without a clock: a player's clock after two of them is unknown."""
+    for move in range(first, last):
+        state = games.state[1 if games.moves[move] & WHITE_BIT else 0]
+        if state[_PENDING] >= 0:
+            state[_LEFT] = np.nan
+        state[_PENDING] = move
+
+
+@inline_kernel
+def read_clocks(games: ClockInput, g: Int, seconds: npt.NDArray[np.float32]) -> None:
+    """Compute times used from the clocks of a node, after its own move, if any, was noted by `pass_moves`.
 
     A clock of the player who did not move is that of this player's last move, if the node of that has none.
     """
     for side in range(2):
         state, left = games.state[side], games.clock[side, 0]
-        if side == colour:
-            if state[_PENDING] >= 0:
-                state[_LEFT] = np.nan
-            state[_PENDING] = move
         if state[_PENDING] >= 0 and left >= 0:
             after = games.clock[side, 1]
             after = np.int64(after) if after >= 0 else -1
@@ -642,164 +508,124 @@ def read_clocks(games: FigureInput, g: Int, move: Int, colour: Int, seconds: npt
             state[_LEFT], state[_COUNT], state[_PENDING] = now, count, -1
 
 
-@inline_kernel
-def mark_territory(data: Bytes, i: Int, stop: Int, owner: Int, games: FigureInput, g: Int) -> None:
-    """Assign the point or rectangle of a value of TB or TW to its owner, within the budget."""
-    width, height = np.int64(games.width[g]), np.int64(games.height[g])
-    status, left, top, right, bottom = read_rectangle(data, i, stop, width, height)
-    if status > 0 and games.budget[0] >= 0:
-        for y in range(top, bottom + 1):
-            for x in range(left, right + 1):
-                games.owners[y * width + x] = owner
-        games.budget[0] -= (right - left + 1) * (bottom - top + 1)
-
-
-@inline_kernel
-def write_territory(games: FigureInput, g: Int, territory: npt.NDArray[np.uint16], count: Int) -> Int:
-    """Write the owned points of game g to territory[count:], ascending, and return the new count."""
-    if games.wanted[g] & TERRITORY and games.budget[0] >= 0:
-        for point in range(np.int64(games.width[g]) * games.height[g]):
-            owner = games.owners[point]
-            if owner > 0:
-                territory[count] = point if owner == 1 else point | WHITE_BIT
-                count += 1
-    return count
-
-
-@inline_kernel
-def _is_capital(c: Int) -> Any:
-    return 65 <= c <= 90
-
-
-@inline_kernel
-def next_short_value(
-    data: Bytes, i: Int, stop: Int, charset: Int, key: Int, name: Int, name_stop: Int
-) -> tuple[Int, Int, Int, Int]:
-    """Do the same as `next_value`, faster if a name of one or two capitals and its value follow at once."""
-    if i + 2 < stop and _is_capital(data[i]):
-        if data[i + 1] == LEFT:
-            return i + 2, byte(data, i), i, i + 1
-        if data[i + 2] == LEFT and _is_capital(data[i + 1]):
-            return i + 3, byte(data, i) * 256 + byte(data, i + 1), i, i + 2
-    return next_value(data, i, stop, charset, key, name, name_stop)
-
-
-@inline_kernel
-def read_node(data: Bytes, i: Int, stop: Int, charset: Int, games: FigureInput, g: Int) -> Int:
-    """Read a node from after its ; into games.node and games.clock, and its territory, if any, into games.owners."""
-    node, clock = games.node, games.clock
-    node[0], node[1], node[2] = -1, 0, 0
-    clock[:] = _UNSEEN
-    has_territory = has_setup = black_moves = white_moves = black_is_setup = white_is_setup = False
-    before = -1  # where the name of the value before begins
-    i, key, name, name_stop = next_short_value(data, i, stop, charset, -1, 0, 0)
-    while key >= 0:
-        end = end_of_value(data, i, stop, charset)
-        if end == stop:
-            i = stop
-            break
-        if key == NAME_B:
-            black_moves = True
-            black_is_setup |= name == before
-        elif key == NAME_W:
-            white_moves = True
-            white_is_setup |= name == before
-        elif key in (NAME_AB, NAME_AW, NAME_AE):
-            has_setup = True
-        elif key == NAME_C and node[1] == 0:
-            node[1], node[2] = i, end
-        elif key in (_BL, _OB, _WL, _OW):
-            side, part = int(key in (_WL, _OW)), int(key in (_OB, _OW))
-            if clock[side, part] == _UNSEEN:
-                clock[side, part] = read_decimal(data, i, end)
-        elif key in (_TB, _TW) and games.wanted[g] & TERRITORY:
-            if not has_territory:
-                games.owners[:] = 0
-            has_territory = True
-            mark_territory(data, i, end, 1 if key == _TB else 2, games, g)
-        before = name
-        i, key, name, name_stop = next_short_value(data, end + 1, stop, charset, key, name, name_stop)
-    if black_moves and not (has_setup and black_is_setup):
-        node[0] = 0
-    elif white_moves and not (has_setup and white_is_setup):
-        node[0] = 1
-    return i
-
-
-@inline_kernel
-def read_game(
-    data: Bytes,
-    i: Int,
-    games: FigureInput,
-    g: Int,
-    seconds: npt.NDArray[np.float32],
-    evaluations: npt.NDArray[np.float32],
-) -> None:
-    """Follow the main line of game g from the root's properties."""
-    stop, charset = games.stop[g], games.charset[g]
-    move, last = games.move_offset[g], games.move_offset[g + 1]
-    begin_clocks(games, g)
-    games.owners[:] = 0
-    games.budget[0] = stop - games.start[g] + 2 * n.MAX_POINTS
-    found = True
-    while found:
-        i = read_node(data, i, stop, charset, games, g)
-        colour, comment, comment_stop = games.node[0], games.node[1], games.node[2]
-        if colour >= 0 and move == last:
-            break
-        if games.wanted[g] & CLOCKS:
-            read_clocks(games, g, move, colour, seconds)
-        if colour >= 0 and games.wanted[g] & EVALUATIONS and comment < comment_stop:
-            read_evaluation(data, comment, comment_stop, evaluations[move])
-        if colour >= 0:
-            move += 1
-        if games.wanted[g] == EVALUATIONS and i < stop:
-            i, move = plain_evaluations(data, i, stop, charset, move, last, evaluations)
-        i, found = next_content(data, i, stop, charset)
-
-
 @kernel
-def collect_figures(
-    data: Bytes,
-    games: FigureInput,
-    seconds: npt.NDArray[np.float32],
-    evaluations: npt.NDArray[np.float32],
-    territory: npt.NDArray[np.uint16],
-    territory_offset: Spans,
-) -> None:
-    """Read the figures of each game's moves, and its territory.
+def collect_seconds(data: Bytes, properties: Properties, games: ClockInput, seconds: npt.NDArray[np.float32]) -> None:
+    """Compute the times used from the clocks of games.
 
     Args:
         data: [N] uint8.
-        seconds: [M] float32, initially NaN, filled where known; may be empty if no game wants CLOCKS.
-        evaluations: [M, 4] float32, likewise.
+        seconds: [M] float32, initially NaN, filled where known.
+    """
+    for g in range(len(properties.start)):
+        if not games.is_wanted[g]:
+            continue
+        begin_clocks(games, g)
+        k, last = properties.offset[g], properties.offset[g + 1]
+        move = games.move_offset[g]
+        while k < last:
+            node, ply = properties.rows[k, NODE], properties.rows[k, PLY]
+            for side in range(2):
+                games.clock[side, 0] = games.clock[side, 1] = _UNSEEN
+            has_clock = False
+            while k < last and properties.rows[k, NODE] == node:
+                key = properties.rows[k, KEY]
+                if key in (_BL, _OB, _WL, _OW):
+                    side, part = int(key in (_WL, _OW)), int(key in (_OB, _OW))
+                    if games.clock[side, part] == _UNSEEN:
+                        i, end = first_value(properties, g, k)
+                        games.clock[side, part] = read_decimal(data, i, end)
+                    has_clock = True
+                k += 1
+            if has_clock:
+                until = games.move_offset[g] + ply + (1 if node > 0 else 0)
+                pass_moves(games, move, until)
+                move = until
+                read_clocks(games, g, seconds)
+
+
+@kernel
+def collect_evaluations(
+    data: Bytes,
+    properties: Properties,
+    is_wanted: npt.NDArray[np.bool_],
+    move_offset: Spans,
+    evaluations: npt.NDArray[np.float32],
+) -> None:
+    """Read KataGo's evaluations from the first comment of each node with a move.
+
+    Args:
+        data: [N] uint8.
+        is_wanted: [G] bool. Whether the game's evaluations are read.
+        move_offset: [G + 1] int64, as in `GameArrays`.
+        evaluations: [M, 4] float32, initially NaN, filled where known.
+    """
+    for g in range(len(properties.start)):
+        if is_wanted[g]:
+            before = 0
+            for k in range(properties.offset[g], properties.offset[g + 1]):
+                node = properties.rows[k, NODE]
+                if node > 0 and node != before and properties.rows[k, KEY] == NAME_C:
+                    before = node
+                    i, end = first_value(properties, g, k)
+                    read_evaluation(data, i, end, evaluations[move_offset[g] + properties.rows[k, PLY]])
+
+
+@inline_kernel
+def mark_territory(
+    data: Bytes, properties: Properties, g: Int, node: Int, width: Int, height: Int, owners: Bytes
+) -> bool:
+    """Assign the points of TB and TW in a node to their owners, 1 and 2, and return whether they are not too many."""
+    stop, budget = properties.stop[g], properties.stop[g] - properties.start[g] + 2 * n.MAX_POINTS
+    owners[:] = 0
+    for k in range(properties.offset[g], properties.offset[g + 1]):
+        key = properties.rows[k, KEY]
+        if properties.rows[k, NODE] == node and key in (_TB, _TW):
+            i, end = first_value(properties, g, k)
+            while end < stop and budget >= 0:
+                status, left, top, right, bottom = read_rectangle(data, i, end, width, height)
+                if status > 0:
+                    for y in range(top, bottom + 1):
+                        owners[y * width + left : y * width + right + 1] = 1 if key == _TB else 2
+                    budget -= (right - left + 1) * (bottom - top + 1)
+                i, end = next_value(data, end, stop, properties.charset[g])
+    return budget >= 0
+
+
+@kernel
+def collect_territory(
+    data: Bytes,
+    properties: Properties,
+    is_wanted: npt.NDArray[np.bool_],
+    width: Bytes,
+    height: Bytes,
+    owners: Bytes,
+    territory: npt.NDArray[np.uint16],
+    territory_offset: Spans,
+) -> None:
+    """Read the territory of games from the last node of their main lines that has some.
+
+    Args:
+        data: [N] uint8.
+        is_wanted: [G] bool. Whether the game's territory is read.
+        width, height: [G] uint8.
+        owners: [MAX_POINTS] uint8, scratch space.
         territory: [T] uint16, filled: the games' points, ascending.
         territory_offset: [G + 1] int64, filled; the first entry is 0.
     """
     count = 0
-    for g in range(len(games.start)):
-        if games.wanted[g] != 0:
-            _at, root, _junk = find_game(data, games.start[g], games.stop[g])
-            read_game(data, root, games, g, seconds, evaluations)
-            count = write_territory(games, g, territory, count)
+    for g in range(len(properties.start)):
+        if is_wanted[g]:
+            node = 0
+            for k in range(properties.offset[g], properties.offset[g + 1]):
+                if properties.rows[k, KEY] in (_TB, _TW):
+                    node = properties.rows[k, NODE]
+            points = np.int64(width[g]) * height[g]
+            if mark_territory(data, properties, g, node, np.int64(width[g]), np.int64(height[g]), owners):
+                for point in range(points):
+                    if owners[point] > 0:
+                        territory[count] = point if owners[point] == 1 else point | WHITE_BIT
+                        count += 1
         territory_offset[g + 1] = count
-
-
-@kernel
-def find_figures(data: Bytes, start: Spans, stop: Spans, wanted: Bytes) -> None:
-    """Set bits of wanted[g] if game g has "BL[" or "WL[" (CLOCKS), "TB[" or "TW[" (TERRITORY). All arrays: [G]."""
-    for g in range(len(start)):
-        first = data[start[g] : stop[g]]
-        second, third = first[1:], first[2:]
-        has_clocks = has_territory = False
-        for i in range(len(third)):
-            side, other = (
-                (first[i] == LETTER_B) | (first[i] == LETTER_W),
-                (second[i] == LETTER_B) | (second[i] == LETTER_W),
-            )
-            has_clocks |= side & (second[i] == _LETTER_L) & (third[i] == LEFT)
-            has_territory |= (first[i] == _LETTER_T) & other & (third[i] == LEFT)
-        wanted[g] |= (CLOCKS if has_clocks else 0) | (TERRITORY if has_territory else 0)
 
 
 _MAX_ROOT_VALUES = 65_536
@@ -829,21 +655,34 @@ def scan(block: RecordBlock) -> GameArrays:
     """Read every game of a block. Never fails: unreadable games give rows with their `DropReason`.
 
     Each member gives at least one row, and one more for each further "(;" outside any game. Time is linear in the
-    bytes; memory is bounded by a few times the bytes: a game of more than 65,535 moves or 4,096 setup stones
-    (rectangles expanded) is `DropReason.TOO_LARGE`, and so is the rest of a member that contains games or setup stones
-    too densely.
+    bytes; memory is bounded by a few times the bytes: a game of more than 65,535 moves, 4,096 setup stones
+    (rectangles expanded) or 1,048,576 properties is `DropReason.TOO_LARGE`, and so is the rest of a member that
+    contains games or setup stones too densely.
     """
+    return scan_properties(block)[0]
+
+
+def scan_properties(block: RecordBlock) -> tuple[GameArrays, Properties]:
+    """Return the games of a block as `scan` does, and the properties of their main lines."""
     length = int(np.sum(block.stop - block.start))
-    out = _new_output(block, len(block) + 64, length // 4 + 1, n.MAX_SETUP + length // 64)
+    properties = min(length // n.PROPERTY_BYTES, n.MAX_PROPERTIES + length // 16)
+    out = _new_output(block, len(block) + 64, length // 4 + 1, n.MAX_SETUP + length // 64, properties)
     while scan_members(block.data, block.start, block.stop, block.drop, charsets(), out) == FULL:
         if out.state[n.GAMES] == len(out.rows):
             out = out._replace(rows=_longer(out.rows))
-        else:
+        elif out.state[n.SETUP] + n.MAX_SETUP > len(out.setup):
             out = out._replace(setup=_longer(out.setup), setup_ply=_longer(out.setup_ply))
-    return n.to_game_arrays(block, out.rows[: out.state[n.GAMES]], out.moves, out.setup, out.setup_ply)
+        else:
+            out = out._replace(properties=_longer(out.properties))
+    rows = out.rows[: out.state[n.GAMES]]
+    games = n.to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply)
+    found = out.properties[: out.state[n.PROPERTIES]]
+    root, charset = rows[:, n.ROOT_END].copy(), rows[:, n.CHARSET].copy()
+    offset = np.append(0, rows[:, n.PROPERTY_END])
+    return games, Properties(found, offset, root, games.start, games.stop, charset)
 
 
-def _new_output(block: RecordBlock, rows: int, moves: int, setup: int) -> n.NodesOut:
+def _new_output(block: RecordBlock, rows: int, moves: int, setup: int, properties: int) -> n.NodesOut:
     """Return empty arrays of these lengths for the scanner, and its initial state."""
     state = np.zeros(n.STATES, np.int64)
     state[n.CUT] = np.iinfo(np.int64).max
@@ -851,25 +690,15 @@ def _new_output(block: RecordBlock, rows: int, moves: int, setup: int) -> n.Node
         state[n.IN_MEMBER], state[n.MEMBER_BUDGET], state[n.MEMBER_BYTES] = block.piece
         state[n.POSITION] = block.start[0]
     return n.NodesOut(
-        rows=np.empty((rows, n.COLUMNS), np.int64),
+        rows=np.empty((rows, n.SGF_COLUMNS), np.int64),
         moves=np.empty(moves, np.uint16),
         setup=np.empty(setup, np.uint16),
         setup_ply=np.empty(setup, np.uint16),
+        properties=np.empty((properties, n.PROPERTY_COLUMNS), np.int32),
         state=state,
         seen=np.zeros(n.MAX_POINTS, np.int64),
-        readings=_scratch(),
+        readings=np.empty((n.READINGS, n.PROGRESS), np.int64),
     )
-
-
-def _scratch() -> npt.NDArray[np.int64]:
-    return np.empty((n.READINGS, n.PROGRESS), np.int64)
-
-
-def _charsets_of(data: Bytes, start: Spans, stop: Spans) -> Spans:
-    """Return [G] the charset by which the values of each game end, given the games' texts."""
-    charset = np.empty_like(start)
-    find_charsets(data, start, stop, charsets(), _scratch(), charset)
-    return charset
 
 
 def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[RecordBlock]:
@@ -879,14 +708,15 @@ def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[Re
         block: The block. The member must not be dropped.
         piece_bytes: Bytes after which a piece ends with its last game.
     """
-    out = _new_output(block, games, piece_bytes // 4 + n.MAX_MOVES + 2, n.MAX_SETUP + _SETUP_AT_ONCE)
+    moves, properties = piece_bytes // 4 + n.MAX_MOVES + 2, piece_bytes // n.PROPERTY_BYTES + n.MAX_PROPERTIES
+    out = _new_output(block, games, moves, n.MAX_SETUP + _SETUP_AT_ONCE, properties)
     state, position = out.state, int(block.start[0])
     state[n.MEMBER_BYTES] = size = int(block.stop[0]) - position
     piece, status = None, FULL
     first_game, budget = 0, 0
     while status == FULL:
         state[n.CUT] = position + piece_bytes
-        state[n.GAMES] = state[n.MOVES] = state[n.SETUP] = 0
+        state[n.GAMES] = state[n.MOVES] = state[n.SETUP] = state[n.PROPERTIES] = 0
         status = scan_members(block.data, block.start, block.stop, block.drop, charsets(), out)
         if piece is not None and state[n.GAMES] > 0:  # what follows the last game belongs to its piece
             yield replace(piece, stop=np.array([position], np.int64))
@@ -904,11 +734,31 @@ def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
 
 
 def read_block(block: RecordBlock) -> ParsedBlock:
-    """Parse every game of a block: `scan`, `read_text_fields` and `read_figures` in one."""
-    games = scan(block)
-    charset = _charsets_of(block.data, games.start, games.stop)
-    text_fields = read_text_fields(block, games, charset)
-    territory, territory_offset, seconds, evaluations = read_figures(block, games, text_fields, charset)
+    """Parse every game of a block: moves, text fields, territory and the figures of moves.
+
+    Text fields are those of dropped games, too. Seconds come from BL, WL, OB and OW (docs/clocks.md), evaluations from
+    KataGo's comments. Territory is TB and TW of the last node of the main line that has them; invalid values are
+    skipped. A game has no territory if this node lists more points than its text has bytes, plus 1,250. Only games
+    that are not dropped have figures and territory.
+    """
+    games, properties = scan_properties(block)
+    start = np.zeros((len(FIELDS), len(games)), np.int64)
+    stop, wanted = np.zeros_like(start), np.empty(len(games), np.uint8)
+    find_text_fields(block.data, properties, start, stop, wanted)
+    text_fields = TextFields(block.data, start, stop)
+    wanted[games.drop != DropReason.KEPT] = 0
+    has_clocks, has_evaluations, has_territory = (wanted & bit != 0 for bit in (CLOCKS, EVALUATIONS, TERRITORY))
+    seconds = evaluations = None
+    if has_clocks.any():
+        seconds = _read_seconds(games, properties, text_fields, has_clocks)
+    if has_evaluations.any():
+        evaluations = np.full((len(games.moves), 4), np.nan, np.float32)
+        collect_evaluations(block.data, properties, has_evaluations, games.move_offset, evaluations)
+    points = games.width.astype(np.int64) * games.height
+    territory, offset = np.empty(points[has_territory].sum(), np.uint16), np.zeros(len(games) + 1, np.int64)
+    if has_territory.any():
+        owners = np.empty(n.MAX_POINTS, np.uint8)
+        collect_territory(block.data, properties, has_territory, games.width, games.height, owners, territory, offset)
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
     before = 0 if block.piece is None else block.piece.first_game
     return ParsedBlock(
@@ -917,83 +767,40 @@ def read_block(block: RecordBlock) -> ParsedBlock:
         games=games,
         text_fields=text_fields,
         index=(np.arange(len(games)) - first + before).astype(np.int32),
-        territory=territory,
-        territory_offset=territory_offset,
+        territory=territory[: offset[-1]].copy(),
+        territory_offset=offset,
         seconds=seconds,
         evaluations=evaluations,
+        properties=properties,
     )
 
 
-def read_text_fields(block: RecordBlock, games: GameArrays, charset: Spans) -> TextFields:
-    """Locate the text fields of games, dropped ones included.
-
-    The first value of a property is used. One of more than `FIELD_LIMIT` bytes counts as missing.
-
-    Args:
-        games: Its games, as read by `scan`.
-        charset: [G] int64. The charset by which their values end.
-    """
-    start = np.zeros((len(FIELDS), len(games)), np.int64)
-    stop = np.zeros_like(start)
-    has_more = (games.warnings & ParseWarning.INFO_AFTER_ROOT != 0) | (games.drop != DropReason.KEPT)
-    find_text_fields(block.data, games.start, games.stop, charset, has_more, start, stop)
-    return TextFields(block.data, start, stop)
-
-
-def read_figures(
-    block: RecordBlock, games: GameArrays, text_fields: TextFields, charset: Spans
-) -> tuple[
-    npt.NDArray[np.uint16], npt.NDArray[np.int64], npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None
-]:
-    """Read the final territory of games, and the figures of their moves.
-
-    Seconds come from BL, WL, OB and OW (docs/clocks.md), evaluations from KataGo's comments. Territory is TB and TW of
-    the last node of the main line that has them; invalid values are skipped. A game has no territory if its nodes list
-    more points than its text has bytes, plus 1,250. Only games are read that are not dropped and have "BL[", "WL[",
-    "TB[" or "TW[" in their text, or KataGo's comment on the root.
-
-    Returns:
-        (territory [T], its offset [G + 1], seconds [M], evaluations [M, 4]), see `ParsedBlock`.
-    """
-    wanted = np.where(text_fields.start[FIELDS.index("game_type")] > 0, np.uint8(EVALUATIONS), np.uint8(0))
-    find_figures(block.data, games.start, games.stop, wanted)
-    wanted[games.drop != DropReason.KEPT] = 0
+def _read_seconds(
+    games: GameArrays, properties: Properties, text_fields: TextFields, is_wanted: _Mask
+) -> npt.NDArray[np.float32]:
+    """Return [M] the times used for moves of some of the games, NaN if unknown."""
+    data, wanted = memoryview(text_fields.data), np.flatnonzero(is_wanted)
+    fields = [FIELDS.index(name) for name in ("time", "overtime", "periods", "period_seconds")]
+    spans = zip(*(array[f, wanted].tolist() for f in fields for array in (text_fields.start, text_fields.stop)))
     limits = np.zeros((len(games), 4))
-    rows = [FIELDS.index(name) for name in ("time", "overtime", "periods", "period_seconds")]
-    for g in np.flatnonzero(wanted & CLOCKS).tolist():
-        spans = zip(text_fields.start[rows, g].tolist(), text_fields.stop[rows, g].tolist())
-        limits[g] = _time_limits(*(block.data[start:stop].tobytes() for start, stop in spans))
-    has_clocks, has_evaluations = (bool((wanted & figure).any()) for figure in (CLOCKS, EVALUATIONS))
-    seconds = np.full(len(games.moves) if has_clocks else 0, np.nan, np.float32)
-    evaluations = np.full((len(games.moves) if has_evaluations else 0, 4), np.nan, np.float32)
-    points = games.width.astype(np.int64) * games.height
-    territory, offset = np.empty(points[wanted & TERRITORY != 0].sum(), np.uint16), np.zeros(len(games) + 1, np.int64)
-    source = FigureInput(
-        start=games.start,
-        stop=games.stop,
-        charset=charset,
-        width=games.width,
-        height=games.height,
+    limits[wanted] = [
+        _time_limits(bytes(data[a:b]), bytes(data[c:d]), bytes(data[e:f]), bytes(data[g:h]))
+        for a, b, c, d, e, f, g, h in spans
+    ]
+    source = ClockInput(
+        is_wanted=is_wanted,
+        moves=games.moves,
         move_offset=games.move_offset,
-        wanted=wanted,
         main=limits[:, 0].copy(),
         kind=limits[:, 1].astype(np.uint8),
         limit=limits[:, 2].astype(np.int64),
         period=limits[:, 3].copy(),
         clock=np.empty((2, 2)),
         state=np.empty((2, 3)),
-        node=np.empty(3, np.int64),
-        owners=np.empty(n.MAX_POINTS, np.uint8),
-        budget=np.empty(1, np.int64),
     )
-    if wanted.any():
-        collect_figures(block.data, source, seconds, evaluations, territory, offset)
-    return (
-        territory[: offset[-1]].copy(),
-        offset,
-        seconds if has_clocks else None,
-        evaluations if has_evaluations else None,
-    )
+    seconds = np.full(len(games.moves), np.nan, np.float32)
+    collect_seconds(text_fields.data, properties, source, seconds)
+    return seconds
 
 
 @lru_cache(maxsize=4096)
@@ -1021,26 +828,43 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     line. Only the first 65,536 values are read. {} if there is no game.
     """
     data = _as_array(record)
-    charset = int(_charsets_of(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))[0])
-    spans = np.empty((64, 4), np.int64)
-    count, in_root = game_values(data, charset, spans)
+    return _root_of(data, scan_properties(as_block([record]))[1], 0)
+
+
+def _root_of(data: Bytes, properties: Properties, g: int) -> dict[str, tuple[bytes, ...]]:
+    """Return the `root_properties` of game g of a block."""
+    spans = np.empty((64, 3), np.int64)
+    count = list_values(data, properties, g, spans)
     if count > len(spans):
-        spans = np.empty((min(count, _MAX_ROOT_VALUES), 4), np.int64)
-        game_values(data, charset, spans)
+        spans = np.empty((min(count, _MAX_ROOT_VALUES), 3), np.int64)
+        list_values(data, properties, g, spans)
     values_of: dict[str, list[bytes]] = {}
-    for k, (name_start, name_stop, start, stop) in enumerate(spans[:count].tolist()):
-        name = record[name_start:name_stop].decode("ascii")
-        plain = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
-        if k < in_root:
-            if plain not in ("KO", "TE") or stop - start > 1 or not record[start:stop].isascii():
-                plain = _NIHON_KIIN.get(plain, plain)
-            values_of.setdefault(plain, []).append(record[start:stop])
-        elif not values_of.get(plain, [b""])[0]:
-            values_of[plain] = [record[start:stop]]
+    for k, start, stop in spans[:count].tolist():
+        key, value = int(properties.rows[k, KEY]), data[start:stop].tobytes()
+        first = int(properties.start[g] + properties.rows[k, VALUE])
+        name = key.to_bytes(2, "big").strip(b"\0").decode() if key else _name_before(data, first)
+        if k < properties.root[g]:
+            if name not in ("KO", "TE") or len(value) > 1 or not value.isascii():
+                name = _NIHON_KIIN.get(name, name)
+            values_of.setdefault(name, []).append(value)
+        elif not values_of.get(name, [b""])[0]:
+            values_of[name] = [value]
     return {name: tuple(values) for name, values in values_of.items()}
 
 
-def record_codec(record: bytes, properties: Mapping[str, Sequence[bytes]]) -> str:
+def _name_before(data: Bytes, value: int) -> str:
+    """Return the name, in capitals, of a property without a key, given where its first value starts."""
+    stop = value - 1
+    while data[stop - 1] <= SPACE:
+        stop -= 1
+    start = stop
+    while start > 0 and chr(data[start - 1]).isalnum() and data[start - 1] < 0x80:
+        start -= 1
+    name = data[start:stop].tobytes().decode().lstrip("0123456789")
+    return re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
+
+
+def record_codec(record: bytes, properties: Mapping[str, Sequence[bytes]], charset: int | None = None) -> str:
     """Return Python's codec for the text of a record: by CA if it can be trusted, else detected.
 
     Only the first mebibyte of the root's text counts, without values of more than `FIELD_LIMIT` bytes, and 64 KiB of
@@ -1048,20 +872,23 @@ def record_codec(record: bytes, properties: Mapping[str, Sequence[bytes]]) -> st
 
     Args:
         properties: Its `root_properties`.
+        charset: The charset by which its values end; None if not known yet.
     """
     ca = properties.get("CA")
     values = (value for values in properties.values() for value in values if len(value) <= FIELD_LIMIT)
     sizes = accumulate(map(len, kept := list(values)))
     text = b"\n".join(v for v, s in zip(kept, sizes) if s <= _CODEC_BYTES)
-    return "utf_8" if text.isascii() else choose_codec(ca[0] if ca else None, text, _text_of(record))
-
-
-def _text_of(record: bytes) -> bytes:
-    """Return the values beyond ASCII of the first game, in the whole tree, each with a line break; up to 64 KiB."""
+    if text.isascii():
+        return "utf_8"
     data = _as_array(record)
     out = np.empty(min(len(data), FIELD_LIMIT), np.uint8)
-    charset = int(_charsets_of(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))[0])
-    return out[: copy_values(data, charset, out)].tobytes()
+    further = copy_values(data, _charset_of(record) if charset is None else charset, out)
+    return choose_codec(ca[0] if ca else None, text, out[:further].tobytes())
+
+
+def _charset_of(record: bytes) -> int:
+    """Return the charset by which the values of the first game in a record end."""
+    return int(scan_properties(as_block([record]))[1].charset[0])
 
 
 # Properties that the writer derives from the arrays, or always writes in one form.
@@ -1147,8 +974,7 @@ def split_nodes(record: bytes) -> list[bytes]:
     """Return the text of each node of the main line of the first game, from its ; up to the next one."""
     starts = np.empty(record.count(b";") + record.count(b"(") + 1, np.int64)
     data = _as_array(record)
-    charset = int(_charsets_of(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))[0])
-    cuts = starts[: _find_nodes(data, charset, starts) + 1].tolist()
+    cuts = starts[: _find_nodes(data, _charset_of(record), starts) + 1].tolist()
     return [record[start:stop] for start, stop in pairwise(cuts)]
 
 
@@ -1178,39 +1004,36 @@ class Tree(NamedTuple):
 
 
 @kernel
-def _find_tree(
-    data: Bytes, charset: Int, row: Spans, out: n.NodesOut, opened: Spans, nodes: Spans, values: Spans
-) -> tuple[Int, Int]:
+def _find_tree(data: Bytes, row: Spans, out: n.NodesOut, opened: Spans, nodes: Spans, values: Spans) -> tuple[Int, Int]:
     """Fill `nodes` and `values` of a `Tree` as far as they have space. Return (number of nodes, where this ended).
 
     Args:
-        row: [COLUMNS] int64, the row of `scan` with the board's size.
+        row: [COLUMNS] int64, the row of `scan` with the board's size and the charset.
         opened: Scratch space of an entry per open parenthesis: the node before it.
     """
     stop = len(data)
     at, i, _junk = find_game(data, 0, stop)
     last, count, filled, depth = -1, 0, 0, 1 if at < stop else 0
     while depth > 0 and count < len(nodes):
-        moves, begin = out.state[n.MOVES], i
-        i = n.read_node(data, begin, stop, charset, row, out)
-        j, key, name, name_stop = next_value(data, begin, stop, charset, -1, 0, 0)
-        while key >= 0:
-            end = end_of_value(data, j, stop, charset)
-            if end == stop:
-                break
-            if (key == NAME_C and j < end) or key in MARKS:
+        moves, begin, out.state[n.PROPERTIES] = out.state[n.MOVES], i, 0
+        i = n.list_node(data, begin, stop, row, out)
+        n.read_node(data, stop, 0, row, out)
+        for k in range(out.state[n.PROPERTIES]):
+            key = out.properties[k, KEY]
+            j, end = np.int64(out.properties[k, VALUE]), np.int64(out.properties[k, VALUE_END])
+            while end < stop and (key == NAME_C or key in MARKS):
                 where = j
                 while where < end and (key != NAME_LB or data[where] != n.COLON):
                     where += 1
                 status, left, top, right, bottom = read_rectangle(data, j, where, row[n.WIDTH], row[n.HEIGHT])
                 if filled == len(values):
                     return count, begin
-                if key == NAME_C or status > 0:
+                if status > 0 or (key == NAME_C and j < end):
                     each = values[filled]
                     each[0], each[1], each[2] = key, j, end
                     each[3], each[4], each[5], each[6] = left, top, right, bottom
                     filled += 1
-            j, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
+                j, end = next_value(data, end, stop, row[n.CHARSET])
         if row[n.DROP] != 0:
             return count, begin
         node = nodes[count]
@@ -1220,7 +1043,7 @@ def _find_tree(
         last, found = count, False
         count += 1
         while depth > 0 and not found:
-            i, found, inner, _warnings = next_node(data, i, stop, charset, depth)
+            i, found, inner, _warnings = next_node(data, i, stop, row[n.CHARSET], depth)
             if found:
                 opened[depth + 1 : inner + 1] = last
                 depth = inner
@@ -1237,25 +1060,21 @@ def _find_tree(
 def read_tree(record: bytes, width: int, height: int) -> Tree:
     """Return the tree of the first game in a record, whose size of the board is known."""
     data = _as_array(record[:MAX_TREE_BYTES])
-    size = np.array([len(data)], np.int64)
-    out = _new_output(as_block([]), 1, MAX_NODES, _MAX_TREE_SETUP)
+    out = _new_output(as_block([]), 1, MAX_NODES, _MAX_TREE_SETUP, len(data) // n.PROPERTY_BYTES)
     out.state[n.BUDGET], out.state[n.IN_ROOT] = _MAX_TREE_SETUP, 1
     out.rows[0] = 0
-    out.rows[0, [n.WIDTH, n.HEIGHT]] = width, height
+    out.rows[0, [n.WIDTH, n.HEIGHT, n.CHARSET]] = width, height, _charset_of(data.tobytes())
     nodes, values = np.empty((MAX_NODES, 4), np.int64), np.empty((_MAX_TREE_VALUES, 7), np.int64)
     opened = np.full(record.count(b"(", 0, len(data)) + 2, -1, np.int64)
-    charset = int(_charsets_of(data, np.zeros(1, np.int64), size)[0])
-    count, end = _find_tree(data, charset, out.rows[0], out, opened, nodes, values)
+    count, end = _find_tree(data, out.rows[0], out, opened, nodes, values)
     filled = int(nodes[count - 1, 3]) if count else 0
     return Tree(nodes[:count], out.setup[: out.state[n.SETUP]], values[:filled], end == len(record))
 
 
-_CHARSET = FIELDS.index("charset")
+_FIELD_CHARSET = FIELDS.index("charset")
 _PLAYERS = ("black", "white")
 _UTF8 = "utf_8"
 _WHITE_SPACE = bytes(range(33))  # as in the SGF scanner, control characters included
-
-_Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -1282,13 +1101,13 @@ def decode(parsed: ParsedBlock) -> Decoded:
     text_fields = parsed.text_fields
     kinds = np.empty(text_fields.start.shape, np.uint8)
     byte_kinds(text_fields.data, text_fields.start.ravel(), text_fields.stop.ravel(), kinds.ravel())
-    codecs = _sgf_codecs(parsed, kinds[_CHARSET]) if parsed.format == "sgf" else _codecs(text_fields, kinds)
+    codecs = _sgf_codecs(parsed, kinds[_FIELD_CHARSET]) if parsed.format == "sgf" else _codecs(text_fields, kinds)
     needs_decoding = kinds & (NOT_UTF8 | ESCAPED | BROKEN if parsed.format == "sgf" else NOT_UTF8) != 0
     needs_decoding[:, list(codecs)] = True
     needs_decoding &= kinds & BLANK == 0
     text = {}
     for f, field in enumerate(FIELDS):
-        if f == _CHARSET:
+        if f == _FIELD_CHARSET:
             continue
         replacements = {
             g: _decode_value(parsed, f, g, codecs.get(g, _UTF8)) for g in np.flatnonzero(needs_decoding[f]).tolist()
@@ -1316,14 +1135,18 @@ def _sgf_codecs(parsed: ParsedBlock, charset_kind: Bytes) -> dict[int, str]:
     doubtful = whole & NOT_UTF8 != 0
     if (whole & BEYOND_ASCII).any():
         doubtful |= (whole & BEYOND_ASCII != 0) & ~_keep_utf8(parsed.text_fields, charset_kind)
-    records = ((g, data[games.start[g] : games.stop[g]].tobytes()) for g in np.flatnonzero(doubtful).tolist())
-    return {g: record_codec(record, root_properties(record)) for g, record in records}
+    assert parsed.properties is not None
+    codecs = {}
+    for g in np.flatnonzero(doubtful).tolist():
+        record, root = data[games.start[g] : games.stop[g]].tobytes(), _root_of(data, parsed.properties, g)
+        codecs[g] = record_codec(record, root, int(parsed.properties.charset[g]))
+    return codecs
 
 
 def _keep_utf8(text_fields: TextFields, charset_kind: Bytes) -> _Mask:
     """Return [G] whether the CA of each game keeps UTF-8 text as it is. Each distinct CA is checked once."""
     names = pa.Array.from_buffers(
-        pa.binary(), len(charset_kind), _buffers(text_fields, _CHARSET, charset_kind & BLANK != 0, {})
+        pa.binary(), len(charset_kind), _buffers(text_fields, _FIELD_CHARSET, charset_kind & BLANK != 0, {})
     ).dictionary_encode("encode")
     keeps = np.array([keeps_utf8(name) for name in names.dictionary.to_pylist()], bool)
     of_game: npt.NDArray[np.int32] = names.indices.to_numpy()

@@ -33,7 +33,6 @@ from kifu.records._nodes import (
     SPACE,
     TAB,
     Int,
-    NodesOut,
     end_of_line,
     is_digit,
     plain_moves,
@@ -154,20 +153,12 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlo
         index: The source of the text fields. Games that are not in it have none.
     """
     rows = n.line_rows(block, np.ones(len(block), np.bool_), _COLUMNS)
-    out = n.NodesOut(
-        rows=rows,
-        moves=np.empty(int(np.sum(block.stop - block.start)) // 4 + 1, np.uint16),
-        setup=np.empty(0, np.uint16),
-        setup_ply=np.empty(0, np.uint16),
-        state=np.zeros(n.STATES, np.int64),
-        seen=np.empty(0, np.int64),
-        readings=np.empty((0, 0), np.int64),
-    )
-    _read_lines(block.data, block.stop, out)
+    moves, setup = np.empty(int(np.sum(block.stop - block.start)) // 4 + 1, np.uint16), np.empty(0, np.uint16)
+    _read_lines(block.data, block.stop, rows, moves)
     return ParsedBlock(
         format="tygem",
         block=block,
-        games=n.to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply),
+        games=n.to_game_arrays(block, rows, moves, setup, setup),
         text_fields=_text_fields(rows[:, _ID], index),
         index=rows[:, n.LINE].astype(np.int32),
         territory=np.empty(0, np.uint16),
@@ -228,51 +219,59 @@ def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
 
 
 @inline_kernel
-def _read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
-    """Read ;B[pd];W[dp] .. up to the end of the line. A move truncated there is left out; anything else is no game."""
-    state = out.state
+def _read_moves(
+    data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], moves: npt.NDArray[np.uint16], count: Int
+) -> Int:
+    """Read ;B[pd];W[dp] .. up to the end of the line, and return the count of all moves.
+
+    A move truncated at the end is left out; anything else is no game.
+    """
     while i < stop:
-        i = plain_moves(data, i, stop, row, out)
+        i, count = plain_moves(data, i, stop, row, moves, count)
         if data[i] != SEMICOLON:
             row[n.DROP] = _UNREADABLE
-            return
+            return count
         at = i + 1
         black = at < stop and data[at] == LETTER_B
         if at < stop and not black and data[at] != LETTER_W:
             row[n.DROP] = _UNREADABLE
-            return
+            return count
         at += 1
         if at < stop and data[at] != LEFT:
             row[n.DROP] = _UNREADABLE
-            return
+            return count
         end = at + 1
         while end < stop and data[end] != RIGHT:
             end += 1
         if end >= stop:
             row[n.WARNINGS] |= _TRUNCATED
-            return
-        if state[n.MOVES] - row[n.MOVE_END] == MAX_MOVES:
+            return count
+        if count - row[n.MOVE_END] == MAX_MOVES:
             row[n.DROP] = _TOO_LARGE
-            return
+            return count
         move = read_move(data, at + 1, end, row)
-        out.moves[state[n.MOVES]] = move if black else move | WHITE_BIT
-        state[n.MOVES] += 1
+        moves[count] = move if black else move | WHITE_BIT
+        count += 1
         i = skip_space(data, end + 1, stop)
+    return count
 
 
 @kernel
-def _read_lines(data: Bytes, stop: npt.NDArray[np.int64], out: NodesOut) -> None:
+def _read_lines(
+    data: Bytes, stop: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], moves: npt.NDArray[np.uint16]
+) -> None:
     """Read the line of each row.
 
     Args:
         data: [N] uint8, the members.
         stop: [K] int64, end of each member.
-        out: Its rows are those of `line_rows`.
+        rows: Those of `line_rows`.
+        moves: [M] uint16, filled.
     """
-    state = out.state
-    for g in range(len(out.rows)):
-        row = out.rows[g]
-        row[_ID], row[n.MOVE_END] = -1, state[n.MOVES]
+    count = 0
+    for g in range(len(rows)):
+        row = rows[g]
+        row[_ID], row[n.MOVE_END] = -1, count
         if row[n.DROP] == _KEPT:
             row[n.WIDTH] = row[n.HEIGHT] = _SIZE
             # The tab after the number may be white space at the end of the line.
@@ -280,11 +279,11 @@ def _read_lines(data: Bytes, stop: npt.NDArray[np.int64], out: NodesOut) -> None
             if i < 0:
                 row[n.DROP] = _UNREADABLE
             else:
-                _read_moves(data, i, row[n.STOP], row, out)
+                count = _read_moves(data, i, row[n.STOP], row, moves, count)
             if row[n.DROP] != _KEPT:
-                state[n.MOVES] = row[n.MOVE_END]
+                count = row[n.MOVE_END]
                 row[n.WIDTH] = row[n.HEIGHT] = row[n.WARNINGS] = 0
-            row[n.MOVE_END] = state[n.MOVES]
+            row[n.MOVE_END] = count
 
 
 @inline_kernel

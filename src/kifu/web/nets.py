@@ -19,7 +19,7 @@ from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, score_points
 from kifu.point import MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
 from kifu.records.game import Game, write_sgf
-from kifu.records.meta import Rank
+from kifu.records.ranks import Rank
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint
 from kifu.web.games import game_info
 from kifu.web.positions import MAX_MOVES, Line

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from kifu.arrays import Bools
 from kifu.corpus.query import Database, check_condition, open_database, quoted
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import find_sources
@@ -48,9 +48,6 @@ _SIZES = (9, 13, 19)
 
 _MAX_SELECTIONS = 16
 """Number of filters whose games are kept in memory."""
-
-Rows = npt.NDArray[np.bool_]
-"""[rows] bool."""
 
 
 def _printable(text: str) -> str:
@@ -142,7 +139,7 @@ class GameTable:
         database.create_table("summaries", f'SELECT row_number() OVER () - 1 AS "row", {columns}, {words} FROM games')
         self._database = database
         self.rows = int(database.rows("SELECT count(*) FROM summaries")[0][0])
-        self._selections: OrderedDict[Filter, Rows | None] = OrderedDict()
+        self._selections: OrderedDict[Filter, Bools | None] = OrderedDict()
         self._lock = threading.Lock()
 
     @classmethod
@@ -181,7 +178,7 @@ class GameTable:
             found.append(f"(\n{chosen.sql}\n)")
         return " AND ".join(found) or "true"
 
-    def select(self, chosen: Filter, deadline: Deadline) -> Rows | None:
+    def select(self, chosen: Filter, deadline: Deadline) -> Bools | None:
         """Return the games that a filter chooses, as `Searcher` takes them; None for all."""
         if chosen == Filter():
             return None

@@ -142,12 +142,13 @@ def test_threads_share_a_predictor_and_a_reviewer(net: learn.net.Net, monkeypatc
     wanted = [net.evaluate(each) for each in asked]
     reviewer, barrier = learn.review.Reviewer(net), threading.Barrier(8)
 
-    def slow_fill(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> None:
+    def slow_fill(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> Any:
         assert id(scratch) not in used
         used.add(id(scratch))
         time.sleep(0.001)
-        fill(encoder, scratch, *arguments)
+        answer = fill(encoder, scratch, *arguments)
         used.remove(id(scratch))
+        return answer
 
     def work(k: int) -> None:
         barrier.wait()

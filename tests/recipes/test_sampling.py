@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import naive_python2 as naive
 from kifu.config import check_config
 from kifu.errors import RecipeError
-from kifu.recipes.kgs import MAX_GAMES, Sampler, parse_archive_name, parse_index, read_index
+from kifu.recipes.kgs import MAX_GAMES, Sampler, list_archives, parse_archive_name, parse_index
 from kifu.recipes.schema import KgsgoRecipe, load_recipe
 
 RECIPE = load_recipe("kgsgo-v2")
@@ -214,8 +214,8 @@ def test_two_sets_without_the_same_one():
 
 
 def test_without_an_index_page_the_newest_archives_come_first(small_page, reference):
-    assert read_index(None, sorted(small_page, key=lambda a: a.games)) == small_page
-    assert read_index(reference / "cached_indexpage.html", []) == small_page
+    assert list_archives(None, sorted(small_page, key=lambda a: a.games)) == small_page
+    assert list_archives(reference / "cached_indexpage.html", []) == small_page
 
 
 def test_draws_are_rows_of_all_pairs():

@@ -1,6 +1,5 @@
 """Shared fixtures."""
 
-import errno
 import gc
 import os
 import signal
@@ -58,18 +57,18 @@ def shared() -> Path:
 
 
 FIRST = [
-    "cli/test_cli_examples.py", "execution/test_cluster_same.py",
-    "learn/test_train.py", "planes/test_planes.py", "planes/test_encoder.py", "recipes/test_shuffle_killed.py",
-    "datasets/test_ray_data.py", "cli/test_planted_links.py", "execution/test_cluster_nodes.py",
-    "execution/test_cluster.py", "go/test_ladder.py", "planes/test_alphago.py", "corpus/test_corpus_real.py",
-    "recipes/test_build_examples.py", "recipes/test_build_removed.py", "recipes/test_build.py",
-    "recipes/test_build_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_loader_torch.py",
-    "cli/test_foreign_text.py", "learn/test_own_networks.py", "learn/test_evaluate.py", "learn/test_export.py",
-    "learn/test_annotate.py", "learn/test_nets.py", "learn/test_value.py", "records/test_sevenzip.py",
-    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_kombilo.py",
-    "test_demo.py", "test_public.py", "web/test_library.py", "web/test_serve.py", "web/test_every_page.py",
-    "web/test_games_page.py", "play/test_gtp.py", "play/test_match.py", "cli/test_cli.py",
-    "publication/test_publish.py", "web/test_review_page.py", "test_long_games.py",
+    "cli/test_app.py", "execution/test_ray.py",
+    "learn/test_train.py", "planes/test_features.py", "planes/test_encoder.py", "promises/test_shuffle_killed.py",
+    "datasets/test_ray_data.py", "promises/test_planted_links.py", "promises/test_atomic.py",
+    "go/test_ladder.py", "planes/test_registry_alphago.py", "corpus/test_ingest_real.py",
+    "recipes/test_examples.py", "recipes/test_pipeline_removed.py", "recipes/test_pipeline.py",
+    "recipes/test_pipeline_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_torch_data.py",
+    "promises/test_foreign_text.py", "learn/test_registry_own.py", "learn/test_evaluate.py", "learn/test_export.py",
+    "learn/test_annotate.py", "learn/test_networks.py", "learn/test_train_value.py", "records/test_sevenzip.py",
+    "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_match_kombilo.py",
+    "cli/test_demo.py", "test_public.py", "web/test_api_library.py", "web/test_server.py", "web/pages/test_every.py",
+    "web/pages/test_games.py", "play/test_gtp.py", "play/test_match.py",
+    "publication/test_publish.py", "web/pages/test_review.py", "promises/test_long_games.py",
 ]  # fmt: skip
 """The files that take longest. They run first, so that no process waits for one of them at the end."""
 
@@ -98,6 +97,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     limits.started.clear()
@@ -116,21 +119,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if seconds > limits.budget() and not marks & {"slow", "thorough", "exhaustive", "subprocess"}:
         pytest.fail(f"takes {seconds:.2f} s of CPU time without the mark slow", pytrace=False)
     return result
-
-
-@pytest.fixture
-def room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of calls of os.write, its only element, after which the disk is full; each call counts it down."""
-    write, left = os.write, [10**9]
-
-    def limited(file: int, data: bytes) -> int:
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data)
-
-    monkeypatch.setattr(os, "write", limited)
-    return left
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
-"""kifu search and kifu explore: tables, JSON, files, inputs, and what they report when something is wrong."""
+"""Commands of the search, and the guide of the documentation."""
 
 import io
 import json
+import os
+import re
+import shlex
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +14,12 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 from catalogues import rows, write_catalogue
-from commands import is_error, on_terminal, run
+from commands import KIFU, is_error, on_terminal, run
 from kifu.assets import sample_path
+from kifu.cli import app
 from kifu.corpus.catalogue import open_catalogue
 from kifu.point import WHITE_BIT, parse_gtp
 from kifu.search.notation import parse_pattern
@@ -333,3 +339,52 @@ def test_an_index_changes_nothing_but_must_fit(catalogue: Path, tmp_path: Path) 
         for command in commands:
             is_error(run(*command), "games.parquet.search", word)
     assert run("search", "X", copy, "--no-index").code == 0
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "searching.md").read_text("utf-8")
+SCRIPTS = re.findall(r"```sh\n(.*?)```\n(?:\n```\n(.*?)```\n)?", PAGE, re.DOTALL)
+"""Commands, and the output that the page shows."""
+
+FILES = dict(re.findall(r"In\s`([a-z.]+)`:\n\n```text\n(.*?)```\n", PAGE, re.DOTALL))
+
+
+def commands() -> list[list[str]]:
+    """Return the words of each command of kifu."""
+    found = []
+    for script, _ in SCRIPTS:
+        lexer = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=";|\n")
+        lexer.whitespace, lexer.whitespace_split = " \t", True
+        words: list[str] = []
+        for word in [*lexer, "\n"]:
+            if set(word) <= set(";|\n"):
+                found += [words[1:]] if words[:1] == ["kifu"] else []
+                words = []
+            else:
+                words.append(word)
+    return found
+
+
+def test_commands_parse() -> None:
+    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    parsed = [known[name].make_context(name, arguments) for name, *arguments in commands()]
+    assert len(parsed) >= 11
+    assert {context.info_name for context in parsed} >= {"index", "search", "explore"}
+    assert FILES.keys() == {"china.txt", "ladder.txt"}
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_answers(shared: Path, tmp_path: Path) -> None:
+    (tmp_path / "tygem").mkdir()
+    for name in ("kgs", "wild", "tygem/2016-07.zip", "tygem/Kifu2016.zip"):
+        (tmp_path / name).symlink_to(shared / "data" / name)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    environment = os.environ | {"PATH": f"{KIFU.parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+    for script, shown in SCRIPTS:
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, (script, done.stderr)
+        expected = ".*".join(map(re.escape, shown.split("...\n")))
+        assert re.match(expected, done.stdout, re.DOTALL), f"{script}\n{done.stdout}"

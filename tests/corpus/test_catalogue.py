@@ -202,6 +202,7 @@ wild_game = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(wild_game, min_size=1, max_size=4), st.sampled_from(["legal", "schraudolph", "training"]))
 def test_rules_apply_to_rows_of_any_values(games: list[dict[str, Any]], rules: str) -> None:
     """Kernels stay within their arrays for invalid points and board sizes."""

@@ -1,9 +1,7 @@
 """Ingesting with broken sources, a full disk, Ctrl-C and kill -9: no damaged catalogue, and the next run recovers."""
 
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -177,22 +175,6 @@ def test_exceptions_at_any_moment(
         mended(kgs, into, rules, good)
 
 
-@pytest.mark.slow
-def test_full_disk_after_some_writes(kgs: Path, rules: str, good: bytes, tmp_path: Path, room: list[int]) -> None:
-    """Whichever write it is that fails, of the hidden file or of the catalogue."""
-    free = room[0]
-    mended(kgs, tmp_path / "count", rules, good)
-    writes = free - room[0]
-    assert writes > 30
-    for last in (0, 1, writes // 3, writes // 2, writes * 2 // 3, writes - 2, writes - 1):
-        into, room[0] = tmp_path / str(last), last
-        with pytest.raises(OutputError, match=r"^cannot write .*games.parquet.*: No space left on device$"):
-            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules), overwrite=True)
-        assert content(into) == {}
-        room[0] = free
-        mended(kgs, into, rules, good)
-
-
 def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     with (
         AtomicFile(tmp_path / NAME),
@@ -220,21 +202,6 @@ def wait(process: Any, steps: int) -> None:
 
 # Six batches are written first; of "training", fifteen more in the second pass.
 STEPS = {"legal": (2,), "training": (2, 9)}
-
-
-@pytest.mark.subprocess
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c(kgs: Path, rules: str, good: bytes, tmp_path: Path, jobs: int) -> None:
-    with start(tmp_path, rules, kgs, pause=0.2, jobs=jobs) as process:
-        wait(process, STEPS[rules][-1 if jobs == 1 else 0])
-        time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        error = process.stderr.read()
-    assert process.returncode not in (0, 2)
-    assert error.rstrip().endswith("KeyboardInterrupt")
-    assert content(tmp_path) == {}, "what was begun is removed"
-    mended(kgs, tmp_path, rules, good)
 
 
 @pytest.mark.subprocess

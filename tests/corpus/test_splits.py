@@ -1,9 +1,10 @@
-"""Assignment of games to sets: invariants, and examples of each kind of split."""
+"""Splits: the rules of sets, and the command."""
 
 import tomllib
 from datetime import date
 from fractions import Fraction
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import naive_hashes as naive
-from catalogues import rows
+from catalogues import rows, write_catalogue
+from commands import is_error, run
 from flat import OneGame, flat
 from kifu.config import check_config
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
-from kifu.corpus.splits import Split, split_keys
+from kifu.corpus.splits import HashSplit, Split, load_split, split, split_keys, split_names
 from kifu.errors import RecipeError, SourceError
+from kifu.io import hash_file
 from kifu.point import WHITE_BIT
 
 KEYS = np.random.default_rng(20150408).integers(0, 2**64, 12_000, np.uint64)
@@ -30,7 +34,7 @@ class Table(BaseModel):
     split: Split
 
 
-def split(text) -> Split:
+def split_table(text) -> Split:
     """Return the split table of a recipe without its header."""
     return check_config(Table, tomllib.loads("[split]\n" + text), "recipe", "test").split
 
@@ -105,7 +109,7 @@ def test_game_duplicates_and_beginnings_are_in_one_set(seed, shares, split_seed)
 
 
 def test_by_hash():
-    by_hash = split('kind = "hash"\nseed = 3\nsets = { train = 0.9, test = 0.1 }')
+    by_hash = split_table('kind = "hash"\nseed = 3\nsets = { train = 0.9, test = 0.1 }')
     batch = rows(opening=KEYS[:100])
     expected = np.array(["train", "test"])[split_keys(KEYS[:100], {"train": 9, "test": 1}, 3)]
     assert assign_sets(batch, by_hash) == expected.tolist()
@@ -114,7 +118,7 @@ def test_by_hash():
 
 
 def test_by_player():
-    by_player = split('kind = "player"\nsets = { a = 1, b = 1 }')
+    by_player = split_table('kind = "player"\nsets = { a = 1, b = 1 }')
     names = [f"player {k}" for k in range(400)]
     alone = np.array(assign_sets(rows(black=names, white=names), by_player))
     assert set(alone) == {"a", "b"}
@@ -130,7 +134,7 @@ def test_by_player():
 
 
 def test_by_date():
-    by_date = split("""kind = "date"
+    by_date = split_table("""kind = "date"
         sets = { new = [2016-07-02, 2016-12-31], old = [1900-01-01, 2015-12-31], first = [2016-01-01, 2016-07-01] }""")
     days = {
         date(2015, 12, 31): "old", date(2016, 1, 1): "first", date(2016, 7, 1): "first", date(2016, 7, 2): "new",
@@ -143,7 +147,7 @@ def test_by_date():
 
 
 def test_by_archive():
-    by_archive = split("""kind = "archive"
+    by_archive = split_table("""kind = "archive"
         sets = { test = ["KGS-2016_0[12]*", "x.zip"], train = ["KGS-*"] }""")
     archives = ["KGS-2016_01-19.zip", "KGS-2016_03-19.zip", "kgs-2016", "x.zip", "x_zip", "KGS-2016_02"]
     found = assign_sets(rows(archive=archives), by_archive)
@@ -153,7 +157,7 @@ def test_by_archive():
 def test_by_list(tmp_path):
     (tmp_path / "train.txt").write_text(f"\ufeff7\n\n0012\na.zip/one.sgf\r\n{2**64 - 1}\n", "utf-8")
     (tmp_path / "test.txt").write_text("a.zip/two/\u2028弈.sgf\n0\nb.zip/one.sgf", "utf-8")
-    by_list = split(f'kind = "list"\nsets = {{ train = "{tmp_path}/train.txt", test = "{tmp_path}/test.txt" }}')
+    by_list = split_table(f'kind = "list"\nsets = {{ train = "{tmp_path}/train.txt", test = "{tmp_path}/test.txt" }}')
     games = [
         (7, "x", "x", "train"), (12, "x", "x", "train"), (2**64 - 1, "x", "x", "train"), (0, "x", "x", "test"),
         (1, "a.zip", "one.sgf", "train"), (2, "a.zip", "one.sgf", "train"), (3, "b.zip", "one.sgf", "test"),
@@ -171,7 +175,7 @@ def test_by_lists_without_ids_or_names(tmp_path):
     (tmp_path / "b.txt").write_text("5\n")
     batch = rows(id=[5, 6], archive=["x", "a"], member=["b", "b"])
     for name, expected in (("a", [None, "s"]), ("b", ["s", None])):
-        assert assign_sets(batch, split(f'kind = "list"\nsets = {{ s = "{tmp_path}/{name}.txt" }}')) == expected
+        assert assign_sets(batch, split_table(f'kind = "list"\nsets = {{ s = "{tmp_path}/{name}.txt" }}')) == expected
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,7 @@ def test_invalid_lists(tmp_path, text, error, message):
     (tmp_path / "other.txt").write_text("009")
     if text is not None:
         (tmp_path / "s.txt").write_bytes(text.encode("latin-1" if text == "\x80" else "utf-8"))
-    by_list = split(f'kind = "list"\nsets = {{ other = "{tmp_path}/other.txt", s = "{tmp_path}/s.txt" }}')
+    by_list = split_table(f'kind = "list"\nsets = {{ other = "{tmp_path}/other.txt", s = "{tmp_path}/s.txt" }}')
     with pytest.raises(error, match=message):
         assign_sets(rows(id=[1]), by_list)
 
@@ -215,7 +219,7 @@ def test_invalid_lists(tmp_path, text, error, message):
 )
 def test_invalid_tables(text, message):
     with pytest.raises(RecipeError, match=message):
-        split(text)
+        split_table(text)
 
 
 def test_columns_of_a_split():
@@ -224,5 +228,105 @@ def test_columns_of_a_split():
         'kind = "date"\nsets = { a = [2016-01-01, 2016-02-01] }', 'kind = "archive"\nsets = { a = ["*"] }',
     ]  # fmt: skip
     batch = rows(black=["x"], white=["x"], date=[date(2016, 1, 5)])
-    for each in map(split, texts):
+    for each in map(split_table, texts):
         assert assign_sets(batch.select(list(each.columns)), each) == ["a"]
+
+
+OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
+
+
+def corpus(path: Path, openings: np.ndarray = OPENINGS) -> Path:
+    """Write a catalogue in which every tenth game is dropped."""
+    drop = ["ko" if k % 10 == 0 else None for k in range(len(openings))]
+    return write_catalogue(path, rows(opening=openings.tolist(), drop=drop), about={"read": len(openings)})
+
+
+def ids(path: Path) -> list[int]:
+    return [game for batch in open_catalogue(path).batches(("id",)) for game in batch["id"].to_pylist()]
+
+
+def test_each_game_is_in_its_set_in_order(tmp_path: Path) -> None:
+    path = corpus(tmp_path / "a.parquet")
+    table = load_split("hash", ["split.sets.train=2.0", "split.seed=3"])
+    report = split([path], tmp_path / "sets", by=table)
+    codes = split_keys(OPENINGS, {"train": 2, "validation": 5, "test": 5}, 3)
+    kept = np.arange(400) % 10 > 0
+    for code, name in enumerate(("train", "validation", "test")):
+        file = tmp_path / "sets" / f"{name}.parquet"
+        assert ids(file) == np.flatnonzero(kept & (codes == code)).tolist()
+        assert report.sets[file] == len(ids(file))
+    assert (report.unset, report.dropped, report.read) == (0, 40, 400)
+    about = open_catalogue(tmp_path / "sets" / "test.parquet").metadata
+    assert (about["set"], about["split"]["split"]["seed"]) == ("test", 3)
+    assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path), "about": {"read": 400}}]
+    by = HashSplit(kind="hash", sets={"train": 2.0, "validation": 5.0, "test": 5.0}, seed=3)
+    assert list(split(path, tmp_path / "again", by=by).sets.values()) == list(report.sets.values())
+
+
+def test_games_in_no_set_are_counted(tmp_path: Path) -> None:
+    table = tmp_path / "old.toml"
+    table.write_text('name="old"\ntitle="t"\nsplit={kind="date", sets={old=[1900-01-01,1999-12-31]}}')
+    path = write_catalogue(tmp_path / "a.parquet", rows(year=[1998, 2005, None]))
+    report = split(path, tmp_path, by=table)
+    assert (list(report.sets.values()), report.unset, report.read) == ([1], 2, 3)
+
+
+def test_command_prints_the_output(tmp_path: Path) -> None:
+    path = corpus(tmp_path / "a.parquet")
+    done = run("split", path, path, "--output", tmp_path, "--set", "split.sets={all=1.0}")
+    assert (done.code, done.out.splitlines()) == (
+        0,
+        [f"{tmp_path}/all.parquet: 720 games", "in no set: 0 games, and 80 dropped games"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("split.sets={}", "split hash: split.hash.sets: Dictionary should have at least 1 item"),
+        ("split.kind=moon", "split hash: split: Input tag 'moon'"),
+        ('split.sets={"../x"=1.0}', "set '../x' of split hash is not a valid file name"),
+    ],
+)
+def test_invalid_split_writes_nothing(tmp_path: Path, setting: str, message: str) -> None:
+    path = corpus(tmp_path / "a.parquet")
+    is_error(run("split", path, "--output", tmp_path / "sets", "--set", setting), f"kifu: {message}")
+    assert not (tmp_path / "sets").exists()
+
+
+def test_bad_catalogue_leaves_the_old_sets(tmp_path: Path) -> None:
+    old = tmp_path / "train.parquet"
+    old.write_bytes(b"old")
+    done = run("split", __file__, "--output", tmp_path)
+    assert (done.code, list(tmp_path.iterdir()), old.read_bytes()) == (2, [old], b"old")
+    assert "is not a catalogue" in done.err[-1]
+
+
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_killed_split_leaves_no_mix_of_old_and_new_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: int
+) -> None:
+    path, real, names = corpus(tmp_path / "a.parquet"), Path.replace, []
+
+    def replace(part: Path, whole: Path) -> Path:
+        if len(names) == named:
+            raise KeyboardInterrupt
+        names.append(whole)
+        return real(part, whole)
+
+    split(path, tmp_path / "sets", by="hash")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            split([path], tmp_path / "sets", by=load_split("hash", ["split.seed=3"]), overwrite=True)
+    assert sorted((tmp_path / "sets").iterdir()) == sorted(names)
+
+
+@pytest.mark.parametrize("name", split_names())
+def test_built_in_splits_have_their_name(name: str) -> None:
+    assert load_split(name).name == name
+
+
+def test_unknown_split_is_rejected() -> None:
+    with pytest.raises(RecipeError, match="unknown split 'nix'; available: hash, or a file"):
+        load_split("nix")

@@ -316,6 +316,7 @@ def test_mutations(tmp_path_factory, data):
 # Files of the 2015 program
 
 
+@pytest.mark.slow
 def test_reference_files(reference):
     v1, v2 = map(formats.open, reference)
     assert hashlib.md5(v1.path.read_bytes()).hexdigest() == "ca97a2325444f6e890f95ae676fd732a"

@@ -117,6 +117,7 @@ def test_draws_equal_the_delivered_batches(sources, options, batches, skipped, d
     assert_draws(loader.draws(batches), naive_draws(options["epoch"], delivered, {"games": len(rows)}))
 
 
+@pytest.mark.slow
 @given(OPTIONS, st.lists(st.sampled_from([0.1, 0.3, 1]), min_size=3, max_size=3), st.sampled_from([None, 100, 2000]))
 def test_draws_of_mixtures_match_the_twin(sources, options, weights, positions):
     options = {**options, "drop_last": False}

@@ -421,6 +421,7 @@ def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, each in formats_of("examples").items() if each.has_provenance])
 def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
     monkeypatch.setattr("kifu.datasets.examples.RUN_ROWS", 16)

@@ -140,6 +140,7 @@ def check(
         assert batch.labels["policy"][row, batch.labels["move"][row]] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("plies", [1, 8, 30])
@@ -204,6 +205,7 @@ def weigh(game: int, ply: int) -> float:
 WEIGHTS = {"weight": "(id % 3) / 2", "ply_weights": {0: 1, 3: 0.25}}
 
 
+@pytest.mark.slow
 def test_counts_are_sums_of_weights(tmp_path: Path) -> None:
     path, games = write(tmp_path, [(4, 4)])
     expected = naive_merge(games, 10, True, weigh)

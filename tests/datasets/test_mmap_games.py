@@ -69,6 +69,7 @@ TYPED = {
 }
 
 
+@pytest.mark.slow
 @given(st.lists(st.fixed_dictionaries(TYPED), max_size=20), st.lists(st.integers(0, 20), max_size=4), st.data())
 def test_spilled_rows_equal_the_originals(reported, cuts, data):
     schema = pa.schema([SCHEMA.field(name) for name in TYPED])

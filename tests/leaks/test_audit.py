@@ -28,7 +28,7 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.leaks.audit import audit, hash_records, open_set
 from kifu.leaks.report import BANDS
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
@@ -88,6 +88,7 @@ def wild_games(draw):
     return OneGame(width, height, moves, tuple((ply, rng.randrange(points) | bits()) for ply in plies))
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @given(st.lists(wild_games(), max_size=3))
 def test_hashes_follow_their_definition(games) -> None:
@@ -321,7 +322,7 @@ def test_a_file_truncated_during_the_audit_raises(built, tmp_path, monkeypatch) 
     opened = open_set(path)
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(FormatError, match=r"set\.dat has changed"):
-        list(opened.positions(ThreadExecutor(1)))
+        list(opened.positions(Executor(1)))
 
 
 # a corpus of 2,000 games

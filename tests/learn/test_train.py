@@ -76,6 +76,7 @@ def test_32_positions_are_learned_completely(changes: dict[str, Any], lr: float,
     assert learn.net.open_net(tmp_path / "run").about.planes == recipe.encoder().plane_set.name
 
 
+@pytest.mark.slow
 def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
     """16 boards, each before a move of Black and before another one of White; the planes do not tell them apart."""
     changes = {"net": "maddison", "planes": "black+white", "board": "5x5", "init": "he-normal", "inputs": ["colour"]}
@@ -400,6 +401,7 @@ def test_the_processes_of_a_machine_share_the_cores_they_may_use(
     assert data._cores == threads
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning", "ignore:.*worker processes:UserWarning")
 @pytest.mark.parametrize("cores", [2, 5])
 def test_processes_prepare_the_same_batches_for_a_gpu(games: Path, monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
@@ -422,6 +424,7 @@ def test_processes_prepare_the_same_batches_for_a_gpu(games: Path, monkeypatch: 
         next(few.batches())
 
 
+@pytest.mark.slow
 def test_a_run_counts_the_cores_that_it_may_use(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
@@ -772,6 +775,7 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     assert learn.train.train(recipe, [games], tmp_path, resume=True).steps == 40
 
 
+@pytest.mark.slow
 def test_divergence_is_reported(games: Path, tmp_path: Path) -> None:
     recipe = tiny(net="book-small", planes="own+opp", steps=8, optimiser={"kind": "sgd", "lr": 1e6}, batch_size=16)
     with pytest.raises(RecipeError, match=r"\(lr 1e\+06\); try a lower optimiser.lr, or clip; there is no checkpoint"):

@@ -156,6 +156,7 @@ def test_a_recipe_as_a_dictionary() -> None:
     assert tiny().to_dict()["net"] == TINY["net"]
 
 
+@pytest.mark.slow
 def test_a_dump_of_ogs_trains_a_net_that_takes_ranks(tmp_path: Path) -> None:
     """The command of docs/packaged-nets.md on some games with the ranks of OGS, 15 for 15 kyu, 33 for 4 dan."""
     games = []

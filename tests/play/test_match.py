@@ -1,13 +1,16 @@
-"""Matches: what is kept of them, how they go on, how they end too early, and the command."""
+"""Matches between programs: games, openings, scores and records."""
 
 import contextlib
+import itertools
 import json
+import math
 import re
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import commands
@@ -15,14 +18,14 @@ import kifu
 from catalogues import rows, write_catalogue
 from gtp_engines import ends, engine
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
+from kifu.go.rules import Rules
 from kifu.kernel import announce_compilation
-from kifu.play.match import MatchOptions, corner_openings, play_match
+from kifu.play.match import MatchOptions, Opening, catalogue_openings, corner_openings, play_match
 from kifu.play.referee import MatchRules
-from kifu.play.results import Match
-from kifu.point import WHITE_BIT, to_gtp
+from kifu.play.results import Match, MatchScore, elo
+from kifu.point import WHITE_BIT, parse_gtp, symmetries, to_gtp
 from kifu.process import find_program
-
-pytestmark = pytest.mark.subprocess
+from kifu.text import wilson
 
 RULES = MatchRules(size=5, komi=0.5, move_seconds=20)
 COUNTS = engine(final_score="B+3.5")
@@ -42,6 +45,7 @@ def read(folder: Path) -> dict[str, Any]:
     return table
 
 
+@pytest.mark.subprocess
 def test_a_match_is_recorded(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
     match = play(a, b, tmp_path, games=6, rules=RULES, score_by=COUNTS)
@@ -73,6 +77,7 @@ def test_a_match_is_recorded(tmp_path: Path) -> None:
     assert table["a"] == {"command": a, "name": "Test", "version": "1"}
 
 
+@pytest.mark.subprocess
 def test_games_do_not_depend_on_jobs(tmp_path: Path) -> None:
     for jobs in (1, 2):
         play(
@@ -84,6 +89,7 @@ def test_games_do_not_depend_on_jobs(tmp_path: Path) -> None:
     assert [game["game"] for game in read(tmp_path / "2")["games"]] == [1, 2, 3, 4]
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("size", [2, 3, 25])
 def test_boards_of_any_size(tmp_path: Path, size: int) -> None:
     rules = MatchRules(size=size, komi=0.5, move_seconds=20)
@@ -91,6 +97,7 @@ def test_boards_of_any_size(tmp_path: Path, size: int) -> None:
     assert [game.ending for game in match.games] == ["score", "score"]
 
 
+@pytest.mark.subprocess
 def test_a_match_resumes(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
     play(a, b, tmp_path, games=3, rules=RULES, score_by=COUNTS)
@@ -112,6 +119,7 @@ def test_a_match_resumes(tmp_path: Path) -> None:
     assert len(again.games) == 4
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -134,6 +142,7 @@ def test_a_directory_holds_one_match(tmp_path: Path, change: dict[str, Any], mes
     assert files(tmp_path) == before
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -161,6 +170,7 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
     assert files(tmp_path) == before
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -188,6 +198,7 @@ def test_invalid_options(tmp_path: Path, change: dict[str, Any], message: str) -
     assert not (tmp_path / "match" / "match.json").exists()
 
 
+@pytest.mark.subprocess
 def test_an_unreadable_match_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "match.json").mkdir()
     with pytest.raises(SourceError, match=r"^cannot read .*match.json: Is a directory$"):
@@ -199,12 +210,14 @@ def test_an_unreadable_match_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         play(engine(), engine(), tmp_path, games=1, rules=RULES, score_by=COUNTS)
 
 
+@pytest.mark.subprocess
 def test_an_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OutputError, match=r"^cannot write .*file: Not a directory$"):
         play(engine(), engine(), tmp_path / "file", games=1, rules=RULES, score_by=COUNTS)
 
 
+@pytest.mark.subprocess
 def test_programs_at_fault_are_named(tmp_path: Path) -> None:
     match = play(engine("crash"), engine("D3"), tmp_path, games=2, rules=RULES, score_by=COUNTS)
     a, b = engine("crash"), engine("D3")
@@ -234,6 +247,7 @@ def test_programs_at_fault_are_named(tmp_path: Path) -> None:
     assert game.players == ("Test 1 (B)", "Test 1 (A)")
 
 
+@pytest.mark.subprocess
 def test_a_game_without_a_winner_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatchRules, "max_moves", 4)
     match = play(engine("A1 A2 A3"), engine("B1 B2 B3"), tmp_path, games=2, rules=RULES, score_by=COUNTS)
@@ -244,6 +258,7 @@ def test_a_game_without_a_winner_does_not_count(tmp_path: Path, monkeypatch: pyt
     assert read(tmp_path)["standing"]["all"]["share"] is None
 
 
+@pytest.mark.subprocess
 def test_without_a_scoring_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.play.match.find_program", lambda name: None)
     match = play(engine("C3"), engine(), tmp_path, games=2, rules=RULES)
@@ -264,6 +279,7 @@ def gnugo() -> str:
     return "gnugo --mode gtp --level 1 --seed {}"
 
 
+@pytest.mark.subprocess
 def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
     rules = MatchRules(size=9)
     match = play(gnugo.format(1), gnugo.format(2), tmp_path, games=1, rules=rules)
@@ -277,11 +293,13 @@ def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
     assert game.players == ("GNU Go 3.8 (A)", "GNU Go 3.8 (B)")
 
 
+@pytest.mark.subprocess
 def test_gnu_go_scores_supported_sizes_only(gnugo: str, tmp_path: Path) -> None:
     match = play(engine("K10"), engine(), tmp_path, games=1, rules=MatchRules(size=21, move_seconds=20))
     assert match.games[0].scored_by == "board"
 
 
+@pytest.mark.subprocess
 def test_openings_of_a_catalogue(tmp_path: Path) -> None:
     lines = [[12, 6 | WHITE_BIT], [6, 12 | WHITE_BIT], [7, 8 | WHITE_BIT]]
     catalogue = write_catalogue(tmp_path / "5x5.parquet", rows(moves=lines, width=[5] * 3, height=[5] * 3))
@@ -336,6 +354,7 @@ def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.subprocess
 def test_the_command(tmp_path: Path) -> None:
     announce_compilation()
     arguments = ["match", engine("C3"), engine(), "--output", tmp_path, "--board", "5x5", "--games", "2"]
@@ -358,3 +377,164 @@ def test_the_command(tmp_path: Path) -> None:
     assert failed.code == 2
     assert failed.out == ""
     assert failed.err == [f"kifu: {tmp_path / 'match.json'} is another match: komi was 0.5, now 1.5"]
+
+
+CHINESE = Rules.named("chinese")
+
+
+def forms(opening: Opening, size: int) -> set[Opening]:
+    """The opening as it looks under each symmetry."""
+    return {tuple(form[list(opening)].tolist()) for form in symmetries(size, size)}
+
+
+def naive_corners(size: int, stones: int) -> set[frozenset[Opening]]:
+    """All ways to put so many stones into corners of their own, those that are equal up to symmetry as one."""
+    near = [2, 3] if size >= 9 else [2]
+    lines = {*near, *(size - 1 - line for line in near)}
+    points = [y * size + x for y in lines for x in lines]
+    ways = itertools.permutations(points, stones)
+    corner = {point: (point % size > size // 2, point // size > size // 2) for point in points}
+    return {frozenset(forms(way, size)) for way in ways if len({corner[point] for point in way}) == stones}
+
+
+@pytest.mark.parametrize("size", [7, 8, 9, 19, 25])
+def test_corner_openings_are_complete(size: int) -> None:
+    openings = corner_openings(size, seed=1)
+    pairs = [opening for opening in openings if len(opening) == 2]
+    assert openings[: len(pairs)] == pairs  # the short ones come first
+    for stones in (2, 4):
+        mine = [frozenset(forms(opening, size)) for opening in openings if len(opening) == stones]
+        assert len(set(mine)) == len(mine)
+        assert set(mine) == naive_corners(size, stones)
+
+
+def test_the_openings_of_small_boards() -> None:
+    names = {size: [[to_gtp(p, size) for p in line] for line in corner_openings(size, 1)] for size in range(1, 7)}
+    assert names[1] == names[2] == [[]]
+    assert names[3] == [["B2"]]
+    assert sorted(names[4]) == [["C3"]]
+    assert sorted(names[5]) == [["C3"], ["C4"], ["D4"]]
+    assert len(names[6]) == 3
+
+
+def test_black_begins_in_the_upper_right() -> None:
+    firsts = {to_gtp(opening[0], 19) for opening in corner_openings(19, 1)}
+    assert firsts == {"Q16", "Q17", "R17"}  # R16 is Q17, mirrored
+
+
+def test_the_seed_determines_the_order() -> None:
+    first, second = corner_openings(19, 1), corner_openings(19, 2)
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert corner_openings(19, 1) == first
+
+
+def moves(words: str, colours: str | None = None, size: int = 19) -> list[int]:
+    """Moves as catalogues have them, Black's and White's in turn if colours ("bwb") do not say else."""
+    points = [parse_gtp(word, size) for word in words.split()]
+    return [p | (WHITE_BIT if c == "w" else 0) for p, c in zip(points, colours or itertools.cycle("bw"))]
+
+
+def test_only_legal_openings_of_a_catalogue_are_used_once(tmp_path: Path) -> None:
+    games = [
+        moves("D4 Q16 C16 Q4"),
+        moves("Q16 D4 R4 D16 C3"),  # the same, turned
+        moves("Q17 D4 Q3 D16 C3"),
+        moves("Q16 D4 pass D16"),
+        moves("Q16 D4 R4"),  # too short
+        moves("Q16 D4 R4 D17", "bbww"),
+        moves("Q16 D4 D4 D17"),  # illegal
+        moves("G7 D4 D7 G4", size=9),
+        moves("D16 Q4 D17 Q3"),  # has a setup stone
+        moves("D16 Q4 C17 R3"),  # dropped
+    ]
+    sizes = [9 if k == 7 else 19 for k in range(len(games))]
+    setup = [[5] if k == 8 else [] for k in range(len(games))]
+    drops = ["unreadable" if k == 9 else None for k in range(len(games))]
+    for k in range(len(games)):
+        if drops[k]:
+            games[k] = []
+    table = rows(
+        moves=games, width=sizes, height=sizes, setup=setup, setup_ply=[[0] * len(s) for s in setup],
+        root_setup=[len(s) for s in setup], drop=drops,
+    )  # fmt: skip
+    path = write_catalogue(tmp_path / "a.parquet", table.slice(0, 3), table.slice(3))
+    found = catalogue_openings(path, 19, 4, CHINESE, seed=1, count=10)
+    expected = [forms(tuple(np.array(games[k][:4]) & 0x3FFF), 19) for k in (0, 2)]
+    assert len(found) == 2
+    assert {frozenset(forms(each, 19)) for each in found} == set(map(frozenset, expected))
+    assert catalogue_openings(path, 19, 4, CHINESE, seed=1, count=1) == found[:1]
+    assert {tuple(catalogue_openings(path, 19, 4, CHINESE, seed=k, count=1)) for k in range(20)} == {
+        (found[0],),
+        (found[1],),
+    }
+    assert len(catalogue_openings(path, 9, 4, CHINESE, seed=1, count=10)) == 1
+    with pytest.raises(
+        RecipeError, match=r"a\.parquet has no game on 13 x 13 without setup stones that begins with 4 legal moves"
+    ):
+        catalogue_openings(path, 13, 4, CHINESE, seed=1, count=10)
+
+
+def test_invalid_catalogues(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"no")
+    with pytest.raises(FormatError, match=r"a\.parquet is not a catalogue"):
+        catalogue_openings(tmp_path / "a.parquet", 19, 4, CHINESE, seed=1, count=10)
+
+
+# R. G. Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I
+@pytest.mark.parametrize(
+    ("points", "games", "lower", "upper"),
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        (5, 10, 0.2366, 0.7634),
+        (0, 4, 0.0, 0.4899),
+        (4, 4, 0.5101, 1.0),
+    ],
+)
+def test_wilson(points: int, games: int, lower: float, upper: float) -> None:
+    assert wilson(points, games) == pytest.approx((lower, upper), abs=0.00005)
+    mirrored = wilson(games - points, games)
+    assert mirrored == pytest.approx((1 - upper, 1 - lower), abs=0.00005)
+
+
+def test_wilson_bounds_invert_the_score_test() -> None:
+    for games in (1, 7, 200):
+        for points in range(1, games):
+            for bound in wilson(points, games):
+                deviation = abs(points / games - bound) / math.sqrt(bound * (1 - bound) / games)
+                assert deviation == pytest.approx(1.959963984540054)
+
+
+def test_score_of_no_games() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert MatchScore(none=3).share is None
+    assert str(MatchScore(none=3)) == "no games with a result"
+
+
+def test_elo() -> None:
+    assert elo(0.5) == 0
+    assert elo(1) == math.inf
+    assert elo(0) == -math.inf
+    assert elo(10 / 11) == pytest.approx(400)
+    assert elo(0.2) == pytest.approx(-elo(0.8))
+
+
+def test_score() -> None:
+    standing = MatchScore(won=13, lost=6, drawn=1, none=2)
+    assert (standing.counted, standing.share) == (20, 0.675)
+    assert str(standing) == (
+        "67.5% of the points, 95% interval 45.7% to 83.7%; Elo difference +127, interval -30 to +284"
+    )
+    assert str(MatchScore(won=2)) == (
+        "100.0% of the points, 95% interval 34.2% to 100.0%; Elo difference infinite, interval -113 to infinite"
+    )
+
+
+def test_score_as_json_has_no_infinity() -> None:
+    for standing in (MatchScore(won=2), MatchScore(lost=2), MatchScore(), MatchScore(1, 1, 1, 1)):
+        reported = json.loads(json.dumps(standing.to_json(), allow_nan=False))
+        assert reported["won"] == standing.won
+    assert MatchScore(lost=2).to_json()["elo_interval"] == [None, 113.4]

@@ -144,6 +144,7 @@ def test_hugging_face_datasets_loads_the_splits(
     assert [str(each) for each in loaded["test"]["date"]] == [str(each) for each in frame["date"]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_mlcroissant_validates_and_reads_the_records(published: Path, tmp_path: Path) -> None:
     mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")

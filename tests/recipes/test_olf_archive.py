@@ -20,7 +20,7 @@ from kgs_archives import BROKEN, archive
 from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
 from kifu.errors import DropReason, OutputError, RecipeError, SourceError
-from kifu.io import AtomicFile, hash_file
+from kifu.io import hash_file
 from kifu.point import POINT_MASK, to_sgf
 from kifu.recipes import olf_archive, pipeline
 from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveManifest, file_rating
@@ -265,26 +265,6 @@ def test_a_manifest_that_names_files_elsewhere_removes_none(sources: list[Path],
     with pytest.raises(OutputError, match="is not an intact output of kifu"):
         build(sources, tmp_path / "into")
     assert victim.read_bytes() == b"mine"
-
-
-def test_a_killed_run_leaves_no_broken_file(sources: list[Path], tmp_path: Path) -> None:
-    whole = contents(build(sources, tmp_path / "whole").path)
-    commits = iter(range(100))
-
-    def commit(self: AtomicFile, header: bytes | None = None) -> str:
-        if next(commits) == 10:
-            raise KeyboardInterrupt
-        return real(self, header)
-
-    real = AtomicFile.commit
-    with mock.patch.object(AtomicFile, "commit", commit), pytest.raises(KeyboardInterrupt):
-        build(sources, tmp_path / "into")
-    left = contents(tmp_path / "into")
-    assert left.pop(".olf-archive.manifest.json.unfinished") == b""
-    assert len(left) == 9
-    assert left.items() <= whole.items()
-    build(sources, tmp_path / "into")
-    assert contents(tmp_path / "into") == whole
 
 
 def test_a_disk_that_is_full(sources: list[Path], tmp_path: Path) -> None:

@@ -602,6 +602,7 @@ def written_name(name: str | None) -> str | None:
     return None if name in ("", "?") else name
 
 
+@pytest.mark.slow
 @given(st.lists(rows_of_words(), max_size=5))
 def test_fields_round_trip(rows: list[dict[str, Any]]) -> None:
     lines = write_games([ON_19] * len(rows), rows)
@@ -650,6 +651,7 @@ def test_canonical_lines_round_trip(data: bytes) -> None:
         assert write_back(read_olf(as_block([data]))).data.tobytes() == data
 
 
+@pytest.mark.slow
 def test_damaged_lines() -> None:
     """Fields that can be read and written again are read the same again."""
     draw = random.Random(3)

@@ -237,6 +237,7 @@ def test_matches_naive_parser_on_token_soup(data: bytes) -> None:
     compare_with_naive(data)
 
 
+@pytest.mark.slow
 def test_matches_naive_parser_on_damaged_records() -> None:
     draw = random.Random(7)
     records = [path.read_bytes() for path in sorted(TRAPS_FOLDER.glob("*.sgf"))]

@@ -200,6 +200,7 @@ def test_sgf_properties() -> None:
     assert set(to_sgf_properties(empty).values()) == {None}
 
 
+@pytest.mark.slow
 def test_real_lines_and_index(shared: Path) -> None:
     index = load_index(sorted((shared / "data/tygem").glob("*2016*.zip")))
     assert index is not None

@@ -108,6 +108,7 @@ def test_trap(name: str) -> None:
     compare_with_naive([data])
 
 
+@pytest.mark.slow
 def test_members_are_read_separately() -> None:
     compare_with_naive([data for name, (data, _) in TRAPS.items() if "many" not in name])
 

@@ -88,6 +88,7 @@ def check(path: Path, plies: int) -> SearchIndex:
     return index
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.lists(games(SIZES).map(lambda drawn: one_game(*drawn)), min_size=1, max_size=5), st.integers(1, 70))
 def test_an_index_holds_positions_traces_and_results(tmp_path_factory, all_games, plies):
@@ -119,6 +120,7 @@ def test_empty_and_dropped_catalogues(tmp_path: Path, all_games, drop) -> None:
     assert open_index(path).header.rows == len(all_games)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [100, 10**6])
 def test_buckets_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """All games share three positions, which have a range each if there are few entries in one."""
@@ -272,6 +274,7 @@ def contents(catalogue: Path) -> list[bytes]:
     return [values.tobytes() for values in (*index.traces(arrays), *index.info(), index.late_stones, *looked_up)]
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_found(catalogue: Path) -> None:
     path = index_path(catalogue)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Tests of the text notation of patterns."""
+"""Patterns in text, drawn in SGF, and cut out of a board."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.errors import RecipeError
+from kifu.errors import GameError, KifuError, RecipeError, RecordError
 from kifu.go.board import Board
 from kifu.point import BLACK, MAX_SIZE, WHITE
 from kifu.search.notation import CELLS, check_pattern, format_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, ANY_CELL, Pattern, PatternMove, Rectangle
-from kifu.search.position import pattern_from_sgf
+from kifu.search.position import (
+    FILE_LIMIT,
+    Position,
+    parse_position,
+    pattern_from_position,
+    pattern_from_sgf,
+    sequence_pattern,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "patterns.md"
 
@@ -278,3 +285,173 @@ def test_cells_and_settings_are_documented() -> None:
     keys = re.findall(r"^\| `([a-z ]+)` \|", section, re.MULTILINE)
     with pytest.raises(RecipeError, match="available: " + ", ".join(keys)):
         parse_pattern("wrong: 1\nX")
+
+
+BOARD = """
+X....
+.O...
+..X.O
+.....
+"""
+
+
+def board() -> Position:
+    position = parse_position(BOARD)
+    assert isinstance(position, Position)
+    return position
+
+
+@pytest.mark.parametrize(
+    ("rectangle", "text"),
+    [
+        ("A3:B4", "+--/|X./|.O"),
+        ("B4:A3", "+--/|X./|.O"),
+        ("D2:E4", "+--/|../|../|O."),
+        ("A1:C2", "+---/|.../|..X"),
+        ("B3:D4", "---/.../O.."),
+        ("B1:D2", "---/.../.X."),
+        ("A2:B3", "--/../O."),
+        ("D2:E3", "--/.O/.."),
+        ("B2:C3", "O./.X"),
+        ("A1:E4", "+-----+/|X....|/|.O...|/|..X.O|/|.....|/+-----+"),
+    ],
+)
+def test_rectangles_of_positions(rectangle: str, text: str) -> None:
+    assert pattern_from_position(board(), rectangle) == parse_pattern(text)
+
+
+@given(st.data())
+def test_cut_rectangles_are_found_where_they_were(data: st.DataObject) -> None:
+    position = board()
+    x0, x1 = sorted(data.draw(st.tuples(st.integers(0, 4), st.integers(0, 4))))
+    y0, y1 = sorted(data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3))))
+    try:
+        pattern = pattern_from_position(position, Rectangle(x0, x1, y0, y1))
+    except RecipeError as error:
+        assert "edges" in str(error)  # noqa: PT017 - only some rectangles fail
+        assert (x0 == 0) == (x1 == 4) or (y0 == 0) == (y1 == 3)
+        return
+    cells = position.cells()
+    wanted = x1 - x0 + 1, y1 - y0 + 1, tuple(cells[y * 5 + x] for y in range(y0, y1 + 1) for x in range(x0, x1 + 1))
+    assert any(
+        (image.width, image.height, image.cells) == wanted
+        and image.window.left <= x0 <= image.window.right
+        and image.window.top <= y0 <= image.window.bottom
+        for image in pattern.images(5, 4)
+    )
+
+
+def test_sequences() -> None:
+    pattern = sequence_pattern("R17 pass R15", min_size=4)
+    assert format_pattern(pattern) == "moves: black black\n+----\n|....\n|....\n|..1.\n|....\n|..2.\n"
+    assert sequence_pattern("D3 D5", min_size=3) == parse_pattern("+----/|..../|..../|...1/|..../|...2")
+    assert sequence_pattern("D3 D5", "C2:E6") == parse_pattern(".../.2./.../.1./...")
+    assert sequence_pattern("E5", width=9, height=9).width == 8
+    assert sequence_pattern("B2", width=5, height=5).anchor == "board"
+
+
+def test_sequences_respect_captures() -> None:
+    pattern = sequence_pattern("A2 A1 B1 C1 A1", "A1:C3", width=9)
+    assert [move[:2] for move in pattern.moves] == [(0, 1), (0, 0), (1, 0), (2, 0), (0, 0)]
+    assert [move.colour for move in pattern.moves] == [BLACK, WHITE, BLACK, WHITE, BLACK]
+
+
+@pytest.mark.parametrize(
+    ("rectangle", "message"),
+    [
+        ("A1", "a rectangle is given by two of its corners, such as C12:H19: got 'A1'"),
+        ("A1:B2:C3", "a rectangle is given by two of its corners, such as C12:H19: got 'A1:B2:C3'"),
+        ("A1:pass", "a rectangle is given by two of its corners, such as C12:H19: got 'A1:pass'"),
+        ("A1:F2", "a rectangle is given by two of its corners, such as C12:H19: 'F2' is not a GTP vertex of a 5 x 4"),
+        ("A1:E2", "a pattern has no edge, one edge, two adjacent edges or all four, got lower and left and right"),
+        ("A2:E3", "a pattern has no edge, one edge, two adjacent edges or all four, got left and right"),
+    ],
+)
+def test_bad_rectangles_give_one_line(rectangle: str, message: str) -> None:
+    with pytest.raises(RecipeError, match="^" + re.escape(message)):
+        pattern_from_position(board(), rectangle)
+
+
+def test_bad_sequences_give_one_line() -> None:
+    with pytest.raises(RecipeError, match=r"^a sequence needs at least one move on the board$"):
+        sequence_pattern("pass")
+    with pytest.raises(RecipeError, match=r"^move 2, D4, is outside the rectangle Q19:T15$"):
+        sequence_pattern("R17 D4", "Q19:T15")
+    with pytest.raises(RecipeError, match=r"^move 2, R17, is illegal: a move on an occupied point$"):
+        sequence_pattern("R17 R17")
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        # the rectangle
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[aa:cc])", "+---/|.../|.XO/|..O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[aa][cc])", "+---/|.../|.XO/|..O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:cc])", "XO/.O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[])", "+-----+/|.....|/|.XO..|/|..O..|/|.....|/|.....|/+-----+"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]SL[bb][cc])", "XO/.O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]MA[bb]LB[cd:A])", "XO/.O/.."),
+        ("(;SZ[5];B[bb];W[cb];B[ee];W[cc]VW[bb:cc];B[aa])", "XO/.O"),
+        ("(;SZ[5];B[bb](;W[cb];B[ee];W[cc]VW[bb:cc])(;W[aa]))", "XO/.O"),
+        ("(;SZ[5];B[bb]C[VW\\[aa:ee\\]];W[cb]VW[bb:cb];W[cc]VW[])", "XO"),
+        ("(;SZ[5:3]AB[ec]VW[dc:ec])", ".X|/--+"),
+        # the cells
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:cc]TR[bc][bb])", "*O/*O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:cc]TR[bb:bc])", "*O/*O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:cc]SQ[bb][cb])", "xo/.O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:cc]CR[bb][bc])", "#O/#O"),
+        ("(;SZ[5]AB[bb]AW[cb][cc]TR[bb]SQ[cc])", "*O/.o"),
+        # the moves
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:dd]LB[db:1][dc:2][bc:B])", "XO1/.O2/..."),
+        ("(;SZ[5]PL[W]AB[bb]AW[cb][cc]VW[bb:dd]LB[db:1][dc:2])", "moves: white/XO1/.O2/..."),
+        ("(;SZ[5]AB[bb]AW[cb][cc];B[ee]VW[bb:dd]LB[db: 1 ])", "moves: white/XO1/.O./..."),
+        ("(;SZ[5];B[bb];W[cb];B[bc]VW[bb:dd]LB[bb:1][cb:2][bc:3][cc:4])", "12./34./..."),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:dd];B[db];W[];B[dc];W[bc])", "moves: black black/XO1/3O2/..."),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[bb:dd];B[db];W[ee])", "XO./.O./..."),
+        ("(;SZ[5]AB[bb]AW[cb][cc]VW[];B[db])", "+-----+/|.....|/|.XO..|/|..O..|/|.....|/|.....|/+-----+"),
+    ],
+)
+def test_drawn_patterns(record: str, text: str) -> None:
+    assert pattern_from_sgf(record.encode()) == parse_pattern(text)
+
+
+@pytest.mark.parametrize(
+    ("record", "error", "message"),
+    [
+        ("nothing", RecordError, "no game record"),
+        ("(;SZ[99])", GameError, "a dropped game shows no pattern: a board size"),
+        ("(;SZ[5];B[aa];W[aa]VW[])", GameError, "move 2 (point 0) is illegal"),
+        ("(;SZ[5]VW[bb:cc];B[bb];W[bb])", GameError, "move 2 (point 6) is illegal"),
+        ("(;SZ[5]AB[bb])", RecipeError, "no node of the main line has VW or one of the marks TR, SQ, CR, MA, SL, LB"),
+        ("(;SZ[5]VW[aa:ff])", RecipeError, "VW[aa:ff] is not on the 5 x 5 board of the pattern"),
+        ("(;SZ[5]TR[])", RecipeError, "TR[] is not on the 5 x 5 board of the pattern"),
+        ("(;SZ[5]LB[zz:1])", RecipeError, "LB[zz:1] is not on the 5 x 5 board of the pattern"),
+        ("(;SZ[5]SQ[bb])", RecipeError, "SQ on B4 must mark a stone, which then may be missing; the point is empty"),
+        ("(;SZ[5]VW[aa:bb]LB[aa:1][cc:2])", RecipeError, "move 2, C3, is outside the rectangle A5:B4"),
+        ("(;SZ[5]LB[aa:1][cc:3])", RecipeError, "move 2 is missing; moves are numbered from 1 without gaps"),
+        ("(;SZ[5]LB[aa:1][cc:1])", RecipeError, "move 1 occurs 2 times"),
+        ("(;SZ[5]TR[bb][cc][bc][cb])", RecipeError, "a pattern needs a stone, an empty cell or a move"),
+        ("(;SZ[5]VW[aa:eb])", RecipeError, "a pattern has no edge, one edge, two adjacent edges or all four"),
+        (f"(;SZ[5]TR{'[aa]' * 1001})", RecipeError, "TR has at most 1,000 values in a pattern, got 1,001"),
+        (" " * (FILE_LIMIT + 1), RecipeError, "a record with a pattern has at most 1,048,576 bytes, got 1,048,577"),
+    ],
+)  # fmt: skip
+def test_bad_records_give_one_line(record: str, error: type[KifuError], message: str) -> None:
+    with pytest.raises(error, match="^" + re.escape(message)):
+        pattern_from_sgf(record.encode())
+
+
+PIECES = [
+    b"(", b")", b";", b"SZ[5]", b"SZ[5:3]", b"CA[Big5]", b"AB[bb]", b"AW[cb:dc]", b"AE[bb]", b"B[bc]", b"W[]",
+    b"VW[aa:cc]",
+    b"VW[]", b"TR[bb]", b"SQ[cb]", b"CR[dd]", b"SL[bb:dd]", b"LB[cc:1]", b"LB[bc:2]", b"LB[dd:x]", b"C[TR[aa\\]]", b"[",
+    b"]", b"\\", b"\xa4", b"[bd]", b"tr[bb]", b"PL[W]",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=15), st.booleans())
+def test_any_record_gives_a_pattern_or_an_error(pieces: list[bytes], is_game: bool) -> None:
+    record = b"(;SZ[5]" * is_game + b"".join(pieces)
+    with contextlib.suppress(KifuError):
+        pattern = pattern_from_sgf(record)
+        assert parse_pattern(format_pattern(pattern)) == pattern

@@ -111,6 +111,7 @@ def test_entries_equal_the_slow_twin(all_games, plies):
     assert entries == [entry for g, game in enumerate(all_games) for entry in expected(5 + g, game, plies)]
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @given(st.lists(games(SIZES).map(lambda drawn: one_game(*drawn)), min_size=1, max_size=3), st.integers(1, 70))
 def test_the_fewest_stones_of_later_positions_are_counted(all_games, plies):

@@ -1,10 +1,11 @@
-"""Searches in catalogues: files and folders, with and without an index, with filters."""
+"""The searcher: hits by a slow twin, hits of whole boards from an index alone, and the choice of games."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogues import write_catalogue
+from catalogues import rows, write_catalogue
 from flat import OneGame
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.update import append
@@ -20,12 +21,14 @@ from kifu.errors import FormatError, OutputError, RecipeError
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.search import store
 from kifu.search.build import build_index
-from kifu.search.index import index_path
+from kifu.search.index import index_path, open_index
+from kifu.search.match import find_board, pattern_position
 from kifu.search.notation import format_pattern
-from kifu.search.pattern import Pattern
+from kifu.search.pattern import Pattern, PatternMove
 from kifu.search.position import Position
 from kifu.search.results import HITS
 from kifu.search.searcher import Searcher
+from kifu.search.store import GameStore
 from naive_search import find, stones_before
 from partition_sources import make_sources, rules
 from searchable import catalogues, write_games
@@ -64,6 +67,7 @@ def questions(draw):
     return games, columns, rng.choice([whole, whole, part]), rng.choice([1, 2, 5, 60])
 
 
+@pytest.mark.slow
 @given(questions(), st.integers(1, 3))
 def test_hits_are_those_of_the_slow_twin(question, jobs) -> None:
     games, columns, pattern, plies = question
@@ -243,3 +247,144 @@ def test_a_damaged_index_is_reported_unless_it_is_not_used(single: Path, tmp_pat
     with pytest.raises(FormatError, match=r"is not a search index$"):
         Searcher(path)
     assert Searcher(path, use_index=False).find(PAIR).games > 0
+
+
+STONE = Pattern(3, 3, (2, 1, 1, 1, 1, 1, 1, 1, 1), "board")
+W = WHITE_BIT
+GAMES = [
+    OneGame(3, 3, [2, 4 | W]),  # another corner
+    OneGame(3, 3, [9, 8 | W, 4]),  # the other colour
+    OneGame(3, 3, [6, 9 | W, 4]),  # a pass, so that the continuation comes later
+    OneGame(3, 3, [4]),
+    OneGame(3, 3, [0]),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    games = write_games(tmp_path / "games.parquet", GAMES, {"drop": [None] * len(GAMES)})
+    build_index(games, plies=2)
+    return games
+
+
+def test_games_that_an_index_does_not_decide_are_named(path: Path) -> None:
+    position = pattern_position(STONE)
+    assert position is not None
+    hits, unsure = find_board(open_index(path), STONE, position)
+    columns = [column.tolist() for column in (hits.game, hits.ply, hits.exchanged, hits.next_ply, hits.board_colour)]
+    assert [*zip(*columns)] == [(0, 1, False, 1, 2), (4, 1, False, -1, 0)]
+    assert unsure.tolist() == [False, True, True, False, False]  # after two plies, games 1 and 2 have one stone
+
+
+def test_other_games_are_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reading(store: GameStore, group: Any) -> Any:
+        raise AssertionError("games are read")
+
+    chosen = Searcher(path).select("entry in (0, 4)")
+    monkeypatch.setattr(GameStore, "batches", reading)
+    hits = Searcher(path).find(STONE, chosen)
+    assert hits.rows().tolist() == [0, 4]
+    with pytest.raises(AssertionError, match="games are read"):
+        Searcher(path).find(STONE)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        Pattern(3, 3, (2, 1, 1, 1, 1, 1, 1, 1, 7), "board"),
+        Pattern(3, 3, STONE.cells, "corner"),
+        Pattern(3, 3, STONE.cells, "board", moves=(PatternMove(1, 1, BLACK),)),
+        Pattern(3, 3, STONE.cells, "board", consecutive=True),
+    ],
+)
+def test_other_patterns_are_not_positions(pattern: Pattern) -> None:
+    assert pattern_position(pattern) is None
+
+
+NAMES = ["Shusaku", "Gennan", None, "SHUSAKU", "gennan inseki", "O'Meien"]
+OTHERS = ["Gennan", "shusaku", "Shusaku", None, "Shuwa", "柯洁"]
+
+
+@pytest.fixture(scope="module")
+def searcher(tmp_path_factory: pytest.TempPathFactory) -> Searcher:
+    games = rows(
+        black=NAMES, white=OTHERS, year=[1846, 1846, None, 1847, 1848, 2017], black_rating=[49.0, 45, 30, None, 31, 49]
+    )
+    return Searcher(write_catalogue(tmp_path_factory.mktemp("select") / "games.parquet", games))
+
+
+def chosen(searcher: Searcher, **options: str) -> list[int]:
+    mask = searcher.select(**options)
+    assert mask is not None
+    assert (mask.dtype, mask.shape) == (np.bool_, (searcher.catalogue.rows,))
+    return [*map(int, np.flatnonzero(mask))]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("year >= 1847 -- unknown years do not count", [3, 4, 5]),
+        ("black_rating > 40 and year < 1900", [0, 1]),
+        ("black in (select white from games)", [0, 1]),
+        ("white is null or black = 'O''Meien'", [3, 5]),
+        ("1 = 0", []),
+    ],
+)
+def test_conditions_are_sql(searcher: Searcher, where: str, expected: list[int]) -> None:
+    assert chosen(searcher, where=where) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("", "the condition must be an SQL expression, got an empty text"),
+        ("blak = 'x'", r".*\"blak\" not found.*black.*"),
+        ("true) limit (5", ".*syntax error.*"),
+        ("true) union all select (1", ".*syntax error.*"),
+        ("1; drop table games", ".*syntax error.*"),
+        ("row_number() over () < 3", ".*window functions.*"),
+        ("count(*) > 3", ".*aggregates.*"),
+        ("black", ".*Could not convert.*"),
+        ("exists (from read_csv('x'))", r"the query must not call read_csv\(\).*"),
+    ],
+)
+def test_other_conditions_are_rejected_in_one_line(searcher: Searcher, where: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=f"^{message}$"):
+        searcher.select(where)
+
+
+def test_players_are_found_in_either_colour_ignoring_case(searcher: Searcher) -> None:
+    assert chosen(searcher, player=" shusaku ") == [0, 1, 2, 3]
+    assert chosen(searcher, player="Shusaku", colour="white") == [1, 2]
+    assert chosen(searcher, player="柯洁") == [5]
+    assert chosen(searcher, player="Shusaku", where="year = 1846") == [0, 1]
+    assert chosen(searcher, player="Dosaku") == []
+
+
+def test_without_a_question_all_games_are_meant(searcher: Searcher) -> None:
+    assert searcher.select() is None
+
+
+@pytest.mark.parametrize("options", [{"colour": "black"}, {"colour": "red", "player": "Shusaku"}])
+def test_a_colour_needs_a_player(searcher: Searcher, options: dict[str, str]) -> None:
+    with pytest.raises(RecipeError, match=r"^colour must be black or white and requires a player, got '\w+'$"):
+        searcher.select(**options)
+
+
+def test_similar_names_are_suggested(searcher: Searcher) -> None:
+    assert [name.lower() for name in searcher.similar_players("Shusako")] == ["shusaku", "shuwa"]
+    assert set(searcher.similar_players("inseki")) == {"gennan inseki"}
+    assert searcher.similar_players("x") == []
+
+
+@pytest.mark.slow
+def test_rows_of_folders_are_in_the_order_of_the_catalogue(tmp_path: Path) -> None:
+    folder = tmp_path / "games"
+    for source in make_sources(tmp_path):
+        append(source, folder, clean=rules("keep"))
+    searcher = Searcher(folder)
+    assert len(searcher.catalogue.partitions) > 4
+    years = [year for batch in searcher.catalogue.batches(["year"]) for year in batch.column(0).to_pylist()]
+    expected = [row for row, year in enumerate(years) if year is not None and year >= 2004]
+    assert chosen(searcher, where="year >= 2004") == expected
+    assert chosen(searcher, where="id in (select id from kept where year >= 2004)") != []

@@ -65,6 +65,7 @@ def setup_only_at_the_start(game):
     return OneGame(game.width, game.height, game.moves, tuple(entry for entry in game.setup if entry[0] == 0))
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @given(st.lists(drawn_games().map(lambda game: setup_only_at_the_start(one_game(*game))), max_size=4), st.data())
 def test_traces_are_what_the_positions_show(games, data) -> None:

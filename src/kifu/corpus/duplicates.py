@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from kifu.corpus.hashes import (
 )
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy, with_drop
 from kifu.errors import DropReason
-from kifu.execution.executor import Executor, Job, ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.go.replay import GamesLike
 
 MIN_PLIES = 20
@@ -91,11 +92,11 @@ def find_clusters(
         executor: Compares ranges in parallel; None for this thread.
         games: See RANGE_GAMES; the result does not depend on it.
     """
-    job = _ClusterJob(tuple(os.fspath(path) for path in paths))
+    find = partial(_find, _Catalogues(tuple(os.fspath(path) for path in paths)))
     # Each catalogue is opened when its turn comes: an open file that was read keeps some of its bytes in memory.
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     ranges = max(-(-int(bounds[-1]) // games), 1)
-    return _join((executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)]), bounds)
+    return _join((executor or Executor(1)).run(find, [_HashRange(k, ranges) for k in range(ranges)]), bounds)
 
 
 class _HashRange(NamedTuple):
@@ -162,22 +163,6 @@ class _RangeClusters(NamedTuple):
     first: Indices
     relation: npt.NDArray[np.uint8]
     representative: Indices
-
-
-@dataclass(frozen=True)
-class _ClusterJob(Job[_HashRange, _HashRange, _RangeClusters]):
-    """Finds the clusters of some catalogues, one range per shard."""
-
-    paths: tuple[str, ...]
-
-    def fingerprint(self) -> Any:
-        return [open_catalogue(path).digest() for path in self.paths]
-
-    def shard_fingerprint(self, shard: _HashRange) -> Any:
-        return list(shard)
-
-    def process(self, item: _HashRange) -> _RangeClusters:
-        return _find(_Catalogues(self.paths), item)
 
 
 def _join(parts: Iterable[_RangeClusters], bounds: Indices) -> Clusters:
@@ -326,38 +311,26 @@ def exact_duplicates(
     """
     ranges = max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1)
     digests = tuple(open_catalogue(path).digest() for path in paths)
-    job = _EqualIdsJob(tuple(os.fspath(path) for path in paths), digests)
-    parts = (executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)])
+    find = partial(_find_equal_ids, tuple(os.fspath(path) for path in paths), digests)
+    parts = (executor or Executor(1)).run(find, [_HashRange(k, ranges) for k in range(ranges)])
     return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-@dataclass(frozen=True)
-class _EqualIdsJob(Job[_HashRange, _HashRange, Indices]):
-    """Finds the rows with the ids of earlier rows, one range of hashes per shard.
+def _find_equal_ids(paths: tuple[str, ...], digests: tuple[str, ...], within: _HashRange) -> Indices:
+    """Return the rows with the ids of earlier rows, in a range of hashes.
 
     A hash of all catalogues is mixed into ids, so that no crafted ids fall in one range.
     """
-
-    paths: tuple[str, ...]
-    digests: tuple[str, ...]
-
-    def fingerprint(self) -> Any:
-        return list(self.digests)
-
-    def shard_fingerprint(self, shard: _HashRange) -> Any:
-        return list(shard)
-
-    def process(self, item: _HashRange) -> Indices:
-        salt = np.frombuffer(blake3("".join(self.digests).encode()).digest(8), np.uint64)
-        seen, start, parts = IdSet(), 0, [np.empty(0, np.int64)]
-        for path in self.paths:
-            for batch in open_catalogue(path).batches(("id", "drop")):
-                ids = to_numpy(batch["id"])
-                kept = drop_codes(batch) == DropReason.KEPT
-                rows = np.flatnonzero(kept & item.contains(mix_words(ids ^ salt)))
-                parts.append(start + rows[~seen.add(ids[rows])])
-                start += len(batch)
-        return np.concatenate(parts)
+    salt = np.frombuffer(blake3("".join(digests).encode()).digest(8), np.uint64)
+    seen, start, parts = IdSet(), 0, [np.empty(0, np.int64)]
+    for path in paths:
+        for batch in open_catalogue(path).batches(("id", "drop")):
+            ids = to_numpy(batch["id"])
+            kept = drop_codes(batch) == DropReason.KEPT
+            rows = np.flatnonzero(kept & within.contains(mix_words(ids ^ salt)))
+            parts.append(start + rows[~seen.add(ids[rows])])
+            start += len(batch)
+    return np.concatenate(parts)
 
 
 class DuplicateFlags(NamedTuple):

@@ -342,13 +342,10 @@ def games_in(containers: Sequence[AnyPath], left_out: LeftOut) -> Iterator[Game]
     Every member gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and TYGEM. The
     metadata of TYGEM games comes from the index files among the containers.
     """
-    index, read = load_index(containers), 0
-    for block in read_blocks(containers):
-        left_out.add(block.source, len(block), block.left_out)
-        read += len(block)
+    index = load_index(containers)
+    for block in left_out.count(read_blocks(containers)):
         for parsed in parse_block(block, index):
             yield from _games_of(parsed)
-    left_out.require_games(read)
 
 
 def read_games(data: bytes | str) -> list[Game]:

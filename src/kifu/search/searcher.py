@@ -20,7 +20,7 @@ from kifu.arrays import Bools
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, SCHEMA, move_arrays
 from kifu.errors import GameError, RecipeError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import MoveArrays
 from kifu.search.continuations import (
@@ -348,7 +348,7 @@ class Searcher:
         if not groups:
             return  # without a report of progress
         total = sum(group.shard.rows for group in groups)
-        with ThreadExecutor(jobs) as executor, progress("searching", total, "games") as bar:
+        with Executor(jobs) as executor, progress("searching", total, "games") as bar:
             for group, results in zip(groups, executor.map(search, groups)):
                 yield from results
                 bar.advance(group.shard.rows)

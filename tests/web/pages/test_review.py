@@ -1,0 +1,371 @@
+"""The review of games in a browser: expected moves, mistakes, own files, problems, in all sizes and themes."""
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import format_samples
+import kifu
+from archives import zip_of
+from commands import run
+from kata_nets import small_net
+from kifu.katago.net_file import write_kata_net
+from kifu.learn import review
+from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
+from web_site import (
+    ServedSite,
+    analysed,
+    drop,
+    expect,
+    hold_nets,
+    in_all_windows,
+    layout_problems,
+    open_page,
+    problems,
+    serving,
+    tab_to,
+    wait_for_stones,
+)
+
+pytestmark = [pytest.mark.slow, in_all_windows]
+
+TREE = (
+    b"(;SZ[9]PB[Ann]PW[Bob]BR[3d]WR[5k]C[The beginning.]LB[ee:A]TR[cc];B[ee]C[Tengen]"
+    b"(;W[cc];B[dd];W[gg])(;W[gg]C[Another way]CR[gg](;B[cg])(;B[gc]C[Third])))"
+)
+ILLEGAL = b"(;SZ[9]PB[Ann]PW[Cid]WR[2k];B[ee];W[cc];B[ee];W[aa])"
+GB18030 = "(;CA[UTF-8]SZ[9]PB[古力]PW[李世石]EV[围棋甲级联赛];B[ee];W[cc])".encode("gb18030")
+
+
+NETS = ("points", "human", "small")
+"""The nets of the server: one of KataGo, one that takes ranks, one that gives no points."""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small network of KataGo, which gives points and ownership."""
+    path = tmp_path_factory.mktemp("net") / "points.bin.gz"
+    write_kata_net(path, replace(small_net(), name="points"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def review_server(web_catalogue: Path, net: Path) -> Iterator[ServedSite]:
+    """A server with all nets."""
+    from kifu.web.site import Site
+
+    with serving(Site([web_catalogue], [str(net), *NETS[1:]])) as served:
+        yield served
+
+
+@pytest.fixture
+def page(browser: Any, review_server: ServedSite, window: dict[str, Any]) -> Iterator[Any]:
+    """An empty page of that server."""
+    with open_page(browser, review_server.url, **window) as opened:
+        yield opened
+
+
+def test_the_move_played_is_marked_and_named(review_server: ServedSite, page: Any, game: kifu.Game) -> None:
+    page.goto(review_server.url + "/game/0/0?ply=57")
+    move = int(game.moves[57] & POINT_MASK)
+    name = to_gtp(move, 19)
+    with page.expect_response("**/api/predict") as answer:
+        page.reload()
+    chance, choice = answer.value.json()["played"]
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(choice % 10 if choice // 10 != 1 else 0, "th")
+    text = page.get_by_text(f"Played: {name}, {choice}{ending} choice").inner_text()
+    assert f"{100 * chance:.0f}%" in text or "<1" in text
+    expect(page.locator("tr.chosen td").first).to_have_text(f"{name} played")
+    y, x = divmod(move, 19)
+    page.locator(f'.shudan-vertex.shudan-marker_triangle[data-x="{x}"][data-y="{y}"]').wait_for()
+    page.get_by_text(f"{name}: played").wait_for()
+    page.locator("#leastExpected").wait_for()
+    assert "log" not in page.locator("main").inner_text().lower()
+    assert layout_problems(page) == []
+
+
+def test_candidates_have_values_of_their_own(
+    review_server: ServedSite, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "_LIKELY", 0)  # the net is untrained: no moves are likely
+    with page.expect_response("**/api/candidates") as answer:
+        page.goto(review_server.url + "/game/0/0?ply=30")
+    values = answer.value.json()
+    assert len({round(win, 4) for _, win, _ in values["moves"]}) > 1
+    for move, win, lead in values["moves"]:
+        row = page.locator("tr.probability").filter(has_text=to_gtp(move, 19)).first
+        expect(row).to_contain_text(f"{'B' if lead >= 0 else 'W'}+{abs(lead):,.1f}")
+        expect(row).to_contain_text(f"{100 * win:.0f}%")
+
+
+def scale_points(monkeypatch: pytest.MonkeyPatch, factor: int) -> None:
+    """Multiply losses: moves of the net that gives points, which is untrained, differ by little."""
+    gain = review.gain
+    monkeypatch.setattr(review, "gain", lambda *args: factor * gain(*args))
+
+
+def test_mistakes_and_ownership(
+    review_server: ServedSite, page: Any, game: kifu.Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Any] = []
+    rows: list[Any] = []
+    scale_points(monkeypatch, 1000)
+
+    def part(route: Any) -> None:
+        """Deliver four positions first, then wait."""
+        if not held and json.loads(route.request.post_data)["first"]:
+            held.append(route)
+            return
+        answer = route.fetch().json()
+        del answer["rows"][len(answer["rows"]) if held else 4 :]
+        rows.extend(answer["rows"])
+        route.fulfill(json=answer)
+
+    page.route("**/api/analyse", part)
+    page.goto(review_server.url + "/game/0/0?ply=10")
+    page.get_by_text(f"4 of {len(game) + 1} positions analysed").wait_for()
+    expect(page.get_by_role("progressbar")).to_have_attribute("value", "4")
+    part(held[0])
+    links = page.locator("section[aria-labelledby=mistakes] a")
+    expect(links).to_have_count(6)
+    losses = {ply: row[6] for ply, row in enumerate(rows[:-1])}
+    most = sorted(losses, key=lambda ply: -losses[ply])
+    black, white = ([ply for ply in most if bool(game.moves[ply] >> 15) == side][:3] for side in (False, True))
+    expect(links).to_have_text([re.compile(f"^Move {ply + 1}: .* {losses[ply]:,.1f} points$") for ply in black + white])
+    tab_to(page, "All moves", "Enter")
+    lost = [f" · {loss:,.1f} points lost" for side in (0, 1) for ply, loss in losses.items()
+            if game.moves[ply] >> 15 == side and loss >= 0.05]  # fmt: skip
+    expect(page.locator("details li a").filter(has_text="points lost")).to_contain_text(lost)
+    first, better = black[0], rows[black[0]][4]
+    tab_to(page, f"Move {first + 1}: ", "Enter")
+    page.get_by_text(f"{to_gtp(better, 19)}: better").wait_for()
+    page.get_by_text(re.compile(rf"^Played: .* · {losses[first]:,.1f} points lost")).wait_for()
+    y, x = divmod(better, 19)
+    page.locator(f'.shudan-vertex.shudan-marker_square[data-x="{x}"][data-y="{y}"]').wait_for()
+    for curve in ("lead", "value"):
+        expect(page.locator(f".analysis-{curve}")).to_have_attribute("points", re.compile(r"\d"))
+    tab_to(page, "Territory", "Space")
+    page.locator(".shudan-paint").first.wait_for()
+    page.wait_for_url("**area=1**")
+    assert layout_problems(page) == []
+    monkeypatch.setattr("kifu.learn.review.Reviewer._predict", None)  # all is kept: asking the net again would fail
+    page.reload()
+    expect(links).to_have_count(6)
+
+
+def test_a_position_has_one_value(review_server: ServedSite, page: Any) -> None:
+    """Tables, text and the curves, which are not smoothed, show the value after the best move."""
+    rows: list[Any] = []
+
+    def part(route: Any) -> None:
+        answer = route.fetch().json()
+        rows.extend(answer["rows"])
+        route.fulfill(json=answer)
+
+    page.route("**/api/analyse", part)
+    with page.expect_response("**/api/candidates") as answer:
+        page.goto(review_server.url + "/game/0/0?ply=10")
+    page.locator("#leastExpected").wait_for()
+    win, lead = rows[10][2:4]
+    assert answer.value.json()["moves"][0] == [rows[10][4], win, lead]
+    text = f"Black wins: {100 * win:.0f}% · {'B' if lead >= 0 else 'W'}+{abs(lead):.1f}"
+    expect(page.get_by_text(text)).to_have_count(2)
+    edge = max(10, *(10 * math.ceil(abs(row[3]) / 10) for row in rows))
+    for curve, heights in (
+        ("value", [100 * (1 - row[2]) for row in rows]), ("lead", [50 - 50 * row[3] / edge for row in rows])
+    ):  # fmt: skip
+        points = page.locator(f".analysis-{curve}").get_attribute("points").split()
+        assert [float(point.split(",")[1]) for point in points] == pytest.approx(heights, abs=0.06)
+
+
+def test_two_ranks_side_by_side(review_server: ServedSite, page: Any) -> None:
+    page.goto(review_server.url)
+    drop(page, a_sgf=TREE.replace(b"SZ[9]", b"SZ[19]"))
+    page.wait_for_url("**/upload/**")
+    tab_to(page, "points", "Space")
+    tab_to(page, "human", "Space")
+    captions = page.locator("caption")
+    expect(captions).to_have_text(["human · 3d", "human · 5k"])
+    page.get_by_text("3d plays", exact=False).or_(page.get_by_text("3d, 5k: both play")).wait_for()
+    page.locator("#leastExpected").wait_for()
+    text = page.locator("main").inner_text()
+    assert "Black wins: " in text
+    assert not re.search(r"[BW]\+\d|points lost|Lead|Largest mistakes|Territory", text)
+    for label, rank in (("Rank", "9d"), ("compared with", "18k")):
+        tab_to(page, label)
+        page.keyboard.type(rank)
+    page.wait_for_url("**ranks=9d%2C18k*")
+    page.locator("caption", has_text="human · 18k").wait_for()
+    assert layout_problems(page) == []
+
+
+def test_own_games_are_listed_with_what_could_not_be_read(review_server: ServedSite, page: Any) -> None:
+    page.goto(review_server.url)
+    archive = zip_of({"x/cut.sgf": b"(;SZ[9]PB[Cut];B[ee];W[cc", "x/b.sgf": GB18030})
+    formats = {"gib": "GIB", "ngf": "NGF", "ugf": "UGF", "json": "OGS"}
+    others = {f"a_{suffix}": getattr(format_samples, name) for suffix, name in formats.items()}
+    drop(page, tree_sgf=TREE, bad_sgf=ILLEGAL, both_zip=archive, no_txt=b"nothing", **others)
+    page.get_by_role("heading", name="Your games").wait_for()
+    rows = page.locator("table.games tbody tr")
+    expect(rows).to_have_count(8)
+    illegal = "The game ends before move 3: the point is occupied."
+    encoding = "The file says that its text is UTF-8; it was read as GB18030."
+    for text in (illegal, "The file is cut off.", encoding, "古力"):
+        expect(page.locator("main")).to_contain_text(text)
+    expect(page.get_by_role("alert")).to_contain_text("no.txt: This is neither a game record")
+    problems(page).clear()  # the answer to no.txt
+    assert layout_problems(page) == []
+    tab_to(page, "Ann", "Enter")
+    page.get_by_text("Move 0 of 4").wait_for()
+    tab_to(page, "All games of the file", "Enter")
+    rows.nth(1).locator("a").press("Enter")
+    page.get_by_text("Move 0 of 2").wait_for()
+    page.get_by_text(illegal).wait_for()
+
+
+def test_variations_comments_and_marks_are_walked(review_server: ServedSite, page: Any) -> None:
+    page.goto(review_server.url)
+    drop(page, a_sgf=TREE)
+    page.get_by_text("The beginning.").wait_for()
+    expect(page.locator(".shudan-marker_label .shudan-marker")).to_have_text("A")
+    page.locator('.shudan-marker_triangle[data-x="2"][data-y="2"]').wait_for()
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("Tengen").wait_for()
+    tab_to(page, "A G3", "Enter")
+    page.get_by_text("Another way").wait_for()
+    page.get_by_text("Move 2 of 3").wait_for()
+    wait_for_stones(page, [{40: 1, 60: 2}.get(point, 0) for point in range(81)])
+    tab_to(page, "A G7", "Enter")
+    page.get_by_text("Third").wait_for()
+    page.locator('.shudan-vertex.shudan-sign_1[data-x="6"][data-y="2"]').wait_for()
+    page.reload()
+    page.get_by_text("Third").wait_for()
+    assert layout_problems(page) == []
+    tab_to(page, "Back to the game", "Enter")
+    page.get_by_text("Move 1 of 4").wait_for()
+
+
+KINDS = {
+    (True, True): "Both answer", (True, False): "You answer, they play elsewhere",
+    (False, True): "You play elsewhere, they answer", (False, False): "Both play elsewhere",
+}  # fmt: skip
+"""Kinds of moves: whether the move played is near the one before, and whether the best move is."""
+
+
+def is_near(move: int, before: int) -> bool:
+    """Return whether two moves are at most four lines apart; 361 is a pass or no move."""
+    return max(move, before) < 361 and int(np.abs(np.subtract(divmod(move, 19), divmod(before, 19))).max()) <= 4
+
+
+@pytest.mark.parametrize(("chosen", "rank"), list(zip(NETS, ("", "9d", ""), strict=True)))
+def test_summary_over_games(
+    review_server: ServedSite, page: Any, chosen: str, rank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale_points(monkeypatch, 100)
+    groups, differences, files = defaultdict(list), [], []
+    for number, row in enumerate((10, 9)):  # in the first, gnugo1 is Black and White
+        files.append(review_server.get(f"/api/games/0/{row}/sgf").body)
+        answer, rows = analysed(review_server, row, net=NETS.index(chosen), black_rank=rank, white_rank=rank)
+        before = 361
+        for ply, word in enumerate(answer["line"]["moves"]):
+            chance, _, _, _, best, best_chance, loss = rows[ply]
+            move = word & POINT_MASK
+            if answer["info"]["white" if word & WHITE_BIT else "black"] == "gnugo1" and chance is not None:
+                difference = loss if chosen == "points" else best_chance - chance
+                differences.append((difference, f"{number}?ply={ply}"))
+                phases = ("Opening, moves 1 to 50", "Middle game, 51 to 150", "Endgame, from 151")
+                for name in (phases[(ply >= 50) + (ply >= 150)], KINDS[is_near(move, before), is_near(best, before)]):
+                    groups[name].append((move == best, difference))
+            before = move
+    page.goto(review_server.url)
+    drop(page, a_sgf=files[0], b_sgf=files[1])
+    tab_to(page, "Net")
+    page.keyboard.type(chosen)
+    if rank:
+        tab_to(page, "compared with")
+        page.keyboard.type(rank)
+    tab_to(page, "Compare", "Enter")
+    page.get_by_text("Largest differences").wait_for()
+    page.get_by_text("2 games compared").wait_for(state="detached")
+    expect(page.locator("#summary ~ .row select").first).to_have_value("gnugo1")
+    expected = set()
+    for name, each in groups.items():
+        same, mean = np.mean(each, 0)
+        expected.add(f"{name}\t{len(each)}\t{same:.0%}\t{f'{mean:.1f}' if chosen == 'points' else f'{mean:.0%}'}")
+    assert set(page.locator("section[aria-labelledby=summary] tbody tr").all_inner_texts()) == expected
+    assert len(groups) == 7
+    links = page.locator("section[aria-labelledby=summary] ol a")
+    most = [target for _, target in sorted(differences, reverse=True)[:10]]
+    assert [str(each.get_attribute("href")).rsplit("/", 1)[1] for each in links.all()] == most
+    assert layout_problems(page) == []
+    tab_to(page, links.first.inner_text(), "Enter")
+    page.get_by_text("Played: ").wait_for()
+
+
+def test_problems_of_the_page_are_those_of_the_command(
+    review_server: ServedSite, page: Any, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale_points(monkeypatch, 10_000)
+    with page.expect_response(lambda answer: "/api/problems" in answer.url and answer.json()["problems"]) as answer:
+        page.goto(review_server.url + "/problems")
+    (problem,) = answer.value.json()["problems"]
+    page.get_by_text("Problem 1 of 10").wait_for()
+    output = tmp_path / "problems.sgf"
+    catalogue = review_server.site.corpora[0].searcher.catalogue.path
+    assert run("problems", catalogue, "-o", output, "--net", net).code == 0
+    found = list(kifu.read(output))
+    assert len(found) == 10
+    wait_for_stones(page, found[0].board(0))
+    assert int(found[0].moves[0] & POINT_MASK) == problem["answers"][0]
+    y, x = divmod(problem["mistake"], 19)
+    page.locator(f'.shudan-vertex[data-x="{x}"][data-y="{y}"]').click()
+    wrong, *right = (to_gtp(move, 19) for move in (problem["mistake"], *problem["answers"]))
+    page.get_by_text(f"Right: {', '.join(right)}.").wait_for()
+    page.get_by_text(f"Played: {wrong}, {problem['loss']:,.1f} points worse than {right[0]}.").wait_for()
+    page.reload()  # the address holds the answers
+    for text in ("0 of 1 right", "Problem 1 of 10"):
+        page.get_by_text(text).wait_for()
+    assert layout_problems(page) == []
+    tab_to(page, "Next", "Enter")
+    page.wait_for_url("**at=1**")
+    page.get_by_text("Problem 2 of 10").wait_for()
+    page.locator(".board").focus()
+    wait_for_stones(page, found[1].board(0))
+    row, column = divmod(int(found[1].moves[0] & POINT_MASK), 19)
+    for key, count in (("ArrowUp", 18), ("ArrowLeft", 18), ("ArrowRight", column), ("ArrowDown", row)):
+        for _ in range(count):
+            page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    page.get_by_text("is right.").wait_for()
+
+
+def test_pages_say_that_nets_are_being_opened(web_catalogue: Path, browser: Any, window: dict[str, Any]) -> None:
+    from kifu.web.site import Site
+
+    site = Site([web_catalogue], ["small"])
+    open_nets = hold_nets(site)
+    with serving(site) as server, open_page(browser, server.url, **window) as page:
+        waiting = page.get_by_text("The nets are being opened.")
+        for path in ("/problems", "/game/0/0?ply=20", "/play"):
+            page.goto(server.url + path)
+            waiting.wait_for()
+        tab_to(page, "Games", "Enter")
+        tab_to(page, page.locator("tbody tr a").first.inner_text(), "Enter")
+        waiting.wait_for()
+        page.keyboard.press("ArrowRight")
+        page.get_by_text("Move 1 of").wait_for()
+        open_nets()
+        page.locator(".shudan-vertex[class*=shudan-heat_]").first.wait_for()
+        page.locator("caption", has_text="small").wait_for()
+        assert waiting.count() == 0
+        for path in ("/problems", "/game/0/0"):
+            page.goto(server.url + path)
+            page.get_by_text("kifu serve CATALOGUE --net KATAGO.bin.gz --net human").wait_for()

@@ -21,7 +21,7 @@ from kifu.corpus.sources import ArchiveShard, Shard, ShardReader, Source, find_s
 from kifu.datasets.dat import find_dat_layout
 from kifu.execution.executor import THREADS, Executor, count_jobs
 from kifu.progress import silent
-from kifu.recipes.kgs import Sampler, find_archives, read_index
+from kifu.recipes.kgs import Sampler, find_archives, list_archives
 from kifu.recipes.pipeline import BuildOptions, build_any
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.containers import is_index_file, volume_paths
@@ -97,7 +97,7 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
 def _draw_kgsgo(recipe: Any, sources: Sequence[str], index: Path | None, jobs: int | None, path: Path) -> Estimate:
     """Return the estimate of a build that selects games by number from the archives of KGS, which their names tell."""
     paths = find_archives(sources)
-    sampler, record = Sampler(recipe, read_index(index, paths)), find_dat_layout(recipe.format).record_bytes
+    sampler, record = Sampler(recipe, list_archives(index, paths)), find_dat_layout(recipe.format).record_bytes
     ingested = _ingest_sample([str(found) for found in paths.values()], load_cleaning_rules("legal"), jobs, path)
     sets = {}
     for name in recipe.default_sets():

@@ -92,7 +92,7 @@ class TygemIndex:
         return len(self.ids)
 
 
-def read_index(data: Bytes) -> TygemIndex:
+def read_tygem_index(data: Bytes) -> TygemIndex:
     """Return the rows of an index. Never fails: lines that are not rows are counted.
 
     Args:
@@ -123,7 +123,7 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
             if size > MEMBER_LIMIT:
                 raise SourceError(f"{container}: the TYGEM indexes are larger than {MEMBER_LIMIT:,} bytes in total")
             parts += [part, np.array([ord("\n")], np.uint8)]
-    return read_index(np.concatenate(parts)) if parts else None
+    return read_tygem_index(np.concatenate(parts)) if parts else None
 
 
 def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlock:

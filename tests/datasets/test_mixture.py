@@ -62,6 +62,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(WEIGHT, min_size=1, max_size=3), OPTIONS, st.booleans(), st.none() | st.integers(1, 20), st.data())
 def test_epochs_match_the_twin(sources, weights, options, weighted, per_game, data):
     rank = data.draw(st.integers(0, options["world_size"] - 1))
@@ -132,6 +133,7 @@ def test_shares_are_exact_to_a_position(sources, positions):
         assert all(0 <= rows[k] - positions * weight < 1.000001 for k, weight in enumerate(weights))
 
 
+@pytest.mark.slow
 def test_epochs_continue_where_the_previous_one_stopped(sources):
     """Each cycle of a source delivers each of its positions once, in another order."""
     where, loader = source_of(sources), mix(sources, [1, 1, 1], shuffle=None)

@@ -19,12 +19,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.corpus.ingest import IngestItem, read_items
-from kifu.corpus.rows import recorded_rows, rows_to_olf, rows_to_sgf
+from kifu.corpus.rows import recorded_rows
 from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import count_left_out, find_sources
 from kifu.errors import DropReason, RecipeError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.io import AtomicFile, hash_file, keep_output, open_regular
 from kifu.progress import ProgressFactory, silent
 from kifu.records._streams import open_stream
@@ -135,7 +136,7 @@ def convert(
         return _convert_rows(batches, text_format)._replace(container=block.source, left_out=block.left_out)
 
     report, left_out = ConvertReport(), count_left_out(all_sources, strict)
-    with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
+    with Executor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
             for part in executor.map(convert_item, read_items(all_sources)):
                 write(part.records)

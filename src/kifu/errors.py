@@ -79,7 +79,6 @@ EXTRAS = {
     "ray": "cluster",
     "s3fs": "cluster",
     "gcsfs": "cluster",
-    "aiohttp": "cluster",
 }
 """The extra that installs each package which only some functions need."""
 

@@ -785,11 +785,8 @@ def temp_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def staging_dir(path: Path) -> Path:
-    """Return the staging directory for an output file or directory (see `kifu.execution.executor.make_executor`).
-
-    It is absolute, because other processes use it as well.
-    """
+def work_dir(path: Path) -> Path:
+    """Return the hidden folder beside an output for unfinished work: absolute, since other processes use it as well."""
     absolute = path.absolute()
     return absolute.parent / f".{absolute.name}.work"
 

@@ -18,7 +18,7 @@ from kifu.corpus.duplicates import MIN_PLIES, Clusters, IdSet, exact_duplicates,
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
 from kifu.corpus.splits import split_keys
 from kifu.errors import DropReason, FormatError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.point import ERASE_BIT, WHITE_BIT
 from kifu.records.containers import blocks, containers
 from kifu.records.games import concat
@@ -165,9 +165,9 @@ def test_ranges_and_executor_do_not_matter(tmp_path, monkeypatch):
     whole = find_clusters([path])
     assert len(whole) > len(made)
     for share, jobs in ((1000, 2), (150, 1), (40, 2)):
-        with ThreadExecutor(jobs) as executor:
+        with Executor(jobs) as executor:
             assert_same(find_clusters([path], executor, games=share), whole)
-    with SerializingExecutor(staging=tmp_path) as executor:
+    with SerializingExecutor() as executor:
         assert_same(find_clusters([path], executor, games=150), whole)
         assert SerializingExecutor.shards == 4
         assert_same(find_clusters([path], executor), whole)
@@ -340,7 +340,7 @@ def test_exact_duplicates_equal_those_of_a_python_set(tmp_path: Path, most: int)
             seen.add(key)
     assert len(expected) > 20
     assert exact_duplicates(paths, max_ids=most).tolist() == expected
-    with ThreadExecutor(2) as threads, SerializingExecutor() as processes:
+    with Executor(2) as threads, SerializingExecutor() as processes:
         for executor in (threads, processes):
             assert exact_duplicates(paths, executor, max_ids=most).tolist() == expected
 

@@ -10,8 +10,8 @@ import pytest
 import kifu
 from format_samples import COUNTS, MOVES, NO_RECORDS, RECORDS, SGF, write_mixed_folder
 from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.export import rows_to_sgf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.rows import rows_to_sgf
 from kifu.point import WHITE_BIT, parse_sgf
 
 py7zr = pytest.importorskip("py7zr", reason="kifu[7z] is not installed")

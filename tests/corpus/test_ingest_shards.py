@@ -2,26 +2,21 @@
 
 import bz2
 import gzip
-import json
 import lzma
-import os
 import pickle
 import random
 import shutil
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import fsspec
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import serializing
 from archives import put, tar_of, zipped
-from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import BROKEN, records
 from kifu.assets import config_names
@@ -35,13 +30,10 @@ from kifu.corpus.sources import (
     SourceShard,
     archive_shards,
     find_sources,
-    hash_sources,
     source_shards,
 )
 from kifu.corpus.update import append
 from kifu.errors import DropReason, KifuError, SourceError
-from kifu.execution.executor import Executor, ThreadExecutor
-from kifu.execution.serialization import read_results, write_results
 from kifu.records import _streams
 from kifu.records.containers import BLOCK_BYTES, blocks, split_blocks
 from kifu.records.containers import read_blocks as shares_of
@@ -161,27 +153,23 @@ def test_consecutive_shards_reuse_the_open_archive(kinds: dict[str, Path], kind:
 
 @pytest.fixture(scope="module")
 def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 300 records in folders of their own, some compressed, broken or alike; at memory://loose too."""
+    """A folder of 300 records in folders of their own, some compressed, broken or alike."""
     top = tmp_path_factory.mktemp("loose") / "loose"
     some = [*records(140, 1), *BROKEN.values(), *records(20, 1)]
     some += noisy(7, 300 - len(some))
     for k, data in enumerate(some):
         name, data = (f"{k}.sgf", data) if k % 5 else (f"{k}.sgf.gz", gzip.compress(data, mtime=0))
         put(top / str(k % 7) / name, data)
-        fsspec.filesystem("memory").pipe(f"/loose/{k % 7}/{name}", data)
     return top
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("where", "into"),
-    [("here", "a.parquet"), ("memory://loose", "parts"), *slow(("memory://loose", "a.parquet"), ("here", "parts"))],
-)
+@pytest.mark.parametrize(("where", "into"), [("here", "a.parquet"), *slow(("there", "parts"))])
 @pytest.mark.usefixtures("cache")
 def test_shards_of_loose_records_give_the_same_catalogue(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, into: str
 ) -> None:
-    source, path = loose if where == "here" else where, tmp_path / "made" / into
+    source, path = loose if where == "here" else f"file://{loose}", tmp_path / "made" / into
     write = ingest if into == "a.parquet" else append
 
     def made(**engine: Any) -> dict[str, bytes]:
@@ -210,13 +198,8 @@ def test_loose_records_keep_their_numbers_if_others_vanish(
     top = tmp_path / "copy"
     shutil.copytree(loose, top)
     found = pickle.loads(pickle.dumps(list(source_shards(find_sources(top)))))
-    before = [unit.fingerprint() for unit in found]
     (top / "0" / "0.sgf.gz").unlink()
     (top / "0" / "1.sgf").write_bytes(b"(;SZ[9])")
-    after = [unit.fingerprint() for unit in found]
-    assert before[0] != after[0]
-    assert before[1:] == after[1:]
-    assert [json.loads(json.dumps(each)) for each in after] == after
     whole = [block for unit in found for block in ShardReader().read(unit.shard)]
     assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
     assert whole[0].name(0) == "0/0.sgf.gz"
@@ -316,7 +299,7 @@ def test_serialized_shards_give_the_same_catalogue(
         path.unlink()
     serializing.install(monkeypatch)
     made.append((ingest(mix, path, clean=clean, engine=serializing.ENGINE), path.read_bytes()))
-    assert serializing.SerializingExecutor.shards > 2 * len(mix)
+    assert serializing.SerializingExecutor.shards > len(mix)
     assert made.count(made[0]) == 4
     assert made[0][0].unparsed.keys() == {"result_text", "black_rank"}
     assert list(tmp_path.iterdir()) == [path]
@@ -338,67 +321,6 @@ def test_spilled_ids_give_the_same_catalogue(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_rows_are_serialized_without_loss(mix: list[Path], tmp_path: Path) -> None:
-    found = find_sources(mix)
-    job = pickle.loads(pickle.dumps(IngestJob(load_cleaning_rules("training", ["illegal=drop"]), None)))
-    made = [job.process(item) for each in source_shards(found) for item in job.read(pickle.loads(pickle.dumps(each)))]
-    write_results(tmp_path / "a", made)
-    back = list(read_results(tmp_path / "a"))
-    assert len(back) == len(made) > len(mix)
-    details = 0
-    assert [(item.container, item.left_out) for item in back] == [(item.container, item.left_out) for item in made]
-    for was, now in zip(chain(*(item.rows for item in made)), chain(*(item.rows for item in back)), strict=True):
-        assert (now.detail, now.unparsed) == (was.detail, was.unparsed)
-        assert all(type(texts) is type(was.unparsed[column]) for column, texts in now.unparsed.items())
-        assert now.drop.tolist() == was.drop.tolist()
-        assert now.drop.dtype == was.drop.dtype
-        assert pa.RecordBatch.from_pydict(now.columns).equals(pa.RecordBatch.from_pydict(was.columns))
-        assert now.batch(now.drop).equals(was.batch(was.drop))
-        details += len(was.detail)
-    assert details > 0
-
-
-def identities(sources: Any, rules: str = "legal") -> list[Any]:
-    found, job = find_sources(sources), IngestJob(load_cleaning_rules(rules), None)
-    hashed = hash_sources(found, ThreadExecutor(1))
-    return [[job.fingerprint(), job.shard_fingerprint(unit)] for unit in source_shards(hashed)]
-
-
-def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> None:
-    """Otherwise a resumed run would use results of other inputs."""
-    path = zipped(tmp_path / "in" / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 40))})
-    loose = put(tmp_path / "in" / "loose.sgf", b"(;SZ[9];B[aa])")
-    older = write_catalogue(tmp_path / "in" / "older.parquet", rows(id=range(3)))
-    given = [tmp_path / "in", older]
-    first = identities(given)
-    assert len(first) > 4
-    assert all(first.count(each) == 1 for each in first)
-    assert identities(given) == first
-    assert all(new != old for new, old in zip(identities(given, "training"), first, strict=True))
-
-    os.utime(loose, ns=(1, 1))
-    write_catalogue(older, rows(id=range(3), moves=[[1], [], []]))
-    new = identities(given)
-    assert new[0] != first[0]
-    assert new[-1] != first[-1]
-    assert new[1:-1] == first[1:-1]
-
-    put(tmp_path / "in" / ".a.parquet.work" / "0.results", b"what a run leaves beside its sources")
-    assert identities(given) == new
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    assert all(a[1] != b[1] for a, b in zip(identities(given)[1:-1], new[1:-1], strict=True))
-
-
-def test_cluster_hashes_the_sources(mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    infos = [source.info for source in hash_sources(find_sources(mix), ThreadExecutor(1))]
-    serializing.install(monkeypatch)
-    monkeypatch.setattr(Executor, "run", None)  # that of threads
-    ingest(mix, tmp_path / "a.parquet", engine=serializing.ENGINE)
-    assert corpus_sources.open_catalogue(tmp_path / "a.parquet").metadata["sources"] == infos
-
-
 def test_engine_option(mix: list[Path], tmp_path: Path) -> None:
     done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "horses")
     assert (done.code, done.out) == (2, "")
@@ -408,6 +330,6 @@ def test_engine_option(mix: list[Path], tmp_path: Path) -> None:
 
 
 def test_missing_shard_is_reported(tmp_path: Path) -> None:
-    unit = SourceShard("a", None, ArchiveShard(tmp_path / "missing", 0, None))
+    unit = SourceShard("a", ArchiveShard(tmp_path / "missing", 0, None))
     with pytest.raises(KifuError, match="missing: No such file"):
         list(IngestJob(load_cleaning_rules("legal"), None).read(unit))

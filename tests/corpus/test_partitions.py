@@ -226,9 +226,7 @@ def test_bytes_do_not_depend_on_the_executor(
 ) -> None:
     for jobs in (1, 2):
         append(sources, tmp_path / f"threads {jobs}", clean=rules("games"), jobs=jobs)
-    monkeypatch.setattr(
-        "kifu.corpus.update.make_executor", lambda engine, jobs, work: SerializingExecutor(None, jobs, work)
-    )
+    monkeypatch.setattr("kifu.corpus.update.make_executor", SerializingExecutor)
     append(sources, tmp_path / "sent", clean=rules("games"))
     assert tree(tmp_path / "threads 1") == tree(tmp_path / "threads 2") == tree(tmp_path / "sent")
 

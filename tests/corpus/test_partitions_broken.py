@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import run
-from kifu.corpus import update
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.partitions import Index
 from kifu.corpus.query import open_database
@@ -23,7 +21,6 @@ from kifu.errors import FormatError, OutputError, RecipeError
 from kifu.io import read_small
 from kifu.report.describe import describe_catalogue
 from partition_sources import bag, make_sources, rules, tree
-from serializing import ENGINE, SerializingExecutor
 
 
 class Killed(BaseException):
@@ -260,64 +257,6 @@ def test_names_of_a_killed_run_cannot_leave_the_folder(copied: Path, tmp_path: P
         pass
     assert tree(copied) == before
     assert (tmp_path / "mine.parquet").exists()
-
-
-def stage_and_fail(path: Path, fingerprint: object, keep: bool = True) -> tuple[Path, set[str]]:
-    """Stage a file and fail; return the staging directory and the files that were there before."""
-    found: list[tuple[Path, set[str]]] = []
-
-    def fail() -> None:
-        with CatalogueTransaction(path, keep=keep) as folder:
-            staged = folder.stage(fingerprint)
-            found.append((staged, {file.name for file in staged.iterdir()}))
-            (staged / "made.rows").write_bytes(b"made")
-            raise Killed
-
-    with pytest.raises(Killed):
-        fail()
-    return found[0]
-
-
-def test_staged_files_are_kept_for_the_same_fingerprint_only(tmp_path: Path) -> None:
-    """A resumed run on a cluster needs them, because its results name files in the staging directory."""
-    path = tmp_path / "games"
-    first, files = stage_and_fail(path, {"a": 1})
-    assert files == set()
-    assert stage_and_fail(path, {"a": 1}) == (first, {"made.rows"})
-    second, files = stage_and_fail(path, {"a": 2})
-    assert second != first
-    assert files == set()
-    assert not first.exists()
-    assert stage_and_fail(path, {"a": 2}, keep=False) == (second, {"made.rows"})
-    assert not path.exists()  # without `keep`, nothing is left
-    with CatalogueTransaction(path) as folder:
-        assert folder.stage({"a": 2}) != second
-    assert not path.exists()
-
-
-def test_run_resumes_if_the_folder_has_another_path(
-    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A staging directory given as a relative path is found by a run from another directory."""
-    append(sources, tmp_path / "alone", clean=rules("games"))
-    with SerializingExecutor(staging=tmp_path) as executor:  # all runs have this one, which does nothing twice
-        monkeypatch.setattr(update, "make_executor", lambda *_: nullcontext(executor))
-        monkeypatch.chdir(tmp_path)
-        with pytest.MonkeyPatch.context() as patched:
-            kill(patched, CatalogueTransaction, "commit")
-            with pytest.raises(Killed):
-                append(sources, "games", clean=rules("games"), engine=ENGINE)
-        made = {path.name for path in tmp_path.glob("games/.new-*/*")}
-        assert {Path(name).suffix for name in made} == {".rows", ".part"}
-        (tmp_path / "games").rename(tmp_path / "moved")
-        monkeypatch.chdir("/")
-        with pytest.MonkeyPatch.context() as patched:
-            kill(patched, CatalogueTransaction, "commit")
-            with pytest.raises(Killed):
-                append(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
-        assert {path.name for path in tmp_path.glob("moved/.new-*/*")} == made  # and nothing is made again
-        append(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
-    assert tree(tmp_path / "moved") == tree(tmp_path / "alone")
 
 
 @given(st.integers(0, 1 << 20), st.integers(0, 255), st.integers(0, 3))

@@ -16,18 +16,9 @@ from hypothesis import strategies as st
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
+from kifu.corpus.export import rows_to_games, rows_to_olf, rows_to_sgf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.rows import (
-    TEXT_COLUMNS,
-    Rows,
-    parse_fields,
-    recorded_rows,
-    rows_from_catalogue,
-    rows_from_parsed,
-    rows_to_games,
-    rows_to_olf,
-    rows_to_sgf,
-)
+from kifu.corpus.rows import TEXT_COLUMNS, Rows, parse_fields, recorded_rows, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import OVERTIME_COLUMNS, SCHEMA
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT

@@ -149,7 +149,7 @@ def test_executor_does_not_matter(sources: list[Path], tmp_path: Path, monkeypat
     done = run("compact", tmp_path / "here", "--jobs", 2)
     assert done.code == 0
     assert done.out.startswith(f"{tmp_path / 'here'}: partitions: 12 before, 7 now; 43 games = ")
-    monkeypatch.setattr(update, "make_executor", lambda engine, jobs, work: SerializingExecutor(None, jobs, work))
+    monkeypatch.setattr(update, "make_executor", SerializingExecutor)
     compact(tmp_path / "sent")
     assert tree(tmp_path / "here") == tree(tmp_path / "sent")
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import RecipeError
-from kifu.execution.executor import THREADS, ThreadExecutor, make_executor, prefetch
-from kifu.io import locked_folder
+from kifu.execution.executor import Executor, prefetch
 
 
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)))
@@ -18,30 +17,8 @@ def test_results_are_in_the_order_of_the_items(items, jobs, prefetch):
         time.sleep(item % 3 / 5000)
         return item * 2
 
-    with ThreadExecutor(jobs) as executor:
+    with Executor(jobs) as executor:
         assert list(executor.map(work, items, prefetch)) == [item * 2 for item in items]
-
-
-def test_threads_remove_a_stale_staging_directory(tmp_path):
-    """Unless they fail, or another process holds it; other files in it stay."""
-    work = tmp_path / ".games.parquet.work"
-    work.mkdir()
-    results, foreign = work / f"0-000000-{32 * 'a'}.results", work / "notes.txt"
-    for file in (results, foreign):
-        file.touch()
-    with pytest.raises(KeyboardInterrupt), make_executor(THREADS, 1, work):
-        raise KeyboardInterrupt
-    with locked_folder(work), make_executor(THREADS, 2, work):
-        pass
-    assert {*work.iterdir()} == {results, foreign}
-    with make_executor(THREADS, 2, work):
-        assert results.exists()
-    assert {*work.iterdir()} == {foreign}
-    foreign.unlink()
-    for _ in range(2):
-        with make_executor(THREADS, 1, work):
-            pass
-        assert not work.exists()
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 4])
@@ -54,7 +31,7 @@ def test_prefetch_is_bounded(jobs):
             drawn.append(item)
             yield item
 
-    with ThreadExecutor(jobs) as executor:
+    with Executor(jobs) as executor:
         for taken, _ in enumerate(executor.map(abs, items(), prefetch=3), 1):
             most = max(most, len(drawn) - taken)
     assert most <= 3
@@ -69,7 +46,7 @@ def test_items_are_read_in_the_callers_thread():
             seen.add(threading.get_ident())
             yield item
 
-    with ThreadExecutor(3) as executor:
+    with Executor(3) as executor:
         assert len(list(executor.map(lambda item: threading.get_ident(), items()))) == 20
     assert seen == {threading.get_ident()}
 
@@ -78,7 +55,7 @@ def test_items_are_read_in_the_callers_thread():
 def test_an_error_is_raised_in_order_and_ends_the_map(jobs):
     before = threading.active_count()
     got = []
-    with pytest.raises(ZeroDivisionError), ThreadExecutor(jobs) as executor:  # noqa: PT012 - the context manager is tested
+    with pytest.raises(ZeroDivisionError), Executor(jobs) as executor:  # noqa: PT012 - the context manager is tested
         for result in executor.map(lambda item: 1 // item, [1, 1, 0, 1, 1, 1, 1, 1, 1]):
             got.append(result)
     assert got == [1, 1]
@@ -92,22 +69,22 @@ def test_an_error_of_the_items_is_raised_in_order(jobs):
         raise RecipeError("no fourth")
 
     got = []
-    with pytest.raises(RecipeError, match="no fourth"), ThreadExecutor(jobs) as executor:  # noqa: PT012 - the context manager is tested
+    with pytest.raises(RecipeError, match="no fourth"), Executor(jobs) as executor:  # noqa: PT012 - the context manager is tested
         for result in executor.map(abs, items()):
             got.append(result)
     assert got == [1, 2, 3]
 
 
 def test_number_of_jobs():
-    with ThreadExecutor() as executor:
+    with Executor() as executor:
         assert executor.jobs >= 1
     for jobs in (0, -3):
         with pytest.raises(RecipeError, match=f"jobs must be >= 1, got {jobs}"):
-            ThreadExecutor(jobs)
+            Executor(jobs)
 
 
 def test_one_job_runs_in_the_callers_thread():
-    with ThreadExecutor(1) as executor:
+    with Executor(1) as executor:
         assert set(executor.map(lambda item: threading.get_ident(), range(5))) == {threading.get_ident()}
 
 

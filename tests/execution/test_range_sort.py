@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.errors import FormatError, KifuError, OutputError
+from kifu.errors import FormatError, OutputError
 from kifu.execution import range_sort
-from kifu.execution.executor import StagingDir, ThreadExecutor, make_executor
+from kifu.execution.executor import Executor
 from kifu.execution.range_sort import (
     Columns,
     RangeSort,
     collect_ranges,
     fan_out,
     load_range,
+    spill_folder,
     split_ranges,
     write_ranges,
 )
@@ -44,8 +45,7 @@ def sort(items: list[list[int]], max_rows: int, jobs: int, folder: Path) -> list
     total = sum(map(len, items))
     bits = fan_out(total, max_rows)
     starts = np.cumsum([0, *map(len, items)]).tolist()
-    with ThreadExecutor(jobs, folder / "work") as executor:
-        spill = executor.spill_dir()
+    with Executor(jobs) as executor, spill_folder(folder / "set") as spill:
         files = [write_ranges(spill, rows_of(keys, at), "key", 0, bits) for keys, at in zip(items, starts) if keys]
         ranges = split_ranges(executor, spill, collect_ranges(files, bits), "key", max_rows)
         assert sum(each.rows for each in ranges) == total
@@ -98,30 +98,10 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 def test_a_directory_that_is_gone_or_full(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"cannot spill to .*gone: No such file"):
         write_ranges(tmp_path / "gone", rows_of([1], 0), "key", 0, 1)
-    full = mock.patch.object(range_sort, "encode", side_effect=OSError(28, "No space left on device"))
+    full = mock.patch.object(range_sort, "_encode", side_effect=OSError(28, "No space left on device"))
     with full, pytest.raises(OutputError, match="No space left on device"):
         write_ranges(tmp_path, rows_of([1], 0), "key", 0, 1)
     assert not list(tmp_path.iterdir())
-
-
-def test_spilled_files_are_kept_with_results_that_may_refer_to_them(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    with pytest.raises(KifuError), make_executor("threads", 1, work) as executor:  # noqa: PT012 - the context manager is tested
-        write_ranges(executor.spill_dir(), rows_of([1], 0), "key", 0, 1)
-        raise KifuError("none")
-    assert not work.exists()
-    with pytest.raises(KifuError), StagingDir(work) as staging:  # noqa: PT012
-        write_ranges(work, rows_of([1], 0), "key", 0, 1)
-        staging.file(0, 0, "0" * 32)[0].touch()
-        raise KifuError("none")
-    assert len(list(work.glob("*.spill"))) == 1
-    with StagingDir(work):
-        assert len(list(work.glob("*.spill"))) == 1
-    assert not work.exists()
-    work.mkdir()
-    write_ranges(work, rows_of([1], 0), "key", 0, 1)
-    with StagingDir(work):
-        assert not list(work.glob("*.spill"))
 
 
 # In one process

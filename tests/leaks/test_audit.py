@@ -28,7 +28,7 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.leaks.audit import BANDS, audit, hash_records, open_set
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
 from kifu.recipes.pipeline import build
@@ -321,7 +321,7 @@ def test_a_file_truncated_during_the_audit_raises(built, tmp_path, monkeypatch) 
     opened = open_set(path)
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(FormatError, match=r"set\.dat has changed"):
-        list(opened.positions(ThreadExecutor(1)))
+        list(opened.positions(Executor(1)))
 
 
 # a corpus of 2,000 games

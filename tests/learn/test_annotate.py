@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,12 @@ def rows(games: Path, nets: list[Path], tmp_path_factory: pytest.TempPathFactory
 
 def single_predictions(games: Path, nets: list[Path]) -> Iterator[dict[str, Any]]:
     """Yield the rows, one prediction at a time."""
-    predictors = [learn.predict.Predictor(net) for net in nets]
+    predictors = [learn.net.open_net(net) for net in nets]
     (ids,) = (batch["id"].to_pylist() for batch in open_catalogue(games).batches(["id"]))
     for game_id, game in zip(ids, games_in(games)):
         for predictor in predictors:
             for ply, word in enumerate(game.moves.tolist()):
-                found = predictor.predict(learn.positions.PredictPositions.from_games([game], [ply]))
+                found = predictor.evaluate(learn.positions.NetPositions.from_games([game], [ply]))
                 policy, move = found.policy[0].astype(np.float64), word & POINT_MASK
                 order = np.argsort(-policy, kind="stable").tolist()
                 known = move < len(policy)
@@ -166,12 +166,34 @@ def test_threads_end_after_a_batch_if_no_results_are_needed(games: Path, nets: l
 def test_other_nets_or_options_do_not_resume(
     games: Path, nets: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = []
+    paths = []
     for names, options in ((nets, {}), (nets[:1], {}), (nets, {"symmetries": True}), (nets, {"board": "11x11"})):
-        job, found = learn.annotate.prepare(names, games, learn.annotate.AnnotateOptions(**options))
-        hashed = [dataclasses.replace(source, info={"blake3": "x"}) for source in found]
-        keys += [key for _, key in job.keys(learn.annotate.make_shards(hashed))]
-    assert len(keys) == len(set(keys)) == 4
+        job, _ = learn.annotate.prepare(names, games, learn.annotate.AnnotateOptions(**options))
+        with (
+            suppress(KeyboardInterrupt),
+            learn.annotate._part_files(tmp_path / "moves.parquet", job.describe()) as part,
+        ):
+            part(0).touch()
+            raise KeyboardInterrupt
+        paths.append(part(0))
+        assert list(tmp_path.rglob("*.part")) == [part(0)]
+    assert len(set(paths)) == 4
+
+
+def test_a_damaged_part_is_reported_and_made_again(tmp_path: Path, games: Path, nets: list[Path]) -> None:
+    (batch,) = open_catalogue(games).batches()
+    job, _ = learn.annotate.prepare(nets, games, learn.annotate.AnnotateOptions())
+    item, path = job.process(batch), tmp_path / "0.part"
+    learn.annotate._write_part(path, [item, item])
+    rows, read, skipped = learn.annotate._read_part(path)
+    assert rows.equals(pa.concat_batches([item[0]] * 2))
+    assert (read, skipped) == (2 * item[1], item[2] + item[2])
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:40], whole[:-1], whole[:-1] + b"?"):
+        path.write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"damaged: its checksum is wrong; it is removed"):
+            learn.annotate._read_part(path)
+        assert not path.exists()
 
 
 def test_threads_of_torch_are_restored(games: Path, nets: list[Path], tmp_path: Path) -> None:
@@ -188,17 +210,15 @@ def test_ranks_of_all_positions_can_be_replaced(games: Path) -> None:
     (batch,) = open_catalogue(games).batches()
     batch = batch.slice(0, 8)
     source = CatalogueSource(batch, ExampleSpec("black+white", (9, 9), labels=("move",)))
-    positions = learn.positions.EvalPositions.from_source(source, batch)
-    forced = replace(positions, ranks=(34.0, 40.0))
+    positions = learn.positions.NetPositions.from_source(source, batch)
+    forced = positions.with_ranks(34.0, 40.0)
     rating = np.tile(np.float32([34, 40]), (len(positions), 1))
     rating[positions.to_play == 2] = 40, 34
     conditions = replace(positions.conditions.take(positions.game), rating=rating)
-    expected = positions.input_positions._replace(conditions=conditions, game=np.arange(len(positions)))
-    assert np.array_equal(
-        encode_inputs(["komi", "ranks"], forced.input_positions), encode_inputs(["komi", "ranks"], expected)
-    )
-    half = replace(positions, ranks=(None, 40.0)).slice(3, 50)
-    kept = half.input_positions.conditions.rating
+    expected = positions.inputs._replace(conditions=conditions, game=np.arange(len(positions)))
+    assert np.array_equal(encode_inputs(["komi", "ranks"], forced.inputs), encode_inputs(["komi", "ranks"], expected))
+    half = positions.with_ranks(None, 40.0).take(slice(3, 50))
+    kept = half.inputs.conditions.rating
     side = (half.to_play == 2).astype(int)
     at = np.arange(len(half))
     assert np.array_equal(kept[at, side], positions.conditions.rating[half.game, side], equal_nan=True)
@@ -313,7 +333,7 @@ def test_boards_that_a_net_does_not_support(games: Path, tmp_path: Path) -> None
 
 def test_planes_of_ranks_are_not_replaced(games: Path, tmp_path: Path) -> None:
     net = tiny_net(tmp_path / "ranked.safetensors", planes="maddison36@2")
-    options = learn.annotate.AnnotateOptions(rank=34.0)
+    options = learn.annotate.AnnotateOptions(rating=34.0)
     with pytest.raises(RecipeError, match="net ranked has planes of ranks"):
         learn.annotate.prepare(net, games, options)
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import kifu
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.rows import rows_to_olf, rows_to_sgf
+from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.errors import KifuError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.leaks.audit import open_set
 from kifu.records.game import write_sgf
 
@@ -61,7 +61,7 @@ def uses(path: Path) -> list[Callable[[], Any]]:
         lambda: [*kifu.load(path, "seven", labels=labels, filter=chosen)],
         lambda: [*kifu.load(path, "seven", labels=labels, filter=chosen, pad=True)],
         lambda: [*kifu.load(path, "katago22", pad=True)],
-        lambda: [*open_set(path).positions(ThreadExecutor(1))],
+        lambda: [*open_set(path).positions(Executor(1))],
         lambda: [write_sgf(game) for game in open_catalogue(path).games()],
         lambda: [rows_to_sgf(batch) for batch in open_catalogue(path).batches()],
         lambda: [rows_to_olf(batch) for batch in open_catalogue(path).batches()],

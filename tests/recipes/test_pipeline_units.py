@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,33 +9,27 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from example_sets import FORMATS, bytes_of, cut, layout_for, random_batch
+from example_sets import bytes_of
 from kgs_archives import BROKEN, archive, record
 from kifu.config import check_config
 from kifu.corpus import catalogue
+from kifu.corpus import sources as corpus_sources
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest, mark_duplicates
-from kifu.corpus.sources import _HashJob
-from kifu.corpus.splits import ListSplit
 from kifu.datasets import manifest
-from kifu.datasets.formats import find_writer, open_writer
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS
-from kifu.execution.serialization import read_results, write_results
 from kifu.katago import build as katago_build
 from kifu.katago import npz as katago_npz
 from kifu.katago import select as katago_select
 from kifu.katago.build import _piece_bounds
 from kifu.progress import silent
 from kifu.recipes import examples, kgsgo, pipeline
-from kifu.recipes.examples import _RenderExamples
-from kifu.recipes.kgs import parse_archive_name
 from kifu.recipes.pipeline import CatalogueInput, build
 from kifu.recipes.schema import ExamplesRecipe, load_recipe
 from serializing import ENGINE, SerializingExecutor, install
@@ -130,7 +123,7 @@ def test_examples(
     assert all(built.fresh and built.manifest.examples > 60 for built in sent)
     assert [built.manifest for built in whole] == [built.manifest for built in one] == [b.manifest for b in sent]
     assert [bytes_of(built.path) for built in whole] == [bytes_of(built.path) for built in one]
-    assert SerializingExecutor.shards > 2 * 2 * 6  # two sets, that are counted and made, of six units
+    assert SerializingExecutor.shards >= 2 * 2 * 6  # two sets, that are counted and made, of six units
 
 
 @pytest.mark.usefixtures("cut_small")
@@ -186,12 +179,12 @@ def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypa
 def test_each_source_is_hashed_once(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
 
-    class Counted(_HashJob):
-        def process(self, item: Any) -> dict[str, Any]:
-            hashed.append(item)
-            return super().process(item)
+    def hash_and_count(path: Path) -> dict[str, Any]:
+        hashed.append(path)
+        return hash_source(path)
 
-    monkeypatch.setattr("kifu.corpus.sources._HashJob", Counted)
+    hash_source = corpus_sources._hash
+    monkeypatch.setattr(corpus_sources, "_hash", hash_and_count)
     build(recipe(), kgs, tmp_path / "examples")
     assert sorted(hashed) == sorted(kgs.iterdir())
     hashed.clear()
@@ -281,51 +274,3 @@ def test_piece_bounds(start: int, rows: int, rows_per_file: int) -> None:
     wanted = [(a - start, b - start) for a, b in pairwise(ends) if start <= a and b <= start + rows]
     assert [piece for bounds, whole in spans if whole for piece in pairwise(bounds)] == wanted
     assert all(len(bounds) == 2 for bounds, whole in spans if not whole)
-
-
-@pytest.mark.parametrize(("name", "runs"), [*((name, True) for name in FORMATS), ("npy@1", False), ("hdf5@2", False)])
-def test_prepared_batches_are_serialized_without_loss(tmp_path: Path, name: str, runs: bool) -> None:
-    layout, writer = layout_for(name), find_writer(name)
-    batches = cut(random_batch(layout, 40, runs=runs), 3, 20)
-    write_results(tmp_path / "results", (writer.prepare(each, layout) for each in batches))
-    for into, prepared in (
-        ("here", (writer.prepare(each, layout) for each in batches)),
-        ("sent", read_results(tmp_path / "results")),
-    ):
-        with open_writer(name, tmp_path / into / "set", layout) as made:
-            for each in prepared:
-                made.append(each)
-            made.commit({})
-    assert bytes_of(tmp_path / "here" / "set") == bytes_of(tmp_path / "sent" / "set")
-
-
-def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
-    job = _RenderExamples(recipe(), "train")
-    before = pickle.dumps(job)
-    (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).shards
-    assert sum(len(job.process(item).plies) for item in job.read(unit)) > 100
-    assert pickle.dumps(job) == before
-    assert pickle.loads(before) == job
-
-
-def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
-    fingerprints = []
-    for text in ("1\na/b\n", "1\n", "a/b\n1\n"):
-        (tmp_path / "list").write_text(text)
-        fingerprints.append(ListSplit(kind="list", sets={"all": str(tmp_path / "list")}).fingerprint())
-    assert fingerprints[0] != fingerprints[1]
-    assert fingerprints[0] == fingerprints[2]
-
-
-def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
-    """Units of other games, or of another file, are others."""
-    job = kgsgo._WriteRecords("dat2@1", loaded=iter(()))
-    assert pickle.loads(pickle.dumps(job)).loaded is None
-    path = sorted(kgs.iterdir())[0]
-    found = parse_archive_name(path.name)
-    assert found is not None
-    units = [
-        kgsgo._ArchiveGames(found, np.array(games), path, digest)
-        for games, digest in (([0, 1], "a"), ([0, 2], "a"), ([0, 1], "b"))
-    ]
-    assert len({str(job.shard_fingerprint(unit)) for unit in units}) == 3

@@ -26,7 +26,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import ShardReader, archive_shards, find_sources, hash_sources
 from kifu.corpus.update import append
 from kifu.errors import DropReason, SourceError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import paths
@@ -116,8 +116,7 @@ def test_a_folder_at_a_url_is_read_like_a_local_one(tree: Path) -> None:
     assert [rows(path) for path in here] == [rows(path) for path in there]
     assert [row[3] for row in rows(there[0])].count(DropReason.UNREADABLE) == 1
     one, other = (
-        [each.info for each in hash_sources(find_sources([source]), ThreadExecutor(1))]
-        for source in (tree, "memory://games")
+        [each.info for each in hash_sources(find_sources([source]), Executor(1))] for source in (tree, "memory://games")
     )
     assert one == other
 
@@ -138,7 +137,7 @@ def test_a_cluster_gives_the_same_for_a_folder_at_a_url(tmp_path: Path, monkeypa
     ingest(tmp_path / "kgs", tmp_path / "here.parquet")
     install(monkeypatch)
     ingest("memory://kgs", tmp_path / "there.parquet", engine=ENGINE)
-    assert SerializingExecutor.shards > 3
+    assert SerializingExecutor.shards == 3
     assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
 
 

@@ -22,7 +22,7 @@ from kgs_archives import records
 from kifu.corpus import sources
 from kifu.corpus.sources import find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.io import hash_file
 from kifu.records import _sevenzip
 from kifu.records.containers import blocks, count_blocks, find_containers
@@ -212,7 +212,7 @@ def test_volumes(tmp_path: Path, count: int) -> None:
     whole = put(tmp_path, data, "whole.7z")
     assert read(paths[0]) == read(whole)
     assert find_containers(tmp_path).paths == [paths[0], whole]
-    with ThreadExecutor(1) as executor:
+    with Executor(1) as executor:
         joined, single = (each.info for each in hash_sources(find_sources([paths[0], whole]), executor))
     assert (joined["bytes"], joined["blake3"]) == (len(data), hash_file(whole))
     assert joined | {"name": ""} == single | {"name": ""}

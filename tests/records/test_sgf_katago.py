@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.rows import rows_from_parsed, rows_to_sgf
+from kifu.corpus.export import rows_to_sgf
+from kifu.corpus.rows import rows_from_parsed
 from kifu.errors import DropReason
 from kifu.point import POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records.sgf import as_block, decode, read_block

@@ -12,8 +12,8 @@ from blake3 import blake3
 import kifu.assets
 import kifu.config
 from kgs_archives import archive, record
+from kifu.arrays import Hashes
 from kifu.assets import asset
-from kifu.corpus.hashes import Hashes
 from kifu.datasets.mmap_games import read_games
 from lazy import lazy_import
 

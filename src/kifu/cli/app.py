@@ -241,7 +241,6 @@ def _list_paths(verb: str, paths: Sequence[str]) -> list[str]:
 
 
 def _check_writable(path: Path) -> None:
-    """Raise OutputError unless the path, or its nearest existing parent, can be written."""
     existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
     is_no_folder = existing != path.absolute() and not existing.is_dir()
     if is_no_folder or not os.access(existing, os.W_OK):

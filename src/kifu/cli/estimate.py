@@ -19,7 +19,7 @@ from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import Shard, ShardReader, Source, find_sources, source_shards
 from kifu.datasets.dat import find_dat_layout
-from kifu.execution.executor import THREADS, ThreadExecutor, count_jobs
+from kifu.execution.executor import THREADS, Executor, count_jobs
 from kifu.progress import silent
 from kifu.recipes.kgs import Sampler, find_archives, read_index
 from kifu.recipes.pipeline import BuildOptions, build_any
@@ -116,7 +116,7 @@ def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | Non
     for item in first:
         job.process(item)  # loads or compiles kernels
     began = perf_counter()
-    with ThreadExecutor(count_jobs(jobs)) as executor, CatalogueWriter(path) as writer:
+    with Executor(count_jobs(jobs)) as executor, CatalogueWriter(path) as writer:
         for ingested in executor.map(job.process, chain(first, items)):
             for rows in ingested.rows:
                 batch = rows.batch(rows.drop)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kifu.arrays import Bools
 from kifu.corpus.catalogue import is_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.errors import RecipeError, SourceError, printable
@@ -19,7 +20,7 @@ from kifu.registry import check_choice
 from kifu.search.notation import check_pattern, parse_pattern
 from kifu.search.pattern import ANCHORS, Pattern
 from kifu.search.position import FILE_LIMIT, Position, parse_position, pattern_from_sgf, read_input, sequence_pattern
-from kifu.search.searcher import Rows, Searcher
+from kifu.search.searcher import Searcher
 
 _COLOURS = {"black": 1, "white": 2}
 _MOVES = re.compile(r"(?:(?:pass|black|white|[bw]|[a-hj-t][0-9]{1,2})(?:[\s,]+|$))+", re.IGNORECASE)
@@ -124,7 +125,7 @@ def read_position(searcher: Searcher, argument: str, board: str | None) -> Posit
     return searcher.position(*position)
 
 
-def select_games(searcher: Searcher, where: str | None, player: str | None, colour: str | None) -> Rows | None:
+def select_games(searcher: Searcher, where: str | None, player: str | None, colour: str | None) -> Bools | None:
     """Return the games to search, see `Searcher.select`; raise RecipeError also for a player without games."""
     if player is not None and not np.any(searcher.select(player=player)):
         names = searcher.similar_players(player)

@@ -8,7 +8,7 @@ import logging
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,10 +93,7 @@ class RowShard:
     path: str
     first: int  # from 0
     rows: int
-
-    def fingerprint(self) -> list[Any]:
-        """Return the shard as JSON values, to distinguish it from others of the same files."""
-        return [self.path, self.first, self.rows]
+    row: int = 0  # that the first one is of the catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +127,16 @@ class Catalogue:
 
         Shards end where row groups end, so that no row group is read twice.
         """
-        return [shard for path, rows in self.partitions.items() for shard in _shards(path, rows)]
+        shards = [shard for path, rows in self.partitions.items() for shard in _shards(path, rows)]
+        starts = accumulate((shard.rows for shard in shards), initial=0)
+        return [replace(shard, row=start) for shard, start in zip(shards, starts)]
 
     def games(self) -> Iterator[Game]:
         """Yield every row as a game, dropped ones too; a game's `drop` is set only if its record was unreadable.
 
         Of the records, only the content of columns is left. Raises FormatError as `batches`.
         """
-        from kifu.corpus.rows import rows_to_games  # loads the record formats, which nothing else here needs
+        from kifu.corpus.export import rows_to_games  # loads the record formats, which nothing else here needs
 
         for batch in self.batches():
             yield from rows_to_games(batch)
@@ -147,7 +146,7 @@ class Catalogue:
 
     def __getitem__(self, row: int) -> Game:
         """Return one row as `games` does; a negative row counts from the end."""
-        from kifu.corpus.rows import rows_to_games
+        from kifu.corpus.export import rows_to_games
 
         at = row + self.rows * (row < 0)
         for path, rows in self.partitions.items():

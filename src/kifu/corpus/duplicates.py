@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
+from kifu.arrays import Hashes, Indices
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import (
     OPENING_PLIES,
-    Hashes,
     find_beginnings,
     find_new,
     handicap_as_setup,
@@ -33,10 +34,8 @@ from kifu.corpus.hashes import (
 )
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy, with_drop
 from kifu.errors import DropReason
-from kifu.execution.executor import Executor, Job, ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.go.replay import GamesLike
-
-RowNumbers = npt.NDArray[np.int64]
 
 MIN_PLIES = 20
 """Games with fewer moves up to the last stone are never reported as the same.
@@ -71,7 +70,7 @@ class Clusters:
     """
 
     source: npt.NDArray[np.int32]
-    row: RowNumbers
+    row: Indices
     cluster: npt.NDArray[np.int64]
     relation: npt.NDArray[np.uint8]
     representative: npt.NDArray[np.int64]
@@ -93,11 +92,11 @@ def find_clusters(
         executor: Compares ranges in parallel; None for this thread.
         games: See RANGE_GAMES; the result does not depend on it.
     """
-    job = _ClusterJob(tuple(os.fspath(path) for path in paths))
+    find = partial(_find, _Catalogues(tuple(os.fspath(path) for path in paths)))
     # Each catalogue is opened when its turn comes: an open file that was read keeps some of its bytes in memory.
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     ranges = max(-(-int(bounds[-1]) // games), 1)
-    return _join((executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)]), bounds)
+    return _join((executor or Executor(1)).run(find, [_HashRange(k, ranges) for k in range(ranges)]), bounds)
 
 
 class _HashRange(NamedTuple):
@@ -116,7 +115,7 @@ class _HashRange(NamedTuple):
 class _GameKeys(NamedTuple):
     """Rows (counted in the whole corpus), opening and canonical hashes, and numbers of moves of G games: [G] each."""
 
-    row: RowNumbers
+    row: Indices
     opening: Hashes
     canonical: Hashes
     n_moves: npt.NDArray[np.integer]
@@ -142,7 +141,7 @@ class _Catalogues:
                 yield keys.select(kept & within.contains(keys.opening))
                 start += len(batch)
 
-    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
+    def games(self, rows: Indices) -> Iterator[tuple[int, GamesLike]]:
         """Yield batches that contain any of the ascending rows, each with the number of its first row."""
         start = 0
         for path in self.paths:
@@ -160,29 +159,13 @@ class _RangeClusters(NamedTuple):
     representative: [K] int64, the game to keep instead. All are rows of the whole corpus.
     """
 
-    row: RowNumbers
-    first: RowNumbers
+    row: Indices
+    first: Indices
     relation: npt.NDArray[np.uint8]
-    representative: RowNumbers
+    representative: Indices
 
 
-@dataclass(frozen=True)
-class _ClusterJob(Job[_HashRange, _HashRange, _RangeClusters]):
-    """Finds the clusters of some catalogues, one range per shard."""
-
-    paths: tuple[str, ...]
-
-    def fingerprint(self) -> Any:
-        return [open_catalogue(path).digest() for path in self.paths]
-
-    def shard_fingerprint(self, shard: _HashRange) -> Any:
-        return list(shard)
-
-    def process(self, item: _HashRange) -> _RangeClusters:
-        return _find(_Catalogues(self.paths), item)
-
-
-def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
+def _join(parts: Iterable[_RangeClusters], bounds: Indices) -> Clusters:
     """Combine all ranges. bounds: [catalogues + 1], the number of rows before each catalogue."""
     row, first, relation, representative = map(np.concatenate, zip(*parts))
     order = np.argsort(row)
@@ -233,7 +216,7 @@ def _candidates(corpus: _Catalogues, within: _HashRange) -> _GameKeys:
     return _GameKeys(*columns)
 
 
-def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+def _compare(keys: Hashes, rows: Indices, corpus: _Catalogues) -> tuple[Indices, Indices, Indices]:
     """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
     Returns plies and longer as `find_beginnings` fills them, and parent, equal for all games of a cluster.
@@ -250,7 +233,7 @@ def _compare(keys: Hashes, rows: RowNumbers, corpus: _Catalogues) -> tuple[RowNu
     return plies, longer, _resolve_links(parent)
 
 
-def _resolve_links(link: RowNumbers) -> RowNumbers:
+def _resolve_links(link: Indices) -> Indices:
     """Return the end of each chain of links; the last element of a chain links to itself."""
     while True:
         further = link[link]
@@ -316,7 +299,7 @@ class IdSet:
 
 def exact_duplicates(
     paths: Sequence[str | os.PathLike[str]], executor: Executor | None = None, *, max_ids: int = MAX_IDS
-) -> RowNumbers:
+) -> Indices:
     """Return the rows whose id an earlier row has, ascending, counted through all catalogues.
 
     Dropped games are ignored.
@@ -328,38 +311,26 @@ def exact_duplicates(
     """
     ranges = max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1)
     digests = tuple(open_catalogue(path).digest() for path in paths)
-    job = _EqualIdsJob(tuple(os.fspath(path) for path in paths), digests)
-    parts = (executor or ThreadExecutor(1)).run(job, [_HashRange(k, ranges) for k in range(ranges)])
+    find = partial(_find_equal_ids, tuple(os.fspath(path) for path in paths), digests)
+    parts = (executor or Executor(1)).run(find, [_HashRange(k, ranges) for k in range(ranges)])
     return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-@dataclass(frozen=True)
-class _EqualIdsJob(Job[_HashRange, _HashRange, RowNumbers]):
-    """Finds the rows with the ids of earlier rows, one range of hashes per shard.
+def _find_equal_ids(paths: tuple[str, ...], digests: tuple[str, ...], within: _HashRange) -> Indices:
+    """Return the rows with the ids of earlier rows, in a range of hashes.
 
     A hash of all catalogues is mixed into ids, so that no crafted ids fall in one range.
     """
-
-    paths: tuple[str, ...]
-    digests: tuple[str, ...]
-
-    def fingerprint(self) -> Any:
-        return list(self.digests)
-
-    def shard_fingerprint(self, shard: _HashRange) -> Any:
-        return list(shard)
-
-    def process(self, item: _HashRange) -> RowNumbers:
-        salt = np.frombuffer(blake3("".join(self.digests).encode()).digest(8), np.uint64)
-        seen, start, parts = IdSet(), 0, [np.empty(0, np.int64)]
-        for path in self.paths:
-            for batch in open_catalogue(path).batches(("id", "drop")):
-                ids = to_numpy(batch["id"])
-                kept = drop_codes(batch) == DropReason.KEPT
-                rows = np.flatnonzero(kept & item.contains(mix_words(ids ^ salt)))
-                parts.append(start + rows[~seen.add(ids[rows])])
-                start += len(batch)
-        return np.concatenate(parts)
+    salt = np.frombuffer(blake3("".join(digests).encode()).digest(8), np.uint64)
+    seen, start, parts = IdSet(), 0, [np.empty(0, np.int64)]
+    for path in paths:
+        for batch in open_catalogue(path).batches(("id", "drop")):
+            ids = to_numpy(batch["id"])
+            kept = drop_codes(batch) == DropReason.KEPT
+            rows = np.flatnonzero(kept & within.contains(mix_words(ids ^ salt)))
+            parts.append(start + rows[~seen.add(ids[rows])])
+            start += len(batch)
+    return np.concatenate(parts)
 
 
 class DuplicateFlags(NamedTuple):
@@ -371,7 +342,7 @@ class DuplicateFlags(NamedTuple):
         representative_id: [K] uint64, the id of the game that is kept instead; unused for DUPLICATE.
     """
 
-    row: RowNumbers
+    row: Indices
     drop: npt.NDArray[np.uint8]
     representative_id: npt.NDArray[np.uint64]
 
@@ -424,7 +395,7 @@ def flag_duplicates(
     return DuplicateFlags(row[order], drop[order], ids[order]).select(first, np.iinfo(np.int64).max)
 
 
-def read_ids(paths: Sequence[str | os.PathLike[str]], rows: RowNumbers) -> npt.NDArray[np.uint64]:
+def read_ids(paths: Sequence[str | os.PathLike[str]], rows: Indices) -> npt.NDArray[np.uint64]:
     """Return the ids of some rows, counted through all catalogues."""
     order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
     for path in paths:

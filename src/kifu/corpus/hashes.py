@@ -40,6 +40,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import Hashes
 from kifu.go.replay import GamesLike
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import ERASE_BIT, MAX_SIZE, NO_POINT, POINT_MASK, WHITE_BIT, symmetries
@@ -330,8 +331,6 @@ def find_beginnings(
             if ply < total:
                 hash_move(s, g, first_colour, np.int64(s.moves[start + ply]))
 
-
-Hashes = npt.NDArray[np.uint64]
 
 OPENING_PLIES = 30
 """The number of moves that the hash of a game's opening covers.

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from blake3 import blake3
 
 from kifu.corpus.catalogue import Catalogue, CatalogueWriter, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
@@ -35,8 +34,8 @@ from kifu.corpus.sources import (
     source_shards,
 )
 from kifu.errors import DropReason, KifuError, printable
-from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.io import remove_file, staging_dir, temp_path
+from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.io import remove_file, temp_path
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import UNREADABLE, LeftOut
 from kifu.records.parse import parse_block
@@ -128,7 +127,7 @@ def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
             yield shard.name, content
 
 
-class IngestJob(Job[SourceShard, IngestItem, IngestedItem]):
+class IngestJob:
     """Turns shards of sources into rows of a catalogue, with all rules applied except those on duplicates."""
 
     def __init__(self, rules: CleaningRules, index: TygemIndex | None) -> None:
@@ -137,15 +136,6 @@ class IngestJob(Job[SourceShard, IngestItem, IngestedItem]):
         self._index = index
         self._programs = known_programs(*rules.program_names)
         self._reader = ShardReader()
-
-    def fingerprint(self) -> Any:
-        """Return the rules and the hash of the TYGEM index."""
-        index = None if self._index is None else blake3(self._index.data.data).hexdigest()
-        return {"clean": self._rules.model_dump(mode="json"), "index": index}
-
-    def shard_fingerprint(self, shard: SourceShard) -> Any:
-        """Return `SourceShard.fingerprint`."""
-        return shard.fingerprint()
 
     def read(self, shard: SourceShard) -> Iterator[IngestItem]:
         """Yield the shard's blocks of records, or batches of rows."""
@@ -194,13 +184,13 @@ def ingest(
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     all_sources = find_sources(sources)
     report, left_out = IngestReport(), count_left_out(all_sources, strict)
-    with make_executor(engine, jobs, staging_dir(path)) as executor:
+    with make_executor(engine, jobs) as executor:
         all_sources = hash_sources(all_sources, executor)
         made_from = {"clean": rules.model_dump(mode="json"), "sources": hashed_infos(all_sources)}
         if about := keep_table(path, overwrite, **made_from):
             return _report_of(open_catalogue(path), about)
         job = IngestJob(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
-        rows = _count(executor.run(job, source_shards(all_sources)), report, left_out)
+        rows = _count(executor.run(job.process, source_shards(all_sources), job.read), report, left_out)
         # On errors, too, the hidden files must be removed before the lock on `path` is released.
         with (
             progress("reading games", None, "games") as bar,

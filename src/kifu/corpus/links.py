@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import Hashes, Indices
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import (
-    Hashes,
     HashState,
     begin,
     hash_setup,
@@ -52,8 +52,6 @@ from kifu.go.rules import RECORD_RULES, History, new_history
 from kifu.go.state import State, new_state
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import MAX_SIZE, POINT_MASK, WHITE_BIT
-
-Numbers = npt.NDArray[np.int64]
 
 Games: TypeAlias = "str | os.PathLike[str] | pa.RecordBatch"
 """A catalogue, or rows of one with its columns `opening` and PLAYED_COLUMNS; without `drop`, none is dropped."""
@@ -96,7 +94,7 @@ class _LinkKeys(NamedTuple):
 
     key: Hashes
     game: npt.NDArray[np.uint32]
-    used: Numbers
+    used: Indices
     late: int
     least: int
 
@@ -210,7 +208,7 @@ class _Table(NamedTuple):
 
     key: Hashes
     game: npt.NDArray[np.uint32]
-    hits: Numbers
+    hits: Indices
     sets: Hashes
 
 
@@ -351,8 +349,8 @@ class Links:
             game of another cluster that contains it; or, for each other game with that final position, the first one.
     """
 
-    first: Numbers
-    short: Numbers
+    first: Indices
+    short: Indices
 
 
 def read_rows(games: Games, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -414,7 +412,7 @@ def _all_keys(catalogues: Sequence[Games], split: bool) -> Iterator[tuple[Hashes
             first += len(batch)
 
 
-def game_keys(games: GamesLike, kept: Numbers, first: int, split: bool) -> tuple[Hashes, npt.NDArray[np.uint32]]:
+def game_keys(games: GamesLike, kept: Indices, first: int, split: bool) -> tuple[Hashes, npt.NDArray[np.uint32]]:
     """Return the keys of some games, see `_LinkKeys`; kept: their indices. first: the row of the first of all games."""
     limits = (LATE_STONES, 1) if split else (1 << 30, MIN_STONES)
     moves = np.diff(games.move_offset)[kept]
@@ -433,7 +431,7 @@ def game_keys(games: GamesLike, kept: Numbers, first: int, split: bool) -> tuple
     return keys.key[: keys.used[0]], keys.game[: keys.used[0]]
 
 
-def _link_rows(pieces: list[Columns], bounds: Numbers, max_hits: int, parent: Numbers) -> Numbers:
+def _link_rows(pieces: list[Columns], bounds: Indices, max_hits: int, parent: Indices) -> Indices:
     """Link the games of a range of keys in `parent`, and return the hits: [H, 2], see `_link`. Empties `pieces`."""
     rows = sum(len(piece["key"]) for piece in pieces)
     finals, at = np.zeros(_FINAL_WORDS, np.uint64), np.zeros(1 << (rows // _TABLE_ROWS).bit_length(), np.int64)

@@ -131,7 +131,6 @@ def _check_partitions(folder: Path, index: Index) -> None:
 
 
 def _check_counts(index: Index, index_path: Path) -> None:
-    """Raise FormatError if the counts of an index contradict each other."""
     rows, kept = (sum(getattr(part, name) for part in index.parts) for name in ("rows", "kept"))
     if (index.read, index.kept, index.read - index.kept) != (rows, kept, sum(index.drops.values())):
         raise FormatError(

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus.hashes import Hashes, lowest
+from kifu.arrays import Hashes
+from kifu.corpus.hashes import lowest
 from kifu.errors import DropReason
 from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, History, new_history

@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ from blake3 import blake3
 
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
-from kifu.execution.executor import Executor, Job
+from kifu.execution.executor import Executor
 from kifu.io import hash_bytes, utf8_name
 from kifu.records.containers import (
     BLOCK_BYTES,
@@ -121,19 +121,10 @@ Shard: TypeAlias = ArchiveShard | LooseRecords | RowShard
 
 @dataclass(frozen=True, slots=True)
 class SourceShard:
-    """A shard, with name and hash of its source."""
+    """A shard, with the name of its source."""
 
     name: str
-    blake3: str | None
     shard: Shard
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return JSON values that identify the shard and its content."""
-        if isinstance(self.shard, LooseRecords):
-            shard = {"path": str(self.shard.root), "first": self.shard.first, "files": _hash_listing(self.shard)}
-        else:
-            shard = asdict(self.shard) | {"path": str(as_path(self.shard.path))}
-        return {"name": self.name, "blake3": self.blake3, "part": shard}
 
 
 Content: TypeAlias = RecordBlock | pa.RecordBatch
@@ -192,13 +183,13 @@ def read(sources: Paths) -> Iterator[Game]:
 
 
 def source_shards(sources: Iterable[Source]) -> Iterator[SourceShard]:
-    """Yield the shards of all sources, in order. Their fingerprints need the hashes of the sources."""
+    """Yield the shards of all sources, in order."""
     for source in sources:
         shards: Iterable[Shard] = archive_shards(source.path)
         if source.catalogue is not None:
             shards = source.catalogue.shards()
         for shard in shards:
-            yield SourceShard(source.name, source.info.get("blake3"), shard)
+            yield SourceShard(source.name, shard)
 
 
 def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
@@ -266,7 +257,7 @@ def hash_sources(sources: Iterable[Source], executor: Executor) -> list[Source]:
     paths = [source.path for source in found]
     for _ in local_paths([path for path in paths if isinstance(path, Remote) and not path.is_dir()]):
         pass  # copies them, and lets other processes read the same bytes
-    infos = list(executor.run(_HashJob(), paths))
+    infos = list(executor.map(_hash, paths))
     abouts = ({"about": _about(each.catalogue)} if each.catalogue is not None else {} for each in found)
     return [
         replace(source, info={"name": source.name} | info | about) for source, info, about in zip(found, infos, abouts)
@@ -294,37 +285,19 @@ def hashed_infos(sources: Iterable[Source]) -> list[dict[str, Any]] | None:
     return infos if all("blake3" in info for info in infos) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
-    """Sizes and hashes of files."""
-
-    def fingerprint(self) -> Any:
-        return None
-
-    def shard_fingerprint(self, shard: AnyPath) -> Any:
-        """Return path, size and times: a change within a nanosecond that keeps the size goes unnoticed."""
-        try:
-            if shard.is_dir():
-                listing = _hash_listing(list_directory(shard).records) if isinstance(shard, Remote) else etag(shard)
-                return [str(shard), listing, *(_version(shard) or ())]
-            return [str(shard), *map(etag, volume_paths(shard))]
-        except OSError as error:
-            if isinstance(shard, Path):  # reading it reports it
-                return [str(shard)]
-            raise SourceError(f"{shard}: {error.strerror}") from None
-
-    def process(self, item: AnyPath) -> dict[str, Any]:
-        try:
-            if item.is_dir():
-                is_partitioned = isinstance(item, Path) and is_catalogue(item)
-                return {"blake3": open_catalogue(item).digest() if is_partitioned else _hash_records(item)}
-            return hash_container(item)
-        except SourceError:
-            raise
-        except OSError as error:
-            if isinstance(item, Path):
-                return {}
-            raise SourceError(f"{item}: {error.strerror}") from None
+def _hash(path: AnyPath) -> dict[str, Any]:
+    """Return the size of a file and the hash of a file, folder or catalogue."""
+    try:
+        if path.is_dir():
+            is_partitioned = isinstance(path, Path) and is_catalogue(path)
+            return {"blake3": open_catalogue(path).digest() if is_partitioned else _hash_records(path)}
+        return hash_container(path)
+    except SourceError:
+        raise
+    except OSError as error:
+        if isinstance(path, Path):
+            return {}
+        raise SourceError(f"{path}: {error.strerror}") from None
 
 
 def _hash_records(folder: AnyPath) -> str:

@@ -28,13 +28,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from blake3 import blake3
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
+from kifu.arrays import Hashes
 from kifu.assets import config_names
 from kifu.config import STRICT, Line, NamedConfig, check_config, load_config
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.hashes import Hashes, mix_words, text_hashes
+from kifu.corpus.hashes import mix_words, text_hashes
 from kifu.corpus.links import Games, find_links, read_rows
 from kifu.corpus.parquet import keep_table
 from kifu.corpus.schema import drop_codes, map_distinct, to_numpy
@@ -97,10 +97,6 @@ class _Split(BaseModel):
     @abstractmethod
     def codes(self, batch: pa.RecordBatch) -> Codes:
         """Return the set of each row. batch: rows with at least `columns`."""
-
-    def fingerprint(self) -> Any:
-        """Return all that the sets depend on, as JSON values."""
-        return self.model_dump(mode="json")
 
     def fit(self, catalogues: Paths) -> Self:
         """Return a split whose sets depend on all games of some catalogues."""
@@ -188,11 +184,6 @@ class HashSplit(_Split):
             return split_keys(opening, self.sets, self.seed)
         keys, unset = self._ties.follow(opening)
         return np.where(unset, NO_SET, split_keys(keys, self.sets, self.seed))
-
-    def fingerprint(self) -> Any:
-        """Return all that the sets depend on, the ties included."""
-        arrays = () if self._ties is None else self._ties[:3]
-        return [super().fingerprint(), blake3(b"".join(each.tobytes() for each in arrays)).hexdigest()]
 
 
 class PlayerSplit(_Split):
@@ -311,12 +302,6 @@ class ListSplit(_Split):
         keys = to_numpy(batch["id"])
         at = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
         return np.where(ids[at] == keys, id_codes[at], codes) if len(ids) else codes
-
-    def fingerprint(self) -> Any:
-        """Return all that the sets depend on, the lists included. Raises as `codes`."""
-        ids, id_codes, names, name_codes = self._lists
-        digest = blake3(ids.tobytes() + id_codes.tobytes() + name_codes.tobytes())
-        return [super().fingerprint(), digest.update("\n".join(names.to_pylist()).encode()).hexdigest()]
 
     @cached_property
     def _lists(self) -> tuple[Hashes, Codes, pa.StringArray, Codes]:

@@ -21,7 +21,7 @@ from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.rows import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.errors import printable
-from kifu.execution.executor import THREADS, Job, make_executor
+from kifu.execution.executor import THREADS, make_executor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.paths import Paths, as_list
@@ -150,7 +150,7 @@ def stats(
     opened = [open_catalogue(path) for path in paths]
     parts: dict[str, list[pa.Table]] = {name: [] for name in _KEYS}
     with make_executor(engine, jobs) as executor, progress("counting", None, "batches") as bar:
-        for shard_counts in executor.run(_CountJob(), [shard for catalogue in opened for shard in catalogue.shards()]):
+        for shard_counts in executor.run(_count, [shard for each in opened for shard in each.shards()], _read):
             for name, counts in shard_counts.items():
                 parts[name].append(pa.Table.from_batches([counts]))
                 if sum(map(len, parts[name])) > 2 * _EXACT:
@@ -198,26 +198,26 @@ _Counted: TypeAlias = dict[str, pa.RecordBatch]
 """By name (see _KEYS), the keys that occur, and in column _COUNT their numbers of games."""
 
 
-class _CountJob(Job[RowShard, pa.RecordBatch, _Counted]):
-    def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
-        yield from read_shard(shard, _COLUMNS, _BATCH_ROWS)
+def _read(shard: RowShard) -> Iterator[pa.RecordBatch]:
+    return read_shard(shard, _COLUMNS, _BATCH_ROWS)
 
-    def process(self, item: pa.RecordBatch) -> _Counted:
-        rows = pa.Table.from_batches([item])
-        kept = _with_classes(rows.filter(rows["drop"].is_null()))
-        tables = dict.fromkeys(_KEYS, kept) | {"dropped": rows.filter(rows["drop"].is_valid())}
-        for text, parsed in _TEXTS.items():
-            # Except for results, a text is parsed completely or the parsed column is null.
-            recorded = kept[text].is_valid()
-            tables[text] = kept.select(_KEYS[text]).filter(
-                recorded if text == "result_text" else pc.and_(recorded, kept[parsed].is_null())
-            )
-        by_name = {}
-        for name, keys in _KEYS.items():
-            table = _grouped(tables[name], keys, ([], "count_all"))
-            if len(table):
-                (by_name[name],) = table.combine_chunks().to_batches()
-        return by_name
+
+def _count(item: pa.RecordBatch) -> _Counted:
+    rows = pa.Table.from_batches([item])
+    kept = _with_classes(rows.filter(rows["drop"].is_null()))
+    tables = dict.fromkeys(_KEYS, kept) | {"dropped": rows.filter(rows["drop"].is_valid())}
+    for text, parsed in _TEXTS.items():
+        # Except for results, a text is parsed completely or the parsed column is null.
+        recorded = kept[text].is_valid()
+        tables[text] = kept.select(_KEYS[text]).filter(
+            recorded if text == "result_text" else pc.and_(recorded, kept[parsed].is_null())
+        )
+    by_name = {}
+    for name, keys in _KEYS.items():
+        table = _grouped(tables[name], keys, ([], "count_all"))
+        if len(table):
+            (by_name[name],) = table.combine_chunks().to_batches()
+    return by_name
 
 
 def _with_classes(kept: pa.Table) -> pa.Table:

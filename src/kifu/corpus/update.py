@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from blake3 import blake3
 
 from kifu.corpus.catalogue import (
     SEARCH_SUFFIX,
@@ -51,14 +51,13 @@ from kifu.corpus.sources import (
     source_shards,
 )
 from kifu.errors import DropReason, FormatError, OutputError, RecipeError, printable
-from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.io import (
     cannot_write,
     locked_folder,
     read_small,
     require_no_link,
     require_size,
-    staging_dir,
     temp_path,
     utf8_name,
     write_file,
@@ -113,17 +112,13 @@ class CatalogueTransaction:
     and is removed by the next run that writes.
     """
 
-    def __init__(self, path: Path, keep: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         """Lock the folder, which is created if it does not exist.
 
         Raises OutputError if another process holds the folder, or it contains foreign files.
-
-        Args:
-            keep: Keep the staging directory after an error, so that the next run can resume.
         """
         self.path = path
         self.index: Index | None = None
-        self._keep = keep
         self._lock = ExitStack()
         self._lock.enter_context(locked_folder(path))
         try:
@@ -153,17 +148,13 @@ class CatalogueTransaction:
             require_no_link(hidden)
         return found
 
-    def stage(self, fingerprint: Any) -> Path:
-        """Return the staging directory for some work, given as JSON values; a kept one has files of an earlier run."""
-        prefix = f"{_HIDDEN}{blake3(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest(16)}-"
+    def stage(self) -> Path:
+        """Return a new staging directory."""
         try:
-            kept = [hidden for hidden in self._staging_dirs() if hidden.name.startswith(prefix)]
             for hidden in self._staging_dirs():
-                if hidden not in kept[:1]:
-                    shutil.rmtree(hidden)
-            # A new name each time, so that kept results of a cluster never refer to another directory's files.
-            staged = kept[0] if kept else self.path / f"{prefix}{uuid4().hex[:16]}"
-            staged.mkdir(exist_ok=True)
+                shutil.rmtree(hidden)
+            staged = self.path / f"{_HIDDEN}{uuid4().hex}"
+            staged.mkdir()
         except OSError as error:
             raise cannot_write(self.path, error) from None
         return staged
@@ -225,11 +216,10 @@ class CatalogueTransaction:
     def __enter__(self) -> CatalogueTransaction:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         for hidden in self._staging_dirs():
-            if kind is None or not self._keep or (hidden / _NAMES).exists():
-                with suppress(OutputError):  # what cannot be removed is left for the next run, as after a kill
-                    self._clear(hidden)
+            with suppress(OutputError):  # what cannot be removed is left for the next run, as after a kill
+                self._clear(hidden)
         self._leave()
 
 
@@ -299,52 +289,39 @@ _FlaggedRows: TypeAlias = tuple[StagedRows, DuplicateFlags]
 """Staged rows and the duplicates among them."""
 
 
-@dataclass(frozen=True)
-class _PartitionJob(Job[_FlaggedRows, _FlaggedRows, list[StagedPartition]]):
-    """Divides staged rows into one partition per year, in the staging directory."""
+def _divide_years(
+    staging: Path, rules: dict[str, Any], sources: list[dict[str, Any]], item: _FlaggedRows
+) -> list[StagedPartition]:
+    """Divide staged rows into one partition per year, in the staging directory."""
+    staged, flags = item
+    counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
+    for batch in _batches(staging, staged, ("year",)):
+        counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
+    metadata = {"clean": rules, "sources": [sources[source] for source in staged.sources]}
+    partitions = []
+    for years in _group_years(counts) or [[UNKNOWN_YEAR]]:
+        with ExitStack() as stack:
+            names = {year: unique_file("part") for year in years}
+            writers = {year: stack.enter_context(CatalogueWriter(staging / name)) for year, name in names.items()}
+            reports = {year: IngestReport() for year in years}
+            first = 0
+            for batch in _batches(staging, staged):
+                flagged, year_of = flags.apply(batch, first), partition_years(batch)
+                for year in np.intersect1d(year_of, years).tolist():
+                    rows = flagged.filter(pa.array(year_of == year))
+                    writers[year].write(rows)
+                    reports[year].add(rows)
+                first += len(batch)
+            for year, report in reports.items():
+                digest = writers[year].commit(metadata | report.counts())
+                report.bytes = writers[year].size
+                partitions.append(StagedPartition(names[year], year, report, digest))
+    return partitions
 
-    staging: Path
-    rules: dict[str, Any]
-    sources: list[dict[str, Any]]
 
-    def fingerprint(self) -> Any:
-        return [self.staging.name, self.rules, self.sources]
-
-    def shard_fingerprint(self, shard: _FlaggedRows) -> Any:
-        staged, flags = shard
-        return [*staged, blake3(b"".join(column.tobytes() for column in flags)).hexdigest()]
-
-    def process(self, item: _FlaggedRows) -> list[StagedPartition]:
-        staged, flags = item
-        counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
-        for batch in self._batches(staged, ("year",)):
-            counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
-        metadata = {"clean": self.rules, "sources": [self.sources[source] for source in staged.sources]}
-        partitions = []
-        for years in _group_years(counts) or [[UNKNOWN_YEAR]]:
-            with ExitStack() as stack:
-                names = {year: unique_file("part") for year in years}
-                writers = {
-                    year: stack.enter_context(CatalogueWriter(self.staging / name)) for year, name in names.items()
-                }
-                reports = {year: IngestReport() for year in years}
-                first = 0
-                for batch in self._batches(staged):
-                    flagged, year_of = flags.apply(batch, first), partition_years(batch)
-                    for year in np.intersect1d(year_of, years).tolist():
-                        rows = flagged.filter(pa.array(year_of == year))
-                        writers[year].write(rows)
-                        reports[year].add(rows)
-                    first += len(batch)
-                for year, report in reports.items():
-                    digest = writers[year].commit(metadata | report.counts())
-                    report.bytes = writers[year].size
-                    partitions.append(StagedPartition(names[year], year, report, digest))
-        return partitions
-
-    def _batches(self, staged: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        for name in staged.names:
-            yield from open_catalogue(self.staging / name).batches(columns)
+def _batches(staging: Path, staged: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    for name in staged.names:
+        yield from open_catalogue(staging / name).batches(columns)
 
 
 def _group_years(counts: npt.NDArray[np.int64]) -> list[list[int]]:
@@ -384,7 +361,8 @@ def write_partitions(
     flags = flag_duplicates([*old, *chain.from_iterable(paths)], first, index.clean["duplicates"], executor)
     shards = [(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
     infos = [source.model_dump(exclude_none=True) for source in index.sources]
-    named = list(_name_partitions(staged, list(executor.run(_PartitionJob(staging, index.clean, infos), shards))))
+    divide = partial(_divide_years, staging, index.clean, infos)
+    named = list(_name_partitions(staged, list(executor.run(divide, shards))))
     for _, part in named:
         report.include(part.games)
     listed, drops = [part for part, _ in named], Counter(report.drops)
@@ -485,8 +463,8 @@ def append(
         raise RecipeError(f"{path} is a source, so games cannot be appended to it; choose another folder")
     ingest_job = IngestJob(rules, load_index([source.path for source in all_sources if source.catalogue is None]))
     with (
-        CatalogueTransaction(path, keep=engine != THREADS) as folder,
-        make_executor(engine, jobs, staging_dir(path)) as executor,
+        CatalogueTransaction(path) as folder,
+        make_executor(engine, jobs) as executor,
     ):
         all_sources = hash_sources(all_sources, executor)
         before = _index_for(folder, rules.model_dump(mode="json"), all_sources, overwrite)
@@ -498,14 +476,12 @@ def append(
             report.left_out = left_out.total()
             left_out.log()
             return report
-        infos = (*before.sources, *(info for _, info in new))
-        listed = [info.model_dump() for info in infos]
-        staging = folder.stage([importlib.metadata.version("kifu"), before.clean, listed, len(before.sources)])
+        staging = folder.stage()
         with progress("reading games", None, "games") as bar:
             shards = list(_append_shards(folder, new, len(before.sources)))
             staged: list[StagedRows] = []
             games_read = 0
-            results = executor.run(_StageJob(ingest_job, staging), [shard for shard, _ in shards])
+            results = executor.run(partial(_stage, ingest_job, staging), [shard for shard, _ in shards])
             for (name, games), (shard, target) in zip(results, shards):
                 names = staged.pop().names if _continues_folder(shard) else ()
                 staged.append(target._replace(names=(*names, name)))
@@ -584,36 +560,24 @@ def _continues_folder(shard: SourceShard) -> bool:
     return isinstance(shard.shard, LooseRecords) and shard.shard.first > 0
 
 
-@dataclass(frozen=True)
-class _StageJob(Job[SourceShard, SourceShard, tuple[str, IngestReport]]):
-    """Writes the rows of each shard to a file, with all rules applied except those on duplicates.
+def _stage(ingest_job: IngestJob, staging: Path, shard: SourceShard) -> tuple[str, IngestReport]:
+    """Write the rows of a shard to a file, with all rules applied except those on duplicates.
 
-    Results are the name of the file within the staging directory, whose path may differ between nodes, and the number
-    of games, the unparsed texts and what is left out.
+    Returns the name of the file within the staging directory, and the number of games, the unparsed texts and what is
+    left out.
     """
-
-    ingest_job: IngestJob
-    staging: Path
-
-    def fingerprint(self) -> Any:
-        return [self.ingest_job.fingerprint(), self.staging.name]
-
-    def shard_fingerprint(self, shard: SourceShard) -> Any:
-        return shard.fingerprint()
-
-    def process(self, item: SourceShard) -> tuple[str, IngestReport]:
-        name = unique_file("rows")
-        report = IngestReport()
-        with CatalogueWriter(self.staging / name) as writer:
-            for content in ShardReader().read(item.shard):  # a new reader: threads read several shards at a time
-                ingested = self.ingest_job.process((item.name, content))
-                report.left_out += ingested.left_out
-                for rows in ingested.rows:
-                    writer.write(rows.batch(rows.drop))
-                    report.add_unparsed(rows.unparsed)
-                    report.read += len(rows.drop)
-            writer.commit({})
-        return name, report
+    name = unique_file("rows")
+    report = IngestReport()
+    with CatalogueWriter(staging / name) as writer:
+        for content in ShardReader().read(shard.shard):  # a new reader: threads read several shards at a time
+            ingested = ingest_job.process((shard.name, content))
+            report.left_out += ingested.left_out
+            for rows in ingested.rows:
+                writer.write(rows.batch(rows.drop))
+                report.add_unparsed(rows.unparsed)
+                report.read += len(rows.drop)
+        writer.commit({})
+    return name, report
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,8 +619,8 @@ def compact(
     path = Path(path)
     check_partitioned(path)
     with (
-        CatalogueTransaction(path, keep=engine != THREADS) as folder,
-        make_executor(engine, jobs, staging_dir(path)) as executor,
+        CatalogueTransaction(path) as folder,
+        make_executor(engine, jobs) as executor,
     ):
         assert folder.index is not None
         before = folder.index
@@ -666,11 +630,12 @@ def compact(
             for batch in open_catalogue(path).batches(("drop", "n_legal")):
                 games.add(batch)
             return CompactReport(len(before.parts), len(before.parts), games)
-        staging = folder.stage([importlib.metadata.version("kifu"), "compact", before.model_dump()])
+        staging = folder.stage()
         with progress("compacting", before.read, "games") as bar:
             shards = list(_merge_shards(folder, before))
             staged = []
-            for name, (rows, target) in zip(executor.run(_MergeJob(staging), [rows for rows, _ in shards]), shards):
+            names = executor.run(partial(_merge, staging), [rows for rows, _ in shards])
+            for name, (rows, target) in zip(names, shards):
                 staged.append(target._replace(names=(name,)))
                 bar.advance(sum(some.rows for some in rows))
             games = IngestReport()
@@ -714,26 +679,15 @@ def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]
     yield piece
 
 
-@dataclass(frozen=True)
-class _MergeJob(Job[tuple[RowShard, ...], tuple[RowShard, ...], str]):
-    """Copies rows of partitions to one staged file per shard, with duplicates kept again; results are file names."""
-
-    staging: Path
-
-    def fingerprint(self) -> Any:
-        return self.staging.name
-
-    def shard_fingerprint(self, shard: tuple[RowShard, ...]) -> Any:
-        return [rows.fingerprint() for rows in shard]
-
-    def process(self, item: tuple[RowShard, ...]) -> str:
-        name = unique_file("rows")
-        with CatalogueWriter(self.staging / name) as writer:
-            for rows in item:
-                for batch in read_shard(rows):
-                    writer.write(_keep_duplicates(batch))
-            writer.commit({})
-        return name
+def _merge(staging: Path, shards: tuple[RowShard, ...]) -> str:
+    """Copy rows of partitions to a staged file, with duplicates kept again, and return its name."""
+    name = unique_file("rows")
+    with CatalogueWriter(staging / name) as writer:
+        for rows in shards:
+            for batch in read_shard(rows):
+                writer.write(_keep_duplicates(batch))
+        writer.commit({})
+    return name
 
 
 def _keep_duplicates(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kifu.corpus.hashes import mix
 from kifu.datasets.filter import position_weight
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.go.positions import Positions
 from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, game_moves, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, WHITE_TO_MOVE, History, is_ko_recapture, new_history
@@ -201,7 +201,7 @@ def _hash_positions(games: GamesLike, plies: int) -> tuple[npt.NDArray[np.uint64
                 )  # fmt: skip
 
     if plies:
-        with ThreadExecutor() as executor:
+        with Executor() as executor:
             for _ in executor.map(hash_some, range(0, count, _GAMES)):
                 pass
     return hashes, lowest

@@ -67,26 +67,29 @@ class ParquetWriter(Writer):
         """Create the file; `examples` is unused, other writers take it. Raises OutputError."""
         super().__init__(layout)
         self._path = path
-        schema = schema_of(layout).with_metadata({_KEY: _VERSION, b"kifu.layout": layout.to_json()})
+        self._schema = schema_of(layout)
+        schema = self._schema.with_metadata({_KEY: _VERSION, b"kifu.layout": layout.to_json()})
         statistics = ["game", "ply"]
         self._table = TableWriter(path, schema, group_rows(layout), use_dictionary=False, write_statistics=statistics)
 
     @staticmethod
-    def prepare(batch: Batch, layout: Layout) -> pa.RecordBatch:
-        """Convert a batch; see `Writer.prepare`."""
-        columns = [_binary(batch.planes, layout)]
-        for label in layout.labels:
-            values = pa.array(np.ascontiguousarray(batch.labels[label.name], label.np_dtype).reshape(-1))
-            columns.append(
-                pa.FixedSizeListArray.from_arrays(values, type=_column_type(label)) if label.shape else values
-            )
-        columns += [pa.array(batch.game), pa.array(batch.ply)]
-        return pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
+    def prepare(batch: Batch, layout: Layout) -> list[pa.Array]:
+        """Convert a batch; see `Writer.prepare`. Lists are flat, since pickles of pyarrow lose the names in them."""
+        labels = [np.ascontiguousarray(batch.labels[label.name], label.np_dtype) for label in layout.labels]
+        columns = [pa.array(values.reshape(-1)) for values in labels]
+        return [_binary(batch.planes, layout), *columns, pa.array(batch.game), pa.array(batch.ply)]
 
-    def append(self, prepared: pa.RecordBatch) -> None:
+    def append(self, prepared: list[pa.Array]) -> None:
         """Append a prepared batch; see `Writer.append`."""
-        self.examples += len(prepared)
-        self._table.write(prepared)
+        columns = [
+            pa.FixedSizeListArray.from_arrays(values, type=each.type)
+            if pa.types.is_fixed_size_list(each.type)
+            else values
+            for values, each in zip(prepared, self._schema)
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        self.examples += len(batch)
+        self._table.write(batch)
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
         """Finish the data set; see `Writer.commit`."""

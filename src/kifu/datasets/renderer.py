@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from kifu.corpus.schema import move_arrays
 from kifu.errors import DropReason
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.planes.encoder import RATING_COLUMNS, FrameEncoder
 
 CONTEXT_COLUMNS = ("rules", "komi", "komi_text", "handicap", *RATING_COLUMNS)
@@ -34,6 +34,6 @@ def playable(encoder: FrameEncoder, batch: pa.RecordBatch, legal: npt.NDArray[np
         _, ply = encoder.replay(move_arrays(part), np.arange(len(part)), context.values)
         return np.where(context.drop == DropReason.KEPT, ply, np.int32(0))
 
-    with ThreadExecutor() as executor:
+    with Executor() as executor:
         counts = [np.empty(0, np.int32), *executor.map(replay, range(0, len(legal), _GAMES))]
     return np.minimum(np.concatenate(counts), legal)

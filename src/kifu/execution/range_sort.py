@@ -1,35 +1,39 @@
 """Out-of-core sort: rows grouped by ranges of a key in bounded memory.
 
 Data sets larger than memory are shuffled and compared this way, one range of hashes at a time. `RangeSort` does it in
-one process. With an executor, jobs write range files (`write_ranges`), ranges that are too large are divided once more
-(`split_ranges`), and other jobs read one range of all files (`load_range`). Rows with equal keys stay in the order in
-which they were added, or in that of the shards and items they come from.
+one process. With an executor, shards write range files (`write_ranges`), ranges that are too large are divided once
+more (`split_ranges`), and other shards read one range of all files (`load_range`). Rows with equal keys stay in the
+order in which they were added, or in that of the shards and items they come from.
 
-A range file holds rows divided by some bits of the key. It lies in the directory that all workers share, see
-`Executor.spill_dir`, under a random name. The unnamed file of a `RangeSort` holds several such parts.
+A range file holds rows divided by some bits of the key. It lies in a directory that all workers share, see
+`spill_folder`, under a random name. The unnamed file of a `RangeSort` holds several such parts.
 
     for each range, and at the end, 8 bytes: where its rows begin, lowest byte first
-    for each range with rows, a result as `kifu.execution.serialization` encodes it
+    for each range with rows, 8 bytes for the size of its header; the header, a JSON list of name, dtype, shape and size
+    of each column; the columns, compressed with LZ4; 32 bytes, BLAKE3 of header and columns
 """
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from blake3 import blake3
 
 from kifu.errors import FormatError, OutputError, first_line
-from kifu.execution.executor import SPILL_SUFFIX, Executor, Job
-from kifu.execution.serialization import DAMAGE, decode, encode
-from kifu.io import remove_file
+from kifu.execution.executor import Executor
+from kifu.io import cannot_write, remove_file, require_no_link, work_dir
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 """N rows: arrays [N, ...] by name."""
@@ -42,6 +46,69 @@ _MAX_BITS = 32
 
 _BUFFER_BYTES = 32 << 20
 """Size of the rows that a `RangeSort` divides at a time."""
+
+
+_LZ4 = pa.Codec("lz4_raw")
+
+_MAX_HEADER = 1 << 20
+
+_SUFFIX = ".spill"
+"""Suffix of range files, after 32 hexadecimal digits."""
+
+
+@contextmanager
+def spill_folder(output: Path) -> Iterator[Path]:
+    """Create a hidden folder beside an output, which the caller has locked, for range files; remove it at the end.
+
+    Range files of a killed run are removed before; other files stay. Raises OutputError.
+    """
+    folder = work_dir(output)
+    require_no_link(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+        _remove_files(folder)
+        yield folder
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    finally:
+        with suppress(OSError):  # the folder may be what went wrong; what stays is for the next run
+            _remove_files(folder)
+            folder.rmdir()
+
+
+def _remove_files(folder: Path) -> None:
+    for file in folder.glob(f"{'[0-9a-f]' * 32}{_SUFFIX}"):
+        file.unlink()
+
+
+def _encode(rows: Columns) -> list[bytes]:
+    """Return rows as pieces to be written one after another; see the module for the format."""
+    plain = (np.ascontiguousarray(values).reshape(-1).view(np.uint8) for values in rows.values())
+    packed = [_LZ4.compress(data, asbytes=True) for data in plain]
+    columns = [[name, values.dtype.str, values.shape, len(data)] for (name, values), data in zip(rows.items(), packed)]
+    pieces = [json.dumps(columns).encode(), *packed]
+    digest = blake3()
+    for piece in pieces:
+        digest.update(piece)
+    return [struct.pack("<Q", len(pieces[0])), *pieces, digest.digest()]
+
+
+def _decode(file: IO[bytes]) -> Columns:
+    """Read what `_encode` returned. Arrays are writable. Raises ValueError for damage."""
+    (size,) = struct.unpack("<Q", file.read(8))
+    header = file.read(min(size, _MAX_HEADER))
+    columns = json.loads(header)
+    digest, packed = blake3(header), []
+    for *_, size in columns:
+        packed.append(file.read(size))
+        digest.update(packed[-1])
+    if file.read(32) != digest.digest():
+        raise ValueError("its checksum is wrong")
+    rows = {}
+    for (name, dtype, shape, _), data in zip(columns, packed):
+        plain = _LZ4.decompress(data, math.prod(shape) * np.dtype(dtype).itemsize)
+        rows[name] = np.frombuffer(bytearray(plain), dtype).reshape(shape)
+    return rows
 
 
 def fan_out(rows: int, max_rows: int) -> int:
@@ -69,7 +136,7 @@ def _append_ranges(file: IO[bytes], rows: Columns, key: str, common_bits: int, b
     starts = [origin + 8 * len(ends)]
     file.seek(starts[0])
     for first, stop in zip(ends[:-1].tolist(), ends[1:].tolist()):
-        pieces = encode({name: values[first:stop] for name, values in ordered.items()}) if first < stop else []
+        pieces = _encode({name: values[first:stop] for name, values in ordered.items()}) if first < stop else []
         for piece in pieces:
             file.write(piece)
         starts.append(starts[-1] + sum(map(len, pieces)))
@@ -85,11 +152,11 @@ def _read_piece(file: IO[bytes], origin: int, number: int) -> Iterator[Columns]:
     start, stop = struct.unpack("<2Q", file.read(16))
     if start < stop:
         file.seek(start)
-        yield decode(file)
+        yield _decode(file)
 
 
 class SpillFile:
-    """Results on disk, in a temporary file without a name. A context manager."""
+    """Arrays on disk, in a temporary file without a name. A context manager."""
 
     def __init__(self, folder: Path) -> None:
         """Open the file in a folder. Raises OutputError."""
@@ -100,23 +167,23 @@ class SpillFile:
         except OSError as error:
             raise _cannot_spill(folder, error) from None
 
-    def write(self, value: Any) -> None:
-        """Append a value, which can be pickled. Raises OutputError."""
+    def write(self, values: npt.NDArray[Any]) -> None:
+        """Append an array. Raises OutputError."""
         try:
-            for piece in encode(value):
+            for piece in _encode({"": values}):
                 self.file.write(piece)
         except OSError as error:
             raise _cannot_spill(self._folder, error) from None
         self._count += 1
 
-    def read(self) -> Iterator[Any]:
-        """Yield all values in order. Nothing can be written afterwards. Raises OutputError if the disk is full."""
+    def read(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield all arrays in order. Nothing can be written afterwards. Raises OutputError if the disk is full."""
         try:
             self.file.seek(0)
         except OSError as error:
             raise _cannot_spill(self._folder, error) from None
         for _ in range(self._count):
-            yield decode(self.file)
+            yield _decode(self.file)[""]
 
     def __enter__(self) -> SpillFile:
         return self
@@ -231,7 +298,7 @@ class KeyRange(NamedTuple):
 
 def write_ranges(folder: Path, rows: Columns, key: str, common_bits: int, bits: int) -> RangeFile:
     """Write a range file, divided by `bits` of the column `key`, [N] uint64, after the `common_bits` of all keys."""
-    path = folder / f"{uuid4().hex}{SPILL_SUFFIX}"
+    path = folder / f"{uuid4().hex}{_SUFFIX}"
     try:
         with path.open("xb") as file:
             counts = _append_ranges(file, rows, key, common_bits, bits)
@@ -247,7 +314,7 @@ def read_range(folder: Path, files: Sequence[str], number: int) -> Iterator[Colu
         try:
             with (folder / name).open("rb") as file:
                 yield from _read_piece(file, 0, number)
-        except (*DAMAGE, struct.error) as error:
+        except (OSError, ValueError, OverflowError, MemoryError, struct.error) as error:
             raise FormatError(f"{folder / name}: damaged: {first_line(error)}; remove {folder} and try again") from None
 
 
@@ -283,37 +350,21 @@ _Part: TypeAlias = tuple[int, KeyRange, int]
 """A range to divide, or some of its files: the position of the range in a list; the range; bits to divide it by."""
 
 
-@dataclass(frozen=True)
-class _DivideRanges(Job[_Part, _Part, tuple[int, RangeFile]]):
-    """Divides ranges; each result is the position of the range and a file.
+def _read_parts(item_rows: int, shard: _Part) -> Iterator[_Part]:
+    """Yield some files of a range at a time, with about `item_rows` rows."""
+    position, key_range, bits = shard
+    count = max(len(key_range.files) * item_rows // key_range.rows, 1)
+    for first in range(0, len(key_range.files), count):
+        yield position, key_range._replace(files=key_range.files[first : first + count]), bits
 
-    item_rows: number of rows that are divided at a time, about.
-    """
 
-    folder: Path
-    key: str
-    item_rows: int
-
-    def fingerprint(self) -> Any:
-        return [self.key, self.item_rows]
-
-    def shard_fingerprint(self, shard: _Part) -> Any:
-        position, key_range, bits = shard
-        return [position, *key_range, bits]
-
-    def read(self, shard: _Part) -> Iterator[_Part]:
-        position, key_range, bits = shard
-        count = max(len(key_range.files) * self.item_rows // key_range.rows, 1)
-        for first in range(0, len(key_range.files), count):
-            yield position, key_range._replace(files=key_range.files[first : first + count]), bits
-
-    def process(self, item: _Part) -> tuple[int, RangeFile]:
-        position, key_range, bits = item
-        pieces = list(read_range(self.folder, key_range.files, key_range.number))
-        if not pieces:
-            return position, RangeFile("", np.zeros(1 << bits, np.int64))
-        rows = concat_columns(pieces)
-        return position, write_ranges(self.folder, rows, self.key, key_range.common_bits, bits)
+def _divide_part(folder: Path, key: str, item: _Part) -> tuple[int, RangeFile]:
+    """Divide a range further; return its position and the new file."""
+    position, key_range, bits = item
+    pieces = list(read_range(folder, key_range.files, key_range.number))
+    if not pieces:
+        return position, RangeFile("", np.zeros(1 << bits, np.int64))
+    return position, write_ranges(folder, concat_columns(pieces), key, key_range.common_bits, bits)
 
 
 def split_ranges(
@@ -324,7 +375,7 @@ def split_ranges(
     The ranges stay in ascending order. About a fourth of `max_rows` is divided at a time. Raises FormatError,
     OutputError or ClusterError if a file is damaged or cannot be written, or the cluster is lost.
     """
-    job = _DivideRanges(folder, key, max(max_rows // 4, 1))
+    divide, read = partial(_divide_part, folder, key), partial(_read_parts, max(max_rows // 4, 1))
     while True:
         large = [
             (position, key_range, fan_out(key_range.rows, max_rows))
@@ -335,7 +386,7 @@ def split_ranges(
             return list(ranges)
         parts: list[list[KeyRange]] = [[key_range] for key_range in ranges]
         files: dict[int, list[RangeFile]] = {position: [] for position, *_ in large}
-        for position, file in executor.run(job, large):
+        for position, file in executor.run(divide, large, read):
             if file.name:
                 files[position].append(file)
         for position, key_range, bits in large:

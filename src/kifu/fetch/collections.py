@@ -403,6 +403,5 @@ def _is_named(file: ListedFile, pattern: str) -> bool:
 
 
 def _overlaps(date: str, dates: DateRange) -> bool:
-    """Return whether a year, month or day overlaps a range of such."""
     first, last = dates
     return date[: len(first)] >= first[: len(date)] and date[: len(last)] <= last[: len(date)]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Indices
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
-
-Indices = npt.NDArray[np.int64]
 
 
 class Slots(NamedTuple):
@@ -84,7 +83,7 @@ class Positions:
         """[B] uint8, BLACK or WHITE."""
         return np.where(self.words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
 
-    def take(self, which: slice | Indices) -> Positions:
+    def take(self, which: slice | Indices) -> Self:
         """Return some of the positions."""
         return replace(self, game=self.game[which], ply=self.ply[which], symmetry=self.symmetry[which])
 

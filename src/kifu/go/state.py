@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Hashes
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.point import check_size, symmetries
@@ -458,8 +459,6 @@ def has_chain_without_liberties(s: State) -> Any:
             return True
     return False
 
-
-Hashes = npt.NDArray[np.uint64]
 
 _BOARD = 0x9E3779B97F4A7C15
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.corpus.catalogue import RowShard
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.manifest import Manifest
 from kifu.go.positions import Positions
@@ -44,9 +45,7 @@ from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
     ManifestCounts,
-    SetJob,
     SetPlan,
-    SetShard,
     build_sets,
     row_slices,
 )
@@ -91,18 +90,18 @@ def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
 
 def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> list[RenderShard]:
     """Count the rows of all games and return the shards to render."""
-    shards, start = [], 0
+    job, shards, start = CountRows(recipe, plan.set), [], 0
     with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
         for catalogue in plan.catalogues:
             rows = np.zeros(len(catalogue.catalogue), np.int32)
-            for counted in plan.executor.run(CountRows(recipe, plan.set), catalogue.shards):
+            for counted in plan.executor.run(job.process, catalogue.shards, job.read):
                 counts.add_dropped(counted.drops, counted.elsewhere)
                 counts.add_games(counted.member, counted.rows, counted.plies)
                 rows[counted.member] = counted.rows
                 bar.advance(counted.read)
             counts.end_archive(catalogue.name, catalogue.digest)
             for unit in catalogue.shards:
-                rows_of_unit = rows[unit.first : unit.first + unit.rows.rows]
+                rows_of_unit = rows[unit.row : unit.row + unit.rows]
                 if rows_of_unit.any():
                     shards.append(RenderShard(unit, start, rows_of_unit))
                     start += int(rows_of_unit.sum())
@@ -110,9 +109,9 @@ def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> 
 
 
 def _write_rows(recipe: KatagoRecipe, plan: SetPlan, shards: list[RenderShard], writer: KataWriter) -> None:
-    rows = sum(int(shard.counts.sum()) for shard in shards)
+    job, rows = RenderRows(recipe), sum(int(shard.counts.sum()) for shard in shards)
     with plan.progress(f"building {plan.path.name}", rows, "rows") as bar:
-        for rendered in plan.executor.run(RenderRows(recipe, plan.set), shards):
+        for rendered in plan.executor.run(job.process, shards, job.read):
             if isinstance(rendered, KataRows):
                 writer.write(rendered)
                 bar.advance(rendered.size)
@@ -130,7 +129,7 @@ class RenderShard:
         start: The number of rows of the set before them.
     """
 
-    unit: SetShard
+    unit: RowShard
     start: int
     counts: npt.NDArray[np.int32]
 
@@ -150,7 +149,7 @@ class PieceItem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]):
+class RenderRows:
     """Render and compress all rows of a set."""
 
     recipe: KatagoRecipe
@@ -158,10 +157,6 @@ class RenderRows(SetJob[RenderShard, PieceItem, list[CompressedRows] | KataRows]
     @cached_property
     def _free_scratch(self) -> list[TargetScratch]:
         return []
-
-    def shard_fingerprint(self, shard: RenderShard) -> Any:
-        """Return the fingerprint of the games, and the number of rows before them."""
-        return [*shard.unit.fingerprint(), shard.start]
 
     def read(self, shard: RenderShard) -> Iterator[PieceItem]:
         """Yield the games of each piece, or of a few whole pieces."""

@@ -29,7 +29,7 @@ from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT, parse_board
-from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
+from kifu.recipes.pipeline import RowSlice, SetJob
 from kifu.recipes.schema import SplitRecipe
 from kifu.records.games import GameArrays, ParseWarning
 
@@ -219,7 +219,7 @@ class RowCounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CountRows(CatalogueRowsJob[RowCounts]):
+class CountRows(SetJob):
     """Count the training rows that games give."""
 
     columns = COLUMNS

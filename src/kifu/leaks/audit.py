@@ -12,18 +12,19 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, combinations, pairwise
+from functools import partial
+from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pydantic import BaseModel
 
+from kifu.arrays import Hashes
 from kifu.config import STRICT, read_model
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
-from kifu.corpus.hashes import Hashes, lowest, mix_words
+from kifu.corpus.hashes import lowest, mix_words
 from kifu.corpus.links import find_links
 from kifu.corpus.positions import PositionHashes, Workspace, hash_positions, new_workspace
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, to_numpy
@@ -34,7 +35,7 @@ from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path, read_game_rows, read_manifest
 from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError, join_lines
-from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.execution.range_sort import Columns, RangeSort
 from kifu.go.state import ONE, ZERO, last_point
 from kifu.io import open_regular
@@ -125,9 +126,7 @@ class _CatalogueSet(AuditSet):
             self.estimated_positions += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _MAX_PLIES).sum())
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        shards = open_catalogue(self.path).shards()
-        first = accumulate((shard.rows for shard in shards), initial=0)
-        return executor.run(_HashCatalogue(), map(_CatalogueShard, shards, first))
+        return executor.run(_hash_item, open_catalogue(self.path).shards(), _read_games)
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         locations: list[GameLocation] = []
@@ -169,8 +168,9 @@ class _DatSet(AuditSet):
         self.records = {key: (self._games.member[each].astype(np.int64), each) for key, each in games.items()}
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        job = _HashDat(self.path, self.kind, tuple(self._dat.spans), self._stops)
-        return executor.run(job, _RowRange(0, len(self._dat)).blocks(_SHARD_ROWS))
+        read = partial(_read_dat, self.path, self.kind, tuple(self._dat.spans))
+        process = partial(_hash_dat, self.kind, self._stops)
+        return executor.run(process, _RowRange(0, len(self._dat)).blocks(_SHARD_ROWS), read)
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         if self._stops is None:
@@ -198,8 +198,9 @@ class _ExamplesSet(AuditSet):
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
         layout = self._examples.layout
-        job = _HashExamples(self.path, layout, self._own, self._opp, self._ids, self._numbers)
-        return executor.run(job, _RowRange(0, len(self._examples)).blocks(_SHARD_ROWS))
+        process = partial(_hash_examples, layout, self._own, self._opp, self._ids, self._numbers)
+        shards = _RowRange(0, len(self._examples)).blocks(_SHARD_ROWS)
+        return executor.run(process, shards, partial(_read_examples, self.path))
 
 
 class _KataSet(_ExamplesSet):
@@ -234,7 +235,8 @@ class _TokenSet(AuditSet):
         self.records = {"game id": (data.games.view(np.int64), np.arange(len(data)))}
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
-        return executor.run(_HashTokens(self.path), _RowRange(0, self.games or 0).blocks(_SHARD_ROWS))
+        shards = _RowRange(0, self.games or 0).blocks(_SHARD_ROWS)
+        return executor.run(_hash_item, shards, partial(_read_tokens, self.path))
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         return [GameLocation(self.path.name, game, 0, game) for game in games.tolist()]
@@ -285,25 +287,19 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {magics}")
 
 
-class _CatalogueShard(NamedTuple):
-    """Rows of a catalogue, the first of which is row `first`."""
-
-    rows: RowShard
-    first: int
+_GameItem: TypeAlias = tuple[int, GameArrays]
+"""Games that are numbered by row, and the number of the first one."""
 
 
-class _HashCatalogue(Job[_CatalogueShard, tuple[int, pa.RecordBatch], PositionHashes]):
-    """Hash the positions of a catalogue's games. Games are numbered by row."""
+def _read_games(shard: RowShard) -> Iterator[_GameItem]:
+    first = shard.row
+    for batch in read_shard(shard, GAME_COLUMNS, _GAME_ROWS):
+        yield first, game_arrays(batch)
+        first += len(batch)
 
-    def read(self, shard: _CatalogueShard) -> Iterator[tuple[int, pa.RecordBatch]]:
-        first = shard.first
-        for batch in read_shard(shard.rows, GAME_COLUMNS, _GAME_ROWS):
-            yield first, batch
-            first += len(batch)
 
-    def process(self, item: tuple[int, pa.RecordBatch]) -> PositionHashes:
-        first, batch = item
-        return _hash_games(first, game_arrays(batch))
+def _hash_item(item: _GameItem) -> PositionHashes:
+    return _hash_games(*item)
 
 
 class _RowRange(NamedTuple):
@@ -317,84 +313,62 @@ class _RowRange(NamedTuple):
             yield _RowRange(first, min(first + size, self.stop))
 
 
-@dataclass(frozen=True, eq=False)
-class _HashDat(Job[_RowRange, tuple[_RowRange, Records], PositionHashes]):
-    """Hash the positions of a dat1 or dat2 file.
-
-    Attributes:
-        spans: See `Dat.spans`.
-        stops: [G] int64, the row after the last one of each game; None if games are unknown.
-    """
-
-    path: Path
-    kind: str
-    spans: tuple[tuple[int, int], ...]
-    stops: npt.NDArray[np.int64] | None
-
-    def read(self, shard: _RowRange) -> Iterator[tuple[_RowRange, Records]]:
-        first = 0
-        for offset, rows in self.spans:
-            wanted = _RowRange(max(shard.first, first), min(shard.stop, first + rows))
-            for block in wanted.blocks(_EXAMPLE_ROWS):
-                yield block, read_records(self.path, self.kind, offset, block.first - first, block.stop - first)
-            first += rows
-
-    def process(self, item: tuple[_RowRange, Records]) -> PositionHashes:
-        block, records = item
-        game = np.full(len(records), -1, np.int32)
-        if self.stops is not None:
-            game[:] = np.searchsorted(self.stops, np.arange(block.first, block.stop), side="right")
-        return PositionHashes(*hash_records(records, self.kind), game)
+def _read_dat(
+    path: Path, kind: str, spans: tuple[tuple[int, int], ...], shard: _RowRange
+) -> Iterator[tuple[_RowRange, Records]]:
+    """Yield rows of a dat1 or dat2 file. spans: See `Dat.spans`."""
+    first = 0
+    for offset, rows in spans:
+        wanted = _RowRange(max(shard.first, first), min(shard.stop, first + rows))
+        for block in wanted.blocks(_EXAMPLE_ROWS):
+            yield block, read_records(path, kind, offset, block.first - first, block.stop - first)
+        first += rows
 
 
-@dataclass(frozen=True, eq=False)
-class _HashExamples(Job[_RowRange, Batch, PositionHashes]):
-    """Hash the positions of another data set: the hash does not depend on the orientation.
+def _hash_dat(kind: str, stops: npt.NDArray[np.int64] | None, item: tuple[_RowRange, Records]) -> PositionHashes:
+    """Hash rows. stops: [G] int64, the row after the last one of each game; None if games are unknown."""
+    block, records = item
+    game = np.full(len(records), -1, np.int32)
+    if stops is not None:
+        game[:] = np.searchsorted(stops, np.arange(block.first, block.stop), side="right")
+    return PositionHashes(*hash_records(records, kind), game)
 
-    Attributes:
+
+def _read_examples(path: Path, shard: _RowRange) -> Iterator[Batch]:
+    with open_examples(path) as examples:
+        for block in shard.blocks(_EXAMPLE_ROWS):
+            yield examples.read(block.first, block.stop)
+
+
+def _hash_examples(
+    layout: Layout,
+    own: tuple[int, ...],
+    opp: tuple[int, ...],
+    ids: Hashes,
+    numbers: npt.NDArray[np.int32],
+    batch: Batch,
+) -> PositionHashes:
+    """Hash rows of another data set: the hash does not depend on the orientation.
+
+    Args:
         own: The planes with stones of the side to move.
         ids: [G] uint64 in ascending order, the known games.
         numbers: [G] int32, the number of each.
     """
-
-    path: Path
-    layout: Layout
-    own: tuple[int, ...]
-    opp: tuple[int, ...]
-    ids: Hashes
-    numbers: npt.NDArray[np.int32]
-
-    def read(self, shard: _RowRange) -> Iterator[Batch]:
-        with open_examples(self.path) as examples:
-            for block in shard.blocks(_EXAMPLE_ROWS):
-                yield examples.read(block.first, block.stop)
-
-    def process(self, item: Batch) -> PositionHashes:
-        rim, width, height = self.layout.rim, self.layout.width, self.layout.height
-        planes = item.unpack_planes(self.layout)[:, :, rim : rim + height, rim : rim + width] != 0
-        hashed = hash_boards(planes[:, self.own].any(1), planes[:, self.opp].any(1))
-        return PositionHashes(*hashed, self._game_numbers(item))
-
-    def _game_numbers(self, batch: Batch) -> npt.NDArray[np.int32]:
-        if not len(self.ids):
-            return np.full(len(batch), -1, np.int32)
-        at = np.minimum(np.searchsorted(self.ids, batch.game), len(self.ids) - 1)
-        return np.where(self.ids[at] == batch.game, self.numbers[at], np.int32(-1))
+    rim, width, height = layout.rim, layout.width, layout.height
+    planes = batch.unpack_planes(layout)[:, :, rim : rim + height, rim : rim + width] != 0
+    hashed = hash_boards(planes[:, own].any(1), planes[:, opp].any(1))
+    game = np.full(len(batch), -1, np.int32)
+    if len(ids):
+        at = np.minimum(np.searchsorted(ids, batch.game), len(ids) - 1)
+        game = np.where(ids[at] == batch.game, numbers[at], np.int32(-1))
+    return PositionHashes(*hashed, game)
 
 
-@dataclass(frozen=True)
-class _HashTokens(Job[_RowRange, tuple[int, GameArrays], PositionHashes]):
-    """Hash the positions of a data set of tokens. Games are numbered by row."""
-
-    path: Path
-
-    def read(self, shard: _RowRange) -> Iterator[tuple[int, GameArrays]]:
-        data = open_tokens(self.path)
-        for block in shard.blocks(_GAME_ROWS):
-            yield block.first, data.part(*block).decode()
-
-    def process(self, item: tuple[int, GameArrays]) -> PositionHashes:
-        return _hash_games(*item)
+def _read_tokens(path: Path, shard: _RowRange) -> Iterator[_GameItem]:
+    data = open_tokens(path)
+    for block in shard.blocks(_GAME_ROWS):
+        yield block.first, data.part(*block).decode()
 
 
 @kernel

@@ -1,52 +1,45 @@
 """Annotation of catalogues: what nets think of each move, as rows of a Parquet file; see docs/annotation.md.
 
-Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.predictors`
+Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.scores`
 computes them, as it does for `kifu evaluate`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from blake3 import blake3
 
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.parquet import annotation_writer, keep_table
 from kifu.corpus.schema import ANNOTATION_SCHEMA, drop_codes, to_numpy
-from kifu.corpus.sources import Source, SourceShard, find_sources, hash_sources, require_unchanged
+from kifu.corpus.sources import Source, find_sources, hash_sources, require_unchanged
 from kifu.datasets.filter import PositionFilter
 from kifu.datasets.global_inputs import CONDITION_COLUMNS, Imitated
 from kifu.datasets.mmap_games import COLUMNS
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
-from kifu.errors import DropReason, RecipeError
-from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.io import staging_dir
+from kifu.errors import DropReason, FormatError, RecipeError, first_line
+from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.io import locked_folder, open_regular, remove_file, work_dir, write_file
 from kifu.learn import Precision
-from kifu.learn.net import net_hash
-from kifu.learn.positions import EvalPositions
-from kifu.learn.predict import MovePredictor, Predictor
-from kifu.learn.predictors import (
-    check_ranks,
-    common_board,
-    open_predictor,
-    replay_planes,
-    score_moves,
-    set_server,
-    single_predictors,
-    unique_names,
-)
-from kifu.learn.scores import MoveScores
+from kifu.learn.inference import Net, common_board, replay_planes, set_server, unique_names
+from kifu.learn.net import net_hash, open_net
+from kifu.learn.positions import NetPositions
+from kifu.learn.scores import MoveScores, score_moves
 from kifu.point import WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
@@ -74,15 +67,15 @@ class AnnotateOptions:
     Attributes:
         board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
         precision: "float32" or "bfloat16", see `kifu.learn.results.EvalOptions`.
-        rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
+        rating: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
-        server: See `kifu.learn.predictors.KataPredictor`.
+        server: See `kifu.learn.inference.Net`.
     """
 
     board: str | None = None
     symmetries: bool = False
     precision: Precision = "float32"
-    rank: float | None = None
+    rating: float | None = None
     opponent: float | None = None
     server: Imitated | None = None
 
@@ -120,7 +113,7 @@ class AnnotateReport(Report):
 
 
 @dataclass(frozen=True)
-class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
+class AnnotateJob:
     """Annotates ranges of rows of catalogues."""
 
     nets: tuple[str, ...]
@@ -130,32 +123,22 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         """Pickle the fields only: each process opens the nets itself."""
         return AnnotateJob, (self.nets, self.options)
 
-    def fingerprint(self) -> Any:
-        """Return the nets with their hashes, and the options."""
-        return [self.nets, self.hashes, asdict(self.options)]
-
-    def shard_fingerprint(self, shard: SourceShard) -> Any:
-        """Return the fingerprint of the shard."""
-        return shard.fingerprint()
-
     def describe(self) -> dict[str, Any]:
         """Return nets, options and board as JSON values, for the metadata of the file."""
         nets = [
-            {"name": name, "net": predictor.description, "blake3": digest}
-            for name, predictor, digest in zip(self.names, self.predictors, self.hashes)
+            {"name": name, "net": net.description, "blake3": digest}
+            for name, net, digest in zip(self.names, self.opened, self.hashes)
         ]
         return {"nets": nets, "options": asdict(self.options) | {"board": "{}x{}".format(*self.board)}}
 
     @cached_property
-    def predictors(self) -> list[MovePredictor]:
+    def opened(self) -> list[Net]:
         """The nets."""
         options = self.options
-        predictors = [
-            open_predictor(net, symmetries=options.symmetries, precision=options.precision, threads=1)
-            for net in self.nets
+        opened = [
+            open_net(net, symmetries=options.symmetries, precision=options.precision, threads=1) for net in self.nets
         ]
-        set_server(predictors, options.server)
-        return predictors
+        return set_server(opened, options.server)
 
     @cached_property
     def hashes(self) -> list[str]:
@@ -165,39 +148,35 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
     @cached_property
     def names(self) -> list[str]:
         """The values of column `net`."""
-        return unique_names(self.predictors)
+        return unique_names(self.opened)
 
     @cached_property
     def board(self) -> tuple[int, int]:
         """Width and height of the games."""
-        return common_board(self.predictors, self.options.board)
+        return common_board(self.opened, self.options.board)
 
     @cached_property
     def _spec(self) -> ExampleSpec:
         """The positions of all moves that can be replayed."""
-        planes = replay_planes(self.predictors)
+        planes = replay_planes(self.opened)
         return ExampleSpec(planes, self.board, labels=("move",), filter=PositionFilter(passes=True))
 
-    def read(self, shard: SourceShard) -> Iterator[pa.RecordBatch]:
+    def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
         """Yield a few rows at a time."""
-        assert isinstance(shard.shard, RowShard)
         columns = tuple(dict.fromkeys((*COLUMNS, *CONDITION_COLUMNS)))
-        for batch in read_shard(shard.shard, columns):
+        for batch in read_shard(shard, columns):
             for first in range(0, len(batch), _ITEM_GAMES):
                 yield batch.slice(first, _ITEM_GAMES)
 
     def process(self, item: pa.RecordBatch) -> AnnotatedGames:
         """Annotate some games, on one thread, so that figures do not depend on the number of threads."""
-        predictors = self.predictors
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)
         rows, skipped = self._select(item)
-        positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
+        positions = NetPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
-        positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
-        scores = [
-            score_moves(predictor, positions, legal=True, jobs=1, advance=self._check) for predictor in predictors
-        ]
+        positions = positions.with_ranks(self.options.rating, self.options.opponent)
+        scores = [score_moves(net, positions, legal=True, jobs=1, advance=self._check) for net in self.opened]
         return _to_rows(positions, scores, self.names), len(item), skipped
 
     def close(self) -> None:
@@ -216,9 +195,10 @@ class AnnotateJob(Job[SourceShard, pa.RecordBatch, AnnotatedGames]):
         return item.filter(pa.array(kept & fits)), skipped
 
 
-def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
+def _to_rows(positions: NetPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
     """Return the rows of some games, game by game and net by net."""
-    count = len(positions)
+    count, rows = len(positions), positions.rows
+    assert rows is not None
     order = np.argsort(np.tile(positions.game, len(scores)), kind="stable")
 
     def column(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -232,7 +212,7 @@ def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequ
     unpredicted, undecided = np.isnan(joined.nll), joined.confidence == 0
     net = np.repeat(np.arange(len(scores), dtype=np.int8), count)
     columns = [
-        same(to_numpy(positions.rows["id"])[positions.game]),
+        same(to_numpy(rows["id"])[positions.game]),
         same(positions.ply.astype(np.int32)),
         same(positions.words),
         pa.DictionaryArray.from_arrays(same((white != 0).astype(np.int8)), pa.array(_COLOURS)),
@@ -280,14 +260,18 @@ def annotate(
     threads = torch and torch.get_num_threads()
     report, games = AnnotateReport(), sum(source.catalogue.rows for source in opened if source.catalogue)
     try:
-        with make_executor(engine, jobs, staging_dir(path), resumable=True) as executor, closing(job):
+        with make_executor(engine, jobs) as executor, closing(job):
             opened = hash_sources(opened, executor)
             made_from = job.describe() | {"sources": [source.info for source in opened]}
             if about := keep_table(path, overwrite, **made_from):
                 skipped, size = Counter(about["skipped"]), path.stat().st_size
                 return AnnotateReport(games, about["games"], skipped, about["rows"], size)
-            with annotation_writer(path) as writer, progress("annotating", games, "games") as bar:
-                for rows, read, skipped in executor.run(job, make_shards(opened)):
+            with (
+                annotation_writer(path) as writer,
+                _part_files(path, made_from) as part,
+                progress("annotating", games, "games") as bar,
+            ):
+                for rows, read, skipped in _annotate_shards(job, list(make_shards(opened)), executor, part):
                     writer.write(rows)
                     report.add(rows, read, skipped)
                     bar.advance(read)
@@ -301,6 +285,76 @@ def annotate(
     return report
 
 
+@contextmanager
+def _part_files(output: Path, made_from: dict[str, Any]) -> Iterator[Callable[[int], Path]]:
+    """Yield a function from the number of a shard to the path of its part file, in a hidden folder beside the output.
+
+    An error leaves the parts, with which the next run resumes. Those that were made from something else, or by another
+    version, are removed. Raises OutputError if another process holds the folder.
+    """
+    folder = work_dir(output)
+    key = blake3(json.dumps([version("kifu"), made_from], sort_keys=True).encode()).hexdigest(16)
+    with locked_folder(folder, folder):
+        for file in folder.glob("*.part"):
+            if not file.name.startswith(key):
+                remove_file(file)
+        try:
+            yield lambda number: folder / f"{key}-{number:06}.part"
+            for file in folder.glob("*.part"):
+                remove_file(file)
+        finally:
+            with suppress(OSError):  # it has parts, or files of others
+                folder.rmdir()
+
+
+def _annotate_shards(
+    job: AnnotateJob, shards: Sequence[RowShard], executor: Executor, part: Callable[[int], Path]
+) -> Generator[AnnotatedGames]:
+    """Yield the rows of all shards, from their part files where there are any, and write part files of the others."""
+    missing = {number: shard for number, shard in enumerate(shards) if not part(number).exists()}
+    results = executor.run(job.process, missing.values(), job.read)
+    for number, shard in enumerate(shards):
+        if number not in missing:
+            yield _read_part(part(number))
+            continue
+        items: list[AnnotatedGames] = []
+        for item in results:
+            items.append(item)
+            if sum(read for _, read, _ in items) == shard.rows:
+                _write_part(part(number), items)
+                yield item
+                break
+            yield item
+
+
+def _write_part(path: Path, items: list[AnnotatedGames]) -> None:
+    """Write the rows of a shard as an Arrow stream, after its BLAKE3."""
+    counts = sum(read for _, read, _ in items), sum((skipped for *_, skipped in items), Counter[str]())
+    sink = pa.BufferOutputStream()
+    schema = ANNOTATION_SCHEMA.with_metadata({"counts": json.dumps(counts)})
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_batch(pa.concat_batches([rows for rows, *_ in items]).replace_schema_metadata(schema.metadata))
+    data = sink.getvalue()
+    write_file(path, blake3(data).digest() + data.to_pybytes())
+
+
+def _read_part(path: Path) -> AnnotatedGames:
+    """Read what `_write_part` wrote. Raises FormatError if it is damaged."""
+    try:
+        with open_regular(path) as file:
+            digest, data = file.read(32), file.read()
+        if blake3(data).digest() != digest:
+            raise ValueError("its checksum is wrong")
+        with pa.ipc.open_stream(data) as stream:
+            rows = stream.read_next_batch()
+        read, skipped = json.loads(rows.schema.metadata[b"counts"])
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        remove_file(path)
+        reason = f"{first_line(error)}; it is removed, and the next run will make it again"
+        raise FormatError(f"{path}: damaged: {reason}") from None
+    return rows.replace_schema_metadata(None), read, Counter(skipped)
+
+
 def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[AnnotateJob, list[Source]]:
     """Open nets and catalogues, and check that they fit together; arguments and errors as for `annotate`."""
     texts = tuple(str(net) for net in as_list(nets))
@@ -309,21 +363,19 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     for path in as_list(catalogues):
         open_catalogue(path)
     job = AnnotateJob(texts, options)
-    common_board(job.predictors, options.board)
-    for predictor in job.predictors:
-        check_ranks(predictor, options.rank, options.opponent)
-    for predictor in single_predictors(job.predictors):
-        replaces_ranks = (options.rank, options.opponent) != (None, None)
-        if replaces_ranks and isinstance(predictor, Predictor) and predictor.net.encoder.plane_set.needs_ranks:
-            raise RecipeError(f"net {predictor.name} has planes of ranks, which are those recorded and not replaced")
+    common_board(job.opened, options.board)
+    for net in job.opened:
+        net.check_ranks(options.rating, options.opponent)
+        for part in net.parts:
+            if (options.rating, options.opponent) != (None, None) and part.encoder.plane_set.needs_ranks:
+                raise RecipeError(f"net {part.name} has planes of ranks, which are those recorded and not replaced")
     return job, find_sources(catalogues)
 
 
-def make_shards(sources: Iterable[Source]) -> Iterator[SourceShard]:
+def make_shards(sources: Iterable[Source]) -> Iterator[RowShard]:
     """Yield all rows of catalogues, in order, a few hundred at a time."""
     for source in sources:
         assert source.catalogue is not None
         for path, rows in source.catalogue.partitions.items():
             for first in range(0, rows, _SHARD_GAMES):
-                shard = RowShard(str(path), first, min(_SHARD_GAMES, rows - first))
-                yield SourceShard(source.name, source.info["blake3"], shard)
+                yield RowShard(str(path), first, min(_SHARD_GAMES, rows - first))

@@ -148,7 +148,6 @@ def find_origin(sets: Sequence[InputSet], archives: Mapping[str, int]) -> tuple[
 
 
 def _about(parent: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metadata of a catalogue that others list."""
     about = parent.get("about", parent)
     return about if isinstance(about, dict) else {}
 
@@ -319,7 +318,6 @@ def _biases(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _largest(counts: Mapping[str, int], total: int) -> str:
-    """Return the most frequent value and its share."""
     known = {name: n for name, n in counts.items() if name != OTHERS} or {"none": 0}
     name = max(known, key=lambda each: known[each])
     return f"{_text(name)} ({_share(known[name], total)})"

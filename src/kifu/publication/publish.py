@@ -320,7 +320,6 @@ def write_changes(previous: str, old: _Splits, new: _Splits, kind: str, output: 
 
 
 def _write(folder: AtomicDirectory, name: str, text: str) -> str:
-    """Write a file and return its SHA-256."""
     data = text.encode()
     with folder.file(name) as output:
         output.write(data)

@@ -8,8 +8,8 @@ fit in memory, jobs divide them into files by range of that hash, and sort and e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.hashes import Hashes, mix_words
+from kifu.arrays import Hashes
+from kifu.corpus.hashes import mix_words
 from kifu.corpus.schema import GAME_COLUMNS, count_drops, game_arrays, to_numpy
 from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.filter import mark_positions
@@ -30,7 +31,6 @@ from kifu.datasets.manifest import Manifest, Writer
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.datasets.tokens import FORMAT, Tokenizer, Tokens, TokenWriter
 from kifu.errors import DropReason
-from kifu.execution.executor import R
 from kifu.execution.range_sort import (
     Columns,
     KeyRange,
@@ -39,6 +39,7 @@ from kifu.execution.range_sort import (
     concat_columns,
     fan_out,
     load_range,
+    spill_folder,
     split_ranges,
     write_ranges,
 )
@@ -48,7 +49,6 @@ from kifu.progress import Progress
 from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
-    CatalogueRowsJob,
     ManifestCounts,
     RowSlice,
     SetJob,
@@ -104,7 +104,7 @@ class _ExampleChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ExampleJob(CatalogueRowsJob[R]):
+class _ExampleJob(SetJob):
     """Base of jobs that select positions."""
 
     recipe: ExamplesRecipe
@@ -141,7 +141,7 @@ class _ExampleJob(CatalogueRowsJob[R]):
 
 
 @dataclass(frozen=True)
-class _CountExamples(_ExampleJob[int]):
+class _CountExamples(_ExampleJob):
     """Counts the examples of slices."""
 
     slice_rows = _GAMES
@@ -151,7 +151,7 @@ class _CountExamples(_ExampleJob[int]):
 
 
 @dataclass(frozen=True)
-class _RenderExamples(_ExampleJob[_ExampleChunk]):
+class _RenderExamples(_ExampleJob):
     """Renders examples; those in corpus order are prepared for the writer of the format."""
 
     @cached_property
@@ -194,7 +194,7 @@ _Divided: TypeAlias = tuple[RangeFile | None, Counter[str], int]
 
 
 @dataclass(frozen=True)
-class _DivideExamples(_ExampleJob[_Divided]):
+class _DivideExamples(_ExampleJob):
     """Renders examples and writes them to range files.
 
     bits: number of highest bits of the key that determine the range.
@@ -202,10 +202,6 @@ class _DivideExamples(_ExampleJob[_Divided]):
 
     folder: Path
     bits: int
-
-    def fingerprint(self) -> Any:
-        """Return what results depend on; the directory may be moved."""
-        return [super().fingerprint(), self.bits]
 
     @cached_property
     def _render(self) -> _RenderExamples:
@@ -248,7 +244,7 @@ class _LoadedRange:
 
 
 @dataclass(frozen=True)
-class _EncodeSorted(SetJob[KeyRange, tuple[_LoadedRange, int], Any]):
+class _EncodeSorted:
     """Sorts ranges of examples, and prepares them for the writer. An item is a loaded range and the first row in it.
 
     folder: the directory of the range files.
@@ -264,10 +260,6 @@ class _EncodeSorted(SetJob[KeyRange, tuple[_LoadedRange, int], Any]):
     @cached_property
     def writer(self) -> type[Writer]:
         return find_writer(self.recipe.format)
-
-    def shard_fingerprint(self, shard: KeyRange) -> Any:
-        """Return the range with its files, whose names are unique."""
-        return list(shard)
 
     def read(self, shard: KeyRange) -> Iterator[tuple[_LoadedRange, int]]:
         loaded = _LoadedRange(partial(load_range, self.folder, shard))
@@ -312,7 +304,8 @@ def build_examples(
 def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
     """Write one data set."""
     layout = recipe.layout()
-    expected = sum(plan.executor.run(_CountExamples(recipe, plan.set), plan.shards))
+    counting = _CountExamples(recipe, plan.set)
+    expected = sum(plan.executor.run(counting.process, plan.shards, counting.read))
     with (
         ManifestCounts(plan.set, plan.path) as counts,
         open_writer(recipe.format, plan.path, layout, expected) as writer,
@@ -323,7 +316,7 @@ def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
             prepared = _sort_in_memory(recipe, plan, counts, expected)
         else:
             prepared = _sort_on_disk(recipe, plan, counts, expected)
-        with _progress("building", plan, expected) as bar:
+        with closing(prepared), _progress("building", plan, expected) as bar:
             for group in prepared:
                 before = writer.examples
                 writer.append(group)
@@ -335,43 +328,45 @@ def _write_examples(recipe: ExamplesRecipe, plan: SetPlan) -> Manifest:
         return counts.manifest(recipe, plan.games, plan.sources, written, recipe.example_format.name, layout.plane_set)
 
 
-def _in_order(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts) -> Iterator[Any]:
+def _in_order(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts) -> Generator[Any]:
     """Yield the examples, prepared for the writer, in the order of the catalogues."""
     job = _RenderExamples(recipe, plan.set)
     for catalogue in plan.catalogues:
-        for chunk in plan.executor.run(job, catalogue.shards):
+        for chunk in plan.executor.run(job.process, catalogue.shards, job.read):
             yield chunk.content
             counts.add_dropped(chunk.drops, chunk.elsewhere)
             counts.add_games(chunk.member, chunk.rows, chunk.plies)
         counts.end_archive(catalogue.name, catalogue.digest)
 
 
-def _sort_in_memory(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Iterator[Any]:
-    """Return the examples, prepared for the writer, in the order of their keys."""
-    columns, rows = [], 0
+def _sort_in_memory(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+    """Yield the examples, prepared for the writer, in the order of their keys."""
+    job, columns, rows = _RenderExamples(recipe, plan.set), list[Columns](), 0
     with _progress("drawing", plan, expected) as bar:
-        for chunk in plan.executor.run(_RenderExamples(recipe, plan.set), plan.shards):
+        for chunk in plan.executor.run(job.process, plan.shards, job.read):
             counts.add_dropped(chunk.drops, chunk.elsewhere)
             columns.append(chunk.columns())
             bar.advance(len(chunk.keys))
             rows += len(chunk.keys)
     loaded = _LoadedRange(partial(concat_columns, columns))
     groups = ((loaded, first) for first in range(0, rows, GROUP_ROWS))
-    return plan.executor.map(_EncodeSorted(recipe, plan.set, Path()).process, groups)
+    yield from plan.executor.map(_EncodeSorted(recipe, Path()).process, groups)
 
 
-def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Iterator[Any]:
-    """Return the examples, prepared for the writer, in the order of their keys."""
-    folder, max_rows = plan.executor.spill_dir(), max(WINDOW_BYTES // recipe.layout().packed_bytes, 1)
-    divide, files = _DivideExamples(recipe, plan.set, folder, fan_out(expected, max_rows)), []
-    with _progress("drawing", plan, expected) as bar:
-        for file, drops, elsewhere in plan.executor.run(divide, plan.shards):
-            counts.add_dropped(drops, elsewhere)
-            if file is not None:
-                files.append(file)
-                bar.advance(int(file.rows.sum()))
-    ranges = split_ranges(plan.executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
-    return plan.executor.run(_EncodeSorted(recipe, plan.set, folder), ranges)
+def _sort_on_disk(recipe: ExamplesRecipe, plan: SetPlan, counts: ManifestCounts, expected: int) -> Generator[Any]:
+    """Yield the examples, prepared for the writer, in the order of their keys."""
+    max_rows = max(WINDOW_BYTES // recipe.layout().packed_bytes, 1)
+    with spill_folder(plan.path) as folder:
+        divide, files = _DivideExamples(recipe, plan.set, folder, fan_out(expected, max_rows)), []
+        with _progress("drawing", plan, expected) as bar:
+            for file, drops, elsewhere in plan.executor.run(divide.process, plan.shards, divide.read):
+                counts.add_dropped(drops, elsewhere)
+                if file is not None:
+                    files.append(file)
+                    bar.advance(int(file.rows.sum()))
+        ranges = split_ranges(plan.executor, folder, collect_ranges(files, divide.bits), KEYS, max_rows)
+        encode = _EncodeSorted(recipe, folder)
+        yield from plan.executor.run(encode.process, ranges, encode.read)
 
 
 def _progress(doing: str, plan: SetPlan, expected: int) -> AbstractContextManager[Progress]:
@@ -393,7 +388,7 @@ def _write_tokens(recipe: TokensRecipe, plan: SetPlan) -> Manifest:
         plan.progress(f"building {plan.path.name}", plan.games, "games") as bar,
     ):
         for catalogue in plan.catalogues:
-            for chunk in plan.executor.run(job, catalogue.shards):
+            for chunk in plan.executor.run(job.process, catalogue.shards, job.read):
                 writer.append(chunk.tokens, chunk.ends, chunk.games)
                 counts.add_dropped(chunk.drops, chunk.elsewhere)
                 ones = np.ones(len(chunk.member), np.int32)
@@ -417,7 +412,7 @@ class _TokenChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _WriteTokens(CatalogueRowsJob[_TokenChunk]):
+class _WriteTokens(SetJob):
     """Converts the games of a set to tokens."""
 
     recipe: TokensRecipe

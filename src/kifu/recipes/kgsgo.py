@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from itertools import islice, pairwise, repeat
 from operator import methodcaller
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from blake3 import blake3
 
 from kifu.corpus.sources import Source, hash_sources, require_unchanged
 from kifu.datasets.dat import DatLayout, find_dat_layout
@@ -24,26 +23,26 @@ from kifu.datasets.manifest import (
     Manifest,
     WriteReport,
     WrittenFile,
-    data_set_files,
     read_game_rows,
 )
 from kifu.errors import DropReason, FormatError, SourceError
-from kifu.execution.executor import Executor, Item, Job, R, make_executor
+from kifu.execution.executor import Executor, make_executor
 from kifu.go.state import State, new_state
-from kifu.io import AtomicFile, staging_dir, utf8_name
+from kifu.io import AtomicFile, utf8_name
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import KgsgoGames, has_handicap, kgsgo_games, unreadable_reason
 from kifu.point import POINT_MASK
 from kifu.progress import Progress
 from kifu.recipes.kgs import Archive, Sampler, find_archives, read_index
 from kifu.recipes.pipeline import (
-    Build,
     BuildOptions,
     BuildReport,
     ManifestCounts,
     Target,
     check_sets,
     is_made_by,
+    list_files,
+    make_targets,
     read_valid_manifest,
 )
 from kifu.recipes.schema import KgsgoRecipe
@@ -169,36 +168,28 @@ _RecordTask: TypeAlias = tuple[LoadedArchive, KgsgoGames, npt.NDArray[np.int64],
 """An archive and its arrays, the rows of some games in it, [K] int64, and the number of their moves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ArchiveJob(Job[_ArchiveGames, Item, R]):
-    """Base of jobs on games of an archive."""
+class _Loader:
+    """Loads the archives of shards; in this process, threads may have prefetched them, in the order of the shards."""
 
-    # the archives of the shards in order, if they are prefetched; not pickled
-    loaded: Iterator[LoadedArchive] | None = field(default=None, compare=False)
+    def __init__(self, loaded: Iterator[LoadedArchive] | None = None) -> None:
+        self._loaded = loaded
 
-    def _load(self, shard: _ArchiveGames) -> LoadedArchive:
-        return shard.load() if self.loaded is None else next(self.loaded)
+    def __call__(self, shard: _ArchiveGames) -> LoadedArchive:
+        return shard.load() if self._loaded is None else next(self._loaded)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, each.name) for each in fields(self) if each.name != "loaded")
-
-    def shard_fingerprint(self, shard: _ArchiveGames) -> Any:
-        return [shard.archive.name, shard.blake3, blake3(shard.games.tobytes()).hexdigest()]
+        return _Loader, ()
 
 
-class _CountRecords(_ArchiveJob[tuple[LoadedArchive, npt.NDArray[np.int64]], int]):
-    """Counts the examples of archives, if all moves are legal."""
+def _read_rows(load: _Loader, shard: _ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
+    archive = load(shard)
+    yield archive, archive.rows(shard.games)
 
-    def fingerprint(self) -> Any:
-        return None
 
-    def read(self, shard: _ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
-        archive = self._load(shard)
-        yield archive, archive.rows(shard.games)
-
-    def process(self, item: tuple[LoadedArchive, npt.NDArray[np.int64]]) -> int:
-        archive, rows = item
-        return archive.count_examples(rows)
+def _count_examples(item: tuple[LoadedArchive, npt.NDArray[np.int64]]) -> int:
+    """Return the number of examples of an archive, if all moves are legal."""
+    archive, rows = item
+    return archive.count_examples(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +225,11 @@ class _RecordChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _WriteRecords(_ArchiveJob[_RecordTask, _RecordChunk]):
+class _WriteRecords:
     """Writes games as records, in at least one chunk per archive. format: "dat1@1" or "dat2@1"."""
 
     format: str
+    load: _Loader
 
     @cached_property
     def _layout(self) -> DatLayout:
@@ -247,11 +239,8 @@ class _WriteRecords(_ArchiveJob[_RecordTask, _RecordChunk]):
     def _free_memory(self) -> list[_ChunkMemory]:
         return []
 
-    def fingerprint(self) -> Any:
-        return self.format
-
     def read(self, shard: _ArchiveGames) -> Iterator[_RecordTask]:
-        archive = self._load(shard)
+        archive = self.load(shard)
         arrays = kgsgo_games(archive.games, archive.handicap)
         rows = archive.rows(shard.games)
         moves = np.diff(archive.games.move_offset)[rows]
@@ -281,9 +270,12 @@ class _WriteRecords(_ArchiveJob[_RecordTask, _RecordChunk]):
             memory=memory,
         )
 
-    def recycle(self, result: _RecordChunk) -> None:
-        if result.memory is not None:
-            self._free_memory.append(result.memory)
+    def recycled(self, chunks: Iterator[_RecordChunk]) -> Iterator[_RecordChunk]:
+        """Yield the chunks; the memory of each is used again when the next one is asked for."""
+        for chunk in chunks:
+            yield chunk
+            if chunk.memory is not None:
+                self._free_memory.append(chunk.memory)
 
     def _take_memory(self, moves: int) -> _ChunkMemory:
         """Return a free memory, or a new one, with memory for the records of `moves` moves."""
@@ -325,8 +317,7 @@ def build_kgsgo(
     _require_archives(archives, paths)
     if not archives:
         return []
-    first = recipe.sets[names[0]].file
-    with make_executor(options.engine, options.jobs, staging_dir(output / first)) as executor:
+    with make_executor(options.engine, options.jobs) as executor:
         files = [Source(paths[archive], utf8_name(paths[archive].name), None) for archive in archives]
         hashed = dict(zip(archives, hash_sources(files, executor)))
         reports = []
@@ -337,7 +328,7 @@ def build_kgsgo(
                 for archive, games in selections[name].items()
             ]
             targets = _targets(recipe, name, shards, output)
-            reports += _SetBuild(recipe, targets, hashed, executor, options, cache).run(list(targets))
+            reports += _build_set(recipe, targets, hashed, executor, options, cache)
         return reports
 
 
@@ -361,66 +352,55 @@ def _targets(
     return {Target.of(name, into / file): [shard] for file, shard in zip(files, shards)}
 
 
-@dataclass
-class _SetBuild(Build[Manifest]):
-    """The files of one set. Their archives are one run of the executor, so small archives do not leave it idle."""
+def _build_set(
+    recipe: KgsgoRecipe,
+    targets: dict[Target, list[_ArchiveGames]],
+    sources: dict[Archive, Source],
+    executor: Executor,
+    options: BuildOptions,
+    cache: dict[AnyPath, LoadedArchive],
+) -> list[BuildReport[Manifest]]:
+    """Build the files of one set. Their archives are one run of the executor, so small ones do not leave it idle."""
+    layout = find_dat_layout(recipe.format)
 
-    recipe: KgsgoRecipe
-    targets: dict[Target, list[_ArchiveGames]]
-    sources: dict[Archive, Source]
-    executor: Executor
-    options: BuildOptions
-    cache: dict[AnyPath, LoadedArchive]
-    counts: Iterator[int] = field(default_factory=lambda: iter(()))
-    chunks: Iterator[_RecordChunk] = field(default_factory=lambda: iter(()))
-
-    def read(self, target: Target) -> Manifest | None:
-        return read_valid_manifest(target)
-
-    def is_current(self, target: Target, manifest: Manifest) -> bool:
+    def is_current(target: Target, manifest: Manifest) -> bool:
         with suppress(FormatError):
-            is_own = is_made_by(manifest, self.recipe) and manifest.set == target.set
-            return is_own and _has_games(manifest, target.path, self.targets[target])
+            is_own = is_made_by(manifest, recipe) and manifest.set == target.set
+            return is_own and _has_games(manifest, target.path, targets[target])
         return False
 
-    def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
-        return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
-
-    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
-        layout = find_dat_layout(self.recipe.format)
-        shards = [shard for target in stale for shard in self.targets[target]]
+    @contextmanager
+    def prepare(stale: list[Target]) -> Iterator[Callable[[Target], Manifest]]:
+        shards = [shard for target in stale for shard in targets[target]]
         # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
         # archives twice, where the cache is too small, takes a tenth of the time that reading the written file would.
-        load = methodcaller("load", self.cache)
-        counting = _CountRecords(loaded=self.executor.map(load, shards, self.executor.jobs))
-        self.counts = self.executor.run(counting, shards, prefetch=0) if layout.header_bytes else repeat(0)
-        writing = _WriteRecords(layout.name, loaded=self.executor.map(load, shards, prefetch=1))
-        self.chunks = self.executor.run(writing, shards, self.executor.jobs + 1)
+        load = methodcaller("load", cache)
+        read = partial(_read_rows, _Loader(executor.map(load, shards, executor.jobs)))
+        numbers = executor.run(_count_examples, shards, read, prefetch=0) if layout.header_bytes else repeat(0)
+        writing = _WriteRecords(layout.name, _Loader(executor.map(load, shards, prefetch=1)))
+        chunks = writing.recycled(executor.run(writing.process, shards, writing.read, executor.jobs + 1))
+        yield lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)
 
-    def make(self, target: Target) -> Manifest:
-        layout = find_dat_layout(self.recipe.format)
-        shards = self.targets[target]
-        foreseen = sum(islice(self.counts, len(shards)))  # unless a move cannot be played
+    def make(target: Target, foreseen: int, chunks: Iterator[_RecordChunk]) -> Manifest:
+        """Write a file. foreseen: the number of examples, unless a move cannot be played."""
+        shards = targets[target]
         games = sum(len(shard.games) for shard in shards)
         with (
             ManifestCounts(target.set, target.path) as counts,
             AtomicFile(target.path, layout.header(foreseen)) as output,
-            self.options.progress(f"building {target.path.name}", games, "games") as bar,
+            options.progress(f"building {target.path.name}", games, "games") as bar,
         ):
             for shard in shards:
-                _write_archive(shard, _chunks_of(shard, self.chunks), output, counts, bar)
-            require_unchanged(self.sources.values())
+                _write_archive(shard, _chunks_of(shard, chunks), output, counts, bar)
+            require_unchanged(sources.values())
             output.write(layout.end)
             digest = output.commit(layout.header(counts.rows))
             written = WrittenFile(utf8_name(target.path.name), output.size, digest, output.sums.to_text())
-            return counts.manifest(
-                self.recipe,
-                games,
-                [self.sources[shard.archive].info for shard in shards],
-                WriteReport(counts.rows, (written,)),
-                layout.name,
-                find_format(layout.name).plane_set,
-            )
+            infos, plane_set = [sources[shard.archive].info for shard in shards], find_format(layout.name).plane_set
+            report = WriteReport(counts.rows, (written,))
+            return counts.manifest(recipe, games, infos, report, layout.name, plane_set)
+
+    return make_targets(list(targets), options.overwrite, read_valid_manifest, is_current, list_files, prepare)
 
 
 def _has_games(manifest: Manifest, path: Path, shards: list[_ArchiveGames]) -> bool:

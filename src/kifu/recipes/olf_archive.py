@@ -11,8 +11,8 @@ import json
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -24,23 +24,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from kifu.corpus.catalogue import RowShard, read_shard
-from kifu.corpus.rows import rows_to_olf
+from kifu.corpus.catalogue import read_shard
+from kifu.corpus.export import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import DropReason, OutputError
-from kifu.execution.executor import Executor, Job, make_executor
-from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, staging_dir, write_file
+from kifu.execution.executor import Executor, make_executor
+from kifu.io import AtomicFile, add_checksum, locked_folder, read_small, remove_file, write_file
 from kifu.recipes.pipeline import (
     CATALOGUE,
-    Build,
     BuildOptions,
     BuildReport,
     Target,
     are_same,
     ingest_sources,
     is_made_by,
+    make_targets,
 )
 from kifu.recipes.schema import OlfArchiveRecipe
 from kifu.records.olf_writer import ExportFailure
@@ -132,63 +132,62 @@ def build_archive(
     Raises RecipeError if a source is the catalogue that would be written, and OutputError if `output` holds OLF files
     that are not of this archive.
     """
-    with make_executor(options.engine, options.jobs, staging_dir(output / MANIFEST)) as executor:
-        build = _ArchiveBuild(recipe, hash_sources(find_sources(sources), executor), executor, options)
-        return build.run([Target("archive", output, output / MANIFEST)])
+    with make_executor(options.engine, options.jobs) as executor:
+        hashed = hash_sources(find_sources(sources), executor)
+
+        def is_current(_: Target, manifest: ArchiveManifest) -> bool:
+            return is_made_by(manifest, recipe) and are_same(manifest.sources, hashed)
+
+        def files(target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
+            return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
+
+        @contextmanager
+        def prepare(stale: list[Target]) -> Iterator[Callable[[Target], ArchiveManifest]]:
+            (target,) = stale
+            with locked_folder(target.path):  # no other build may replace its catalogue meanwhile
+                earlier = _read_manifest(target.manifest)
+                for file in earlier.files if earlier else ():
+                    remove_file(target.path / file.file)
+                if not target.unfinished.exists():
+                    _require_no_others(target.path, ())
+                yield lambda target: _make(recipe, hashed, target.path, executor, options)
+
+        def read(target: Target) -> ArchiveManifest | None:
+            return _read_manifest(target.manifest)
+
+        target = Target("archive", output, output / MANIFEST)
+        return make_targets([target], options.overwrite, read, is_current, files, prepare)
 
 
-@dataclass
-class _ArchiveBuild(Build[ArchiveManifest]):
-    recipe: OlfArchiveRecipe
-    sources: list[Source]
-    executor: Executor
-    options: BuildOptions
-
-    def read(self, target: Target) -> ArchiveManifest | None:
-        return _read_manifest(target.manifest)
-
-    def is_current(self, target: Target, manifest: ArchiveManifest) -> bool:
-        return is_made_by(manifest, self.recipe) and are_same(manifest.sources, self.sources)
-
-    def files(self, target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
-        return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
-
-    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
-        for target in stale:
-            stack.enter_context(locked_folder(target.path))  # no other build may replace its catalogue meanwhile
-            earlier = _read_manifest(target.manifest)
-            for file in earlier.files if earlier else ():
-                remove_file(target.path / file.file)
-            if not target.unfinished.exists():
-                _require_no_others(target.path, ())
-
-    def make(self, target: Target) -> ArchiveManifest:
-        into = target.path
-        catalogue = ingest_sources(self.sources, into / CATALOGUE, self.recipe.clean, self.options)
-        job = _LinesJob(catalogue.digest())
-        unsayable: Counter[str] = Counter()
-        with _Spool(into) as spool:
-            with self.options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-                for placed, failed, read in self.executor.run(job, catalogue.shards()):
-                    for number, games, data in placed:
-                        spool.write(number, games, data)
-                    unsayable += failed
-                    bar.advance(read)
-            _require_no_others(into, spool.files())
-            files = [_write(into, number, spool) for number in spool.files()]
-            drops = Counter(catalogue.metadata["drops"])
-            drops[DropReason.DUPLICATE.name] += spool.games.total() - sum(file.games for file in files)
-        return ArchiveManifest(
-            kifu=importlib.metadata.version("kifu"),
-            recipe=self.recipe.model_dump(mode="json"),
-            sources=[source.info for source in self.sources],
-            read=catalogue.rows,
-            kept=sum(file.games for file in files),
-            drops=dict(sorted((+drops).items())),
-            unsayable=dict(sorted(unsayable.items())),
-            files=files,
-            catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), job.digest),
-        )
+def _make(
+    recipe: OlfArchiveRecipe, sources: list[Source], into: Path, executor: Executor, options: BuildOptions
+) -> ArchiveManifest:
+    """Write the catalogue and the tree."""
+    catalogue = ingest_sources(sources, into / CATALOGUE, recipe.clean, options)
+    digest = catalogue.digest()
+    unsayable: Counter[str] = Counter()
+    with _Spool(into) as spool:
+        with options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
+            for placed, failed, read in executor.run(_write_lines, catalogue.shards(), read_shard):
+                for number, games, data in placed:
+                    spool.write(number, games, data)
+                unsayable += failed
+                bar.advance(read)
+        _require_no_others(into, spool.files())
+        files = [_write(into, number, spool) for number in spool.files()]
+        drops = Counter(catalogue.metadata["drops"])
+        drops[DropReason.DUPLICATE.name] += spool.games.total() - sum(file.games for file in files)
+    return ArchiveManifest(
+        kifu=importlib.metadata.version("kifu"),
+        recipe=recipe.model_dump(mode="json"),
+        sources=[source.info for source in sources],
+        read=catalogue.rows,
+        kept=sum(file.games for file in files),
+        drops=dict(sorted((+drops).items())),
+        unsayable=dict(sorted(unsayable.items())),
+        files=files,
+        catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), digest),
+    )
 
 
 def _read_manifest(path: Path) -> ArchiveManifest | None:
@@ -202,36 +201,22 @@ def _read_manifest(path: Path) -> ArchiveManifest | None:
 _MANIFEST = TypeAdapter(ArchiveManifest)
 
 
-@dataclass(frozen=True)
-class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
-    """Writes the games of a catalogue with this digest as lines."""
-
-    digest: str
-
-    def fingerprint(self) -> Any:
-        return self.digest
-
-    def shard_fingerprint(self, shard: RowShard) -> Any:
-        return shard.fingerprint()
-
-    def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
-        return read_shard(shard)
-
-    def process(self, item: pa.RecordBatch) -> _Lines:
-        kept = item.filter(pc.is_null(item["drop"]))
-        file = _file_numbers(kept)
-        order = np.argsort(file, kind="stable")
-        file = file[order]
-        lines = rows_to_olf(kept.take(pa.array(order)))
-        written = np.append(0, np.cumsum(lines.failure == ExportFailure.NONE))
-        starts = np.flatnonzero(np.diff(file, prepend=-1))
-        placed = []
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(file)]):
-            data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
-            if data:
-                placed.append((int(file[start]), int(written[stop] - written[start]), data))
-        unsayable = Counter(ExportFailure(k).name for k in lines.failure[lines.failure != ExportFailure.NONE].tolist())
-        return placed, unsayable, len(kept)
+def _write_lines(item: pa.RecordBatch) -> _Lines:
+    """Return the games of a batch as lines."""
+    kept = item.filter(pc.is_null(item["drop"]))
+    file = _file_numbers(kept)
+    order = np.argsort(file, kind="stable")
+    file = file[order]
+    lines = rows_to_olf(kept.take(pa.array(order)))
+    written = np.append(0, np.cumsum(lines.failure == ExportFailure.NONE))
+    starts = np.flatnonzero(np.diff(file, prepend=-1))
+    placed = []
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(file)]):
+        data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
+        if data:
+            placed.append((int(file[start]), int(written[stop] - written[start]), data))
+    unsayable = Counter(ExportFailure(k).name for k in lines.failure[lines.failure != ExportFailure.NONE].tolist())
+    return placed, unsayable, len(kept)
 
 
 def _file_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -1,7 +1,8 @@
 """The build pipeline that all recipes of data sets share.
 
 A build finds and hashes its sources once, keeps each output that an earlier run made from the same recipe and sources,
-makes the others, and writes a manifest beside each. `Build` does that; each kind of recipe says how an output is made.
+makes the others, and writes a manifest beside each. `make_targets` does that; each kind of recipe says how an output is
+made.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -41,7 +42,7 @@ from kifu.datasets.manifest import (
     read_manifest,
 )
 from kifu.errors import DropReason, FormatError, RecipeError, printable
-from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
+from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.io import (
     held_folder,
     keep_output,
@@ -49,7 +50,6 @@ from kifu.io import (
     remove_file,
     require_same,
     require_size,
-    staging_dir,
     utf8_name,
     write_file,
 )
@@ -157,79 +157,66 @@ class Target(NamedTuple):
             remove_file(self.unfinished)
 
 
-class Build(ABC, Generic[M]):
-    """A run of a recipe: `run` keeps outputs that are up to date and makes the others."""
+def make_targets(
+    targets: Sequence[Target],
+    overwrite: bool,
+    read: Callable[[Target], M | None],
+    is_current: Callable[[Target, M], bool],
+    files: Callable[[Target, M], list[tuple[Path, int]]],
+    prepare: Callable[[list[Target]], AbstractContextManager[Callable[[Target], M]]],
+) -> list[BuildReport[M]]:
+    """Make the targets that are not up to date and write their manifests.
 
-    options: BuildOptions
+    A stale manifest is removed first, so a manifest always describes the data set that it lies next to. If a run is
+    stopped between the two, `Target.unfinished` shows that the data set is not foreign. Raises OutputError as
+    `keep_output`, and if a file cannot be written, or was removed or replaced during the build.
 
-    @abstractmethod
-    def read(self, target: Target) -> M | None:
-        """Return the manifest of a target, None if there is no valid one."""
+    Args:
+        read: Returns the manifest of a target, None if there is no valid one.
+        is_current: Returns True if a target was made from the same recipe and sources.
+        files: Returns the files of a target, and their sizes in bytes.
+        prepare: Prepares to make stale targets; its value writes a target and returns the manifest.
+    """
 
-    @abstractmethod
-    def is_current(self, target: Target, manifest: M) -> bool:
-        """Return True if a target was made from the same recipe and sources."""
+    def read_whole(target: Target) -> M | None:
+        manifest = read(target)
+        if manifest is None or not is_current(target, manifest):
+            return None
+        whole = all(path.is_file() and path.stat().st_size == size for path, size in files(target, manifest))
+        return manifest if whole else None
 
-    @abstractmethod
-    def files(self, target: Target, manifest: M) -> list[tuple[Path, int]]:
-        """Return the files of a target, and their sizes in bytes."""
-
-    @abstractmethod
-    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
-        """Prepare to make these targets. `stack` is closed after the last one."""
-
-    @abstractmethod
-    def make(self, target: Target) -> M:
-        """Write a target and return its manifest."""
-
-    def run(self, targets: Sequence[Target]) -> list[BuildReport[M]]:
-        """Make the targets that are not up to date and write their manifests.
-
-        A stale manifest is removed first, so a manifest always describes the data set that it lies next to. If a run is
-        stopped between the two, `Target.unfinished` shows that the data set is not foreign. Raises OutputError as
-        `keep_output`, and if a file cannot be written, or was removed or replaced during the build.
-        """
-        manifests = {target: self._whole(target) for target in targets}
-        stale = [target for target, manifest in manifests.items() if manifest is None]
-        for target in stale:
-            interrupted = target.unfinished.is_file()
-            own = interrupted or self.read(target) is not None
-            path = target.manifest if target.manifest.parent == target.path else target.path
-            keep_output(path, self.options.overwrite or interrupted, own=own, same=False)
-            keep_output(target.manifest, overwrite=True, own=own)
-        made: dict[Target, M] = {}
-        written: dict[Path, os.stat_result] = {}
-        with ExitStack() as stack:
-            if stale:
-                self.prepare(stale, stack)
+    manifests = {target: read_whole(target) for target in targets}
+    stale = [target for target, manifest in manifests.items() if manifest is None]
+    for target in stale:
+        interrupted = target.unfinished.is_file()
+        own = interrupted or read(target) is not None
+        path = target.manifest if target.manifest.parent == target.path else target.path
+        keep_output(path, overwrite or interrupted, own=own, same=False)
+        keep_output(target.manifest, overwrite=True, own=own)
+    made: dict[Target, M] = {}
+    if stale:
+        with prepare(stale) as make, ExitStack() as stack:
             for folder in {target.manifest.parent for target in stale}:
                 stack.enter_context(held_folder(folder))
+            written: dict[Path, os.stat_result] = {}
             for target in stale:
                 write_file(target.unfinished, b"")
                 stack.callback(target.forget)
                 remove_file(target.manifest)
                 remove_file(origins_path(target.path))
-                made[target] = self.make(target)
-                for path, size in self.files(target, made[target]):
+                made[target] = make(target)
+                for path, size in files(target, made[target]):
                     written[path] = require_size(path, size)
                 made[target].write(target.manifest)
                 written[target.manifest] = require_size(target.manifest)
             for path, status in written.items():
                 require_same(path, status)
-        reports = []
-        for target, manifest in manifests.items():
-            final = manifest or made[target]
-            files = [target.manifest, *(path for path, _ in self.files(target, final))]
-            reports.append(BuildReport(target.path, final, manifest is None, files))
-        return reports
-
-    def _whole(self, target: Target) -> M | None:
-        """Return the manifest of a target that is up to date and whose files exist, else None."""
-        manifest = self.read(target)
-        if manifest is None or not self.is_current(target, manifest):
-            return None
-        files = self.files(target, manifest)
-        return manifest if all(path.is_file() and path.stat().st_size == size for path, size in files) else None
+    reports = []
+    for target, manifest in manifests.items():
+        final = manifest or made[target]
+        paths = [target.manifest, *(path for path, _ in files(target, final))]
+        reports.append(BuildReport(target.path, final, manifest is None, paths))
+    return reports
 
 
 def build(  # noqa: PLR0913 - options
@@ -341,6 +328,11 @@ def read_valid_manifest(target: Target) -> Manifest | None:
     with suppress(FormatError):
         return read_manifest(target.path)
     return None
+
+
+def list_files(target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
+    """Return the files of a data set, and their sizes in bytes."""
+    return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
 
 
 def is_made_by(manifest: _AnyManifest, recipe: BaseModel) -> bool:
@@ -460,24 +452,12 @@ class ManifestCounts:
         )
 
 
-class SetShard(NamedTuple):
-    """Consecutive rows of a catalogue."""
-
-    digest: str
-    first: int
-    rows: RowShard
-
-    def fingerprint(self) -> list[Any]:
-        """Return JSON values that identify the shard."""
-        return [self.digest, self.first, self.rows.rows]
-
-
 class CatalogueInput(NamedTuple):
     """A catalogue that sets are made from. digest: see `Catalogue.digest`."""
 
     catalogue: Catalogue
     digest: str
-    shards: list[SetShard]
+    shards: list[RowShard]
 
     @property
     def name(self) -> str:
@@ -487,11 +467,7 @@ class CatalogueInput(NamedTuple):
     @classmethod
     def of(cls, catalogue: Catalogue) -> CatalogueInput:
         """Divide a catalogue into shards. Raises FormatError."""
-        digest, shards, first = catalogue.digest(), [], 0
-        for rows in catalogue.shards():
-            shards.append(SetShard(digest, first, rows))
-            first += rows.rows
-        return cls(catalogue, digest, shards)
+        return cls(catalogue, catalogue.digest(), catalogue.shards())
 
 
 class RowSlice(NamedTuple):
@@ -501,25 +477,35 @@ class RowSlice(NamedTuple):
     batch: pa.RecordBatch
 
 
-def row_slices(shard: SetShard, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
+def row_slices(shard: RowShard, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
     """Yield all rows of a shard, `rows` at a time, with these columns. Columns may repeat."""
-    first = shard.first
-    for batch in read_shard(shard.rows, list(dict.fromkeys(columns)), rows):
+    first = shard.row
+    for batch in read_shard(shard, list(dict.fromkeys(columns)), rows):
         yield RowSlice(first, batch)
         first += len(batch)
 
 
 @dataclass(frozen=True)
-class SetJob(Job[Shard, Item, R]):
-    """Base of jobs for one set of a recipe."""
+class SetJob(ABC):
+    """Base of what reads and processes slices of rows of catalogues for one set of a recipe."""
 
     recipe: SplitRecipe
     set: str
 
-    def fingerprint(self) -> Any:
-        """Return the recipe, what its split depends on, and the set."""
-        split = None if self.recipe.split is None else self.recipe.split.fingerprint()
-        return [self.recipe.model_dump(mode="json"), split, self.set]
+    @property
+    @abstractmethod
+    def columns(self) -> Iterable[str]:
+        """Columns that are needed, besides those of the split. They may repeat."""
+
+    @property
+    @abstractmethod
+    def slice_rows(self) -> int:
+        """Maximum number of rows in a slice."""
+
+    def read(self, shard: RowShard) -> Iterator[RowSlice]:
+        """Yield the slices of a shard."""
+        split = self.recipe.split
+        return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.slice_rows)
 
     def in_set(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return whether each row, with the columns of the split, is in the set: [G] bool."""
@@ -528,34 +514,6 @@ class SetJob(Job[Shard, Item, R]):
             return np.ones(len(batch), bool)
         in_set: npt.NDArray[np.bool_] = split.codes(batch) == list(split.sets).index(self.set)
         return in_set
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the fields only, not cached encoders and scratch memory."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
-
-
-@dataclass(frozen=True)
-class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
-    """Base of jobs on slices of rows of catalogues."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> Iterable[str]:
-        """Columns that the job needs, besides those of the split. They may repeat."""
-
-    @property
-    @abstractmethod
-    def slice_rows(self) -> int:
-        """Maximum number of rows in a slice."""
-
-    def shard_fingerprint(self, shard: SetShard) -> Any:
-        """Return the fingerprint of the shard."""
-        return shard.fingerprint()
-
-    def read(self, shard: SetShard) -> Iterator[RowSlice]:
-        """Yield the slices of a shard."""
-        split = self.recipe.split
-        return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.slice_rows)
 
     def usable_rows(
         self, batch: pa.RecordBatch, unfit: Iterable[tuple[npt.NDArray[np.bool_], DropReason]]
@@ -587,7 +545,7 @@ class SetPlan(NamedTuple):
         return sum(len(each.catalogue) for each in self.catalogues)
 
     @property
-    def shards(self) -> list[SetShard]:
+    def shards(self) -> list[RowShard]:
         """The shards of all catalogues."""
         return [shard for each in self.catalogues for shard in each.shards]
 
@@ -614,56 +572,40 @@ def build_sets(
         return []
     found = find_sources(sources)
     targets = [Target.of(name, into / f"{name}{suffix}") for name in dict.fromkeys(names)]
-    with make_executor(options.engine, options.jobs, staging_dir(targets[0].path)) as executor:
+    with make_executor(options.engine, options.jobs) as executor:
         hashed = hash_sources(found, executor)
-        return _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
+
+        def is_current(target: Target, manifest: Manifest) -> bool:
+            if isinstance(recipe.split, ListSplit):  # its lists have no hash
+                return False
+            is_own = is_made_by(manifest, recipe) and manifest.set == target.set
+            return is_own and are_same(manifest.sources, hashed)
+
+        @contextmanager
+        def prepare(_: list[Target]) -> Iterator[Callable[[Target], Manifest]]:
+            with ExitStack() as stack:
+                catalogues = _usable_catalogues(recipe, hashed)
+                if catalogues is None:
+                    stack.enter_context(locked_folder(into))  # no other build may replace its catalogue meanwhile
+                    clean = recipe.clean or load_cleaning_rules("legal")
+                    catalogues = [ingest_sources(hashed, into / CATALOGUE, clean, options)]
+                inputs, infos = [CatalogueInput.of(each) for each in catalogues], [each.info for each in hashed]
+                split = recipe.split and recipe.split.fit([each.path for each in catalogues])
+                fitted = recipe.model_copy(update={"split": split})
+
+                def make_set(target: Target) -> Manifest:
+                    manifest = make(fitted, SetPlan(target.set, target.path, inputs, infos, executor, options.progress))
+                    require_unchanged(hashed)
+                    return manifest
+
+                yield make_set
+
+        return make_targets(targets, options.overwrite, read_valid_manifest, is_current, list_files, prepare)
 
 
-@dataclass
-class _SetsBuild(Build[Manifest], Generic[SetRecipe]):
-    recipe: SetRecipe
-    make_set: Callable[[SetRecipe, SetPlan], Manifest]
-    sources: list[Source]
-    into: Path
-    executor: Executor
-    options: BuildOptions
-    catalogues: list[CatalogueInput] = field(default_factory=list)
-    fitted: SetRecipe | None = None
-
-    def read(self, target: Target) -> Manifest | None:
-        return read_valid_manifest(target)
-
-    def is_current(self, target: Target, manifest: Manifest) -> bool:
-        if isinstance(self.recipe.split, ListSplit):  # its lists have no hash
-            return False
-        is_own = is_made_by(manifest, self.recipe) and manifest.set == target.set
-        return is_own and are_same(manifest.sources, self.sources)
-
-    def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
-        return [(path, file.bytes) for path, file in data_set_files(target.path, manifest)]
-
-    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
-        catalogues = self._usable_catalogues()
-        if catalogues is None:
-            stack.enter_context(locked_folder(self.into))  # no other build may replace its catalogue meanwhile
-            clean = self.recipe.clean or load_cleaning_rules("legal")
-            catalogues = [ingest_sources(self.sources, self.into / CATALOGUE, clean, self.options)]
-        self.catalogues = [CatalogueInput.of(each) for each in catalogues]
-        split = self.recipe.split
-        fitted = None if split is None else split.fit([each.path for each in catalogues])
-        self.fitted = self.recipe.model_copy(update={"split": fitted})
-
-    def _usable_catalogues(self) -> list[Catalogue] | None:
-        """Return the sources if they are catalogues made by the recipe's cleaning rules, or if it has none."""
-        rules = None if self.recipe.clean is None else self.recipe.clean.model_dump(mode="json")
-        catalogues = [source.catalogue for source in self.sources if source.catalogue is not None]
-        usable = all(rules in (None, each.metadata.get("clean")) for each in catalogues)
-        return catalogues if usable and len(catalogues) == len(self.sources) else None
-
-    def make(self, target: Target) -> Manifest:
-        infos, progress = [source.info for source in self.sources], self.options.progress
-        assert self.fitted is not None
-        plan = SetPlan(target.set, target.path, self.catalogues, infos, self.executor, progress)
-        manifest = self.make_set(self.fitted, plan)
-        require_unchanged(self.sources)
-        return manifest
+def _usable_catalogues(recipe: SplitRecipe, sources: list[Source]) -> list[Catalogue] | None:
+    """Return the sources if they are catalogues made by the recipe's cleaning rules, or if it has none."""
+    rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
+    catalogues = [source.catalogue for source in sources if source.catalogue is not None]
+    usable = all(rules in (None, each.metadata.get("clean")) for each in catalogues)
+    return catalogues if usable and len(catalogues) == len(sources) else None

@@ -234,11 +234,18 @@ def containers(sources: Paths) -> list[AnyPath]:
 
     Logs what is left out of directories. Raises SourceError if a source does not exist, or is a directory without any.
     """
-    left_out = LeftOut()
+    found = list_containers(sources, left_out := LeftOut())
+    left_out.log_listed()
+    return found
+
+
+def list_containers(sources: Paths, left_out: LeftOut) -> list[AnyPath]:
+    """Return the containers of `sources`, and announce them to the counts."""
     found = [find_containers(as_path(source)) for source in as_list(sources)]
     for each in found:
-        each.announce(left_out)
-    left_out.log_listed()
+        for path in each.paths:
+            first = path is each.paths[0]  # it stands for the directory
+            left_out.expect(str(path), str(each.source), each.left_out if first else Counter())
     return [path for each in found for path in each.paths]
 
 
@@ -248,13 +255,6 @@ class Containers(NamedTuple):
     source: AnyPath
     paths: list[AnyPath]
     left_out: Counter[str]
-
-    def announce(self, left_out: LeftOut) -> None:
-        """Announce the containers; the first one stands for the directory."""
-        counts = self.left_out
-        for path in self.paths:
-            left_out.expect(str(path), str(self.source), counts)
-            counts = Counter()
 
 
 def find_containers(source: AnyPath) -> Containers:

@@ -17,7 +17,16 @@ from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BIT, check_size, to_sgf
 from kifu.records.containers import memory_blocks, read_blocks
 from kifu.records.detect import RECORD_FORMATS
-from kifu.records.games import FIELDS, NO_HANDICAP, TO_PLAY_UNSET, LeftOut, MoveArrays, ParsedBlock, ParseWarning
+from kifu.records.games import (
+    FIELDS,
+    NO_HANDICAP,
+    TO_PLAY_UNSET,
+    GameArrays,
+    LeftOut,
+    MoveArrays,
+    ParsedBlock,
+    ParseWarning,
+)
 from kifu.records.meta import Result, parse_komi
 from kifu.records.parse import parse_block
 from kifu.records.paths import AnyPath
@@ -272,7 +281,14 @@ class Game:
 
 def game_at(parsed: ParsedBlock, g: int) -> Game:
     """Return game g of a parsed block. Its parts of the arrays are copied."""
-    block, games = parsed.block, parsed.games
+    block = parsed.block
+    return game_from_arrays(
+        parsed.games, g, _record_of(parsed, g), block.source, block.name(int(parsed.games.block_index[g]))
+    )
+
+
+def game_from_arrays(games: GameArrays, g: int, record: bytes, source: str, name: str) -> Game:
+    """Return game g of arrays, whose parts are copied."""
     moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].copy()
     stones = slice(games.setup_offset[g], games.setup_offset[g + 1])
     setup, setup_ply = games.setup[stones].copy(), games.setup_ply[stones].copy()
@@ -288,11 +304,11 @@ def game_at(parsed: ParsedBlock, g: int) -> Game:
         root_setup=int(games.root_setup[g]),
         to_play=int(games.to_play[g]),
         handicap=None if handicap == NO_HANDICAP else handicap,
-        record=_record_of(parsed, g),
+        record=record,
         warnings=ParseWarning(int(games.warnings[g])),
         drop=DropReason(int(games.drop[g])),
-        source=block.source,
-        name=block.name(int(games.block_index[g])),
+        source=source,
+        name=name,
     )
 
 
@@ -326,13 +342,10 @@ def games_in(containers: Sequence[AnyPath], left_out: LeftOut) -> Iterator[Game]
     Every member gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and TYGEM. The
     metadata of TYGEM games comes from the index files among the containers.
     """
-    index, read = load_index(containers), 0
-    for block in read_blocks(containers):
-        left_out.add(block.source, len(block), block.left_out)
-        read += len(block)
+    index = load_index(containers)
+    for block in left_out.count(read_blocks(containers)):
         for parsed in parse_block(block, index):
             yield from _games_of(parsed)
-    left_out.require_games(read)
 
 
 def read_games(data: bytes | str) -> list[Game]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
 from typing import Any, NamedTuple
@@ -402,6 +402,15 @@ class LeftOut:
                     self.require_games(0)
             else:
                 counts[kind if kind in counts or len(counts) < _MAX_KINDS else _OTHER_KINDS] += count
+
+    def count(self, blocks: Iterable[RecordBlock]) -> Iterator[RecordBlock]:
+        """Yield blocks, and count what is left out of them. Raises SourceError as `require_games`."""
+        read = 0
+        for block in blocks:
+            self.add(block.source, len(block), block.left_out)
+            read += len(block)
+            yield block
+        self.require_games(read)
 
     def require_games(self, read: int) -> None:
         """Raise SourceError if no game was read, since a container is unreadable."""

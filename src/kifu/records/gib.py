@@ -266,12 +266,10 @@ def _number(text: str) -> int | None:
 
 
 def _first(values: Mapping[str, str], *keys: str) -> str:
-    """Return the first value that is not empty."""
     return next((values[key] for key in keys if values.get(key)), "")
 
 
 def _first_number(values: Mapping[str, str], *keys: str) -> int | None:
-    """Return the first value that is a whole number."""
     return next((number for key in keys if (number := _number(values.get(key, ""))) is not None), None)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from kifu.arrays import Indices
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, WHITE, WHITE_BIT
@@ -282,8 +283,6 @@ _PASS_AS_TT, _TRUNCATED = int(ParseWarning.PASS_AS_TT), int(ParseWarning.TRUNCAT
 _BAD_SETUP, _SETUP_TWICE = int(ParseWarning.BAD_SETUP_POINT), int(ParseWarning.SETUP_TWICE)
 _KEPT, _TOO_LARGE, _UNREADABLE = int(DropReason.KEPT), int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE)
 
-Row = npt.NDArray[np.int64]
-
 
 class MovesOut(NamedTuple):
     """The output of `read_moves`, and its memory.
@@ -305,7 +304,7 @@ class MovesOut(NamedTuple):
 
 
 @inline_kernel
-def _find_moves(data: Bytes, i: Int, stop: Int, row: Row) -> None:
+def _find_moves(data: Bytes, i: Int, stop: Int, row: Indices) -> None:
     """Locate the value of "moves" in the object at `i`, or in its "gamedata", if it is an array."""
     depth, in_gamedata = 0, False
     while i < stop:
@@ -357,7 +356,7 @@ def find_moves(data: Bytes, rows: npt.NDArray[np.int64]) -> None:
 
 
 @inline_kernel
-def _play(point: Int, colour: Int, seconds: float, row: Row, out: MovesOut) -> None:
+def _play(point: Int, colour: Int, seconds: float, row: Indices, out: MovesOut) -> None:
     """Append a move. Colour 0 is that of the player to move; an edit, with another one, does not change the turn.
 
     While Black places handicap stones, the turn does not change either, and passes are skipped, which old games have
@@ -380,7 +379,7 @@ def _play(point: Int, colour: Int, seconds: float, row: Row, out: MovesOut) -> N
 
 
 @inline_kernel
-def _set_up(point: Int, bits: Int, ply: Int, row: Row, out: MovesOut) -> None:
+def _set_up(point: Int, bits: Int, ply: Int, row: Indices, out: MovesOut) -> None:
     if row[SETUP_END] - row[ROOT_SETUP] == MAX_SETUP:
         row[DROP] = _TOO_LARGE
         return
@@ -390,7 +389,7 @@ def _set_up(point: Int, bits: Int, ply: Int, row: Row, out: MovesOut) -> None:
 
 
 @inline_kernel
-def _point(x: float, y: float, row: Row) -> Int:
+def _point(x: float, y: float, row: Indices) -> Int:
     """Return the point or pass (-1, -1) of coordinates, or NO_POINT."""
     if x == -1 and y == -1:
         return row[WIDTH] * row[HEIGHT]
@@ -420,7 +419,7 @@ def _read_number_or_skip(data: Bytes, i: Int, stop: Int, out: MovesOut) -> tuple
 
 
 @inline_kernel
-def _read_move_object(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -> Int:
+def _read_move_object(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> Int:
     """Read {"x": 15, "y": 3, "timedelta": 2280, "color": 1, "edited": false}; only x and y are required."""
     x = y = milliseconds = np.nan
     colour, edited = 0, False
@@ -460,7 +459,7 @@ def _read_move_object(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -
 
 
 @inline_kernel
-def _read_move(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -> Int:
+def _read_move(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> Int:
     """Read [x, y, milliseconds, colour, extra], of which only the first two are required, or an object."""
     if i < stop and data[i] == OPEN_BRACE:
         return _read_move_object(data, i, stop, row, out)
@@ -496,7 +495,7 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Row, out: MovesOut) -> Int:
 
 
 @inline_kernel
-def _read_array(data: Bytes, row: Row, out: MovesOut) -> None:
+def _read_array(data: Bytes, row: Indices, out: MovesOut) -> None:
     """Read the array of moves data[BEGIN:END]."""
     stop = row[END]
     i = skip_json_space(data, row[BEGIN] + 1, stop)
@@ -525,7 +524,7 @@ def _letter(c: Int) -> Int:
 
 
 @inline_kernel
-def _read_letters(text: Bytes, row: Row, out: MovesOut) -> None:
+def _read_letters(text: Bytes, row: Indices, out: MovesOut) -> None:
     """Read moves such as "pddp..!1aa" from text[BEGIN:END]; a point off the board is a pass, as on OGS."""
     i, stop = row[BEGIN], row[END]
     row[BEGIN] = row[MOVE_END]
@@ -559,7 +558,7 @@ def _read_letters(text: Bytes, row: Row, out: MovesOut) -> None:
 
 
 @inline_kernel
-def _read_stones(text: Bytes, i: Int, stop: Int, game: Int, white: bool, row: Row, out: MovesOut) -> None:
+def _read_stones(text: Bytes, i: Int, stop: Int, game: Int, white: bool, row: Indices, out: MovesOut) -> None:
     """Read stones such as "pddp" of the initial position."""
     while i < stop and row[DROP] == _KEPT:
         x = _letter(text[i])

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.records.containers import find_containers, read_blocks
+from kifu.records.containers import list_containers, read_blocks
 from kifu.records.detect import RECORD_FORMATS, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import NO_HANDICAP, GameArrays, LeftOut, ParsedBlock, ParseWarning, RecordBlock
-from kifu.records.paths import Paths, as_list, as_path
+from kifu.records.paths import Paths
 from kifu.records.tygem import TygemIndex, load_index, read_tygem
 
 _MAX_LISTED = 20
@@ -102,16 +102,11 @@ class SourceSummary:
 def summarize(sources: Paths, rules: Rules = RECORD_RULES, jobs: int = 1) -> SourceSummary:
     """Read and replay every game of the sources. Raises SourceError as `kifu.read` does."""
     summary, left_out = SourceSummary(), LeftOut()
-    found = [find_containers(as_path(source)) for source in as_list(sources)]
-    for each in found:
-        each.announce(left_out)
-    paths = [path for each in found for path in each.paths]
+    paths = list_containers(sources, left_out)
     index = load_index(paths)
-    for block in read_blocks(paths):
-        left_out.add(block.source, len(block), block.left_out)
+    for block in left_out.count(read_blocks(paths)):
         for parsed in parse_block(block, index):
             summary.add_parsed(parsed, rules, jobs)
-    left_out.require_games(summary.read)
     left_out.log()
     summary.left_out = left_out.total()
     return summary

@@ -28,7 +28,7 @@ from urllib.parse import unquote
 from blake3 import blake3
 
 from kifu.errors import OutputError, SourceError, first_line
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.io import (
     NO_LINK,
     AtomicFile,
@@ -186,12 +186,13 @@ def _copy_file(url: str, info: Info | None, expected: _Copy | None) -> tuple[Pat
     path = folder / blake3(url.encode("utf-8", "surrogateescape")).hexdigest(16)
     try:
         with _open_notes(path.with_suffix(".json")) as notes:
-            copy = _read_notes(notes, path)
+            known = copy = _read_notes(notes, path)
             if copy is None or copy != expected:
                 copy = _fetch(url, info, path, copy)
+            if copy != known:
                 notes.seek(0)
-                notes.truncate()
                 notes.write(json.dumps(copy).encode())
+                notes.truncate()
     except StoreError:
         raise
     except (OSError, OutputError) as error:
@@ -228,10 +229,14 @@ def _fetch(url: str, info: Info | None, path: Path, copy: _Copy | None) -> _Copy
     """Copy a file to `path`, unless the intact copy there is of the same version, or has the same bytes."""
     if copy is not None and hash_file(path) != copy.blake3:
         copy = None
-    known, part = {} if copy is None else copy.version, temp_path(path)
+    if copy is not None and info is not None and len(copy.version) > 1 and copy.version == _version(info):
+        return copy
     with AtomicFile(path) as output:
-        version = _fetch_web(url, known, part) if info is None else _fetch_stored(url, info, known, part)
-        if version is None:
+        if info is not None:
+            version = _fetch_stored(url, info, temp_path(path))
+        elif fetched := _fetch_web(url, copy, temp_path(path)):
+            version = fetched
+        else:
             assert copy is not None
             return copy
         output.adopt()
@@ -241,8 +246,8 @@ def _fetch(url: str, info: Info | None, path: Path, copy: _Copy | None) -> _Copy
         return _Copy(version, output.size, digest)
 
 
-def _fetch_web(url: str, known: Version, part: Path) -> Version | None:
-    """Write a file at an HTTP address to `part` and return its version; None if it is the known one."""
+def _fetch_web(url: str, copy: _Copy | None, part: Path) -> Version | None:
+    """Write a file at an HTTP address to `part` and return its version; None if it is that of the copy."""
     from kifu.download import Client, DownloadError, Transfer
 
     def begin(_validator: str, size: int | None) -> None:
@@ -250,8 +255,8 @@ def _fetch_web(url: str, known: Version, part: Path) -> Version | None:
             raise DownloadError("the server does not report its size")
         _require_room(part, size)
 
-    client = Client(_POLICY)
-    transfer = Transfer(client, "", url, sys.maxsize, known=known.get("validator", ""), begin=begin)
+    client, known = Client(_POLICY), copy.version.get("validator", "") if copy is not None else ""
+    transfer = Transfer(client, "", url, sys.maxsize, known=known, begin=begin)
     try:
         with part.open("r+b") as file:
             fetched = client.retry(lambda: transfer.attempt(file, Subtask()), _log.info)
@@ -260,11 +265,9 @@ def _fetch_web(url: str, known: Version, part: Path) -> Version | None:
     return {"validator": transfer.validator} if fetched else None
 
 
-def _fetch_stored(url: str, info: Info, known: Version, part: Path) -> Version | None:
-    """Write a file of another store to `part` and return its version; None if it is the known one."""
+def _fetch_stored(url: str, info: Info, part: Path) -> Version:
+    """Write a file of another store to `part` and return its version."""
     version, size = _version(info), info.get("size")
-    if known == version and len(version) > 1:
-        return None
     if size is None:
         raise StoreError("the server does not report its size")
     _require_room(part, size)
@@ -391,7 +394,7 @@ def local_paths(paths: Sequence[AnyPath]) -> Iterator[Path]:
     if not any(isinstance(path, Remote) for path in paths):
         yield from map(Path, paths)
         return
-    with ThreadExecutor(_COPIES) as executor:
+    with Executor(_COPIES) as executor:
         yield from executor.map(_local_path, paths, prefetch=_COPIES)
 
 

@@ -173,7 +173,6 @@ def _read_member(block: RecordBlock, k: int) -> SingleGame:
 
 
 def _drop_reason(values: Mapping[str, str], size: int | None) -> DropReason:
-    """Return why the game of a header cannot be read: it is encrypted, or the size is not within 1 to 25."""
     _, _, form = values.get("Crypt", "").partition(",")
     if values.get("Crypt") and not form.startswith("PLAIN"):
         return DropReason.UNREADABLE

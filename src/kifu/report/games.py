@@ -52,7 +52,7 @@ def find_game(path: AnyPath, number: int) -> SelectedGame:
 
 def _find_row(path: Path, number: int) -> SelectedGame:
     from kifu.corpus.catalogue import open_catalogue
-    from kifu.corpus.rows import rows_to_games
+    from kifu.corpus.export import rows_to_games
     from kifu.corpus.schema import drop_code
 
     catalogue = open_catalogue(path)

@@ -13,6 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from kifu.arrays import Bools
 from kifu.errors import RecipeError
 from kifu.registry import suggestion
 from kifu.report.tables import cell, make_console, make_table, print_lines
@@ -20,7 +21,7 @@ from kifu.search.continuations import Continuation, YearCount
 from kifu.search.match import match_games
 from kifu.search.pattern import Pattern
 from kifu.search.results import LETTERS, Drawing, Exploration, Hits
-from kifu.search.searcher import GameSummary, Rows, Searcher
+from kifu.search.searcher import GameSummary, Searcher
 from kifu.search.traces import trace_games
 from kifu.text import Report, counted, format_share, wilson
 from kifu.viz.boards import save
@@ -160,7 +161,6 @@ def _years_table(move: str, years: Sequence[YearCount]) -> Table:
 
 
 def _years_chart(move: str, years: Sequence[YearCount]) -> Figure:
-    """Return a chart of the shares of a move by year, with their 95 % intervals."""
     shares = [(each.count / each.total, *wilson(each.count, each.total)) for each in years]
     names = [str(each.year or "unknown") for each in years]
     return draw_groups(f"{move}, share of all (%)", names, {"": 100 * np.array(shares)}, connect=True)
@@ -181,7 +181,7 @@ def _player(name: str | None, rank: str | None) -> str:
     return (name or "?") + (f" [{rank}]" if rank else "")
 
 
-def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | None) -> View:
+def view_hits(searcher: Searcher, hits: Hits, games: Bools | None, years: str | None) -> View:
     """Return the view of the hits of a pattern.
 
     Args:
@@ -196,7 +196,7 @@ def view_hits(searcher: Searcher, hits: Hits, games: Rows | None, years: str | N
     return View(drawing, totals, continuations, hits, by_year, _find_examples(searcher, hits, pattern))
 
 
-def view_exploration(searcher: Searcher, found: Exploration, games: Rows | None, years: str | None) -> View:
+def view_exploration(searcher: Searcher, found: Exploration, games: Bools | None, years: str | None) -> View:
     """Return the view of a position, see `view_hits`."""
     drawing, pattern = found.drawing, found.position.to_pattern(both_colours=False)
     totals = [f"{found.games:,} of {_count_games(searcher, games)}"]
@@ -214,7 +214,7 @@ def _find_examples(searcher: Searcher, found: Hits | Exploration, pattern: Patte
     return examples
 
 
-def _count_games(searcher: Searcher, games: Rows | None) -> str:
+def _count_games(searcher: Searcher, games: Bools | None) -> str:
     rows = searcher.catalogue.rows
     return counted(rows, "game") if games is None else f"{counted(int(games.sum()), 'game')} chosen of {rows:,}"
 

@@ -22,9 +22,9 @@ import pyarrow as pa
 from kifu.corpus.catalogue import RowShard, has_index, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.execution.range_sort import Columns, RangeSort, SpillFile
-from kifu.io import AtomicFile, keep_output, locked_folder, require_size, staging_dir
+from kifu.io import AtomicFile, keep_output, locked_folder, require_size
 from kifu.point import MAX_SIZE
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.search.continuations import INFO_COLUMNS, game_info
@@ -86,38 +86,27 @@ _Block: TypeAlias = tuple[str, int, pa.RecordBatch]
 """Consecutive games: the path of their Parquet file, the row of the first one in it, and the games."""
 
 
-@dataclass(frozen=True)
-class _IndexJob(Job[RowShard, _Block, tuple[Columns, Columns]]):
-    """Replays games: the results are the positions, and the arrays of the index by game."""
+def _read_blocks(shard: RowShard) -> Iterator[_Block]:
+    first = shard.first
+    for batch in read_shard(shard, (*PLAYED_COLUMNS, *INFO_COLUMNS, "drop"), _BLOCK_ROWS):
+        yield shard.path, first, batch
+        first += len(batch)
 
-    plies: int
-    file_rows: dict[str, int]
 
-    def fingerprint(self) -> Any:
-        return self.plies
-
-    def shard_fingerprint(self, shard: RowShard) -> Any:
-        return [shard.fingerprint(), identify(Path(shard.path)).model_dump()]
-
-    def read(self, shard: RowShard) -> Iterator[_Block]:
-        first = shard.first
-        for batch in read_shard(shard, (*PLAYED_COLUMNS, *INFO_COLUMNS, "drop"), _BLOCK_ROWS):
-            yield shard.path, first, batch
-            first += len(batch)
-
-    def process(self, item: _Block) -> tuple[Columns, Columns]:
-        path, first, batch = item
-        try:
-            games = move_arrays(batch)
-        except FormatError as error:
-            raise FormatError(f"{path}: {error}") from None
-        kept = batch.column("drop").is_null().to_numpy(zero_copy_only=False)
-        traces = trace_games(games, kept)
-        layout = entry_layout(self.file_rows[path], self.plies, MAX_SIZE**2)
-        hashes, entries = pack_positions(games, kept, traces, self.plies, layout, first)
-        late = late_stones(games, kept, traces, self.plies)
-        arrays = traces._asdict() | game_info(batch)._asdict() | {"late_stones": late}
-        return {"hashes": hashes, "entries": entries}, arrays
+def _replay(plies: int, file_rows: dict[str, int], item: _Block) -> tuple[Columns, Columns]:
+    """Replay games; return the positions, and the arrays of the index by game."""
+    path, first, batch = item
+    try:
+        games = move_arrays(batch)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+    kept = batch.column("drop").is_null().to_numpy(zero_copy_only=False)
+    traces = trace_games(games, kept)
+    layout = entry_layout(file_rows[path], plies, MAX_SIZE**2)
+    hashes, entries = pack_positions(games, kept, traces, plies, layout, first)
+    late = late_stones(games, kept, traces, plies)
+    arrays = traces._asdict() | game_info(batch)._asdict() | {"late_stones": late}
+    return {"hashes": hashes, "entries": entries}, arrays
 
 
 def build_index(
@@ -154,10 +143,10 @@ def build_index(
         for path in todo or [opened.path]:
             keep_output(index_path(path), overwrite, own=is_index(index_path(path)), same=not todo)
         shards = [shard for shard in opened.shards() if Path(shard.path) in todo]
-        executor = stack.enter_context(make_executor(engine, jobs, staging_dir(index_path(opened.path))))
+        executor = stack.enter_context(make_executor(engine, jobs))
         bar = stack.enter_context(progress("indexing", sum(todo.values()), "games"))
-        job = _IndexJob(plies, {str(path): rows for path, rows in todo.items()})
-        blocks, positions = executor.run(job, shards), 0
+        replay = partial(_replay, plies, {str(path): rows for path, rows in todo.items()})
+        blocks, positions = executor.run(replay, shards, _read_blocks), 0
         for path, rows in todo.items():
             positions += _write_index(path, rows, plies, _take(blocks, rows, bar), executor)
     size = sum(require_size(index_path(path)).st_size for path in opened.partitions)

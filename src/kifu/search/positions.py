@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus.hashes import Hashes, mix, mix_words
+from kifu.arrays import Hashes
+from kifu.corpus.hashes import mix, mix_words
 from kifu.go.replay import GamesLike, ReplayArrays, colour_of, replay_arrays
 from kifu.go.state import EMPTY, PositionTables, clear_stones, lowest_hash, position_tables, set_stone, symmetry_keys
 from kifu.kernel import inline_kernel, kernel, writable_view
@@ -206,7 +207,6 @@ def sort_entries(
 
 @inline_kernel
 def _sort_few(values: Any, start: Any, stop: Any) -> None:
-    """Sort values[start:stop] by insertion."""
     for i in range(start + 1, stop):
         value, at = values[i], i
         while at > start and values[at - 1] > value:

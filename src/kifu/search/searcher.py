@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Bools
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.schema import PLAYED_COLUMNS, SCHEMA, move_arrays
 from kifu.errors import GameError, RecipeError
-from kifu.execution.executor import ThreadExecutor
+from kifu.execution.executor import Executor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.games import MoveArrays
 from kifu.search.continuations import (
@@ -48,9 +49,6 @@ from kifu.search.position import GamePly, Position, game_position
 from kifu.search.results import Exploration, HitCollector, Hits, hit_table, sort_hits
 from kifu.search.store import GameBatch, GameStore, RowGroup, take_game, take_rows
 from kifu.text import Report
-
-Rows = npt.NDArray[np.bool_]
-"""[rows] bool: rows of the catalogue."""
 
 _Result = TypeVar("_Result")
 
@@ -123,7 +121,7 @@ class Searcher:
         self._starts = np.append(0, np.cumsum([*self.catalogue.partitions.values()])).tolist()
         self._store = GameStore(self.catalogue, self._indices)
 
-    def select(self, where: str | None = None, player: str | None = None, colour: str | None = None) -> Rows | None:
+    def select(self, where: str | None = None, player: str | None = None, colour: str | None = None) -> Bools | None:
         """Choose games to search.
 
         Args:
@@ -149,7 +147,7 @@ class Searcher:
             rows = named if rows is None else rows & named
         return rows
 
-    def _select_player(self, player: str, columns: list[str]) -> Rows:
+    def _select_player(self, player: str, columns: list[str]) -> Bools:
         lower_name = pc.utf8_lower(pa.scalar(player.strip()))
         parts = [np.empty(0, np.bool_)]
         for batch in self.catalogue.batches(columns, size=_NAME_ROWS):
@@ -173,7 +171,7 @@ class Searcher:
         return list(dict.fromkeys([*close, *parts]))[:_SIMILAR]
 
     def find(
-        self, pattern: Pattern, games: Rows | None = None, *, jobs: int = 1, progress: ProgressFactory = silent
+        self, pattern: Pattern, games: Bools | None = None, *, jobs: int = 1, progress: ProgressFactory = silent
     ) -> Hits:
         """Find a pattern.
 
@@ -196,7 +194,7 @@ class Searcher:
                 indexed.append((hits, index.info(), first))
             rows = remaining
 
-        def find_in(batch: GameBatch, within: Rows | None) -> _FoundHits:
+        def find_in(batch: GameBatch, within: Bools | None) -> _FoundHits:
             return match_games(batch.games, batch.traces, pattern, within), batch.info, batch.first
 
         tally = new_tally(pattern.width * pattern.height, self._years)
@@ -212,7 +210,7 @@ class Searcher:
     def explore(
         self,
         position: Position | GamePly,
-        games: Rows | None = None,
+        games: Bools | None = None,
         *,
         jobs: int = 1,
         progress: ProgressFactory = silent,
@@ -239,7 +237,7 @@ class Searcher:
             remaining[first:stop] &= late_rows(index, position)
         pattern = position.to_pattern(both_colours=False)
 
-        def find_in(batch: GameBatch, within: Rows | None) -> tuple[Occurrences, GameInfo, int]:
+        def find_in(batch: GameBatch, within: Bools | None) -> tuple[Occurrences, GameInfo, int]:
             hits = match_games(batch.games, batch.traces, pattern, within)
             return moves.of_hits(hits, batch.games, batch.traces), batch.info, batch.first
 
@@ -324,15 +322,15 @@ class Searcher:
             if index is not None:
                 yield index, first, stop
 
-    def _checked(self, games: Rows | None) -> Rows | None:
+    def _checked(self, games: Bools | None) -> Bools | None:
         if games is not None and (games.dtype != np.bool_ or games.shape != (self.catalogue.rows,)):
             raise RecipeError(f"games must be bool ({self.catalogue.rows},), got {games.dtype} {games.shape}")
         return games
 
     def _search(
         self,
-        function: Callable[[GameBatch, Rows | None], _Result],
-        rows: Rows | None,
+        function: Callable[[GameBatch, Bools | None], _Result],
+        rows: Bools | None,
         jobs: int,
         progress: ProgressFactory,
     ) -> Iterator[_Result]:
@@ -350,7 +348,7 @@ class Searcher:
         if not groups:
             return  # without a report of progress
         total = sum(group.shard.rows for group in groups)
-        with ThreadExecutor(jobs) as executor, progress("searching", total, "games") as bar:
+        with Executor(jobs) as executor, progress("searching", total, "games") as bar:
             for group, results in zip(groups, executor.map(search, groups)):
                 yield from results
                 bar.advance(group.shard.rows)

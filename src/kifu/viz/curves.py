@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from kifu.arrays import Doubles
 from kifu.errors import printable
 from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style, style_chart
 
@@ -25,8 +25,6 @@ _CHART_SIZE = (5.4, 3.5)  # inches
 _COLOURS = (PLUS, MINUS, HEAT, RING, LINE)
 _ROTATE_ABOVE = 44  # letters of all group names; longer labels are rotated
 _NAME_LENGTH = 24  # letters of a net's name
-
-Floats = npt.NDArray[np.float64]
 
 
 def draw_training_curves(rows: Sequence[Mapping[str, float]], title: str) -> bytes:
@@ -102,7 +100,7 @@ def _smooth(values: Sequence[float]) -> list[float]:
     return [sum(window) / len(window) for window in windows]
 
 
-def draw_groups(title: str, groups: Sequence[str], nets: Mapping[str, Floats], connect: bool = False) -> Figure:
+def draw_groups(title: str, groups: Sequence[str], nets: Mapping[str, Doubles], connect: bool = False) -> Figure:
     """Draw shares by group with their intervals, one series per net.
 
     Args:
@@ -129,7 +127,7 @@ def draw_groups(title: str, groups: Sequence[str], nets: Mapping[str, Floats], c
     return figure
 
 
-def draw_calibration(nets: Mapping[str, Floats]) -> Figure:
+def draw_calibration(nets: Mapping[str, Doubles]) -> Figure:
     """Draw how often the most likely move was played against its probability; larger dots have more positions.
 
     Args:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 from starlette.routing import Route
 
-from kifu.corpus.rows import rows_to_games, rows_to_sgf
+from kifu.corpus.export import rows_to_games, rows_to_sgf
 from kifu.corpus.schema import drop_code
 from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
 from kifu.records.game import Game, iter_games

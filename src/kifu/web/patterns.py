@@ -11,13 +11,14 @@ import numpy as np
 from pydantic import Field
 from starlette.routing import Route
 
+from kifu.arrays import Bools
 from kifu.errors import RecipeError
 from kifu.search.continuations import Continuation, YearCount
 from kifu.search.notation import format_anchor, format_pattern, parse_pattern
 from kifu.search.pattern import Pattern, Rectangle
 from kifu.search.position import GamePly, board_position, pattern_from_position
 from kifu.search.results import Drawing, Hits
-from kifu.search.searcher import Rows, Searcher
+from kifu.search.searcher import Searcher
 from kifu.web.api import Deadline, endpoint
 from kifu.web.positions import Played, PositionParams, first_occurrences, last_point, position_line
 from kifu.web.site import Corpus, CorpusParams, Filter, Site
@@ -149,7 +150,7 @@ class SearchResults:
         return len(self._kept) > _MAX_RESULTS or sum(each.table.nbytes for each in self._kept.values()) > _MAX_BYTES
 
 
-def _check_frequency(searcher: Searcher, pattern: Pattern, rows: Rows | None, deadline: Deadline) -> None:
+def _check_frequency(searcher: Searcher, pattern: Pattern, rows: Bools | None, deadline: Deadline) -> None:
     """Raise RecipeError if a pattern occurs too often, by its hits in evenly spaced games."""
     candidates = np.arange(searcher.catalogue.rows) if rows is None else np.flatnonzero(rows)
     if len(candidates) <= _SAMPLE:

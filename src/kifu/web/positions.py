@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from kifu.arrays import Bools
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import RECORD_RULES, Rules
@@ -17,7 +18,6 @@ from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, parse_sgf
 from kifu.records.game import Game, make_game
 from kifu.records.games import MoveArrays
 from kifu.search.position import board_position
-from kifu.search.searcher import Rows
 from kifu.web.api import Deadline, Params
 from kifu.web.site import Corpus, CorpusParams
 
@@ -229,7 +229,7 @@ def find_played(corpus: Corpus, params: PlayedParams, deadline: Deadline) -> Pla
     return Played(line, games)
 
 
-def first_occurrences(corpus: Corpus, line: Line, games: Rows | None, deadline: Deadline) -> pa.Table:
+def first_occurrences(corpus: Corpus, line: Line, games: Bools | None, deadline: Deadline) -> pa.Table:
     """Return the first hit of the final position of a line in each of some games, by default of all."""
     pattern = board_position(line.board()).to_pattern(both_colours=False)
     hits = corpus.searcher.find(pattern, games, progress=deadline.progress).table

@@ -561,7 +561,6 @@ class _FolderStream:
             self._unpack(position - self.position)
 
     def _unpack(self, limit: int) -> memoryview:
-        """Return the next bytes, at most `limit`."""
         while not self._piece:
             # More than the rest would make decoders without an end mark invent bytes.
             size = min(_PIECE, self._size - self._unpacked)
@@ -609,7 +608,7 @@ def _make_decoder(folder: Folder, sizes: Sequence[int], packed: int) -> Any:
     """Return py7zr's decoder of a folder. Raises SevenZipError; MissingExtra."""
     with missing_extras():
         from py7zr.compressor import SevenZipDecompressor
-    if _is_encrypted(folder):
+    if any(coder.method.startswith(_ENCRYPTION) for coder in folder.coders):
         raise SevenZipError(_ENCRYPTED)
     memory = sum(_required_memory(coder.method, coder.properties or b"", max(sizes)) for coder in folder.coders)
     if memory > DECODER_LIMIT:
@@ -630,10 +629,6 @@ def _make_decoder(folder: Folder, sizes: Sequence[int], packed: int) -> Any:
     if ppmd:
         decoder.chain[0] = PpmdProcess(folder.coders[0].properties or b"")
     return decoder
-
-
-def _is_encrypted(folder: Folder) -> bool:
-    return any(coder.method.startswith(_ENCRYPTION) for coder in folder.coders)
 
 
 def _required_memory(method: bytes, properties: bytes, unpacked: int) -> int:
@@ -674,7 +669,6 @@ def locate_header(file: SevenZipFile) -> tuple[int, int, int]:
 
 
 def _unpack_header(file: SevenZipFile, header: Bytes) -> Bytes:
-    """Unpack a header that is itself a member. Raises SevenZipError."""
     streams = read_streams(Cursor(header, 1))
     if len(streams.members) != 1:
         raise damaged("its header has no content")
@@ -801,7 +795,6 @@ class _Reader:
         return kinds + Counter({LINK: int(is_link[others].sum())})
 
     def _read_record(self, k: int, target: Bytes) -> None:
-        """Fill in the content of a record. Raises SevenZipError."""
         if not len(target):
             return
         listing, streams = self._records.listing, self._records.listing.streams

@@ -308,7 +308,6 @@ def _sevenzip_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: in
 
 
 def _stream_blocks(path: AnyPath, file: LocalFile, block_bytes: int) -> Iterator[RecordBlock]:
-    """Yield the blocks of a file that does not begin like a zip."""
     if is_index_file(path):
         return
     stream, name, data, filled = _open_stream(path, file, block_bytes)
@@ -339,7 +338,6 @@ def _read_whole(path: AnyPath, stream: ByteStream, data: Bytes, filled: int) -> 
 
 
 def _detect_file(name: bytes, data: Bytes, filled: int) -> int:
-    """Return the format of a file that is not an archive, by its first bytes; see `kifu.records.detect`."""
     return int(detect(make_block("", data, [filled], [0], [name], [DropReason.KEPT]))[0])
 
 
@@ -351,7 +349,6 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
 
 
 def _single_record(path: AnyPath, name: bytes, stream: ByteStream, data: Bytes, filled: int) -> RecordBlock:
-    """Return a block with the single record that a file contains."""
     content = _read_whole(path, stream, data, filled)
     if not is_recognized(name, data[:filled] if content is None else content):
         if filled == 0:

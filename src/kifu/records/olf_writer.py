@@ -103,7 +103,6 @@ def _format_column(function: Callable[..., str | None], *columns: Any) -> list[b
 
 
 def _number_text(value: float, trim: Literal["-", "0"] = "-") -> str | None:
-    """Return the shortest decimal that reads as the same float32."""
     text = np.format_float_positional(np.float32(value) + 0.0, trim=trim)
     return text if np.isfinite(value) and len(text) <= MAX_NUMBER_LENGTH else None
 

@@ -139,7 +139,6 @@ class _Store:
 
 
 def _open_store(url: str, protocol: str) -> tuple[Any, str]:
-    """Return the file system of fsspec for a URL, and its name for the path."""
     import fsspec
 
     options: dict[str, Any] = {"use_listings_cache": False}  # a file may change between two requests
@@ -165,8 +164,6 @@ def _version(info: Info) -> Version:
 
 
 class _Copy(NamedTuple):
-    """What the copy of a file holds."""
-
     version: Version
     size: int
     blake3: str
@@ -416,12 +413,6 @@ def name_below(root: AnyPath, path: AnyPath) -> str:
     if isinstance(path, Path):
         return path.relative_to(root).as_posix()
     return str(path)[len(str(root).rstrip("/")) + 1 :]
-
-
-def etag(path: AnyPath) -> list[int]:
-    """Return numbers that change with the content of a file. Raises OSError."""
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns]
 
 
 def file_version(status: os.stat_result) -> tuple[int, ...]:

@@ -45,13 +45,11 @@ from kifu.records._bytes import (
 from kifu.records._sevenzip import (
     MAGIC,
     SevenZipError,
-    SevenZipFile,
     count_sevenzip_blocks,
     locate_header,
-    read_at,
     sevenzip_blocks,
 )
-from kifu.records._streams import ByteStream, open_stream, read_whole
+from kifu.records._streams import ByteStream, RandomFile, open_stream, read_at, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_recognized, keep_records
@@ -86,7 +84,7 @@ _G, _M, _F, _LOWER, _A, _Z = ord("G"), ord("M"), ord("F"), 0x20, ord("a"), ord("
 class Volumes:
     """The volumes of an archive as one file, without a buffer."""
 
-    def __init__(self, files: Sequence[SevenZipFile]) -> None:
+    def __init__(self, files: Sequence[RandomFile]) -> None:
         self._files = files
         self._ends = np.cumsum([file.size for file in files]).tolist()
         self.size = int(self._ends[-1])
@@ -205,12 +203,6 @@ class _MemoryFile(BytesIO):
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
         self.size = len(data)
-
-    def fill(self, begin: int, view: memoryview) -> None:
-        """Fill a buffer with the bytes from `begin` on. Raises OSError if the file has fewer."""
-        self.seek(begin)
-        if self.readinto(view) < len(view):
-            raise StoreError("truncated")
 
 
 def memory_blocks(data: bytes, name: str) -> Iterator[RecordBlock]:

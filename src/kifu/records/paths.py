@@ -435,14 +435,6 @@ class LocalFile(FileIO):
         self._version = file_version(status := os.fstat(self.fileno()))
         self.size = status.st_size
 
-    def fill(self, begin: int, view: memoryview) -> None:
-        """Fill a buffer with the bytes from `begin` on. Raises OSError, also if the file has fewer."""
-        self.seek(begin)
-        while len(view):
-            if not (count := self.readinto(view)):
-                raise StoreError(CHANGED)
-            view = view[count:]
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

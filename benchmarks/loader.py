@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from corpus import Corpus
@@ -18,7 +17,7 @@ import kifu
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
-from kifu.datasets.epoch_plan import Order, Output
+from kifu.datasets.epoch_plan import Output
 from kifu.planes.encoder import Encoder
 from kifu.planes.registry import find_plane_set
 from kifu.records.games import concat
@@ -82,31 +81,13 @@ def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     return figures
 
 
-def ranks(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Time one of several ranks, on one core, for both orders: with "global-batch" it replays the games of all."""
-    path = folder / "games.parquet"
-    ingest(corpus.archives[:1], path)
-    figures = []
-    with one_core():
-        for planes, world_size in product(("seven", "alphago48"), (1, 2, 4)):
-            configs = [
-                kifu.LoaderConfig(world_size=world_size, order=order, jobs=1) for order in get_args(Order)
-            ]  # fmt: skip
-            loaders = [kifu.load(path, planes, batch_size=_ROWS // world_size, config=config) for config in configs]
-            for given, times in zip(loaders, in_turns(rounds, *(Task(_drain(given)) for given in loaders))):
-                name = f"one of {world_size} ranks, {planes} packed, {given.config.order}"
-                reached = given.positions / min(times.processor) / 1e6
-                figures.append(Figure(name, reached, "M positions/s of processor time", times))
-    return figures
-
-
 def _mixture(path: Path, folder: Path, shares: int, rounds: int) -> list[Figure]:
-    """Time a mixture of two sources as long as all games, and the report of an epoch's draws."""
+    """Time a mixture of two sources, and the report of an epoch's draws."""
     kifu.split(path, folder / "sets")
     whole = kifu.load(path, "seven", batch_size=_ROWS)
     proportions = {folder / "sets" / "train.parquet": 0.7, folder / "sets" / "test.parquet": 0.3}
     config = kifu.LoaderConfig(world_size=shares, jobs=1)
-    given = kifu.load(kifu.Mixture(proportions, whole.positions), "seven", batch_size=_ROWS, config=config)
+    given = kifu.load(proportions, "seven", batch_size=_ROWS, config=config)
     loaded, counted = in_turns(rounds, Task(_drain(given)), Task(whole.draws))
     return [
         Figure(

@@ -21,7 +21,7 @@ from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, ogs, olf, sevenzip, sgfs
 from kata import katago
 from learning import genmove, learning
-from loader import loader, ranks
+from loader import loader
 from processes import memory, start, starts
 from searching import search
 from sequences import tokens
@@ -47,7 +47,6 @@ _BENCHMARKS = {
     "sgfs": sgfs,
     "catalogue-memory": catalogue_memory,
     "loader": loader,
-    "ranks": ranks,
     "shuffling": shuffling,
     "tokens": tokens,
     "katago": katago,

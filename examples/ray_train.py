@@ -35,7 +35,7 @@ def train_worker(options: dict[str, Any]) -> None:
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
     saved = load(ray.train.get_checkpoint())
-    config = kifu.LoaderConfig(output="float32", rank=rank, world_size=workers, drop_last=True, jobs=1)
+    config = kifu.LoaderConfig(output="float32", process_index=rank, world_size=workers, drop_last=True, jobs=1)
     loader = kifu.load(options["games"], PLANES, board=options["board"], batch_size=BATCH // workers, config=config)
     if "loader" in saved:
         loader.load_state_dict(saved["loader"])

@@ -14,7 +14,7 @@ from commands import run
 from kgs_archives import archive
 from kifu.corpus import partitions, update
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.partitions import Partition, read_index
+from kifu.corpus.partitions import Partition, read_partitions
 from kifu.corpus.update import _pieces, append, compact
 from kifu.errors import FormatError
 from marks import slow
@@ -78,7 +78,15 @@ def test_small_sources_share_the_partitions_of_a_year(sources: list[Path], tmp_p
     assert [part.relative_to(path).as_posix() for part in open_catalogue(path).partitions] == [
         f"compact-1/{year}.parquet" for year in years
     ]
-    assert [part.sources for part in read_index(path).parts] == [(0,), (0, 1), (0, 1), (0, 1, 2), (2,), (2,), (0, 2)]
+    assert [part.sources for part in read_partitions(path).parts] == [
+        (0,),
+        (0, 1),
+        (0, 1),
+        (0, 1, 2),
+        (2,),
+        (2,),
+        (0, 2),
+    ]
     assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))
     source = archive(tmp_path / "later", [LONG])
     append(source, path, clean=rules("games"))

@@ -357,16 +357,16 @@ def test_a_loader_can_be_pickled(games):
     assert_same(one_batch(pickle.loads(pickle.dumps(loader))), one_batch(loader))
 
 
-def test_shards_cover_the_rank(games):
-    rank = load(games, "own", rank=1, world_size=2)
-    parts = [row_ids(rank.shard(k, 3)) for k in range(3)]
-    assert sorted(chain(*parts)) == sorted(row_ids(rank))
+def test_shards_cover_the_process(games):
+    loader = load(games, "own", process_index=1, world_size=2)
+    parts = [row_ids(loader.shard(k, 3)) for k in range(3)]
+    assert sorted(chain(*parts)) == sorted(row_ids(loader))
 
 
 @pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"shuffle": "global"}, {"shuffle": None}])
 def test_shards_reuse_the_plan(games, monkeypatch, options):
     def make_loader():
-        return load(games, "own", rank=1, world_size=2, batch_size=7, window=50, per_game=9, **options)
+        return load(games, "own", process_index=1, world_size=2, batch_size=7, window=50, per_game=9, **options)
 
     apart = [one_batch(make_loader().shard(k, 3)) for k in range(3)]
     sized = one_batch(make_loader().with_batch_size(20))
@@ -458,13 +458,13 @@ def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
 
 
 def test_a_resumed_epoch_can_be_restarted(games):
-    first = load(games, "own", batch_size=10, rank=0, world_size=2)
+    first = load(games, "own", batch_size=10, world_size=2)
     list(islice(first, 3))
-    rest = load(games, "own", batch_size=10, rank=0, world_size=2, resume=first.state_dict())
-    assert_same(one_batch(rest.epoch(0)), one_batch(load(games, "own", batch_size=10, rank=0, world_size=2)))
+    rest = load(games, "own", batch_size=10, world_size=2, resume=first.state_dict())
+    assert_same(one_batch(rest.epoch(0)), one_batch(load(games, "own", batch_size=10, world_size=2)))
 
 
-def test_data_sets_resume_and_are_divided_among_ranks(games, tmp_path):
+def test_data_sets_resume_and_are_divided_among_processes(games, tmp_path):
     straight = load(games, "one-plane", shuffle=None, augment=False, output="float32")
     stored = Batch(*(getattr(one_batch(straight), name) for name in ("planes", "labels", "game", "ply")))
     stored = Batch(stored.planes.reshape(len(stored), 1, 361), stored.labels, stored.game, stored.ply)
@@ -480,7 +480,7 @@ def test_data_sets_resume_and_are_divided_among_ranks(games, tmp_path):
     state = loader.state_dict()
     running.close()
     assert_same(one_batch(load(paths, resume=state, **options)), concat_batches(batches[5:], loader.layout))
-    shares = [row_ids(load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
+    shares = [row_ids(load(paths, process_index=k, world_size=3, **options)) for k in range(3)]
     assert sorted(chain(*shares)) == sorted(zip(stored.game.tolist(), stored.ply.tolist()))
     with pytest.raises(RecipeError, match="source was"):
         load(paths[0], resume=state, **options)
@@ -560,7 +560,7 @@ def error_message(error, source, *arguments, **options):
         ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
         ({"window": 0}, "window must be >= 1, got 0"),
         ({"world_size": 0}, "world_size must be >= 1, got 0"),
-        ({"rank": 2, "world_size": 2}, "rank must be within 0 to world_size - 1 = 1, got 2"),
+        ({"process_index": 2, "world_size": 2}, "process_index must be within 0 to world_size - 1 = 1, got 2"),
         ({"seed": -1}, "seed must be within 0 to 2**63 - 1, got -1"),
         ({"epoch": -1}, "epoch must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, got 0"),
@@ -615,7 +615,7 @@ def test_wrong_move_counts_of_a_catalogue_are_reported(games, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 1}, "version 1 is not supported, only version 4"),
+        ({"version": 1}, "version 1 is not supported, only version 5"),
         ({"order": None}, "not a state of a loader"),
         ({"batch": -5}, "batch must be an integer >= 0, got -5"),
         ({"batch": 0.5}, "batch must be an integer >= 0, got 0.5"),
@@ -637,7 +637,7 @@ def test_invalid_states_are_rejected(games, change, message):
 def test_states_of_other_options_are_rejected(games, options):
     state = load(games, "own").state_dict()
     (name,) = options
-    assert f"another loader: {name} was" in error_message(RecipeError, games, "own", resume=state, **options)
+    assert f"{name} was" in error_message(RecipeError, games, "own", resume=state, **options)
 
 
 def test_the_rest_of_an_epoch_has_no_shards(games):

@@ -264,7 +264,7 @@ def test_merging_resumes_and_divides_like_any_epoch(tmp_path: Path) -> None:
     assert [batch.labels["policy"].tobytes() for batch in rest] == [b.labels["policy"].tobytes() for b in batches[1:]]
     with pytest.raises(RecipeError, match="the state is of another loader: merge_plies was 12, and is 11"):
         load(path, "black+white", resume=first.state_dict(), **options | {"merge_plies": 11})
-    ranks = [one_batch(load(path, "black+white", rank=r, world_size=3, **options)) for r in range(3)]
+    ranks = [one_batch(load(path, "black+white", process_index=r, world_size=3, **options)) for r in range(3)]
     parts = sorted(at for part in ranks for at in zip(part.game.tolist(), part.ply.tolist()))
     assert parts == sorted(at for batch in batches for at in zip(batch.game.tolist(), batch.ply.tolist()))
 

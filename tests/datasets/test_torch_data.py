@@ -1,9 +1,8 @@
 """The PyTorch adapter: tensors, worker processes, and unpacking."""
 
-import json
 import pickle
 import re
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,8 @@ import pytest
 import kifu
 from kifu.datasets.examples import Batch
 from lazy import lazy_import
-from loader_games import load, make
-from marks import slow, thorough
+from loader_games import load, make, row_ids
+from marks import slow
 
 torch = lazy_import("torch")
 torch_data = lazy_import("kifu.datasets.torch_data")
@@ -93,32 +92,35 @@ def steps(batches) -> list[list[tuple[int, int]]]:
     return [rows([batch]) for batch in batches]
 
 
-def epochs(loader, count: int) -> list[list[list[tuple[int, int]]]]:
+def epochs(loader, count: int, first: int = 0) -> list[list[list[tuple[int, int]]]]:
     """Return the batches of some epochs, as a loader without workers yields them."""
-    loader = loader.epoch(0)
+    loader = loader.epoch(first)
     return [
         [signed(list(zip(batch.game.tolist(), batch.ply.tolist()))) for batch in loader] for _ in range(count)
     ]  # fmt: skip
 
 
+def split(loader, workers: int, epoch: int) -> list[list[tuple[int, int]]]:
+    """Return the batches that workers deliver in turn, each those of a further process."""
+    loaders = [loader.epoch(epoch).shard(k, workers) for k in range(workers)] if workers else [loader.epoch(epoch)]
+    parts = [epochs(part.epoch(epoch), 1, epoch)[0] for part in loaders]
+    return [batch for step in zip_longest(*parts) for batch in step if batch is not None]
+
+
 @pytest.mark.subprocess
-@pytest.mark.parametrize(
-    ("method", "order"),
-    [
-        ("fork", "contiguous"),
-        ("fork", "global-batch"),
-        *slow(("spawn", "contiguous")),
-        *thorough(("spawn", "global-batch")),
-    ],
-)
-def test_the_order_does_not_depend_on_workers(games, order, method):
-    loader = load(games, "own", batch_size=21, seed=2, jobs=1, rank=1, world_size=2, order=order, window=100)
-    wanted = epochs(loader, 2)[1]
-    assert len(wanted) % 3
-    for workers in (1, 3):
+@pytest.mark.parametrize("method", ["fork", *slow("spawn")])
+def test_workers_divide_the_part_of_a_process(games, method):
+    """Each example is delivered once over all processes and workers, for any number of threads."""
+    delivered = []
+    for k in range(2):
+        loader = load(games, "own", batch_size=21, seed=2, jobs=k + 1, process_index=k, world_size=2, window=100)
         data = torch_data.dataset(loader.epoch(0))
         data.set_epoch(1)
-        assert steps(data_loader(data, workers, method=method)) == wanted
+        found = steps(data_loader(data, 3, method=method))
+        assert found == split(loader, 3, 1)
+        delivered += chain(*found)
+    assert len(delivered) == len(set(delivered))
+    assert sorted(delivered) == sorted(signed(row_ids(load(games, "own"))))
 
 
 def with_workers(*cases: tuple[int, bool], more: tuple[tuple[int, bool], ...]) -> pytest.MarkDecorator:
@@ -128,61 +130,29 @@ def with_workers(*cases: tuple[int, bool], more: tuple[tuple[int, bool], ...]) -
     return pytest.mark.parametrize(("workers", "persistent"), [(0, False), *cases])
 
 
-@pytest.mark.parametrize("kind", ["torch", "followed", "torchdata"])
+@pytest.mark.parametrize("kind", ["torch", "torchdata"])
 @with_workers((1, True), (2, False), more=((1, False), (2, True), (3, False), (3, True)))
 def test_each_loop_is_the_next_epoch(games, request, kind, workers, persistent):
-    """As for the loader, also if torch is seeded before each loop, and in a new DataLoader or process."""
+    """As for the loader, also after a break, if torch is seeded before each loop, and in a new DataLoader."""
     loader = load(games, "own", batch_size=90, jobs=1)
-    wanted, data = epochs(loader, 9), torch_data.dataset(loader.epoch(0))
+    wanted = [split(loader, workers, epoch) for epoch in range(9)]
+    data = torch_data.dataset(loader.epoch(0))
     wrapper = request.getfixturevalue("stateful") if kind == "torchdata" else None
     batches = data_loader(data, workers, wrapper, persistent)
-    loop = (lambda: data.follow(batches)) if kind == "followed" else (lambda: batches)
     for epoch, stop in enumerate([None, 2, None, 1]):
         torch.manual_seed(7)
-        assert steps(islice(loop(), stop)) == wanted[epoch][:stop]
+        assert steps(islice(batches, stop)) == wanted[epoch][:stop]
     data.set_epoch(6)
-    assert steps(islice(loop(), 1)) == wanted[6][:1]
-    assert steps(loop()) == wanted[7]
+    assert steps(islice(batches, 1)) == wanted[6][:1]
+    assert steps(batches) == wanted[7]
     if kind == "torchdata":
         other = data_loader(torch_data.dataset(loader.epoch(0)), workers, wrapper, persistent)
         other.load_state_dict(batches.state_dict())
         assert steps(other) == wanted[8]
-    if kind == "torch" and not persistent and workers != 2:
-        for other in (data_loader(data, 0), data_loader(data, workers)):
-            data.set_epoch(2)
-            assert [steps(loop()), steps(other)] == wanted[2:4]
-            running = iter(batches)
-            assert steps(islice(running, 1)) == wanted[4][:1]
-            assert [steps(other), steps(running)] == [wanted[5], wanted[4][1:]]
-
-
-@pytest.mark.subprocess
-@pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("workers", [0, 1, *slow(3)])
-def test_followed_loops_have_exact_states(games, workers, persistent):
-    """The state is that of a loop without workers; it resumes with any number of workers."""
-    loader = load(games, "own", batch_size=60, jobs=1, per_game=12)
-    wanted, states = [], [loader.epoch(0).state_dict()]
-    plain = loader.epoch(0)
-    for _ in range(2):
-        for batch in plain:
-            wanted.append(signed(list(zip(batch.game.tolist(), batch.ply.tolist()))))
-            states.append(plain.state_dict())
-    data = torch_data.dataset(loader.epoch(0))
-    batches = data_loader(data, workers, persistent=persistent)
-    found = [data.state_dict()]
-    for _ in range(2):
-        for k, batch in enumerate(data.follow(batches), len(found) - 1):
-            assert rows([batch]) == wanted[k]
-            found.append(data.state_dict())
-    assert found == states
-    assert data.loader.epoch_number == 2
-    for stop in (0, 1, 4, len(wanted) // 2, len(wanted) - 1):
-        again = torch_data.dataset(loader.epoch(0))
-        again.load_state_dict(json.loads(json.dumps(states[stop])))
-        batches = data_loader(again, workers, persistent=persistent)
-        rest = [*chain(*(steps(again.follow(batches)) for _ in range(1 + (stop <= len(wanted) // 2))))]
-        assert rest == wanted[stop:]
+    elif not persistent:
+        data.set_epoch(2)
+        for epoch, other in ((2, batches), (3, data_loader(data, 0)), (4, data_loader(data, workers))):
+            assert steps(other) == split(loader, other.num_workers, epoch)
 
 
 # torchdata
@@ -195,12 +165,11 @@ def stateful():
     return pytest.importorskip("torchdata.stateful_dataloader", reason=reason).StatefulDataLoader
 
 
-@pytest.mark.parametrize("order", ["contiguous", *slow("global-batch")])
 @with_workers((1, True), more=((1, False), (2, False), (3, True)))
-def test_stateful_data_loader_resumes_bit_exactly(games, stateful, workers, persistent, order):
+def test_stateful_data_loader_resumes_bit_exactly(games, stateful, workers, persistent):
     """From each state of two epochs, in another process or here, the rest is delivered, and then the next epoch."""
-    loader = load(games, "own", batch_size=60, jobs=1, per_game=10, order=order, rank=0, world_size=2)
-    wanted = epochs(loader, 4)
+    loader = load(games, "own", batch_size=60, jobs=1, per_game=10, world_size=2)
+    wanted = [split(loader, workers, epoch) for epoch in range(4)]
     batches = data_loader(torch_data.dataset(loader.epoch(0)), workers, stateful, persistent)
     states = [(0, 0, batches.state_dict())]
     for epoch in range(2):

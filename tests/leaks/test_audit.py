@@ -29,7 +29,8 @@ from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
 from kifu.execution.executor import Executor
-from kifu.leaks.audit import BANDS, audit, hash_records, open_set
+from kifu.leaks.audit import audit, hash_records, open_set
+from kifu.leaks.report import BANDS
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe

@@ -260,7 +260,7 @@ def test_nets_are_evaluated_by_onnxruntime(exported: Path, symmetries: bool, leg
 
 
 def test_positions_without_a_legal_move_have_no_probabilities() -> None:
-    backend = learn.evaluator._OnnxBackend
+    backend = learn.backends.OnnxBackend
     logits = np.array([[1, 2, 3], [1, 2, 3]], np.float32)
     log_probs = backend.log_softmax(logits, np.array([[True, False, True], [False] * 3]))
     expected = torch.tensor([1.0, 3.0]).log_softmax(0).numpy()

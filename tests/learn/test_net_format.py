@@ -46,7 +46,7 @@ GAMES = (5, 3, 1 << 63, 3)
 def test_threads_of_openmp(value: str, threads: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As libgomp 13 reads the variable: values other than lists of positive numbers are ignored."""
     monkeypatch.setenv("OMP_NUM_THREADS", value)
-    assert learn.net_format._openmp_threads() == threads
+    assert learn.backends._openmp_threads() == threads
     assert learn.backends.OnnxBackend(learn.net.packaged_net("small").with_suffix(".onnx")).metadata
 
 

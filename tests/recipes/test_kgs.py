@@ -27,10 +27,10 @@ from kifu.recipes.kgs import (
     find_links,
     hash_pairs,
     hash_text,
+    list_archives,
     order_as_page,
     parse_archive_name,
     parse_index,
-    read_index,
     set_order,
     text_set_order,
 )
@@ -359,8 +359,8 @@ def test_two_sets_without_the_same_one():
 
 
 def test_without_an_index_page_the_newest_archives_come_first(small_page, reference):
-    assert read_index(None, sorted(small_page, key=lambda a: a.games)) == small_page
-    assert read_index(reference / "cached_indexpage.html", []) == small_page
+    assert list_archives(None, sorted(small_page, key=lambda a: a.games)) == small_page
+    assert list_archives(reference / "cached_indexpage.html", []) == small_page
 
 
 def test_draws_are_rows_of_all_pairs():

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import kifu
 from commands import run
 from kifu.errors import DropReason, SourceError
-from kifu.records._nodes import LINE_LIMIT
+from kifu.records._bytes import LINE_LIMIT
 from kifu.records.containers import blocks, containers, read_blocks, split_block
 from kifu.records.detect import OLF, SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import ParsedBlock, RecordBlock

@@ -16,11 +16,12 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE, WHITE_BIT, to_sgf
-from kifu.records._nodes import LINE_LIMIT, OBJECT_LIMIT
+from kifu.records._bytes import LINE_LIMIT, OBJECT_LIMIT
+from kifu.records._json import DEEPEST
 from kifu.records.containers import read_blocks
 from kifu.records.game import Game, game_at
 from kifu.records.games import ParsedBlock, ParseWarning
-from kifu.records.ogs import DEEPEST, read_ogs
+from kifu.records.ogs import read_ogs
 from kifu.records.sgf import as_block
 from naive_ogs import compare_with_naive
 

@@ -242,6 +242,16 @@ def test_loose_records_are_fetched_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert sorted(fetched) == sorted(f"{tmp_path}/once/{k}.sgf" for k in range(20))
 
 
+def test_an_estimate_copies_only_its_sample(tmp_path: Path, cache: Path) -> None:
+    for k in range(12):
+        put(tmp_path / "many" / f"{k}.zip", zip_of({f"{n}.sgf": data for n, data in enumerate(records(5, k))}))
+    put(tmp_path / "many" / "kifu.index", b"842008471\t" * 3 + b"\n")
+    outcome = run("ingest", f"file://{tmp_path}/many", "-o", tmp_path / "games.parquet", "--dry-run")
+    assert outcome.code == 0
+    assert re.search("about 6[0-9] games", outcome.out), outcome.out
+    assert len(list(cache.glob("*.json"))) == 8 + 1
+
+
 def test_threads_wait_for_one_copy(site: Site, url: str) -> None:
     site.always("/games.tar", web.late)
     found: list[Path] = []

@@ -18,7 +18,8 @@ from kifu.errors import DropReason, GameError
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records.game import Game, read_sgf, write_sgf
 from kifu.records.games import ParseWarning
-from kifu.records.sgf import Tree, make_record, read_tree
+from kifu.records.sgf import make_record
+from kifu.records.tree import Tree, read_tree
 from naive_sgf import PIECES, compare_with_naive, games_of
 from record_samples import TRAPS_FOLDER
 

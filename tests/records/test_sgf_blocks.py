@@ -9,9 +9,11 @@ import pytest
 
 from kifu.errors import DropReason
 from kifu.point import WHITE_BIT
+from kifu.records._sgf import MAX_PROPERTIES
 from kifu.records.game import read_games, read_sgf
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, concat
-from kifu.records.sgf import as_block, read_tree, scan
+from kifu.records.sgf import as_block, scan
+from kifu.records.tree import read_tree
 from record_samples import some_members
 
 COMPILED = not numba.config.DISABLE_JIT
@@ -19,7 +21,10 @@ COMPILED = not numba.config.DISABLE_JIT
 # Limits
 
 
-@pytest.mark.skipif(not COMPILED, reason="a long record takes long uncompiled")
+LONG = pytest.mark.skipif(not COMPILED, reason="a long record takes long uncompiled")
+
+
+@LONG
 def test_too_many_moves() -> None:
     length = 65_535
     game = read_sgf(b"(;SZ[9]" + b";B[aa]" * length + b")")
@@ -43,6 +48,14 @@ def test_too_many_setup_stones() -> None:
     assert len(first.setup) == 0
     assert not second.drop
     assert second.setup.tolist() == [0]
+
+
+@LONG
+def test_too_many_properties() -> None:
+    many = b"A[]" * (MAX_PROPERTIES - 1)
+    assert not read_sgf(b"(;SZ[9]" + many + b";B[aa])").drop
+    first, second = read_games(b"(;SZ[9]" + many + b";B[aa]C[x])(;SZ[9];B[aa])")
+    assert (first.drop, len(first), second.drop, len(second)) == (DropReason.TOO_LARGE, 0, DropReason.KEPT, 1)
 
 
 def test_too_dense_setup_affects_only_its_member() -> None:

@@ -14,7 +14,8 @@ from kifu.corpus.export import rows_to_sgf
 from kifu.corpus.rows import rows_from_parsed
 from kifu.errors import DropReason
 from kifu.point import POINT_MASK, WHITE_BIT, to_sgf
-from kifu.records.sgf import as_block, decode, read_block
+from kifu.records.decode import decode
+from kifu.records.sgf import as_block, read_block
 from kifu.records.text import known_programs
 from naive_text_fields import compare_text_fields
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from kifu.errors import DropReason
 from kifu.point import WHITE_BIT
 from kifu.records.containers import blocks
-from kifu.records.sgf import BEYOND_ASCII, BLANK, ESCAPED, NOT_UTF8, as_block, byte_kinds, read_block
+from kifu.records.decode import BEYOND_ASCII, BLANK, ESCAPED, NOT_UTF8, byte_kinds
+from kifu.records.sgf import as_block, read_block
 from naive_text_fields import TEXT_PIECES, compare_text_fields, territory_of, text_fields_of
 from record_samples import TRAPS_FOLDER
 

@@ -19,13 +19,13 @@ import kifu
 from kifu.errors import DropReason, SourceError
 from kifu.point import NO_POINT, WHITE_BIT, to_sgf
 from kifu.records import tygem
-from kifu.records._nodes import LINE_LIMIT
+from kifu.records._bytes import LINE_LIMIT
 from kifu.records.containers import blocks, find_containers, read_blocks
 from kifu.records.detect import SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
-from kifu.records.tygem import count_unindexed, load_index, read_index, read_tygem, to_sgf_properties
+from kifu.records.tygem import count_unindexed, load_index, read_tygem, read_tygem_index, to_sgf_properties
 from naive_tygem import (
     INDEX_PIECES,
     ROW,
@@ -82,7 +82,7 @@ def test_trap(data: bytes) -> None:
 def test_the_rows_of_several_members() -> None:
     members = [b"1\t;B[pd]\n\n# x\n  2\t;B[dd]\n", b"", b"(;B[aa])", b"5\t;W[aa]"]
     compare_with_naive(members)
-    parsed = read_tygem(as_block(members), read_index(np.frombuffer(bytearray(ROW.encode()), np.uint8)))
+    parsed = read_tygem(as_block(members), read_tygem_index(np.frombuffer(bytearray(ROW.encode()), np.uint8)))
     games = parsed.games
     assert parsed.index.tolist() == [0, 3, 0, 0, 0]
     assert games.block_index.tolist() == games.member.tolist() == [0, 0, 1, 2, 3]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from kifu.errors import DropReason
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
 from kifu.records import olf
-from kifu.records._nodes import LINE_LIMIT
+from kifu.records._bytes import LINE_LIMIT
 from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Result
 from kifu.records.olf import read_olf

@@ -62,7 +62,7 @@ def cut(low, high, count):
 
 
 def full(total, world_size, batch_size):
-    """Return how many positions each rank delivers in full batches."""
+    """Return how many positions each process delivers in full batches."""
     return total // (world_size * batch_size) * batch_size
 
 
@@ -83,16 +83,6 @@ def shuffled_shares(sequence, world_size, batch_size, key_of_block, shuffle, win
     return shares
 
 
-def rank_slices(sequence, rank, world_size, batch_size):
-    """Return a rank's slice of each batch of all ranks."""
-    slices = []
-    for first in range(0, len(sequence), world_size * batch_size):
-        batch = sequence[first : first + world_size * batch_size]
-        low, high = cut(0, len(batch), world_size)[rank]
-        slices.append(batch[low:high])
-    return slices
-
-
 def epoch_sequence(games, seed, epoch, shuffle, augment, **choice):
     """Return [(game, ply, symmetry)] of an epoch, game after game."""
     plies = chosen(games, seed, epoch, **choice)
@@ -105,7 +95,7 @@ def epoch_sequence(games, seed, epoch, shuffle, augment, **choice):
 def epoch_order(
     games, *, seed=0, epoch=0, shuffle="window", augment=True, passes=False, by_ply=None, per_game=None, **options
 ):
-    """Return [(game, ply, symmetry)] of one rank; options: see `deliver`."""
+    """Return [(game, ply, symmetry)] of one process; options: see `deliver`."""
     sequence = epoch_sequence(
         games, seed, epoch, shuffle, augment, passes=passes, by_ply=by_ply, per_game=per_game
     )  # fmt: skip
@@ -113,16 +103,11 @@ def epoch_order(
 
 
 def deliver(
-    sequence, seed, epoch, shuffle, *, window=131_072, rank=0, world_size=1, drop_last=False, order="contiguous",
-    batch_size=1,
-):  # fmt: skip
+    sequence, seed, epoch, shuffle, *, window=131_072, process_index=0, world_size=1, drop_last=False, batch_size=1
+):
     """Return the positions of one process in order."""
-    if order == "global-batch":
-        whole = deliver(
-            sequence, seed, epoch, shuffle, window=window, drop_last=drop_last, batch_size=world_size * batch_size
-        )
-        return [example for batch in rank_slices(whole, rank, world_size, batch_size) for example in batch]
     shares = shuffled_shares(
         sequence, world_size, batch_size, lambda place: key(seed, epoch, BLOCK, place), shuffle, window, drop_last
     )
-    return shares[rank][: full(len(sequence), world_size, batch_size)] if drop_last else shares[rank]
+    share = shares[process_index]
+    return share[: full(len(sequence), world_size, batch_size)] if drop_last else share

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
-from kifu.records._nodes import GAME_INFO
+from kifu.records._sgf_tokens import GAME_INFO
 from kifu.records.game import Game, game_at
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
 from kifu.records.sgf import as_block, read_block, scan

@@ -7,11 +7,12 @@ import pyarrow as pa
 
 import naive_figures
 from kifu.point import WHITE_BIT
-from kifu.records._nodes import GAME_INFO
+from kifu.records._sgf_tokens import GAME_INFO
+from kifu.records.decode import Decoded, decode
 from kifu.records.game import Game, game_at
 from kifu.records.games import FIELDS, ParsedBlock, RecordBlock
 from kifu.records.sgf import NAMES as SGF_NAMES
-from kifu.records.sgf import Decoded, decode, read_block, root_properties
+from kifu.records.sgf import read_block, root_properties
 from naive_sgf import DOUBT, PIECES, SPACE, VALUES, NaiveGame, charset_of, find_start, points, split_nodes, squeeze
 
 _SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")

@@ -8,7 +8,7 @@ import numpy as np
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records import tygem
-from kifu.records._nodes import LINE_LIMIT
+from kifu.records._bytes import LINE_LIMIT
 from kifu.records.games import FIELDS, ParsedBlock, ParseWarning
 from kifu.records.sgf import as_block
 from kifu.records.tygem import TygemIndex, read_tygem
@@ -80,7 +80,7 @@ def read_value(value: bytes, row: NaiveLine) -> int:
     return y * 19 + x if 0 <= x < 19 and 0 <= y < 19 else NO_POINT
 
 
-def read_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
+def read_tygem_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
     """Return the text fields of each row by its number, and the number of bad lines."""
     rows: dict[int, dict[str, bytes]] = {}
     bad = 0
@@ -186,7 +186,7 @@ def text_fields_of(parsed: ParsedBlock, g: int) -> dict[str, str]:
 
 
 def index_of(data: bytes) -> TygemIndex:
-    return tygem.read_index(np.frombuffer(bytearray(data), np.uint8))
+    return tygem.read_tygem_index(np.frombuffer(bytearray(data), np.uint8))
 
 
 def index_words(data: bytes) -> dict[int, dict[str, str]]:
@@ -198,7 +198,7 @@ def index_words(data: bytes) -> dict[int, dict[str, str]]:
 
 
 def compare_index_with_naive(data: bytes) -> None:
-    rows, bad = read_index(data)
+    rows, bad = read_tygem_index(data)
     index = index_of(data)
     assert index.bad_lines == bad
     assert index.ids.tolist() == sorted(rows)

@@ -15,17 +15,18 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import CatalogueWriter, RowShard, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
+from kifu.corpus.ingest import IngestJob, IngestReport
 from kifu.corpus.schema import SCHEMA
-from kifu.corpus.sources import Shard, ShardReader, Source, find_sources, source_shards
+from kifu.corpus.sources import ArchiveShard, Shard, ShardReader, Source, find_sources, source_shards
 from kifu.datasets.dat import find_dat_layout
 from kifu.execution.executor import THREADS, Executor, count_jobs
 from kifu.progress import silent
-from kifu.recipes.kgs import Sampler, find_archives, read_index
+from kifu.recipes.kgs import Sampler, find_archives, list_archives
 from kifu.recipes.pipeline import BuildOptions, build_any
 from kifu.recipes.schema import KgsgoRecipe
-from kifu.records.containers import volume_paths
+from kifu.records.containers import is_index_file, volume_paths
 from kifu.records.directory import LooseRecords
+from kifu.records.paths import Remote
 from kifu.records.tygem import load_index
 from kifu.text import format_bytes, format_seconds
 
@@ -96,7 +97,7 @@ def estimate_build(recipe: Any, sources: Sequence[str], index: Path | None, jobs
 def _draw_kgsgo(recipe: Any, sources: Sequence[str], index: Path | None, jobs: int | None, path: Path) -> Estimate:
     """Return the estimate of a build that selects games by number from the archives of KGS, which their names tell."""
     paths = find_archives(sources)
-    sampler, record = Sampler(recipe, read_index(index, paths)), find_dat_layout(recipe.format).record_bytes
+    sampler, record = Sampler(recipe, list_archives(index, paths)), find_dat_layout(recipe.format).record_bytes
     ingested = _ingest_sample([str(found) for found in paths.values()], load_cleaning_rules("legal"), jobs, path)
     sets = {}
     for name in recipe.default_sets():
@@ -109,8 +110,13 @@ def _draw_kgsgo(recipe: Any, sources: Sequence[str], index: Path | None, jobs: i
 def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | None, path: Path) -> Estimate:
     """Write the sample as a catalogue, and return the estimate of the whole."""
     found = find_sources(sources)
-    items, share = _sample(found)
-    job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
+    heads, share = _sample(found)
+    reader, sampled = ShardReader(), {head.path for _, head in heads if isinstance(head, ArchiveShard)}
+    items = ((name, content) for name, head in heads for content in reader.read(head))
+    containers = [source.path for source in found if source.catalogue is None]
+    # Of files at URLs, only the sample is copied; metadata of TYGEM are in files of their own.
+    read = [path for path in containers if path in sampled or isinstance(path, Path) or is_index_file(path)]
+    job = IngestJob(rules, load_index(read))
     report = IngestReport()
     first = list(islice(items, 1))
     for item in first:
@@ -128,23 +134,25 @@ def _ingest_sample(sources: Sequence[str], rules: CleaningRules, jobs: int | Non
     return Estimate(games, kept, moves, round(writer.size / share), seconds / share, report.read, {})
 
 
-def _sample(sources: Sequence[Source]) -> tuple[Iterator[IngestItem], float]:
-    """Return the games of some shards at even distances in the sources, and their share of all games."""
+def _sample(sources: Sequence[Source]) -> tuple[list[tuple[str, Shard]], float]:
+    """Return the beginnings of some shards at even distances in the sources, and their share of all games."""
     shards = [shard for source in sources for shard in _heads(source)]
     ends = np.cumsum([0.0, *(size for *_, size in shards)])
     if len(shards) > _SHARDS:
         middles = (np.arange(_SHARDS) + 0.5) / _SHARDS * ends[-1]
         shards = [shards[k] for k in np.unique(np.searchsorted(ends, middles) - 1)]
     share = sum(part * size for *_, part, size in shards) / ends[-1] if shards else 1.0
-    reader = ShardReader()
-    return ((name, content) for name, head, *_ in shards for content in reader.read(head)), share
+    return [(name, head) for name, head, *_ in shards], share
 
 
 def _heads(source: Source) -> Iterator[tuple[str, Shard, float, float]]:
     """Yield of each shard its name, its beginning, the share that this is of it, and its size in bytes.
 
-    The rest of a divided archive, whose size is unknown, is left out.
+    The rest of a divided archive, whose size is unknown, is left out. An archive at a URL is one shard.
     """
+    if isinstance(source.path, Remote) and not source.path.is_dir():
+        yield source.name, ArchiveShard(source.path, 0, None), 1.0, source.path.listed_size()
+        return
     parts = list(source_shards([source]))
     for name, shard in ((part.name, part.shard) for part in parts):
         head: Shard = shard

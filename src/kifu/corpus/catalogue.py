@@ -203,9 +203,9 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     if isinstance(path, Remote):
         raise SourceError(f"{path}: catalogues must be local files or folders; only archives can be read from URLs")
     if has_index(path):
-        from kifu.corpus.partitions import read_index  # loads pydantic
+        from kifu.corpus.partitions import read_partitions  # loads pydantic
 
-        index = read_index(path)
+        index = read_partitions(path)
         partitions = {path / part.path: part.rows for part in index.parts}
         return Catalogue(path, index.read, index.metadata(), partitions, index)
     file = open_file(path)

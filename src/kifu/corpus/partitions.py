@@ -92,7 +92,7 @@ class Index(BaseModel):
         write_file(folder / INDEX, add_checksum(json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False)))
 
 
-def read_index(folder: Path) -> Index:
+def read_partitions(folder: Path) -> Index:
     """Read the index of a folder and check that the partitions exist and have their sizes.
 
     Raises FormatError if the index or a partition is damaged or missing.
@@ -109,7 +109,7 @@ def read_index(folder: Path) -> Index:
         raise
     except (OSError, ValueError) as error:
         if data and read_small(index_path) != data:  # `compact` has replaced it meanwhile
-            return read_index(folder)
+            return read_partitions(folder)
         raise FormatError(f"{folder} is not a complete catalogue: {first_line(error)}") from None
     _check_counts(index, index_path)
     return index

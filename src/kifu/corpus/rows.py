@@ -26,6 +26,7 @@ from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records import olf, tygem
+from kifu.records.decode import decode
 from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock
 from kifu.records.meta import (
     Result,
@@ -37,7 +38,7 @@ from kifu.records.meta import (
     parse_overtime,
 )
 from kifu.records.ranks import Rank
-from kifu.records.sgf import decode, root_properties
+from kifu.records.sgf import root_properties
 from kifu.records.text import Programs
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from kifu.corpus.catalogue import (
 from kifu.corpus.cleaning import CleaningRules, check_cleaning_rules, load_cleaning_rules
 from kifu.corpus.duplicates import DUPLICATE_REASONS, DuplicateFlags, flag_duplicates
 from kifu.corpus.ingest import IngestJob, IngestReport
-from kifu.corpus.partitions import PARTITION_PATH, Index, Partition, SourceInfo, read_index
+from kifu.corpus.partitions import PARTITION_PATH, Index, Partition, SourceInfo, read_partitions
 from kifu.corpus.schema import INDEX, drop_codes, to_numpy, with_drop
 from kifu.corpus.sources import (
     ShardReader,
@@ -122,7 +122,7 @@ class CatalogueTransaction:
         self._lock = ExitStack()
         self._lock.enter_context(locked_folder(path))
         try:
-            self.index = read_index(path) if has_index(path) else None
+            self.index = read_partitions(path) if has_index(path) else None
             self._require_no_foreign_files()
             for hidden in self._staging_dirs():
                 if (hidden / _NAMES).exists():

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, UNKNOWN, WINNERS, rank_bands
-from kifu.datasets.epoch_plan import BatchSlices, EpochPlan, slots_of_entries
+from kifu.datasets.epoch_plan import EpochPlan, slots_of_entries
 from kifu.datasets.sources import CatalogueSource, LoaderSource
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
@@ -42,17 +42,12 @@ _FIGURES: dict[str, Callable[[Numbers], Any]] = {"min": np.min, "median": np.med
 
 @dataclass(frozen=True, slots=True)
 class SourceDraws(Report):
-    """The examples drawn from one source.
-
-    Attributes:
-        repeated: Number of examples whose position was drawn before in the same epoch.
-    """
+    """The examples drawn from one source."""
 
     examples: int
     share: float
     games: int
     all_games: int
-    repeated: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +62,9 @@ class Draws(Report):
         results: By result for the side to move: win, loss, draw or unknown.
         games: Number of games that the examples come from.
         per_game: Minimum, median, mean and maximum number of examples of these games.
-        repeated: Examples whose position, a ply of a game of a source, was drawn before in the epoch.
         duplicate_games: Games with the moves of another one of `games`, one of each group not counted.
-        duplicates: Examples that are not repeated, but whose position was also drawn from a duplicate of their game;
-            one of each group not counted.
+        duplicates: Examples whose position was also drawn from a duplicate of their game; one of each group not
+            counted.
     """
 
     epoch: int
@@ -83,7 +77,6 @@ class Draws(Report):
     results: Counts
     games: int
     per_game: dict[str, float]
-    repeated: int
     duplicate_games: int
     duplicates: int
 
@@ -131,22 +124,16 @@ class _Drawn:
     by_ply: Numbers
 
     @classmethod
-    def of_cycles(cls, source: CatalogueSource, cycles: Sequence[Bits]) -> _Drawn:
-        """Count the positions drawn in each cycle of a source."""
+    def of(cls, source: CatalogueSource, positions: Bits) -> _Drawn:
+        """Count the drawn positions of a source."""
         games = source.games
         by_player, by_ply = np.zeros((len(source.ids), 2), np.int64), np.zeros(_LATEST + 1, np.int64)
-        for positions in cycles:
-            count_drawn(games.moves, games.move_offset, positions, by_player, by_ply)
-        return cls(source, np.bitwise_or.reduce(cycles), by_player, by_ply)
+        count_drawn(games.moves, games.move_offset, positions, by_player, by_ply)
+        return cls(source, positions, by_player, by_ply)
 
     @property
     def examples(self) -> int:
         return int(self.by_ply.sum())
-
-    @property
-    def repeated(self) -> int:
-        """The number of examples beyond the first one of each position."""
-        return self.examples - int(np.bitwise_count(self.positions).sum(dtype=np.int64))
 
     @property
     def games(self) -> Numbers:
@@ -180,10 +167,10 @@ class _Drawn:
         return game[drawn], ply[drawn]
 
 
-def count_draws(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> Draws:
-    """Count the examples of some batches of an epoch. Raises RecipeError if a source is a data set."""
-    drawn = _drawn(source, plan, batches)
-    every, by_player = list(drawn.values()), [each.by_player for each in drawn.values()]
+def count_draws(source: LoaderSource, plan: EpochPlan, first: int, stop: int) -> Draws:
+    """Count the examples first to stop - 1 of a process. Raises RecipeError if a source is a data set."""
+    every = _drawn(source, plan, first, stop)
+    by_player = [each.by_player for each in every]
     examples = sum(each.examples for each in every)
     black, white = np.sum([each.sum(axis=0) for each in by_player], axis=0).tolist()
     plies = np.add.reduceat(np.sum([each.by_ply for each in every], axis=0), range(0, _LATEST + 1, PLY_STEP))
@@ -192,7 +179,7 @@ def count_draws(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> 
     return Draws(
         epoch=plan.number,
         examples=examples,
-        sources={source.names[k]: _source_draws(each, examples) for k, each in drawn.items()},
+        sources={name: _source_draws(each, examples) for name, each in zip(source.names, every)},
         ranks=_named(BANDS, _by_class([each.bands() for each in every], by_player)),
         plies=_named(_PLIES, dict(enumerate(plies.tolist()))),
         years={
@@ -203,7 +190,6 @@ def count_draws(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> 
         results=_named(_RESULTS, _by_class([each.results() for each in every], by_player)),
         games=len(per_game),
         per_game={name: float(figure(per_game)) if len(per_game) else 0.0 for name, figure in _FIGURES.items()},
-        repeated=sum(each.repeated for each in every),
         duplicate_games=duplicate_games,
         duplicates=duplicates,
     )
@@ -211,30 +197,26 @@ def count_draws(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> 
 
 def _source_draws(drawn: _Drawn, examples: int) -> SourceDraws:
     count = drawn.examples
-    return SourceDraws(count, count / max(examples, 1), len(drawn.games), len(drawn.source.ids), drawn.repeated)
+    return SourceDraws(count, count / max(examples, 1), len(drawn.games), len(drawn.source.ids))
 
 
-def _drawn(source: LoaderSource, plan: EpochPlan, batches: BatchSlices) -> dict[int, _Drawn]:
-    """Return the drawn positions by index of the source."""
+def _drawn(source: LoaderSource, plan: EpochPlan, first: int, stop: int) -> list[_Drawn]:
+    """Return the drawn positions of each source."""
     parts = source.parts(plan.selection)
-    sources = {part.number: part.source for part in parts if isinstance(part.source, CatalogueSource)}
-    if len(sources) < len(source.names):
+    sources = [part for part, _ in parts if isinstance(part, CatalogueSource)]
+    if len(sources) < len(parts):
         raise RecipeError("draws can be counted for games only, not for data sets")
-    marks = [np.zeros_like(part.selection.selected) for part in parts]
-    for chunk in plan.chunks(batches, sys.maxsize):
-        units, first = plan.block_units(chunk.block)
-        size = chunk.block.last - chunk.block.first
+    marks = [np.zeros_like(selection.selected) for _, selection in parts]
+    for chunk in plan.chunks(first, stop, sys.maxsize):
+        units, begin = plan.block_units(chunk)
+        size = chunk.last - chunk.first
         if chunk.stop - chunk.start == size:
             slot_of = np.zeros(size, np.int32)
         else:
-            slot_of, _ = slots_of_entries(plan.order(chunk.block)[chunk.entries()], size)
-        for k, own_units, start, own_slots in source.split(plan.selection, units, int(first[0]), slot_of):
-            offset, selected = sources[parts[k].number].games.move_offset, parts[k].selection.selected
-            mark_drawn(own_units, start, own_slots, offset, selected, marks[k])
-    cycles: dict[int, list[Bits]] = {}
-    for part, mark in zip(parts, marks):
-        cycles.setdefault(part.number, []).append(mark)
-    return {k: _Drawn.of_cycles(sources[k], each) for k, each in cycles.items()}
+            slot_of, _ = slots_of_entries(plan.order(chunk)[chunk.start : chunk.stop], size)
+        for k, own_units, start, own_slots in source.split(plan.selection, units, int(begin[0]), slot_of):
+            mark_drawn(own_units, start, own_slots, sources[k].games.move_offset, parts[k][1].selected, marks[k])
+    return [_Drawn.of(each, mark) for each, mark in zip(sources, marks)]
 
 
 def _by_class(classes: Sequence[Numbers], by_player: Sequence[Numbers]) -> dict[int, int]:

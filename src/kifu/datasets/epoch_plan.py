@@ -4,8 +4,7 @@ An epoch is a sequence of positions: units (games, or runs of rows) in shuffled 
 together. The sequence is cut into blocks, and each block is shuffled as a whole. Everything follows from the source,
 the options, the seed and the epoch number.
 
-By default each process takes an equal part of the sequence. With order "global-batch", all processes together deliver
-the batches of one, and each takes a slice of each batch.
+Each process takes an equal part of the sequence.
 
 Orders and draws are pure functions of integers. `mix` is the hash of `kifu.corpus.hashes`; a key is
 mix(... mix(mix(seed) ^ part) ^ part ...), where one of the parts is a purpose: UNIT_ORDER, SYMMETRY, BLOCK_ORDER,
@@ -95,7 +94,6 @@ def slots_of_entries(entries: npt.NDArray[np.int32], size: int) -> tuple[npt.NDA
 
 
 Shuffle = Literal["window", "global"]
-Order = Literal["contiguous", "global-batch"]
 Output = Literal["packed", "uint8", "float32", "bfloat16"]
 
 WINDOW = 131_072
@@ -118,12 +116,9 @@ class LoaderConfig:
             all positions at once, and is slow if `memory` holds few of them; None keeps the order of the source.
         window: Minimum size of a shuffle window, in positions.
         augment: Show each game under a random symmetry of the board: one of 8, or of 4 if the board is not square.
-        drop_last: All ranks deliver the same number of full batches; the rest, less than one batch per rank, is left
+        drop_last: All processes deliver the same number of full batches; the rest, less than one batch each, is left
             out.
-        rank: Index of this process; it delivers one of `world_size` disjoint parts of each epoch.
-        order: How an epoch is divided among processes: "contiguous" gives each one part of the shuffled sequence;
-            "global-batch" gives each a slice of every batch of `world_size * batch_size` examples, which makes the
-            examples of a step independent of `world_size`, but each process replays the games of all.
+        process_index: Index of this process; it delivers one of `world_size` disjoint parts of each epoch.
         output: Form of the planes: "packed" (bits, [B, C, ceil(H * W / 8)] uint8, highest bit first) or, as
             [B, C, H, W], "uint8", "float32" or "bfloat16" (raw bits as uint16). Plane sets with real values require
             "float32".
@@ -136,9 +131,8 @@ class LoaderConfig:
     window: int = WINDOW
     augment: bool = True
     drop_last: bool = False
-    rank: int = 0
+    process_index: int = 0
     world_size: int = 1
-    order: Order = "contiguous"
     output: Output = "packed"
     jobs: int | None = None
     memory: int = MEMORY
@@ -154,14 +148,14 @@ class LoaderConfig:
             raise RecipeError(f"seed must be within 0 to 2**63 - 1, got {self.seed}")
         if self.shuffle is not None:
             check_choice("shuffle", self.shuffle, get_args(Shuffle))
-        check_choice("order", self.order, get_args(Order))
         check_choice("output", self.output, get_args(Output))
-        if not 0 <= self.rank < self.world_size:
-            raise RecipeError(f"rank must be within 0 to world_size - 1 = {self.world_size - 1}, got {self.rank}")
+        if not 0 <= self.process_index < self.world_size:
+            most = self.world_size - 1
+            raise RecipeError(f"process_index must be within 0 to world_size - 1 = {most}, got {self.process_index}")
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the options on which the order of a whole epoch depends, as JSON values."""
-        return {name: getattr(self, name) for name in ("seed", "shuffle", "window", "augment", "drop_last", "order")}
+        return {name: getattr(self, name) for name in ("seed", "shuffle", "window", "augment", "drop_last")}
 
 
 DEFAULT_CONFIG = LoaderConfig()
@@ -208,72 +202,13 @@ class ShuffleBlock(NamedTuple):
     stop: int
 
 
-class BatchSlices(NamedTuple):
-    """Batches as slices of a sequence of positions, evenly spaced.
-
-    Attributes:
-        first: Index in the sequence of the first position of the first batch.
-        step: Distance in the sequence from one batch to the next.
-        last_first: Index of the first position of a smaller batch that follows the full ones.
-    """
-
-    size: int
-    full: int
-    first: int
-    step: int
-    last_first: int
-    last_size: int
-
-    @property
-    def positions(self) -> int:
-        """The number of positions in all batches."""
-        return self.full * self.size + self.last_size
-
-    def take(self, batches: int) -> BatchSlices:
-        """Return the first batches of these."""
-        return self._replace(full=min(self.full, batches), last_size=self.last_size if batches > self.full else 0)
-
-    def count_before(self, index: int) -> int:
-        """Return the number of positions in the batches that lie before an index in the sequence."""
-        done = min(max((index - self.first) // self.step, 0), self.full)
-        part = min(max(index - self.first - done * self.step, 0), self.size) if done < self.full else 0
-        return done * self.size + part + min(max(index - self.last_first, 0), self.last_size)
-
-    def indices(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Return the indices in the sequence of positions start to stop - 1 of the batches."""
-        size, end = self.size, self.full * self.size
-        low = min(start, end) // size
-        firsts = self.first + self.step * np.arange(low, -(-min(stop, end) // size))
-        full = (firsts[:, None] + np.arange(size)).ravel()[min(start, end) - low * size : min(stop, end) - low * size]
-        last = np.arange(self.last_first + max(start - end, 0), self.last_first + max(stop - end, 0))
-        return np.concatenate([full, last])
-
-
-class RenderChunk(NamedTuple):
-    """Positions start to stop - 1 of some batches, which are rendered together.
-
-    Attributes:
-        origin: Index of entry 0 of the block in the sequence of the batches.
-    """
-
-    block: ShuffleBlock
-    origin: int
-    batches: BatchSlices
-    start: int
-    stop: int
-
-    def entries(self) -> npt.NDArray[np.int64]:
-        """Return the entries of the block that are rendered, in order of delivery: [stop - start] int64."""
-        return self.batches.indices(self.start, self.stop) - self.origin
-
-
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
-    """The plan of one epoch for one rank.
+    """The plan of one epoch for one process.
 
     Attributes:
         ends: [U + 1] int64, where the positions of each unit begin in the sequence.
-        blocks: The blocks that this rank delivers, or with order "global-batch" those of all ranks together.
+        blocks: The blocks that this process delivers.
     """
 
     config: LoaderConfig
@@ -284,25 +219,12 @@ class EpochPlan:
     ends: npt.NDArray[np.int64]
     blocks: list[ShuffleBlock]
 
-    def batches(self, first: int = 0, every: int = 1) -> BatchSlices:
-        """Return every `every`-th batch of this rank from batch `first` on, as slices of the sequence of `blocks`."""
-        size, rank, ranks = self.batch_size, self.config.rank, self.config.world_size
-        if self.config.order == "contiguous":
-            rank, ranks = 0, 1
-        total = sum(block.stop - block.start for block in self.blocks)
-        full, rest = divmod(total, size * ranks)
-        low, high = (rest * (rank + k) // ranks for k in range(2))
-        has_last = first <= full and (full - first) % every == 0
-        return BatchSlices(
-            size=size,
-            full=max(-(-(full - first) // every), 0),
-            first=(first * ranks + rank) * size,
-            step=every * ranks * size,
-            last_first=full * ranks * size + low,
-            last_size=high - low if has_last else 0,
-        )
+    @property
+    def positions(self) -> int:
+        """The number of positions that this process delivers."""
+        return sum(block.stop - block.start for block in self.blocks)
 
-    def reshare(self, config: LoaderConfig, batch_size: int) -> EpochPlan:
+    def divide(self, config: LoaderConfig, batch_size: int) -> EpochPlan:
         """Return the plan of the same epoch for another process, world size or batch size; see `make_plan`."""
         blocks = _plan_blocks(config, batch_size, int(self.ends[-1]))
         return replace(self, config=config, batch_size=batch_size, blocks=blocks)
@@ -314,16 +236,15 @@ class EpochPlan:
             return np.arange(size, dtype=np.int32)
         return permutation(hash_key(self.config.seed, self.number, BLOCK_ORDER, block.first), size)
 
-    def chunks(self, batches: BatchSlices, slots: int) -> Iterator[RenderChunk]:
-        """Yield what has to be rendered for some batches, in chunks of similar size, at most `slots` positions each."""
+    def chunks(self, first: int, stop: int, slots: int) -> Iterator[ShuffleBlock]:
+        """Yield the entries of blocks for positions first to stop - 1 of this process, evenly, at most `slots` each."""
         at = 0
         for block in self.blocks:
-            origin, end = at - block.start, at + block.stop - block.start
-            low, high = batches.count_before(at), batches.count_before(end)
+            low, high = (min(max(k - at, 0) + block.start, block.stop) for k in (first, stop))
             count = -(-(high - low) // slots)
             bounds = [low + (high - low) * k // count for k in range(count + 1)] if count else []
-            yield from (RenderChunk(block, origin, batches, start, stop) for start, stop in pairwise(bounds))
-            at = end
+            yield from (block._replace(start=start, stop=stop) for start, stop in pairwise(bounds))
+            at += block.stop - block.start
 
     def block_units(self, block: ShuffleBlock) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the units [K] with positions in a block, and the index in it of the first position of each: [K]."""
@@ -347,15 +268,13 @@ def make_plan(selection: EpochSelection, config: LoaderConfig, batch_size: int, 
 
 def _plan_blocks(config: LoaderConfig, batch_size: int, total: int) -> list[ShuffleBlock]:
     """Return `EpochPlan.blocks` for an epoch of `total` positions."""
-    if config.order == "global-batch":  # together the processes deliver what one with larger batches would
-        config, batch_size = replace(config, rank=0, world_size=1), config.world_size * batch_size
     if config.shuffle == "global":
         if total > _MAX_GLOBAL:
             raise RecipeError(
                 f"shuffle 'global' supports at most {_MAX_GLOBAL:,} positions, got {total:,}; use 'window'"
             )
         bounds = [0, total]
-    low, high = (total * (config.rank + k) // config.world_size for k in range(2))
+    low, high = (total * (config.process_index + k) // config.world_size for k in range(2))
     full = low + total // config.world_size // batch_size * batch_size  # all processes can deliver as many
     end = full if config.drop_last else high
     if config.shuffle != "global":  # no block spans the parts of two processes

@@ -152,12 +152,15 @@ def detect_format(path: Path) -> Format | None:
     Returns:
         None if it is no data set.
     """
-    from kifu.datasets.npy import INDEX, read_index  # loads numpy and pydantic, which listing formats does not need
+    from kifu.datasets.npy import (  # loads numpy and pydantic, which listing formats does not need
+        INDEX,
+        read_folder_index,
+    )
 
     if path.joinpath(TOKENS_INDEX).is_file():
         raise FormatError(f"{path} has games as tokens, not planes: use kifu.datasets.tokens.open_tokens")
     if path.joinpath(INDEX).is_file():
-        return FORMATS.get(read_index(path).format)
+        return FORMATS.get(read_folder_index(path).format)
     try:
         if not path.is_file():
             return FORMATS["katago-npz@1"] if path.is_dir() and any(path.glob("*.npz")) else None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from kifu.datasets.draws import Draws, count_draws
 from kifu.datasets.epoch_plan import (
     DEFAULT_CONFIG,
-    BatchSlices,
     EpochPlan,
     LoaderConfig,
     LoaderPosition,
@@ -54,10 +53,8 @@ _CHUNK = 16_384
 
 _BFLOAT16_ONE = 0x3F80
 
-_STATE_VERSION = 4
+_STATE_VERSION = 5
 """Version of the dictionaries of `Loader.state_dict`."""
-
-Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
@@ -94,18 +91,11 @@ class Loader:
     """
 
     def __init__(
-        self,
-        source: LoaderSource,
-        config: LoaderConfig,
-        batch_size: int,
-        state: LoaderState | None = None,
-        turn: tuple[int, int] = (0, 1),
+        self, source: LoaderSource, config: LoaderConfig, batch_size: int, state: LoaderState | None = None
     ) -> None:
         """Make a loader. Raises RecipeError if an option is invalid, or does not fit the source.
 
-        Args:
-            state: Where the first loop starts; by default at the beginning of epoch 0.
-            turn: Index and number of the loaders that take turns; see `interleave`.
+        state: Where the first loop starts; by default at the beginning of epoch 0.
         """
         if batch_size < 1:
             raise RecipeError(f"batch_size must be >= 1, got {batch_size}")
@@ -114,23 +104,23 @@ class Loader:
                 f"{source.layout.plane_set} has real values; output must be 'float32', got {config.output!r}"
             )
         self._source, self.layout, self.config, self.batch_size = source, source.layout, config, batch_size
-        self._turn = turn
         self._jobs = count_jobs(config.jobs)
         self._state = LoaderState.at(LoaderPosition(0)) if state is None else state
 
     def __repr__(self) -> str:
         layout, (epoch, batch) = self.layout, self._state.start
         shape, labels = " x ".join(map(str, layout.shape)), ", ".join(label.name for label in layout.labels)
-        rank = f", rank {self.config.rank} of {self.config.world_size}" if self.config.world_size > 1 else ""
+        index, world_size = self.config.process_index, self.config.world_size
+        process = f", process {index} of {world_size}" if world_size > 1 else ""
         return (
             f"<Loader: {layout.plane_set} ({shape}), labels {labels}, batches of {self.batch_size:,}, "
-            f"epoch {epoch}, batch {batch}{rank}>"
+            f"epoch {epoch}, batch {batch}{process}>"
         )
 
     @property
     def positions(self) -> int:
         """The number of examples that this process delivers in the epoch of the next loop."""
-        return self._plan().batches(*self._turn).positions
+        return self._plan().positions
 
     def __len__(self) -> int:
         """Return the number of batches of `positions`."""
@@ -151,25 +141,20 @@ class Loader:
         return self._loop()
 
     def _loop(self) -> Generator[Batch]:
-        plan = self._plan()
-        if not plan.batches().positions:
+        plan, start, number = self._plan(), self._state.start, 0
+        if not plan.positions:
             text = f"{int(plan.ends[-1]):,} positions, too few for a batch of {self.batch_size:,}"
             warnings.warn(f"epoch {plan.number} has {text}", stacklevel=2)
-        batches = prefetch(self._batches(plan, self._state.start.batch), _PREFETCH)
+        state = LoaderState.at(LoaderPosition(start.epoch + 1))
+        batches = prefetch(self._batches(plan, start.batch), _PREFETCH)
         try:
-            yield from self.follow(batches)
+            for number, batch in enumerate(batches, 1):
+                state.current = start._replace(batch=start.batch + number)
+                if number == 1:
+                    self._state = state
+                yield batch
         finally:
             batches.close()
-
-    def follow(self, batches: Iterable[Item]) -> Generator[Item]:
-        """Yield the batches of one loop over copies of this loader in other processes, and count them in its state."""
-        start, (first, every), number = self._state.start, self._turn, 0
-        state = LoaderState.at(LoaderPosition(start.epoch + 1, first))
-        for number, batch in enumerate(batches, 1):
-            state.current = start._replace(batch=start.batch + number * every)
-            if number == 1:
-                self._state = state
-            yield batch
         state.current = state.start
         if number == 0:
             self._state = state
@@ -180,51 +165,37 @@ class Loader:
         Raises RecipeError if a number is negative.
         """
         _check_position(number, batch)
-        batch += self._turn[0]
         if number == self.epoch_number:
             return self._at(self._state.start._replace(batch=batch), self._state.plan)
         return self._at(LoaderPosition(number, batch), None)
 
     def _at(self, position: LoaderPosition, plan: EpochPlan | None) -> Loader:
-        return Loader(self._source, self.config, self.batch_size, LoaderState.at(position, plan), self._turn)
-
-    def interleave(self, index: int, count: int) -> Loader:
-        """Return a loader of every `count`-th of the batches that are left, from number `index` of them on.
-
-        For processes that take turns: the batches of all of them, in turn, are those of this loader. Each process
-        renders its own batches, but replays the games of all. Raises RecipeError if the index is not within 0 to count
-        - 1.
-        """
-        _check_index("interleave", index, count)
-        (first, every), start = self._turn, self._state.start
-        loader = self._at(start._replace(batch=start.batch + index * every), self._state.plan)
-        loader._turn = first + index * every, every * count
-        return loader
+        return Loader(self._source, self.config, self.batch_size, LoaderState.at(position, plan))
 
     def with_batch_size(self, batch_size: int) -> Loader:
         """Return a loader with another batch size, at the start of its epoch. Raises RecipeError below 1."""
-        return self._reshare(self.config, batch_size)
+        return self._divide(self.config, batch_size)
 
     def shard(self, index: int, count: int) -> Loader:
-        """Return one of `count` disjoint parts of what this rank delivers, for processes that divide it.
+        """Return one of `count` disjoint parts of what this process delivers, for workers that divide it.
 
         The plan of the epoch is reused if it exists. Raises RecipeError if the loader resumes in the middle of an
         epoch, or the index is not within 0 to count - 1.
         """
-        _check_index("shard", index, count)
+        if not 0 <= index < count:
+            raise RecipeError(f"shard index must be within 0 to {count - 1}, got {index}")
         if self._state.start.batch:
             raise RecipeError("a loader that resumes in the middle of an epoch cannot be divided into shards")
-        config = self.config
-        in_turn = config.order == "global-batch"
-        rank = index * config.world_size + config.rank if in_turn else config.rank * count + index
-        return self._reshare(replace(config, rank=rank, world_size=config.world_size * count), self.batch_size)
+        own, world_size = self.config.process_index, self.config.world_size
+        config = replace(self.config, process_index=own * count + index, world_size=world_size * count)
+        return self._divide(config, self.batch_size)
 
-    def _reshare(self, config: LoaderConfig, batch_size: int) -> Loader:
-        """Return a loader with another rank, world size or batch size, at the start of its epoch."""
+    def _divide(self, config: LoaderConfig, batch_size: int) -> Loader:
+        """Return a loader with another process index, world size or batch size, at the start of its epoch."""
         start, plan = self._state.start._replace(batch=0), self._state.plan
         other = Loader(self._source, config, batch_size, LoaderState.at(start))
         if plan is not None and plan.number == start.epoch:
-            other._state.plan = plan.reshare(config, batch_size)
+            other._state.plan = plan.divide(config, batch_size)
         return other
 
     def draws(self, batches: int | None = None) -> Draws:
@@ -233,11 +204,11 @@ class Loader:
         Raises RecipeError if the source is a data set, or the number is negative.
         """
         plan = self._plan()
-        wanted = plan.batches(self._state.start.batch, self._turn[1])
+        first, stop = self._state.start.batch * self.batch_size, plan.positions
         if batches is not None:
             _check_position(self.epoch_number, batches)
-            wanted = wanted.take(batches)
-        return count_draws(self._source, plan, wanted)
+            stop = min(stop, first + batches * self.batch_size)
+        return count_draws(self._source, plan, first, stop)
 
     def set_epoch(self, epoch: int) -> None:
         """Start the next loop at the beginning of an epoch. Raises RecipeError for negative numbers."""
@@ -288,7 +259,7 @@ class Loader:
     def _batches(self, plan: EpochPlan, first: int) -> Generator[Batch]:
         pieces: list[Batch] = []
         missing = self.batch_size
-        for buffer, slots in self._rendered(plan, plan.batches(first, self._turn[1])):
+        for buffer, slots in self._rendered(plan, first * self.batch_size):
             while len(slots):
                 pieces.append(buffer.take(slots[:missing]))
                 slots = slots[missing:]
@@ -313,25 +284,25 @@ class Loader:
         unpack(batch.planes, planes, one)
         return replace(batch, planes=planes)
 
-    def _rendered(self, plan: EpochPlan, batches: BatchSlices) -> Generator[tuple[Batch, npt.NDArray[np.int32]]]:
-        """Yield buffers with rendered examples, and their slots in order.
+    def _rendered(self, plan: EpochPlan, first: int) -> Generator[tuple[Batch, npt.NDArray[np.int32]]]:
+        """Yield buffers with rendered examples, from position `first` of this process on, and their slots in order.
 
         There are two buffers: while one is delivered, threads render into the other.
         """
-        chunks = list(plan.chunks(batches, max(self.config.memory // 2 // self._source.slot_bytes, 1)))
+        chunks = list(plan.chunks(first, plan.positions, max(self.config.memory // 2 // self._source.slot_bytes, 1)))
         slots = max((chunk.stop - chunk.start for chunk in chunks), default=0)
         buffers = [self._source.new_buffer(slots) for _ in chunks[:2]]
         pool = ThreadPoolExecutor(self._jobs)
         cancel_tasks = cancel  # a local name, because globals may be gone when the interpreter exits
         tasks: list[Future[None]] = []
         ready: tuple[Batch, npt.NDArray[np.int32]] | None = None
-        order: tuple[ShuffleBlock, npt.NDArray[np.int32]] | None = None
+        order, begin = np.empty(0, np.int32), -1
         try:
             for k, chunk in enumerate(chunks):
-                if order is None or order[0] != chunk.block:
-                    order = chunk.block, plan.order(chunk.block)
-                slot_of, slots_in_order = slots_of_entries(order[1][chunk.entries()], len(order[1]))
-                earlier, tasks = tasks, self._render(plan, chunk.block, slot_of, buffers[k % 2], pool)
+                if begin != chunk.first:
+                    order, begin = plan.order(chunk), chunk.first
+                slot_of, slots_in_order = slots_of_entries(order[chunk.start : chunk.stop], len(order))
+                earlier, tasks = tasks, self._render(plan, chunk, slot_of, buffers[k % 2], pool)
                 if ready is not None:
                     _wait(earlier)
                     yield ready
@@ -367,6 +338,8 @@ def _wait(tasks: list[Future[None]]) -> None:
 
 
 def _require_same(name: str, saved: Any, current: Any) -> None:
+    if saved != current and name in ("world_size", "batch_size"):
+        raise RecipeError(f"{name} was {saved!r}, and is {current!r}; resume with the same {name}")
     if saved != current:
         raise RecipeError(f"the state is of another loader: {name} was {saved!r}, and is {current!r}")
 
@@ -375,11 +348,6 @@ def _check_position(epoch: Any, batch: Any) -> None:
     for name, value in (("epoch", epoch), ("batch", batch)):
         if not isinstance(value, int) or value < 0:
             raise RecipeError(f"{name} must be an integer >= 0, got {value!r}")
-
-
-def _check_index(name: str, index: int, count: int) -> None:
-    if not 0 <= index < count:
-        raise RecipeError(f"{name} index must be within 0 to {count - 1}, got {index}")
 
 
 def load(
@@ -406,7 +374,7 @@ def load(
         board: Size of the board, by default "19x19"; games on other boards are skipped.
         pad: Include games on smaller boards, in the upper left corner.
         batch_size: Examples per batch; the last batch of an epoch may have fewer.
-        config: Seed, shuffling, augmentation, ranks, output form, threads and memory.
+        config: Seed, shuffling, augmentation, processes, output form, threads and memory.
 
     Returns:
         A loader at the start of epoch 0; see `Loader.set_epoch` and `Loader.load_state_dict` to start elsewhere.
@@ -421,8 +389,9 @@ def load(
     if not isinstance(mixture, Mixture):
         return Loader(_open_source(as_list(mixture), *options), config, batch_size)
     source = MixtureSource(mixture, [_open_source(as_list(each), *options) for each in mixture.proportions])
-    source.counts(config.seed, config.augment)  # raises RecipeError if a source is empty
-    return Loader(source, config, batch_size)
+    loader = Loader(source, config, batch_size)
+    loader._plan()  # raises RecipeError if a source has too few positions
+    return loader
 
 
 def _open_source(

@@ -23,8 +23,8 @@ from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_codes, to_numpy
 from kifu.datasets.filter import DEFAULT_FILTER, PositionFilter
-from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError
+from kifu.planes.encoder import CONTEXT_COLUMNS
 from kifu.records.paths import as_path
 
 COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))

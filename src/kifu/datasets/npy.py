@@ -45,7 +45,7 @@ class FolderIndex(BaseModel):
     files: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,250}$")]]
 
 
-def read_index(path: Path) -> FolderIndex:
+def read_folder_index(path: Path) -> FolderIndex:
     """Read the index of a directory. Raises SourceError or FormatError."""
     index = path / INDEX
     try:
@@ -189,7 +189,7 @@ class Npy(Dataset):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a directory. Headers and sizes are checked now, values when they are read."""
         self.path = Path(path)
-        index = read_index(self.path)
+        index = read_folder_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about
         self._columns = _columns(self.layout)
         self._checks = block_checks(self.path)
@@ -342,7 +342,7 @@ class BookNpy(Dataset):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a directory. Headers and sizes are checked now, values when they are read."""
         self.path = Path(path)
-        index = read_index(self.path)
+        index = read_folder_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about
         try:
             check_layout(self.layout)

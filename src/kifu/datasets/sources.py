@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,8 @@ from kifu.datasets.labels import (
 )
 from kifu.datasets.merged import MergedPositions, merge_positions, weigh_positions
 from kifu.datasets.mmap_games import WEIGHT_COLUMN
-from kifu.datasets.renderer import playable
 from kifu.errors import DropReason, FormatError, RecipeError
+from kifu.execution.executor import Executor
 from kifu.go.positions import Positions
 from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS, FrameEncoder, find_encoder, ratings_of
@@ -57,6 +57,9 @@ DRAW_COLUMNS = (*RATING_COLUMNS, "black_pro", "white_pro", "year", "winner", "ca
 
 _GAMES = 65_536
 """Games whose positions are selected at a time."""
+
+_REPLAYED = 1024
+"""Games replayed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +118,6 @@ def make_layout(encoder: FrameEncoder, labels: Sequence[str] | None) -> Layout:
     )
 
 
-class SourcePart(NamedTuple):
-    """A source that an epoch takes positions from.
-
-    Attributes:
-        number: Index of its name in `LoaderSource.names`.
-    """
-
-    number: int
-    source: LoaderSource
-    selection: EpochSelection
-
-
 class LoaderSource(ABC):
     """Examples that any number of threads can render."""
 
@@ -156,9 +147,9 @@ class LoaderSource(ABC):
             slot_of: [size of the block], slot of each position, or -1.
         """
 
-    def parts(self, selection: EpochSelection) -> Sequence[SourcePart]:
-        """Return the sources that the positions of an epoch come from; more than one for a mixture."""
-        return [SourcePart(0, self, selection)]
+    def parts(self, selection: EpochSelection) -> Sequence[tuple[LoaderSource, EpochSelection]]:
+        """Return the sources of the positions of an epoch, in the order of `names`; more than one for a mixture."""
+        return [(self, selection)]
 
     def split(
         self, selection: EpochSelection, units: Units, first: int, slot_of: Slots
@@ -180,18 +171,19 @@ class LoaderSource(ABC):
 
 
 @kernel
-def list_positions(
-    units: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, game: Any, ply: Any, slot: Any
-) -> Any:
+def list_positions(  # noqa: PLR0913 - kernel
+    units: Any, turns: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, game: Any, ply: Any,
+    symmetry: Any, slot: Any,
+) -> Any:  # fmt: skip
     """List the positions of a part of a block that have a slot.
 
     Args:
-        units: [U] int64, games that are consecutive in the block.
+        units: [U] int64, games that are consecutive in the block; turns: [U] uint8, their symmetries.
         first: Index in the block of the first selected position of the first game; may be negative.
         slot_of: [size of the block], slot of each position, or -1; see `kifu.datasets.epoch_plan.slots_of_entries`.
         move_offset: [G + 1], start of the moves of each game.
         selected: Bits of the selected moves, see `kifu.datasets.epoch_plan.select_positions`.
-        game: int64, as ply and slot: receives the game of each position, in order.
+        game: int64, as ply and slot: receives the game of each position, in order; symmetry: uint8.
 
     Returns:
         The number of positions.
@@ -202,7 +194,7 @@ def list_positions(
         for k in range(move_offset[g], move_offset[g + 1]):
             if selected[k >> 3] >> (k & 7) & 1:
                 if 0 <= q < slot_of.shape[0] and slot_of[q] >= 0:
-                    game[n], ply[n], slot[n] = g, k - move_offset[g], slot_of[q]
+                    game[n], ply[n], symmetry[n], slot[n] = g, k - move_offset[g], turns[u], slot_of[q]
                     n += 1
                 q += 1
     return n
@@ -230,12 +222,30 @@ class CatalogueSource(LoaderSource):
         self.layout = make_layout(self.encoder, spec.labels)
         self.games = move_arrays(rows)
         self.ids: npt.NDArray[np.uint64] = to_numpy(rows["id"])
-        legal = np.minimum(to_numpy(rows["n_legal"]), np.diff(self.games.move_offset)).astype(np.int32)
-        self.playable = playable(self.encoder, self._rows, legal)
+        self.playable = self._count_playable()
         self._merged = self._merge()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CatalogueSource, (self._rows, self._spec, self._following)
+
+    def _count_playable(self) -> npt.NDArray[np.int32]:
+        """Return how many positions of each game can be encoded, [G]."""
+        legal: npt.NDArray[np.int32] = to_numpy(self._rows["n_legal"])
+        legal = np.minimum(legal, np.diff(self.games.move_offset)).astype(np.int32)
+        if self.encoder.RECORD_RULES:
+            return legal
+        context = self.encoder.context_of(self._rows)
+
+        def replay(first: int) -> npt.NDArray[np.int32]:
+            rows = np.arange(first, min(first + _REPLAYED, len(legal)))
+            values, drop = context(rows)
+            _, ply = self.encoder.replay(self.games, rows, values)
+            return np.where(drop == DropReason.KEPT, ply, np.int32(0))
+
+        with Executor() as executor:
+            counts = [np.empty(0, np.int32), *executor.map(replay, range(0, len(legal), _REPLAYED))]
+        playable: npt.NDArray[np.int32] = np.minimum(np.concatenate(counts), legal)
+        return playable
 
     @property
     def rows(self) -> pa.RecordBatch:
@@ -292,11 +302,16 @@ class CatalogueSource(LoaderSource):
 
     def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
-        game, ply, slot = np.empty((3, int(selection.counts[units].sum())), np.int64)
-        n = list_positions(units, first, slot_of, self.games.move_offset, selection.selected, game, ply, slot)
+        most, turns = (
+            int(selection.counts[units].sum()),
+            selection.symmetries(units, self.layout.width == self.layout.height),
+        )
+        game, ply, slot = np.empty((3, most), np.int64)
+        symmetry = np.empty(most, np.uint8)
+        offset, selected = self.games.move_offset, selection.selected
+        n = list_positions(units, turns, first, slot_of, offset, selected, game, ply, symmetry, slot)
         game, ply, slot = game[:n], ply[:n], slot[:n]
-        symmetry = selection.symmetries(game, self.layout.width == self.layout.height)
-        positions = Positions(self.games, game, ply, symmetry)
+        positions = Positions(self.games, game, ply, symmetry[:n])
         out.game[slot], out.ply[slot] = self.ids[game], ply
         if self._following:
             positions, slot = self._follow(positions, slot, out)

@@ -7,7 +7,7 @@ for batch in DataLoader(dataset(loader), batch_size=None):
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from multiprocessing import current_process
 from typing import Any
 
@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
-from kifu.datasets.epoch_plan import LoaderPosition
 from kifu.datasets.examples import Batch
-from kifu.datasets.loader import Item, Loader
+from kifu.datasets.loader import Loader
 
 _EPOCHS = 1 << 32
 
@@ -26,18 +25,14 @@ _EPOCHS = 1 << 32
 class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
     """The batches of a loader, epoch after epoch; `dataset` returns one.
 
-    The workers of a `DataLoader` take turns: each yields every `num_workers`-th batch, so neither the batches nor their
-    order depend on the number of workers. Loops and epochs are those of `Loader`, with or without workers.
-
-    Attributes:
-        loader: The loader. With workers, which have copies, `follow` keeps its state exact.
+    Each worker of a `DataLoader` delivers a part of the epoch, as further processes would (`Loader.shard`).
     """
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
-        # Shared with the workers: the epoch and batch that were set, and for each of the last 64 loops of workers since
-        # then, its number * _EPOCHS + its epoch, in one word, which a worker writes at once.
-        self._shared = torch.zeros(2 + 64, dtype=torch.int64).share_memory_()
+        # One word that the workers share, as they have copies of the loader: the number of the last loop of workers
+        # * _EPOCHS + the epoch of the next loop.
+        self._shared = torch.full((1,), loader.epoch_number).share_memory_()
         self._loops = 0
         self._part: Loader | None = None
         self._state: dict[str, Any] | None = None
@@ -45,12 +40,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
     def set_epoch(self, epoch: int) -> None:
         """Start the next loop at the beginning of an epoch, also in persistent workers."""
         self.loader.set_epoch(epoch)
-        self._announce()
-
-    def follow(self, batches: Iterable[Item]) -> Generator[Item]:
-        """Yield the batches of a loop over a `DataLoader` of this data set, and count them in the state of `loader`."""
-        self._announce()
-        yield from self.loader.follow(batches)
+        self._shared[0] = epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the last loop for `load_state_dict`, in a worker that of this worker's batches."""
@@ -61,44 +51,41 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
         worker = get_worker_info()
         if worker is None:
             self.loader.load_state_dict(state)
-            self._announce()
+            self._shared[0] = self.loader.epoch_number
         else:
-            self._part = self.loader.interleave(worker.id, worker.num_workers)
+            self._part = self.loader.epoch(self.loader.epoch_number).shard(worker.id, worker.num_workers)
             self._part.load_state_dict(state)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         worker = get_worker_info()
-        epochs = dict(divmod(word, _EPOCHS) for word in self._shared[2:].tolist() if word)
+        number, epoch = divmod(int(self._shared[0]), _EPOCHS)
         if worker is None:
-            if epochs:
-                self.set_epoch(max(epochs.values()) + 1)
-            return map(tensors, self.loader)
+            if epoch != self.loader.epoch_number:
+                self.loader.set_epoch(epoch)
+            return self._batches()
         self._loops += 1
         # Processes are numbered as they start, those of a loop consecutively; persistent ones begin each loop together.
-        loop = (((current_process()._identity[-1] - worker.id) << 12) ^ self._loops) & 0xFFFFFFF | (1 << 28)
-        start = self.loader.position if self._loops == 1 else LoaderPosition(*self._shared[:2].tolist())
+        loop = (((current_process()._identity[-1] - worker.id) << 12) ^ self._loops) & 0x3FFFFFFF | 1 << 30
         part, self._part = self._part, None
         if part is None:
-            epoch = epochs.get(loop, max(epochs.values(), default=start.epoch - 1) + 1)
-            part = self.loader.epoch(epoch, start.batch if epoch == start.epoch else 0)
-            part = part.interleave(worker.id, worker.num_workers)
-        else:  # torchdata resumes, perhaps at an earlier epoch
-            epoch = part.epoch_number
-            self._shared[2:] = 0
-        self._shared[2 + loop % 64] = loop * _EPOCHS + epoch
+            epoch -= loop == number  # another worker began it
+            part = self.loader.epoch(epoch, self.loader.position.batch if epoch == self.loader.epoch_number else 0)
+            part = part.shard(worker.id, worker.num_workers)
+        self._shared[0] = loop * _EPOCHS + part.epoch_number + 1
         self._state = part.state_dict()
         return self._worker_batches(part)
+
+    def _batches(self) -> Generator[dict[str, Tensor]]:
+        for batch in self.loader:
+            self._shared[0] = self.loader.epoch_number
+            yield tensors(batch)
+        self._shared[0] = self.loader.epoch_number  # if a state was at the end of its epoch
 
     def _worker_batches(self, part: Loader) -> Generator[dict[str, Tensor]]:
         for batch in part:
             # After the last batch the state stays in this epoch, because other workers may not have finished it.
             self._state = part.state_dict()
             yield tensors(batch)
-
-    def _announce(self) -> None:
-        """Make workers start their next loop where `loader` does."""
-        self._shared[2:] = 0
-        self._shared[:2] = torch.tensor(self.loader.position[:2])
 
 
 def dataset(loader: Loader) -> TorchDataset:

@@ -12,6 +12,7 @@ from kifu.arrays import Indices
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
+from kifu.kernel import kernel
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 
@@ -92,19 +93,18 @@ class Positions:
 
         slot: [B] the slots of distinct positions.
         """
-        games, count = self.games, np.arange(len(self))
-        keys = self.game << 3 | self.symmetry
-        runs = np.flatnonzero(np.diff(keys, prepend=-1))
-        replays, which = np.unique(keys[runs], return_inverse=True)
-        replay = np.repeat(which, np.diff(runs, append=len(self)))
+        games, replay = self.games, np.empty(len(self), np.int64)
+        starts = np.empty(len(self), np.int64)
+        starts = starts[: _find_runs(self.game, self.symmetry, starts)]
+        replays, which = np.unique(self.game[starts] << 3 | self.symmetry[starts], return_inverse=True)
         rows = replays >> 3
         first = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(games.move_offset[rows + 1] - games.move_offset[rows], out=first[1:])
-        moves = first[replay] + self.ply
         slot_of_move = np.full(first[-1], -1, np.int64)
-        slot_of_move[moves] = count if slot is None else slot
-        own = slot_of_move[moves]
-        shared = slot is None and not np.array_equal(own, count)
+        own = np.arange(len(self)) if slot is None else slot
+        shared = _assign_slots(starts, which, first, self.ply, own, slot_of_move, replay)
+        if shared:
+            own = slot_of_move[first[replay] + self.ply]
         return Slots(rows, (replays & 7).astype(np.uint8), slot_of_move, own, replay, shared)
 
     def check_playable(self, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
@@ -126,3 +126,28 @@ class Positions:
         masks = np.empty((len(self), points + 1), np.bool_)
         legal_moves(self.games, slots.rows, slots.slot_of_move, masks, rules)
         return masks[slots.slot]
+
+
+@kernel
+def _find_runs(game: Any, symmetry: Any, starts: Any) -> Any:
+    """Fill where the game or the symmetry changes. Returns how often."""
+    n = 0
+    for i in range(game.shape[0]):
+        if i == 0 or game[i] != game[i - 1] or symmetry[i] != symmetry[i - 1]:
+            starts[n] = i
+            n += 1
+    return n
+
+
+@kernel
+def _assign_slots(starts: Any, which: Any, first: Any, ply: Any, slot: Any, slot_of_move: Any, replay: Any) -> Any:
+    """Fill the slots of moves, and the replay of each position. Returns whether positions are equal."""
+    shared = False
+    for k in range(starts.shape[0]):
+        stop = starts[k + 1] if k + 1 < starts.shape[0] else ply.shape[0]
+        for i in range(starts[k], stop):
+            replay[i] = which[k]
+            move = first[which[k]] + ply[i]
+            shared |= slot_of_move[move] >= 0
+            slot_of_move[move] = slot[i]
+    return shared

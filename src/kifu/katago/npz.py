@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kifu.datasets.examples import UNKNOWN, Batch, Dataset, Layout
 from kifu.datasets.labels import find_label
 from kifu.datasets.manifest import WriteReport, WrittenFile
-from kifu.datasets.npy import INDEX, read_index
+from kifu.datasets.npy import INDEX, read_folder_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.io import AtomicDirectory, cannot_write
@@ -317,7 +317,7 @@ class KataNpz(Dataset):
         for each in self.files:
             if ("meta" in each.arrays) != ("meta" in self.files[0].arrays):
                 raise FormatError(f"only one of {each.path} and {self.files[0].path} has metadataInputNC")
-        if (self.path / INDEX).is_file() and read_index(self.path).examples != self.examples:
+        if (self.path / INDEX).is_file() and read_folder_index(self.path).examples != self.examples:
             raise FormatError(f"{self.path} has {self.examples:,} rows, but its {INDEX} gives another number")
         self._readers: dict[int, NpzReader] | None = {}
 
@@ -325,7 +325,7 @@ class KataNpz(Dataset):
         if not self.path.is_dir():
             return [self.path]
         if (self.path / INDEX).is_file():
-            index = read_index(self.path)
+            index = read_folder_index(self.path)
             self.about = index.about
             return [self.path / name for name in index.files if name.endswith(".npz")]
         return npz_files(self.path)

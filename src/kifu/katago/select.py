@@ -20,13 +20,13 @@ from kifu.config import Line
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
-from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason
 from kifu.go.positions import Positions
 from kifu.katago.inputs import ILLEGAL_MOVES, MAX_SIZE, MIN_SIZE, KataEncoder
 from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel
+from kifu.planes.encoder import CONTEXT_COLUMNS
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT, parse_board
 from kifu.recipes.pipeline import RowSlice, SetJob

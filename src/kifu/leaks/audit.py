@@ -13,16 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel
 
-from kifu.arrays import Hashes
-from kifu.config import STRICT, read_model
+from kifu.arrays import Hashes, Indices
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.hashes import lowest, mix_words
 from kifu.corpus.links import find_links
@@ -34,16 +32,16 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path, read_game_rows, read_manifest
 from kifu.datasets.tokens import FORMAT, is_tokens, open_tokens
-from kifu.errors import DropReason, FormatError, RecipeError, SourceError, join_lines
+from kifu.errors import DropReason, FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.execution.range_sort import Columns, RangeSort
 from kifu.go.state import ONE, ZERO, last_point
 from kifu.io import open_regular
 from kifu.kernel import kernel
+from kifu.leaks.report import BANDS, LATE, Audit, AuditedSet, GameLocation, Pair, SharedGame
 from kifu.planes.packing import Records
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.games import GameArrays
-from kifu.text import json_text
 
 _MAX_PLIES = 1000
 """Bound on the moves of a game in the estimate of a catalogue's positions: its n_moves is not trusted."""
@@ -58,34 +56,11 @@ _SHARD_ROWS = 1 << 19
 RecordIndex = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 """For each archive, by its BLAKE3: the entries that games were taken from and the numbers of these games, [K] each."""
 
-BANDS = (0, 10, 20, 30, 50, 100)
-"""The lower bounds of the bands of stones on the board by which positions are counted."""
-
-LATE = BANDS.index(50)
-"""The first band of late positions. Unrelated games share early positions, so only late ones count as leaks."""
-
 ROWS = 1 << 23
 """Positions compared at a time, at 30 bytes of memory each. The others wait on disk, at 15 bytes each."""
 
 _HASHES = "hashes"
-_LISTED = 10
-_NO_LEAKS = "no game in two sets"
 _NO_PAIRS = np.empty(0, np.int64)
-_STONES = (*((lowest, after - 1) for lowest, after in pairwise(BANDS)), (BANDS[-1], None))
-
-
-@dataclass(frozen=True, slots=True)
-class GameLocation:
-    """The location of a game: entry of an archive, game of that entry (both from 0), and its first row in the set."""
-
-    archive: str
-    entry: int
-    index: int
-    row: int
-
-    def __str__(self) -> str:
-        game = f", game {self.index + 1}" if self.index else ""
-        return f"{self.archive}, entry {self.entry + 1}{game} (row {self.row})"
 
 
 class AuditSet(ABC):
@@ -419,137 +394,6 @@ def _hash_games(first: int, games: GameArrays) -> PositionHashes:
     return PositionHashes(hashed.hashes, hashed.stones, hashed.game + np.int32(first))
 
 
-Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedSet:
-    """An audited set. games: None if the file does not record its games."""
-
-    path: str
-    kind: str
-    games: int | None
-    positions: int
-
-
-@dataclass(frozen=True, slots=True)
-class SharedGame:
-    """A game that two sets share.
-
-    Attributes:
-        first: The game in the first set; None if that set does not record its games.
-        second: The game in the second set, likewise.
-        positions: The number of shared late positions, counted in the set that has more of them.
-        cluster: Whether the games are linked, directly or through other games, see `kifu.corpus.links`.
-        record: Whether both were taken from the same entry of the same archive.
-    """
-
-    first: GameLocation | None
-    second: GameLocation | None
-    positions: int
-    cluster: bool
-    record: bool
-
-    def __str__(self) -> str:
-        reasons = [
-            *(["the same record"] if self.record else []),
-            *(["the same game, its beginning, or nearly the same"] if self.cluster else []),
-            *([f"{self.positions:,} late positions"] if self.positions else []),
-        ]
-        return f"{self.first or 'unknown'} = {self.second or 'unknown'}: {', '.join(reasons)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The positions and games that two sets share.
-
-    Attributes:
-        second: The path of the second set.
-        distinct: By band of stones (`BANDS`), the distinct positions in both sets.
-        first_rows: By band, the positions of the first set that occur in the second.
-        second_rows: By band, the positions of the second set that occur in the first.
-        first_games: The games of the first set that are in the second.
-        second_games: The games of the second set that are in the first.
-        games: The shared games, in the order of the first set.
-    """
-
-    first: str
-    second: str
-    distinct: tuple[int, ...]
-    first_rows: tuple[int, ...]
-    second_rows: tuple[int, ...]
-    first_games: int
-    second_games: int
-    games: tuple[SharedGame, ...]
-
-    @property
-    def leaks(self) -> bool:
-        """True if the sets share a game or a late position."""
-        return bool(self.games) or sum(self.distinct[LATE:]) > 0
-
-
-class Audit(BaseModel):
-    """The result of `audit`; docs/audit.md describes its JSON.
-
-    Attributes:
-        leaks: True if any two sets share a game or a late position.
-        stones: The least and the largest number of stones of each band, None without a limit.
-        pairs: Every two of the sets, in order.
-    """
-
-    model_config = STRICT
-
-    leaks: bool
-    stones: tuple[tuple[int, int | None], ...] = _STONES
-    sets: tuple[AuditedSet, ...]
-    pairs: tuple[Pair, ...]
-
-    def __repr__(self) -> str:
-        leaks = sum(pair.leaks for pair in self.pairs)
-        return f"<Audit of {len(self.sets)} sets: {f'{leaks} of {len(self.pairs)} pairs leak' if leaks else _NO_LEAKS}>"
-
-    def __str__(self) -> str:
-        lines = []
-        for each in self.sets:
-            games = "games unknown" if each.games is None else f"{each.games:,} games"
-            lines.append(f"{each.path}: {each.kind}, {games}, {each.positions:,} positions")
-        for pair in self.pairs:
-            lines += ["", *_pair_lines(pair)]
-        if len(self.pairs) > 1:
-            leaks = sum(pair.leaks for pair in self.pairs)
-            lines += ["", f"{leaks} of {len(self.pairs)} pairs of sets have games in common" if leaks else _NO_LEAKS]
-        return join_lines(lines)
-
-    def to_json(self) -> str:
-        """Return the report as JSON."""
-        return json_text(self.model_dump(mode="json"))
-
-
-def _pair_lines(pair: Pair) -> list[str]:
-    heads = [f"{lowest}-{after - 1}" for lowest, after in pairwise(BANDS)] + [f"{BANDS[-1]}+", "all"]
-    rows = {
-        "stones on the board": heads,
-        "positions in both": _counts(pair.distinct),
-        "rows of the first": _counts(pair.first_rows),
-        "rows of the second": _counts(pair.second_rows),
-    }
-    lines = [f"{pair.first} and {pair.second}"]
-    lines += [f"  {name:<20}" + "".join(f"{cell:>11}" for cell in cells) for name, cells in rows.items()]
-    if not pair.leaks:
-        return [*lines, f"  {_NO_LEAKS}"]
-    lines.append(f"  games in both: {pair.first_games:,} of the first, {pair.second_games:,} of the second")
-    lines += [f"    {game}" for game in pair.games[:_LISTED]]
-    if len(pair.games) > _LISTED:
-        lines.append(f"    and {len(pair.games) - _LISTED:,} more pairs of games")
-    if not pair.games:
-        lines.append("    unknown, since neither file records its games; late positions are in both")
-    return lines
-
-
-def _counts(bands: Sequence[int]) -> list[str]:
-    return [f"{n:,}" for n in (*bands, sum(bands))]
-
-
 def audit(
     files: Iterable[str | os.PathLike[str]],
     *,
@@ -585,12 +429,7 @@ def audit(
     return Audit(leaks=any(pair.leaks for pair in pairs), sets=audited, pairs=pairs)
 
 
-def read_audit(path: str | os.PathLike[str]) -> Audit:
-    """Read a file that `kifu audit --json` wrote. Raises FormatError if it does not hold results of an audit."""
-    return read_model(Audit, path, "results of kifu audit")
-
-
-def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: Numbers, records: Numbers) -> Pair:
+def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: Indices, records: Indices) -> Pair:
     """Combine the overlap of two sets with the pairs of games (`pair_key`) found by cluster and by record."""
     keys = np.unique(np.concatenate([overlap.pairs, clusters, records]))
     keys = keys[keys != 0]  # 0: positions of games that are unknown in both sets
@@ -614,7 +453,7 @@ def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: Nu
     )
 
 
-def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Numbers]:
+def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Indices]:
     """Return the pairs of linked games of two catalogues: each game with the first such game of the other."""
     numbers = [number for number, each in enumerate(sets) if isinstance(each, _CatalogueSet)]
     if len(numbers) < 2:
@@ -634,14 +473,14 @@ def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Numbers]:
     return pairs
 
 
-def _first_partners(ours: Numbers, theirs: Numbers) -> tuple[Numbers, Numbers]:
+def _first_partners(ours: Indices, theirs: Indices) -> tuple[Indices, Indices]:
     """Return the rows of our games with a game of their cluster among theirs, and the first such rows of theirs."""
     clusters, row = np.unique(theirs, return_index=True)
     shared = np.flatnonzero(np.isin(ours, clusters))
     return shared, row[np.searchsorted(clusters, ours[shared])]
 
 
-def _record_pairs(first: AuditSet, second: AuditSet) -> Numbers:
+def _record_pairs(first: AuditSet, second: AuditSet) -> Indices:
     """Return the pairs of games that were taken from the same entry of the same archive."""
     theirs = second.records
     pairs = [_NO_PAIRS]
@@ -665,18 +504,18 @@ class Overlap:
         shared: [2, K], late positions of the game of A in B, and vice versa.
     """
 
-    distinct: Numbers = field(default_factory=lambda: np.zeros(len(BANDS), np.int64))
-    rows: Numbers = field(default_factory=lambda: np.zeros((2, len(BANDS)), np.int64))
-    pairs: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
-    shared: Numbers = field(default_factory=lambda: np.empty((2, 0), np.int64))
+    distinct: Indices = field(default_factory=lambda: np.zeros(len(BANDS), np.int64))
+    rows: Indices = field(default_factory=lambda: np.zeros((2, len(BANDS)), np.int64))
+    pairs: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    shared: Indices = field(default_factory=lambda: np.empty((2, 0), np.int64))
 
 
-def pair_key(a: Numbers, b: Numbers) -> Numbers:
+def pair_key(a: Indices, b: Indices) -> Indices:
     """Pack two game numbers, -1 if unknown, into one integer."""
     return a + 1 << 32 | b + 1
 
 
-def split_key(key: Numbers) -> tuple[Numbers, Numbers]:
+def split_key(key: Indices) -> tuple[Indices, Indices]:
     """Return the two game numbers in a `pair_key`."""
     return (key >> 32) - 1, (key & 0xFFFFFFFF) - 1
 
@@ -770,7 +609,7 @@ class _SharedRows:
     """
 
     rows: _BucketRows
-    at: Numbers
+    at: Indices
     present: npt.NDArray[np.bool_]
     band_of: npt.NDArray[np.uint8]
     first: npt.NDArray[np.int32]
@@ -788,7 +627,7 @@ class _SharedRows:
         return cls(rows, at, present, band_of, first)
 
 
-def _find(hashes: Hashes, common: Hashes) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+def _find(hashes: Hashes, common: Hashes) -> tuple[Indices, npt.NDArray[np.bool_]]:
     """Return the index of each hash among the sorted common ones, and whether it is one of them."""
     if not len(common):
         return np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.bool_)
@@ -805,11 +644,11 @@ def _distinct(hashes: Hashes) -> Hashes:
     return distinct
 
 
-def _by_band(band: npt.NDArray[np.uint8]) -> Numbers:
+def _by_band(band: npt.NDArray[np.uint8]) -> Indices:
     return np.bincount(band, minlength=len(BANDS))
 
 
-def _add_pairs(overlap: Overlap, side: int, pairs: Numbers) -> None:
+def _add_pairs(overlap: Overlap, side: int, pairs: Indices) -> None:
     """Count pairs of games, one entry for each shared late position of that side's game."""
     keys, counts = np.unique(pairs, return_counts=True)
     before = overlap.pairs

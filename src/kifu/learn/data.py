@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset
 
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.hashes import mix_words
@@ -308,15 +308,13 @@ def randomize_komi(batch: Batch, recipe: TrainingRecipe, epoch: int, after: Batc
     return replace(batch, labels={**batch.labels, "result": result, "margin": margin, inputs: values})
 
 
-_WORKER_BATCHES = 4
-"""Batches that each worker prepares in advance."""
+_PREFETCH = 8
+"""Batches that are prepared in advance for a GPU."""
 
 
 def loader_config(recipe: TrainingRecipe) -> LoaderConfig:
     """Return the options of the loader of a run on one process."""
-    return LoaderConfig(
-        seed=recipe.seed, window=recipe.window, augment=recipe.augment, drop_last=True, order="global-batch"
-    )
+    return LoaderConfig(seed=recipe.seed, window=recipe.window, augment=recipe.augment, drop_last=True)
 
 
 def count_training_draws(
@@ -328,7 +326,7 @@ def count_training_draws(
 
 
 class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be installed where types are checked
-    """The batches of one process, which the workers of a `DataLoader` prepare in turns if a GPU learns from them.
+    """The batches of one process, which a worker of a `DataLoader` prepares if a GPU learns from them.
 
     Attributes:
         position: Epoch and batch to deliver next.
@@ -343,7 +341,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
 
         Args:
             local_world_size: Number of these on this machine, which share its cores.
-            on_gpu: Prepare packed planes in processes of their own, so that they don't wait for the training loop.
+            on_gpu: Prepare packed planes in a process of its own, so that they don't wait for the training loop.
         """
         self.recipe, self.games = recipe, games
         self.position = (0, 0)
@@ -378,7 +376,9 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
 
     def _train_loader(self, source: CatalogueSource) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
-        config = replace(loader_config(self.recipe), rank=self.process_index, world_size=self.world_size, jobs=1)
+        config = replace(
+            loader_config(self.recipe), process_index=self.process_index, world_size=self.world_size, jobs=self._cores
+        )
         return self._loader(source, self.recipe.batch_size // self.world_size, config)
 
     @cached_property
@@ -407,8 +407,8 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             yield from self
             return
         loader = DataLoader(
-            self, batch_size=None, num_workers=max(self._cores - 1, 1), pin_memory=True,
-            prefetch_factor=_WORKER_BATCHES, multiprocessing_context="fork",
+            self, batch_size=None, num_workers=1, pin_memory=True, prefetch_factor=_PREFETCH,
+            multiprocessing_context="fork",
         )  # fmt: skip
         try:
             for batch in loader:  # which makes lists of tuples
@@ -417,9 +417,7 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
             raise RecipeError(error.args[0].rstrip().rpartition("\n")[2].partition(": ")[2]) from None
 
     def __iter__(self) -> Generator[TrainingBatch]:
-        """Yield the batches from `position` on, or those of a worker."""
-        worker = get_worker_info()
-        index, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        """Yield the batches from `position` on."""
         epoch, first = self.position
         while True:
             loaders = [each.epoch(epoch, first) for each in (self._start, *self._others.values(), *self._following)]
@@ -430,11 +428,8 @@ class TrainingData(IterableDataset):  # type: ignore[misc]  # torch may not be i
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"
                 )
-            parts = zip(*(each.interleave(index, workers) for each in loaders), strict=True)
-            for k, batches in enumerate(parts):
-                number = first + index + k * workers + 1
+            for number, batches in enumerate(zip(*loaders, strict=True), first + 1):
                 yield self._prepare(batches, epoch, (epoch, number) if number < count else (epoch + 1, 0))
-            index = (index - (count - first)) % workers
             epoch, first = epoch + 1, 0
 
     def _prepare(self, batches: tuple[Batch, ...], epoch: int, next_position: tuple[int, int]) -> TrainingBatch:

@@ -59,7 +59,7 @@ class _Inputs(NamedTuple):
 
 
 class _Shared:
-    """What a net shares with its copies that have other options: encoders, and networks in torch."""
+    """The encoders and networks in torch that a net and its copies with other options share."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -128,7 +128,7 @@ class Net:
 
     @property
     def description(self) -> str:
-        """What it is, such as "b4c64 on alphago48@1 with colour, komi"."""
+        """A description such as "b4c64 on alphago48@1 with colour, komi"."""
         about = self.about
         if self.members:
             kind = "fitted mixture" if self.fitted else "mixture"

@@ -569,6 +569,9 @@ def compile_encoder(features: Sequence[Feature]) -> Any:
 
 RATING_COLUMNS = ("black_rating", "white_rating")
 
+CONTEXT_COLUMNS = ("rules", "komi", "komi_text", "handicap", *RATING_COLUMNS)
+"""The columns of the catalogue that encoders read (`FrameEncoder.columns`), besides the games themselves."""
+
 _compile = functools.cache(compile_encoder)
 
 

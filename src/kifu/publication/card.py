@@ -25,7 +25,8 @@ from kifu.corpus.ingest import IngestReport
 from kifu.corpus.stats import BANDS, OTHERS, PEOPLE, UNKNOWN, stats
 from kifu.errors import DropReason, printable
 from kifu.execution.executor import THREADS, make_executor
-from kifu.leaks.audit import LATE, audit
+from kifu.leaks.audit import audit
+from kifu.leaks.report import LATE
 from kifu.progress import ProgressFactory
 from kifu.publication.manifest import (
     CATALOGUE,

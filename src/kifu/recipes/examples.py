@@ -28,7 +28,6 @@ from kifu.datasets.filter import mark_positions
 from kifu.datasets.formats import find_writer, open_writer
 from kifu.datasets.labels import ENCODED_LABELS, label_columns, label_values
 from kifu.datasets.manifest import Manifest, Writer
-from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.datasets.tokens import FORMAT, Tokenizer, Tokens, TokenWriter
 from kifu.errors import DropReason
 from kifu.execution.range_sort import (
@@ -44,7 +43,7 @@ from kifu.execution.range_sort import (
     write_ranges,
 )
 from kifu.go.positions import Positions
-from kifu.planes.encoder import FrameEncoder
+from kifu.planes.encoder import CONTEXT_COLUMNS, FrameEncoder
 from kifu.progress import Progress
 from kifu.recipes.pipeline import (
     BuildOptions,

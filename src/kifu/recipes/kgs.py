@@ -138,7 +138,7 @@ def find_archives(sources: Paths) -> dict[Archive, AnyPath]:
     return archives
 
 
-def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:
+def list_archives(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:
     """Return the archives of an index page (an HTML file) in its order, by default those found, newest first.
 
     Raises SourceError if the page cannot be read, or has no link to an archive.

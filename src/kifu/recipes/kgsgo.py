@@ -33,7 +33,7 @@ from kifu.planes import kgsgo
 from kifu.planes.kgsgo import KgsgoGames, has_handicap, kgsgo_games, unreadable_reason
 from kifu.point import POINT_MASK
 from kifu.progress import Progress
-from kifu.recipes.kgs import Archive, Sampler, find_archives, read_index
+from kifu.recipes.kgs import Archive, Sampler, find_archives, list_archives
 from kifu.recipes.pipeline import (
     BuildOptions,
     BuildReport,
@@ -311,7 +311,7 @@ def build_kgsgo(
     names = recipe.default_sets() if options.sets is None else list(options.sets)
     check_sets(recipe, names)
     paths = find_archives(sources)
-    sampler = Sampler(recipe, read_index(options.index_page, paths))
+    sampler = Sampler(recipe, list_archives(options.index_page, paths))
     selections = {name: sampler.select(name) for name in names}
     archives = list(dict.fromkeys(archive for selected in selections.values() for archive in selected))
     _require_archives(archives, paths)

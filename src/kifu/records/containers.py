@@ -29,7 +29,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError, first_line, printable
 from kifu.io import hash_bytes
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._nodes import (
+from kifu.records._bytes import (
     COLON,
     LEFT,
     LINE_FEED,
@@ -309,7 +309,7 @@ def _sevenzip_blocks(path: AnyPath, file: LocalFile, block_bytes: int, first: in
 
 def _stream_blocks(path: AnyPath, file: LocalFile, block_bytes: int) -> Iterator[RecordBlock]:
     """Yield the blocks of a file that does not begin like a zip."""
-    if is_index_name(strip_compression(os.fsencode(path.name))):
+    if is_index_file(path):
         return
     stream, name, data, filled = _open_stream(path, file, block_bytes)
     if _is_tar(name, data, filled):
@@ -389,14 +389,18 @@ def count_blocks(path: AnyPath, *, block_bytes: int = BLOCK_BYTES) -> tuple[int,
         return 1, False
 
 
+def is_index_file(path: AnyPath) -> bool:
+    """Return whether a file is a TYGEM index by its name."""
+    return is_index_name(strip_compression(os.fsencode(path.name)))
+
+
 def index_files(source: AnyPath) -> Iterator[Bytes]:
     """Yield the content of each TYGEM index that a container is, or contains if it is a .zip, by the name .index.
 
     A damaged archive is not reported here but when its records are read. Raises SourceError if an index cannot be read,
     is damaged or larger than 256 MiB.
     """
-    name = os.fsencode(source.name)
-    is_index = is_index_name(strip_compression(name))
+    is_index = is_index_file(source)
     if _is_directory(source):
         return
     try:

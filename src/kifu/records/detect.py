@@ -12,26 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._nodes import (
-    COLON,
-    HASH,
-    LEFT,
-    LINE_FEED,
-    OPEN,
-    RIGHT,
-    SEMICOLON,
-    SPACE,
-    Int,
-    byte,
-    end_of_line,
-    is_digit,
-    is_letter,
-    is_root,
-    is_text,
-    read_id,
-    skip_bom,
-    skip_space,
-)
+from kifu.records import _bytes as n
+from kifu.records._bytes import Int, byte
+from kifu.records._sgf_tokens import is_root
 from kifu.records.games import Bytes, RecordBlock, RecordFormat
 from kifu.registry import Registry
 
@@ -102,7 +85,11 @@ def _base(names: Bytes, begin: int, end: int) -> int:
     if end - base >= 2 and names[base] == _DOT and names[base + 1] == _UNDERSCORE:
         return end
     for i in range(begin, base):
-        if names[i] == _UNDERSCORE and (i == begin or names[i - 1] == _SLASH) and is_text(names, i, end, b"__MACOSX/"):
+        if (
+            names[i] == _UNDERSCORE
+            and (i == begin or names[i - 1] == _SLASH)
+            and n.is_text(names, i, end, b"__MACOSX/")
+        ):
             return end
     return base
 
@@ -241,13 +228,13 @@ def is_index_name(name: bytes) -> bool:
 @inline_kernel
 def is_date(data: Bytes, i: Int, stop: Int) -> bool:
     """Return whether a line of OLF begins at `i`: dddd-dd-dd and a space."""
-    if stop - i < 11 or data[i + 10] != SPACE:
+    if stop - i < 11 or data[i + 10] != n.SPACE:
         return False
     for k in range(10):
         if k in (4, 7):
             if data[i + k] != _DASH:
                 return False
-        elif not is_digit(data[i + k]):
+        elif not n.is_digit(data[i + k]):
             return False
     return True
 
@@ -261,7 +248,7 @@ def is_dotted_date(data: Bytes, i: Int, stop: Int) -> bool:
         if k in (4, 7):
             if data[i + k] != _DOT:
                 return False
-        elif not is_digit(data[i + k]):
+        elif not n.is_digit(data[i + k]):
             return False
     return True
 
@@ -270,7 +257,7 @@ def is_dotted_date(data: Bytes, i: Int, stop: Int) -> bool:
 def _json_kind(data: Bytes, i: Int, stop: Int) -> Int:
     """Return OGS_LINES if a JSON object begins and ends in the line at `i`, else OGS."""
     depth, in_string = 0, False
-    while i < stop and data[i] != LINE_FEED:
+    while i < stop and data[i] != n.LINE_FEED:
         c = data[i]
         if in_string:
             if c == _BACKSLASH:
@@ -302,23 +289,23 @@ def _is_ogs(data: Bytes, i: Int, stop: Int) -> bool:
         if c == _QUOTE:
             first = i + 1
             i = first
-            while i < stop and data[i] != _QUOTE and data[i] != LINE_FEED:
+            while i < stop and data[i] != _QUOTE and data[i] != n.LINE_FEED:
                 i += 2 if data[i] == _BACKSLASH else 1
-            after = skip_space(data, i + 1, stop)
-            if depth == 1 and after < stop and data[after] == COLON:
-                after = skip_space(data, after + 1, stop)
-                value = data[after] if after < stop else SPACE
-                if is_text(data, first, i, b"moves") and i - first == 5 and value in (LEFT, _QUOTE):
+            after = n.skip_space(data, i + 1, stop)
+            if depth == 1 and after < stop and data[after] == n.COLON:
+                after = n.skip_space(data, after + 1, stop)
+                value = data[after] if after < stop else n.SPACE
+                if n.is_text(data, first, i, b"moves") and i - first == 5 and value in (n.LEFT, _QUOTE):
                     return True
-                if is_text(data, first, i, b"gamedata") and i - first == 8 and value == _LEFT_BRACE:
+                if n.is_text(data, first, i, b"gamedata") and i - first == 8 and value == _LEFT_BRACE:
                     return True
-            if i < stop and data[i] == LINE_FEED:
+            if i < stop and data[i] == n.LINE_FEED:
                 i -= 1
         elif c == _LEFT_BRACE:
             depth += 1
         elif c == _RIGHT_BRACE:
             depth -= 1
-        elif c == LINE_FEED and i + 1 < stop and data[i + 1] == _LEFT_BRACE:
+        elif c == n.LINE_FEED and i + 1 < stop and data[i + 1] == _LEFT_BRACE:
             depth = 0
         i += 1
     return False
@@ -327,12 +314,12 @@ def _is_ogs(data: Bytes, i: Int, stop: Int) -> bool:
 @inline_kernel
 def _is_section(data: Bytes, i: Int, stop: Int) -> Any:
     """Return whether a line such as [Header] begins at `i`."""
-    end = end_of_line(data, i, min(stop, i + _LONGEST_SECTION))
+    end = n.end_of_line(data, i, min(stop, i + _LONGEST_SECTION))
     i += 1
     first = i
-    while i < end and is_letter(data[i]):
+    while i < end and n.is_letter(data[i]):
         i += 1
-    return i > first and i < end and data[i] == RIGHT and skip_space(data, i + 1, end) == end
+    return i > first and i < end and data[i] == n.RIGHT and n.skip_space(data, i + 1, end) == end
 
 
 @inline_kernel
@@ -343,66 +330,66 @@ def _is_ngf(data: Bytes, i: Int, stop: Int) -> bool:
         if stop - i >= 9 and data[i] == _P and data[i + 1] == _M and (data[i + 4] == _B or data[i + 4] == _W):
             letters = 0
             for k in range(2, 9):
-                letters += is_letter(data[i + k])
+                letters += n.is_letter(data[i + k])
             if letters == 7:
                 return True
-        i = end_of_line(data, i, stop) + 1
+        i = n.end_of_line(data, i, stop) + 1
     return False
 
 
 @inline_kernel
 def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
     """Return a format, or `otherwise`, by the first lines that are neither empty nor comments."""
-    i = skip_space(data, skip_bom(data, i, stop), stop)
-    while i < stop and data[i] == HASH:
-        i = skip_space(data, end_of_line(data, i, stop), stop)
+    i = n.skip_space(data, n.skip_bom(data, i, stop), stop)
+    while i < stop and data[i] == n.HASH:
+        i = n.skip_space(data, n.end_of_line(data, i, stop), stop)
     if i == stop:
         return otherwise
     c = data[i]
-    after = skip_space(data, i + 1, stop)
-    if c == SEMICOLON or (c == OPEN and after < stop and data[after] == SEMICOLON):
+    after = n.skip_space(data, i + 1, stop)
+    if c == n.SEMICOLON or (c == n.OPEN and after < stop and data[after] == n.SEMICOLON):
         return SGF
     if c == _LEFT_BRACE:
         return _json_kind(data, i, stop)
     if c == _BACKSLASH:
         return GIB
-    if c == LEFT and _is_section(data, i, stop):
+    if c == n.LEFT and _is_section(data, i, stop):
         return UGF
     if _is_ngf(data, i, stop):
         return NGF
-    if c == OPEN:
+    if c == n.OPEN:
         return SGF
     if is_date(data, i, stop):
         return OLF
-    after, _ = read_id(data, i, stop)
+    after, _ = n.read_id(data, i, stop)
     if after < 0:
         return otherwise
-    if (after + 1 < stop and data[after] == _C and is_digit(data[after + 1])) or is_dotted_date(data, after, stop):
+    if (after + 1 < stop and data[after] == _C and n.is_digit(data[after + 1])) or is_dotted_date(data, after, stop):
         return TYGEM_INDEX
-    return TYGEM if after == stop or data[after] == SEMICOLON or data[after] == LINE_FEED else otherwise
+    return TYGEM if after == stop or data[after] == n.SEMICOLON or data[after] == n.LINE_FEED else otherwise
 
 
 @inline_kernel
 def _begins_node(data: Bytes, i: Int, stop: Int, may_be_spaced: bool) -> Any:
     """Return whether a property, with or without white space before its value, or another node follows the ; of SGF."""
-    i = skip_space(data, i, stop)
+    i = n.skip_space(data, i, stop)
     first = i
-    while i < stop and is_letter(data[i]):
+    while i < stop and n.is_letter(data[i]):
         i += 1
-    after = skip_space(data, i, stop) if may_be_spaced else i
-    return after < stop and data[after] == (LEFT if i > first else SEMICOLON)
+    after = n.skip_space(data, i, stop) if may_be_spaced else i
+    return after < stop and data[after] == (n.LEFT if i > first else n.SEMICOLON)
 
 
 @inline_kernel
 def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
     """Return whether SGF begins within the text: with a property or two nodes, as ( and ; also stand in prose."""
-    i = skip_space(data, skip_bom(data, i, stop), stop)
-    if i < stop and data[i] == SEMICOLON and _begins_node(data, i + 1, stop, False):
+    i = n.skip_space(data, n.skip_bom(data, i, stop), stop)
+    if i < stop and data[i] == n.SEMICOLON and _begins_node(data, i + 1, stop, False):
         return True
     while i < stop:
-        if data[i] == OPEN:
-            after = skip_space(data, i + 1, stop)
-            if after < stop and data[after] == SEMICOLON and _begins_node(data, after + 1, stop, True):
+        if data[i] == n.OPEN:
+            after = n.skip_space(data, i + 1, stop)
+            if after < stop and data[after] == n.SEMICOLON and _begins_node(data, after + 1, stop, True):
                 return True
             if is_root(data, after, stop, False):
                 return True
@@ -413,7 +400,7 @@ def _has_sgf(data: Bytes, i: Int, stop: Int) -> bool:
 @inline_kernel
 def _has_text(data: Bytes, i: Int, stop: Int, text: bytes) -> bool:
     while i < stop:
-        if data[i] == text[0] and is_text(data, i, stop, text):
+        if data[i] == text[0] and n.is_text(data, i, stop, text):
             return True
         i += 1
     return False

@@ -18,7 +18,7 @@ import numpy as np
 
 from kifu.errors import DropReason, SourceError
 from kifu.io import READ_ONLY, require_regular
-from kifu.records._nodes import LINE_LIMIT
+from kifu.records._bytes import LINE_LIMIT
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
 from kifu.records.detect import (

@@ -16,6 +16,7 @@ from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printab
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE, WHITE_BIT, check_size, to_sgf
 from kifu.records.containers import memory_blocks, read_blocks
+from kifu.records.decode import record_codec
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.games import (
     FIELDS,
@@ -39,7 +40,6 @@ from kifu.records.sgf import (
     make_record,
     plain_properties,
     read_block,
-    record_codec,
     root_properties,
 )
 from kifu.records.text import detect_codec, simple_text, unescape

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntFlag
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -258,6 +258,26 @@ class TextFields:
     stop: npt.NDArray[np.int64]  # [F, G]
 
 
+class Properties(NamedTuple):
+    """The properties with a value on the main lines of G games of SGF, but for nodes of a move only.
+
+    Attributes:
+        rows: [P, PROPERTY_COLUMNS] int32: key, node, number of moves before it, and first value, see
+            `kifu.records._sgf.KEY`.
+        offset: [G + 1] int64. Those of game g are rows[offset[g] : offset[g + 1]].
+        root: [G] int64. The end of the rows of each game's root.
+        start, stop: [G] int64. The games' texts.
+        charset: [G] int64. The charset by which their values end.
+    """
+
+    rows: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]
+    root: npt.NDArray[np.int64]
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+    charset: npt.NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedBlock:
     """G games of one block, all in one record format.
@@ -269,14 +289,14 @@ class ParsedBlock:
     format: str  # one of `kifu.records.detect.RECORD_FORMATS`
     block: RecordBlock
     games: GameArrays
-    text_fields: TextFields  # not decoded yet, see `kifu.records.sgf`
+    text_fields: TextFields  # not decoded yet, see `kifu.records.decode`
     index: npt.NDArray[np.int32]  # [G], ordinal in its member, from 0; in formats of lines, its line number
     territory: npt.NDArray[np.uint16]  # [T], point | WHITE_BIT, ascending by point, if the record lists it
     territory_offset: npt.NDArray[np.int64]  # [G + 1]
     codecs: Sequence[str] | None = None  # by which the reader decoded; None if text is still as found
     seconds: npt.NDArray[np.float32] | None = None  # [M], used for each move; NaN if unknown
     evaluations: npt.NDArray[np.float32] | None = None  # [M, 4]; NaN if unknown
-    properties: Any = None  # `kifu.records.sgf.Properties` of SGF
+    properties: Properties | None = None  # of SGF
 
 
 PROPERTIES = {

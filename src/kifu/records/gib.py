@@ -24,10 +24,10 @@ import numpy as np
 
 from kifu.errors import DropReason
 from kifu.point import BLACK, MAX_SIZE, NO_POINT, WHITE, WHITE_BIT, fixed_handicap
-from kifu.records._nodes import MAX_MOVES
 from kifu.records.detect import GIB
 from kifu.records.games import (
     FIELD_LIMIT,
+    MAX_MOVES,
     NO_HANDICAP,
     ParsedBlock,
     ParseWarning,

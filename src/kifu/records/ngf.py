@@ -28,10 +28,10 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason
 from kifu.point import MAX_SIZE, NO_POINT, WHITE_BIT, fixed_handicap, max_handicap
-from kifu.records._nodes import MAX_MOVES
 from kifu.records.detect import NGF
 from kifu.records.games import (
     FIELD_LIMIT,
+    MAX_MOVES,
     NO_HANDICAP,
     ParsedBlock,
     ParseWarning,

@@ -25,39 +25,29 @@ from kifu.arrays import Indices
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, WHITE, WHITE_BIT
-from kifu.records._nodes import (
-    COLON,
-    DROP,
-    HANDICAP,
-    HEIGHT,
-    HYPHEN,
-    LEFT,
-    LINE,
-    LINE_COLUMNS,
-    MAX_MOVES,
-    MAX_POINTS,
-    MAX_SETUP,
-    MOVE_END,
-    RIGHT,
-    ROOT_SETUP,
-    SETUP_END,
-    SPACE,
-    START,
-    STOP,
-    TO_PLAY,
-    WARNINGS,
-    WIDTH,
-    Int,
-    is_digit,
-    is_text,
-    line_rows,
-    skip_space,
-    to_game_arrays,
+from kifu.records import _bytes as n
+from kifu.records._bytes import Int
+from kifu.records._json import (
+    CLOSE_BRACE,
+    COMMA,
+    DEEPEST,
+    OPEN_BRACE,
+    PLAIN,
+    QUOTE,
+    TRUE,
+    end_of_brackets,
+    end_of_string,
+    read_json_number,
+    read_string,
+    read_value,
+    skip_json_space,
 )
+from kifu.records.decode import decode
 from kifu.records.detect import OGS, OGS_LINES, detect
 from kifu.records.games import (
     FIELD_LIMIT,
     FIELDS,
+    MAX_MOVES,
     NO_HANDICAP,
     TO_PLAY_UNSET,
     Bytes,
@@ -69,210 +59,20 @@ from kifu.records.games import (
     concat,
     text_fields,
 )
-from kifu.records.sgf import as_block, decode, read_block
-
-DEEPEST = 512
-"""Objects and arrays that may contain each other, fewer than orjson and the standard library accept."""
-
-QUOTE, COMMA, OPEN_BRACE, CLOSE_BRACE = (ord(c) for c in '",{}')
-_ESCAPE, _PLUS, _DOT = (ord(c) for c in "\\+.")
-_ZERO, _LOWER, _E, _U, _A, _F, _T, _N = 48, 0x20, ord("e"), ord("u"), ord("a"), ord("f"), ord("t"), ord("n")
-_ESCAPED = tuple(b'"\\/bfnrt')
-_TRUE, _FALSE, _NULL = tuple(b"true"), tuple(b"false"), tuple(b"null")
-
-_MAX_MANTISSA = 10**17  # another digit still fits into an int64
-_MAX_POWER = 400  # of ten: beyond the range of floating-point numbers
-
-PLAIN = np.ones(256, np.uint8)  # bytes that are neither brackets nor quotes
-PLAIN[[LEFT, RIGHT, OPEN_BRACE, CLOSE_BRACE, QUOTE]] = 0
-
-
-@inline_kernel
-def end_of_string(data: Bytes, i: Int, stop: Int) -> Int:
-    """Return the position after the quote that ends the string whose text begins at `i`, or `stop`."""
-    while i < stop and data[i] != QUOTE:
-        i += 2 if data[i] == _ESCAPE else 1
-    return min(i + 1, stop)
-
-
-@inline_kernel
-def end_of_brackets(data: Bytes, i: Int, stop: Int) -> Int:
-    """Return the position after the array at `i`, whose brackets may be mixed up, or -1."""
-    depth = 0
-    while i < stop:
-        c = data[i]
-        i += 1
-        if PLAIN[c]:
-            continue
-        if c == QUOTE:
-            i = end_of_string(data, i, stop)
-        elif c in (LEFT, OPEN_BRACE):
-            depth += 1
-        elif c in (RIGHT, CLOSE_BRACE):
-            depth -= 1
-            if depth == 0:
-                return i
-    return -1
-
-
-@inline_kernel
-def skip_json_space(data: Bytes, i: Int, stop: Int) -> Int:
-    """Skip the white space of JSON."""
-    while i < stop and (data[i] == SPACE or 9 <= data[i] <= 10 or data[i] == 13):
-        i += 1
-    return i
-
-
-@inline_kernel
-def _read_digits(data: Bytes, i: Int, stop: Int, mantissa: Int) -> tuple[Int, Int, Int]:
-    """Read one or more digits: (position after them, mantissa with them behind it, number of digits left out)."""
-    begin, left_out = i, 0
-    while i < stop and is_digit(data[i]):
-        if mantissa < _MAX_MANTISSA:
-            mantissa = mantissa * 10 + np.int64(data[i]) - _ZERO
-        else:
-            left_out += 1
-        i += 1
-    return i if i > begin else -1, mantissa, left_out
-
-
-@inline_kernel
-def read_json_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, float]:
-    """Read a number: (position after it, value)."""
-    negative = i < stop and data[i] == HYPHEN
-    begin = i + 1 if negative else i
-    i, mantissa, power = _read_digits(data, begin, stop, 0)
-    if i < 0 or (data[begin] == _ZERO and i > begin + 1):
-        return -1, 0.0
-    if i < stop and data[i] == _DOT:
-        begin = i + 1
-        i, mantissa, left_out = _read_digits(data, begin, stop, mantissa)
-        power -= i - begin - left_out
-    if i > 0 and i < stop and data[i] | _LOWER == _E:
-        i += 1
-        sign = 1
-        if i < stop and (data[i] == _PLUS or data[i] == HYPHEN):
-            sign = -1 if data[i] == HYPHEN else 1
-            i += 1
-        i, exponent, left_out = _read_digits(data, i, stop, 0)
-        power += sign * (exponent if left_out == 0 else _MAX_MANTISSA)
-    value = float(mantissa)
-    if mantissa > 0 and power > 0:
-        value = value * 10.0 ** min(power, _MAX_POWER)
-    elif mantissa > 0 and power < 0:
-        value = value / 10.0 ** min(-power, _MAX_POWER)
-    return i, -value if negative else value
-
-
-@inline_kernel
-def _is_hex(c: Int) -> Any:
-    return is_digit(c) or _A <= c | _LOWER <= _F
-
-
-@inline_kernel
-def _string(data: Bytes, i: Int, stop: Int) -> Int:
-    """Read a string, without regard to its encoding."""
-    if i >= stop or data[i] != QUOTE:
-        return -1
-    i += 1
-    while i < stop:
-        c = data[i]
-        i += 1
-        if c == QUOTE:
-            return i
-        if c < SPACE:
-            return -1
-        if c == _ESCAPE:
-            if i < stop and data[i] == _U and stop - i > 4:
-                for k in range(i + 1, i + 5):
-                    if not _is_hex(data[k]):
-                        return -1
-                i += 5
-            elif i < stop and data[i] in _ESCAPED:
-                i += 1
-            else:
-                return -1
-    return -1
-
-
-@inline_kernel
-def _key(data: Bytes, i: Int, stop: Int) -> Int:
-    """Read a name and the colon after it."""
-    i = _string(data, i, stop)
-    if i < 0:
-        return -1
-    i = skip_json_space(data, i, stop)
-    return skip_json_space(data, i + 1, stop) if i < stop and data[i] == COLON else -1
-
-
-@inline_kernel
-def _word(data: Bytes, i: Int, stop: Int) -> Int:
-    """Read true, false or null."""
-    if i < stop and data[i] == _T:
-        return i + len(_TRUE) if is_text(data, i, stop, _TRUE) else -1
-    if i < stop and data[i] == _N:
-        return i + len(_NULL) if is_text(data, i, stop, _NULL) else -1
-    return i + len(_FALSE) if is_text(data, i, stop, _FALSE) else -1
-
-
-@inline_kernel
-def read_value(data: Bytes, i: Int, stop: Int, stack: npt.NDArray[np.int64]) -> Int:
-    """Read any value."""
-    depth = 0
-    while i < stop:
-        c = data[i]
-        if c in (LEFT, OPEN_BRACE):
-            if depth == DEEPEST:
-                return -1
-            after = skip_json_space(data, i + 1, stop)
-            if after < stop and data[after] == c + 2:  # the brackets of a pair are two apart
-                i = after + 1
-            else:
-                stack[depth] = c
-                depth += 1
-                i = _key(data, after, stop) if c == OPEN_BRACE else after
-                if i < 0:
-                    return -1
-                continue
-        elif c == QUOTE:
-            i = _string(data, i, stop)
-        elif c == HYPHEN or is_digit(c):
-            i, _number = read_json_number(data, i, stop)
-        else:
-            i = _word(data, i, stop)
-        while i >= 0:
-            if depth == 0:
-                return i
-            i = skip_json_space(data, i, stop)
-            if i >= stop:
-                return -1
-            if data[i] == stack[depth - 1] + 2:
-                depth -= 1
-                i += 1
-            elif data[i] == COMMA:
-                i = skip_json_space(data, i + 1, stop)
-                if stack[depth - 1] == OPEN_BRACE:
-                    i = _key(data, i, stop)
-                break
-            else:
-                return -1
-        if i < 0:
-            return -1
-    return -1
-
+from kifu.records.sgf import as_block, read_block
 
 NOTHING, ARRAY, LETTERS = range(3)
 """Kinds of moves: none, [[15, 3, 2280], {"x": 3, "y": 15}, ..] in the data, or "pddp" in the text."""
 
 # Columns of a row after those of `line_rows`: the arrays of moves in the object itself and in its "gamedata", 0 if
 # absent; then the input of `read_moves`, and its count of moves.
-OUTER_START, OUTER_STOP, INNER_START, INNER_STOP = range(LINE_COLUMNS, LINE_COLUMNS + 4)
+OUTER_START, OUTER_STOP, INNER_START, INNER_STOP = range(n.LINE_COLUMNS, n.LINE_COLUMNS + 4)
 KIND, BEGIN, END, TURN, FREE, BLACK_STONES, WHITE_STONES, STONES_END, PLAYED, COLUMNS = range(
     INNER_STOP + 1, INNER_STOP + 11
 )
-_INPUTS = (WIDTH, HEIGHT, TO_PLAY, HANDICAP, WARNINGS, DROP, *range(KIND, PLAYED))
+_INPUTS = (n.WIDTH, n.HEIGHT, n.TO_PLAY, n.HANDICAP, n.WARNINGS, n.DROP, *range(KIND, PLAYED))
 
-_BANG = ord("!")
+_BANG, _DOT, _ZERO, _LOWER, _A = ord("!"), ord("."), 48, 0x20, ord("a")
 _X, _Y, _TIMEDELTA, _COLOR, _EDITED_KEY = ord("x"), ord("y"), tuple(b"timedelta"), tuple(b"color"), tuple(b"edited")
 _MOVES, _GAMEDATA_KEY, _UNDEFINED = tuple(b"moves"), tuple(b"gamedata"), tuple(b"!undefined")
 
@@ -316,32 +116,32 @@ def _find_moves(data: Bytes, i: Int, stop: Int, row: Indices) -> None:
             begin = i + 1
             i = end_of_string(data, begin, stop)
             if depth == 1 or (depth == 2 and in_gamedata):
-                after = skip_space(data, i, stop)
-                if after < stop and data[after] == COLON:
-                    value = skip_space(data, after + 1, stop)
+                after = n.skip_space(data, i, stop)
+                if after < stop and data[after] == n.COLON:
+                    value = n.skip_space(data, after + 1, stop)
                     length = i - 1 - begin
-                    if depth == 1 and length == len(_GAMEDATA_KEY) and is_text(data, begin, stop, _GAMEDATA_KEY):
+                    if depth == 1 and length == len(_GAMEDATA_KEY) and n.is_text(data, begin, stop, _GAMEDATA_KEY):
                         in_gamedata = value < stop and data[value] == OPEN_BRACE
                         row[INNER_START] = row[INNER_STOP] = 0
-                    elif length == len(_MOVES) and is_text(data, begin, stop, _MOVES):
+                    elif length == len(_MOVES) and n.is_text(data, begin, stop, _MOVES):
                         at = OUTER_START if depth == 1 else INNER_START
                         row[at] = row[at + 1] = 0
-                        if value < stop and data[value] == LEFT:
+                        if value < stop and data[value] == n.LEFT:
                             row[at] = value
                             value = end_of_brackets(data, value, stop)
                             if value < 0:
-                                row[DROP] = _UNREADABLE
+                                row[n.DROP] = _UNREADABLE
                                 return
                             row[at + 1] = value
                     i = value
             continue
         i += 1
-        if c in (LEFT, OPEN_BRACE):
+        if c in (n.LEFT, OPEN_BRACE):
             depth += 1
             if depth > DEEPEST:
-                row[DROP] = _UNREADABLE
+                row[n.DROP] = _UNREADABLE
                 return
-        elif c in (RIGHT, CLOSE_BRACE):
+        elif c in (n.RIGHT, CLOSE_BRACE):
             depth -= 1
             if depth == 1:
                 in_gamedata = False
@@ -351,8 +151,8 @@ def _find_moves(data: Bytes, i: Int, stop: Int, row: Indices) -> None:
 def find_moves(data: Bytes, rows: npt.NDArray[np.int64]) -> None:
     """Locate the arrays of moves of each object. rows: [G, COLUMNS] int64, from `line_rows`."""
     for row in rows:
-        if row[DROP] == _KEPT:
-            _find_moves(data, row[START], row[STOP], row)
+        if row[n.DROP] == _KEPT:
+            _find_moves(data, row[n.START], row[n.STOP], row)
 
 
 @inline_kernel
@@ -363,15 +163,15 @@ def _play(point: Int, colour: Int, seconds: float, row: Indices, out: MovesOut) 
     in place of White's moves.
     """
     left = row[FREE] - row[PLAYED]
-    if colour == 0 and left > 0 and point == row[WIDTH] * row[HEIGHT]:
+    if colour == 0 and left > 0 and point == row[n.WIDTH] * row[n.HEIGHT]:
         return
-    if row[MOVE_END] - row[BEGIN] == MAX_MOVES:
-        row[DROP] = _TOO_LARGE
+    if row[n.MOVE_END] - row[BEGIN] == MAX_MOVES:
+        row[n.DROP] = _TOO_LARGE
         return
     white = (colour if colour else row[TURN]) == WHITE
-    out.moves[row[MOVE_END]] = point | WHITE_BIT if white else point
-    out.seconds[row[MOVE_END]] = seconds
-    row[MOVE_END] += 1
+    out.moves[row[n.MOVE_END]] = point | WHITE_BIT if white else point
+    out.seconds[row[n.MOVE_END]] = seconds
+    row[n.MOVE_END] += 1
     if colour == 0:
         row[PLAYED] += 1
         if left < 2:
@@ -380,21 +180,21 @@ def _play(point: Int, colour: Int, seconds: float, row: Indices, out: MovesOut) 
 
 @inline_kernel
 def _set_up(point: Int, bits: Int, ply: Int, row: Indices, out: MovesOut) -> None:
-    if row[SETUP_END] - row[ROOT_SETUP] == MAX_SETUP:
-        row[DROP] = _TOO_LARGE
+    if row[n.SETUP_END] - row[n.ROOT_SETUP] == n.MAX_SETUP:
+        row[n.DROP] = _TOO_LARGE
         return
-    out.setup[row[SETUP_END]] = point | bits
-    out.setup_ply[row[SETUP_END]] = ply
-    row[SETUP_END] += 1
+    out.setup[row[n.SETUP_END]] = point | bits
+    out.setup_ply[row[n.SETUP_END]] = ply
+    row[n.SETUP_END] += 1
 
 
 @inline_kernel
 def _point(x: float, y: float, row: Indices) -> Int:
     """Return the point or pass (-1, -1) of coordinates, or NO_POINT."""
     if x == -1 and y == -1:
-        return row[WIDTH] * row[HEIGHT]
-    if 0 <= x < row[WIDTH] and 0 <= y < row[HEIGHT] and x == np.floor(x) and y == np.floor(y):
-        return np.int64(y) * row[WIDTH] + np.int64(x)
+        return row[n.WIDTH] * row[n.HEIGHT]
+    if 0 <= x < row[n.WIDTH] and 0 <= y < row[n.HEIGHT] and x == np.floor(x) and y == np.floor(y):
+        return np.int64(y) * row[n.WIDTH] + np.int64(x)
     return NO_POINT
 
 
@@ -411,7 +211,7 @@ def _read_number(data: Bytes, i: Int, stop: Int) -> tuple[Int, float]:
 @inline_kernel
 def _read_number_or_skip(data: Bytes, i: Int, stop: Int, out: MovesOut) -> tuple[Int, float]:
     """Read any value: (position after it, its number or NaN)."""
-    if i < stop and (data[i] == HYPHEN or data[i] == QUOTE or is_digit(data[i])):
+    if i < stop and (data[i] == n.HYPHEN or data[i] == QUOTE or n.is_digit(data[i])):
         after, number = _read_number(data, i, stop)
         if after >= 0:
             return after, number
@@ -426,10 +226,10 @@ def _read_move_object(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOu
     i = skip_json_space(data, i + 1, stop)
     while True:
         name = i + 1
-        i = _string(data, i, stop)
+        i = read_string(data, i, stop)
         length = i - 1 - name
         i = -1 if i < 0 else skip_json_space(data, i, stop)
-        if i < 0 or i >= stop or data[i] != COLON:
+        if i < 0 or i >= stop or data[i] != n.COLON:
             return -1
         value = skip_json_space(data, i + 1, stop)
         i, number = _read_number_or_skip(data, value, stop, out)
@@ -439,12 +239,12 @@ def _read_move_object(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOu
             x = number
         elif length == 1 and data[name] == _Y:
             y = number
-        elif length == len(_TIMEDELTA) and is_text(data, name, stop, _TIMEDELTA):
+        elif length == len(_TIMEDELTA) and n.is_text(data, name, stop, _TIMEDELTA):
             milliseconds = number
-        elif length == len(_COLOR) and is_text(data, name, stop, _COLOR):
+        elif length == len(_COLOR) and n.is_text(data, name, stop, _COLOR):
             colour = int(number) if number in (BLACK, WHITE) else 0
-        elif length == len(_EDITED_KEY) and is_text(data, name, stop, _EDITED_KEY):
-            edited = is_text(data, value, stop, _TRUE)
+        elif length == len(_EDITED_KEY) and n.is_text(data, name, stop, _EDITED_KEY):
+            edited = n.is_text(data, value, stop, TRUE)
         i = skip_json_space(data, i, stop)
         if i >= stop or data[i] != COMMA:
             break
@@ -463,7 +263,7 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> I
     """Read [x, y, milliseconds, colour, extra], of which only the first two are required, or an object."""
     if i < stop and data[i] == OPEN_BRACE:
         return _read_move_object(data, i, stop, row, out)
-    if i >= stop or data[i] != LEFT:
+    if i >= stop or data[i] != n.LEFT:
         return -1
     i, x = _read_number(data, skip_json_space(data, i + 1, stop), stop)
     if i < 0:
@@ -488,7 +288,7 @@ def _read_move(data: Bytes, i: Int, stop: Int, row: Indices, out: MovesOut) -> I
             return -1
         place += 1
         i = skip_json_space(data, i, stop)
-    if i >= stop or data[i] != RIGHT:
+    if i >= stop or data[i] != n.RIGHT:
         return -1
     _play(_point(x, y, row), colour, seconds, row, out)
     return i + 1
@@ -499,15 +299,15 @@ def _read_array(data: Bytes, row: Indices, out: MovesOut) -> None:
     """Read the array of moves data[BEGIN:END]."""
     stop = row[END]
     i = skip_json_space(data, row[BEGIN] + 1, stop)
-    row[BEGIN] = row[MOVE_END]
-    if i == stop - 1 and data[i] == RIGHT:
+    row[BEGIN] = row[n.MOVE_END]
+    if i == stop - 1 and data[i] == n.RIGHT:
         return
-    while row[DROP] == _KEPT:
+    while row[n.DROP] == _KEPT:
         i = _read_move(data, i, stop, row, out)
         if i >= 0:
             i = skip_json_space(data, i, stop)
-        if i < 0 or i >= stop or (data[i] != COMMA and i != stop - 1) or (i == stop - 1 and data[i] != RIGHT):
-            row[DROP] = _UNREADABLE
+        if i < 0 or i >= stop or (data[i] != COMMA and i != stop - 1) or (i == stop - 1 and data[i] != n.RIGHT):
+            row[n.DROP] = _UNREADABLE
         elif i == stop - 1:
             return
         else:
@@ -527,52 +327,52 @@ def _letter(c: Int) -> Int:
 def _read_letters(text: Bytes, row: Indices, out: MovesOut) -> None:
     """Read moves such as "pddp..!1aa" from text[BEGIN:END]; a point off the board is a pass, as on OGS."""
     i, stop = row[BEGIN], row[END]
-    row[BEGIN] = row[MOVE_END]
-    while i < stop and row[DROP] == _KEPT:
+    row[BEGIN] = row[n.MOVE_END]
+    while i < stop and row[n.DROP] == _KEPT:
         colour = 0
         if text[i] == _BANG:
-            if is_text(text, i, stop, _UNDEFINED):
+            if n.is_text(text, i, stop, _UNDEFINED):
                 colour, i = _EDITED, i + len(_UNDEFINED)
             elif i + 1 < stop and _ZERO <= text[i + 1] <= _ZERO + WHITE:
                 colour, i = int(text[i + 1]) - _ZERO, i + 2
                 colour = colour if colour > 0 else _EDITED
             else:
-                row[DROP] = _UNREADABLE
+                row[n.DROP] = _UNREADABLE
                 return
         if stop - i < 2:
-            row[WARNINGS] |= _TRUNCATED
+            row[n.WARNINGS] |= _TRUNCATED
             return
         x, y = _letter(text[i]), _letter(text[i + 1])
         i += 2
         if x < -1 or y < -1:
-            row[DROP] = _UNREADABLE
-        elif x >= row[WIDTH] or y >= row[HEIGHT]:
-            row[WARNINGS] |= _PASS_AS_TT
+            row[n.DROP] = _UNREADABLE
+        elif x >= row[n.WIDTH] or y >= row[n.HEIGHT]:
+            row[n.WARNINGS] |= _PASS_AS_TT
             x = y = -1
         elif x < 0 or y < 0:
             x = y = -1
-        if row[DROP] == _KEPT and colour != _EDITED:
+        if row[n.DROP] == _KEPT and colour != _EDITED:
             _play(_point(x, y, row), colour, np.nan, row, out)
-        elif row[DROP] == _KEPT and x >= 0:
-            _set_up(y * row[WIDTH] + x, ERASE_BIT, row[MOVE_END] - row[BEGIN], row, out)
+        elif row[n.DROP] == _KEPT and x >= 0:
+            _set_up(y * row[n.WIDTH] + x, ERASE_BIT, row[n.MOVE_END] - row[BEGIN], row, out)
 
 
 @inline_kernel
 def _read_stones(text: Bytes, i: Int, stop: Int, game: Int, white: bool, row: Indices, out: MovesOut) -> None:
     """Read stones such as "pddp" of the initial position."""
-    while i < stop and row[DROP] == _KEPT:
+    while i < stop and row[n.DROP] == _KEPT:
         x = _letter(text[i])
         y = _letter(text[i + 1]) if i + 1 < stop else -2
         i += 2
-        if x < 0 or y < 0 or x >= row[WIDTH] or y >= row[HEIGHT]:
-            row[WARNINGS] |= _BAD_SETUP
+        if x < 0 or y < 0 or x >= row[n.WIDTH] or y >= row[n.HEIGHT]:
+            row[n.WARNINGS] |= _BAD_SETUP
             continue
-        point = y * row[WIDTH] + x
+        point = y * row[n.WIDTH] + x
         stamp = 4 * (game + 1) + white
         if out.seen[point] == stamp:
             continue
         if out.seen[point] == stamp - 1 and white:
-            row[WARNINGS] |= _SETUP_TWICE
+            row[n.WARNINGS] |= _SETUP_TWICE
         out.seen[point] = stamp
         _set_up(point, WHITE_BIT if white else 0, 0, row, out)
 
@@ -590,21 +390,21 @@ def read_moves(data: Bytes, text: Bytes, rows: npt.NDArray[np.int64], out: Moves
     moves, setup = 0, 0
     for g in range(len(rows)):
         row = rows[g]
-        row[MOVE_END] = moves
-        row[SETUP_END] = row[ROOT_SETUP] = setup
+        row[n.MOVE_END] = moves
+        row[n.SETUP_END] = row[n.ROOT_SETUP] = setup
         if row[KIND] != NOTHING:
             _read_stones(text, row[BLACK_STONES], row[WHITE_STONES], g, False, row, out)
             _read_stones(text, row[WHITE_STONES], row[STONES_END], g, True, row, out)
-        root = row[SETUP_END] - setup
-        if row[DROP] == _KEPT and row[KIND] == ARRAY:
+        root = row[n.SETUP_END] - setup
+        if row[n.DROP] == _KEPT and row[KIND] == ARRAY:
             _read_array(data, row, out)
-        elif row[DROP] == _KEPT and row[KIND] == LETTERS:
+        elif row[n.DROP] == _KEPT and row[KIND] == LETTERS:
             _read_letters(text, row, out)
-        if row[DROP] != _KEPT:
-            row[MOVE_END], row[SETUP_END], root = moves, setup, 0
-            row[WIDTH] = row[HEIGHT] = row[TO_PLAY] = row[WARNINGS] = 0
-            row[HANDICAP] = NO_HANDICAP
-        moves, setup, row[ROOT_SETUP] = row[MOVE_END], row[SETUP_END], root
+        if row[n.DROP] != _KEPT:
+            row[n.MOVE_END], row[n.SETUP_END], root = moves, setup, 0
+            row[n.WIDTH] = row[n.HEIGHT] = row[n.TO_PLAY] = row[n.WARNINGS] = 0
+            row[n.HANDICAP] = NO_HANDICAP
+        moves, setup, row[n.ROOT_SETUP] = row[n.MOVE_END], row[n.SETUP_END], root
 
 
 JsonObject = Mapping[str, Any]
@@ -804,7 +604,7 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
     moves, such as a puzzle, `DropReason.NO_RECORD`. A line over 1 MiB, an object over 4 MiB, a game of more than 65,535
     moves and the rest of a member that has more lines than its bytes / 32 + 16 are `DropReason.TOO_LARGE`.
     """
-    rows = line_rows(block, detect(block) == OGS_LINES, COLUMNS)
+    rows = n.line_rows(block, detect(block) == OGS_LINES, COLUMNS)
     find_moves(block.data, rows)
     data = block.data.data
     headers = [_read_object(data, row) for row in rows.tolist()]
@@ -818,7 +618,7 @@ def read_ogs(block: RecordBlock) -> ParsedBlock:
         block=block,
         games=games,
         text_fields=text_fields(texts),
-        index=rows[:, LINE].astype(np.int32),
+        index=rows[:, n.LINE].astype(np.int32),
         territory=np.empty(0, np.uint16),
         territory_offset=np.zeros(len(rows) + 1, np.int64),
         codecs=["utf_8"] * len(rows),
@@ -847,11 +647,13 @@ def _read_moves(
         seconds=np.empty(capacity, np.float32),
         setup=np.empty(len(text) // 2 + len(rows) + 1, np.uint16),
         setup_ply=np.empty(len(text) // 2 + len(rows) + 1, np.uint16),
-        seen=np.zeros(MAX_POINTS, np.int64),
+        seen=np.zeros(n.MAX_POINTS, np.int64),
         stack=np.empty(DEEPEST, np.int64),
     )
     read_moves(block.data, np.frombuffer(text or bytearray(1), np.uint8), rows, out)
-    return to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply), out.seconds[: rows[-1, MOVE_END]].copy()
+    return n.to_game_arrays(block, rows, out.moves, out.setup, out.setup_ply), out.seconds[
+        : rows[-1, n.MOVE_END]
+    ].copy()
 
 
 def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tuple[int, ...]:
@@ -876,10 +678,10 @@ def _moves_input(row: Sequence[int], header: _OgsHeader, text: bytearray) -> tup
 
 def _read_object(data: memoryview, row: Sequence[int]) -> _OgsHeader:
     """Read an object without the array of its moves."""
-    if row[DROP]:
-        return _DROPPED[DropReason(row[DROP])]
+    if row[n.DROP]:
+        return _DROPPED[DropReason(row[n.DROP])]
     begin, end = _array_of_moves(row)
-    start, stop = row[START], row[STOP]
+    start, stop = row[n.START], row[n.STOP]
     try:
         value = _parse(b"".join((data[start:begin], b"[]", data[end:stop])) if end else data[start:stop].tobytes())
         if not isinstance(value, dict):

@@ -15,8 +15,8 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 from kifu.records import olf as o
-from kifu.records._nodes import MAX_MOVES, SPACE, Int
-from kifu.records.games import NO_HANDICAP, Bytes, GameArrays
+from kifu.records._bytes import SPACE, Int
+from kifu.records.games import MAX_MOVES, NO_HANDICAP, Bytes, GameArrays
 from kifu.records.olf import (
     BY_RESIGNATION,
     BY_TIME,

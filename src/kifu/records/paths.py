@@ -343,6 +343,10 @@ class Remote:
             raise StoreError("http has no folders: name the files one by one")
         return not self._is_web and bool(self._info["type"] == "directory")
 
+    def listed_size(self) -> int:
+        """Return its size, for HTTP that of its copy. Raises OSError."""
+        return self.stat().st_size if self._is_web else int(self._info.get("size") or 0)
+
     def volume(self, url: str) -> Remote:
         """Return another file, which is read together with this one."""
         return self._volumes.setdefault(url, Remote(url))

@@ -21,30 +21,14 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
-from kifu.records import _nodes as n
-from kifu.records._nodes import (
-    LEFT,
-    LETTER_B,
-    LETTER_W,
-    LINE_LIMIT,
-    MAX_MOVES,
-    RIGHT,
-    SEMICOLON,
-    SPACE,
-    TAB,
-    Int,
-    end_of_line,
-    is_digit,
-    plain_moves,
-    read_id,
-    read_move,
-    skip_bom,
-    skip_space,
-)
+from kifu.records import _bytes as n
+from kifu.records._bytes import Int
+from kifu.records._sgf import plain_moves, read_move
 from kifu.records.containers import index_files
 from kifu.records.detect import TYGEM, is_dotted_date
 from kifu.records.games import (
     FIELDS,
+    MAX_MOVES,
     MEMBER_LIMIT,
     Bytes,
     ParsedBlock,
@@ -108,7 +92,7 @@ class TygemIndex:
         return len(self.ids)
 
 
-def read_index(data: Bytes) -> TygemIndex:
+def read_tygem_index(data: Bytes) -> TygemIndex:
     """Return the rows of an index. Never fails: lines that are not rows are counted.
 
     Args:
@@ -139,7 +123,7 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
             if size > MEMBER_LIMIT:
                 raise SourceError(f"{container}: the TYGEM indexes are larger than {MEMBER_LIMIT:,} bytes in total")
             parts += [part, np.array([ord("\n")], np.uint8)]
-    return read_index(np.concatenate(parts)) if parts else None
+    return read_tygem_index(np.concatenate(parts)) if parts else None
 
 
 def read_tygem(block: RecordBlock, index: TygemIndex | None = None) -> ParsedBlock:
@@ -228,20 +212,20 @@ def _read_moves(
     """
     while i < stop:
         i, count = plain_moves(data, i, stop, row, moves, count)
-        if data[i] != SEMICOLON:
+        if data[i] != n.SEMICOLON:
             row[n.DROP] = _UNREADABLE
             return count
         at = i + 1
-        black = at < stop and data[at] == LETTER_B
-        if at < stop and not black and data[at] != LETTER_W:
+        black = at < stop and data[at] == n.LETTER_B
+        if at < stop and not black and data[at] != n.LETTER_W:
             row[n.DROP] = _UNREADABLE
             return count
         at += 1
-        if at < stop and data[at] != LEFT:
+        if at < stop and data[at] != n.LEFT:
             row[n.DROP] = _UNREADABLE
             return count
         end = at + 1
-        while end < stop and data[end] != RIGHT:
+        while end < stop and data[end] != n.RIGHT:
             end += 1
         if end >= stop:
             row[n.WARNINGS] |= _TRUNCATED
@@ -252,7 +236,7 @@ def _read_moves(
         move = read_move(data, at + 1, end, row)
         moves[count] = move if black else move | WHITE_BIT
         count += 1
-        i = skip_space(data, end + 1, stop)
+        i = n.skip_space(data, end + 1, stop)
     return count
 
 
@@ -275,7 +259,7 @@ def _read_lines(
         if row[n.DROP] == _KEPT:
             row[n.WIDTH] = row[n.HEIGHT] = _SIZE
             # The tab after the number may be white space at the end of the line.
-            i, row[_ID] = read_id(data, row[n.START], min(row[n.STOP] + 1, stop[row[n.MEMBER_ROW]]))
+            i, row[_ID] = n.read_id(data, row[n.START], min(row[n.STOP] + 1, stop[row[n.MEMBER_ROW]]))
             if i < 0:
                 row[n.DROP] = _UNREADABLE
             else:
@@ -290,7 +274,7 @@ def _read_lines(
 def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the position after the digits at `i`; -1 if there are none."""
     begin = i
-    while i < stop and is_digit(data[i]):
+    while i < stop and n.is_digit(data[i]):
         i += 1
     return i if i > begin else -1
 
@@ -298,7 +282,7 @@ def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
 @inline_kernel
 def _time_end(data: Bytes, i: Int, stop: Int) -> Int:
     """Return the position after "30/3 5m", the last field of a row; -1 if it is not of that form."""
-    for mark in (_SLASH, SPACE, _LETTER_M):
+    for mark in (_SLASH, n.SPACE, _LETTER_M):
         i = _number_end(data, i, stop)
         if i < 0 or i == stop or data[i] != mark:
             return -1
@@ -320,21 +304,21 @@ def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
 
     A row ends after "5m" if digits follow: the beginning of another row, which is not reliable.
     """
-    i, _ = read_id(data, i, stop)
+    i, _ = n.read_id(data, i, stop)
     row_format = _row_format(data, i, stop) if i >= 0 else -1
     if row_format < 0:
         return -1
     for _field in range(_DATE_COLUMN, _LAST_COLUMN[row_format]):
-        while i < stop and data[i] != TAB:
+        while i < stop and data[i] != n.TAB:
             i += 1
         if i == stop:
             return -1
         i += 1
     end = _time_end(data, i, stop)
-    if end >= 0 and end < stop and is_digit(data[end]):
+    if end >= 0 and end < stop and n.is_digit(data[end]):
         return end
     while i < stop:
-        if data[i] == TAB:
+        if data[i] == n.TAB:
             return -1
         i += 1
     return stop
@@ -353,15 +337,15 @@ def _index_rows(
         stop: [R] int64, filled: end of each row.
     """
     rows, bad = 0, 0
-    i = skip_bom(data, 0, len(data))
+    i = n.skip_bom(data, 0, len(data))
     while i < len(data):
-        end = end_of_line(data, i, len(data))
+        end = n.end_of_line(data, i, len(data))
         last = end
-        while last > i and data[last - 1] <= SPACE and data[last - 1] != TAB:
+        while last > i and data[last - 1] <= n.SPACE and data[last - 1] != n.TAB:
             last -= 1
-        at = _row_end(data, i, last) if last - i <= LINE_LIMIT else -1
+        at = _row_end(data, i, last) if last - i <= n.LINE_LIMIT else -1
         if at >= 0:
-            _after, ids[rows] = read_id(data, i, last)
+            _after, ids[rows] = n.read_id(data, i, last)
             start[rows], stop[rows] = i, at
             rows += 1
         if at != last and last > i:
@@ -391,21 +375,21 @@ def _index_spans(
         i, end = row_start[g], row_stop[g]
         if i == end:
             continue
-        after, _ = read_id(data, i, end)
+        after, _ = n.read_id(data, i, end)
         row_format = _row_format(data, after, end)
         if row_format == 1:
             for rank in (_BLACK_RANK, _WHITE_RANK):
                 start[rank, g], stop[rank, g] = len(data) - len(_RANK), len(data)
         for column in range(_LAST_COLUMN[row_format] + 1):
             begin = i
-            while i < end and data[i] != TAB:
+            while i < end and data[i] != n.TAB:
                 i += 1
             field = _FIELD_OF[row_format, column]
             if field == _DATE and row_format == 0 and begin < i:
                 begin += 1  # after TYGEM's C
             elif field == _TIME:
                 middle = begin
-                while middle < i and data[middle] != SPACE:
+                while middle < i and data[middle] != n.SPACE:
                     middle += 1
                 start[_OVERTIME, g], stop[_OVERTIME, g] = begin, middle
                 begin = min(middle + 1, i)

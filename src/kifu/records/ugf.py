@@ -28,10 +28,11 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason
 from kifu.point import MAX_SIZE, NO_POINT, POINT_MASK, WHITE_BIT
-from kifu.records._nodes import MAX_MOVES, MAX_SETUP
+from kifu.records._bytes import MAX_SETUP
 from kifu.records.detect import UGF
 from kifu.records.games import (
     FIELD_LIMIT,
+    MAX_MOVES,
     NO_HANDICAP,
     ParsedBlock,
     ParseWarning,

@@ -85,10 +85,9 @@ def print_draws(draws: Draws) -> None:
     """Print the counts of the examples of an epoch."""
     sources = make_table(
         ("source", "left"), ("examples", "right"), ("", "right"), ("games", "right"), ("of", "right"),
-        ("repeated", "right"),
     )  # fmt: skip
     for name, each in draws.sources.items():
-        counts = (each.games, each.all_games, each.repeated)
+        counts = (each.games, each.all_games)
         sources.add_row(cell(name), f"{each.examples:,}", f"{each.share:.1%}", *map("{:,}".format, counts))
     figures = ", ".join(f"{name} {value:,.5g}" for name, value in draws.per_game.items())
     named = {
@@ -98,8 +97,7 @@ def print_draws(draws: Draws) -> None:
     print_lines(
         make_console(),
         f"epoch {draws.epoch}: {draws.examples:,} examples of {draws.games:,} games; per game: {figures}",
-        f"repeated positions: {draws.repeated:,}; duplicate games: {draws.duplicate_games:,}, with"
-        f" {draws.duplicates:,} duplicate positions",
+        f"duplicate games: {draws.duplicate_games:,}, with {draws.duplicates:,} duplicate positions",
         "",
         sources,
         "",

@@ -22,7 +22,7 @@ from kifu.go.replay import GamesLike
 from kifu.io import read_small
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, parse_gtp, parse_sgf, to_gtp
 from kifu.records.game import Game, read_sgf
-from kifu.records.sgf import root_properties, split_nodes
+from kifu.records.sgf import node_properties
 from kifu.registry import unknown
 from kifu.search.notation import CELL_OF, anchor_of, check_pattern, number_moves, orient, read_colour, read_diagram
 from kifu.search.pattern import ANY_CELL, BLACK_CELL, EMPTY_CELL, WHITE_CELL, Pattern, PatternMove, Rectangle
@@ -316,7 +316,6 @@ def _corner_around(points: Sequence[int], width: int, height: int, min_size: int
     return Rectangle(*columns, *rows)
 
 
-_MARKUP = re.compile(rb"(?:VW|TR|SQ|CR|MA|SL|LB)\s*\[")
 _MARKS = ("TR", "SQ", "CR", "MA", "SL", "LB")
 _MAX_VALUES = 1000
 
@@ -342,7 +341,7 @@ def pattern_from_sgf(data: bytes) -> Pattern:
         board.to_play = before.to_play
     width, height = game.width, game.height
     marks = {name: list(_points(name, properties, width, height)) for name in ("VW", *_MARKS)}
-    if properties.get("VW") == (b"",):
+    if list(properties.get("VW", ())) == [b""]:
         rectangle = Rectangle(0, width - 1, 0, height - 1)
     else:
         rectangle = bounding_box(marks["VW"] or [point for points in marks.values() for point in points], width)
@@ -353,12 +352,9 @@ def pattern_from_sgf(data: bytes) -> Pattern:
 
 def _find_markup(game: Game) -> tuple[Game, _Properties]:
     """Return the game up to its first node with markup, and the properties of this node."""
-    nodes = split_nodes(game.record)
-    charset = b"CA[" + game.raw("CA") + b"]"
-    for i, node in enumerate(nodes):
-        properties = root_properties(b"(;" + charset + node.removeprefix(b";")) if _MARKUP.search(node) else {}
+    for end, properties in node_properties(game.record):
         if any(name in properties for name in ("VW", *_MARKS)):
-            return read_sgf(b"(" + b"".join(nodes[: i + 1]) + b")"), properties
+            return read_sgf(game.record[:end] + b")"), properties
     raise RecipeError(f"no node of the main line has VW or one of the marks {', '.join(_MARKS)}, which draw a pattern")
 
 
@@ -369,7 +365,7 @@ def _points(name: str, properties: _Properties, width: int, height: int) -> Iter
         raise RecipeError(f"{name} has at most {_MAX_VALUES:,} values in a pattern, got {len(values):,}")
     for value in values:
         text = value.decode("latin-1").strip()
-        if name == "VW" and values == (b"",):
+        if name == "VW" and list(values) == [b""]:
             continue
         first, colon, last = text.partition(":")
         try:

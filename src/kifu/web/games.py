@@ -14,12 +14,13 @@ from starlette.routing import Route
 from kifu.corpus.export import rows_to_games, rows_to_sgf
 from kifu.corpus.schema import drop_code
 from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
+from kifu.records._sgf_tokens import NAME_C
 from kifu.records.game import Game, iter_games
 from kifu.records.games import ParseWarning
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.ranks import Rank
-from kifu.records.sgf import MARKS, NAME_C, NAME_L, NAME_LB, read_tree
 from kifu.records.text import codec_named, simple_text, unescape
+from kifu.records.tree import MARKS, NAME_L, NAME_LB, read_tree
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint, upload
 from kifu.web.positions import MAX_MOVES, Line, Played, PlayedParams, find_played
 from kifu.web.site import Filter, Site

@@ -24,7 +24,7 @@ from kifu.corpus.schema import SCHEMA
 from kifu.corpus.sources import find_sources
 from kifu.errors import FormatError, GameError, RecipeError, SourceError, first_line
 from kifu.io import read_small, utf8_name
-from kifu.leaks.audit import read_audit
+from kifu.leaks.report import read_audit
 from kifu.learn.results import read_evaluation, read_results
 from kifu.point import max_handicap
 from kifu.records.paths import file_version

@@ -125,6 +125,7 @@ def test_ranks(folder):
         human.check_board(25, 25)
 
 
+@pytest.mark.slow
 def test_servers(folder, tmp_path):
     """A human-style net imitates players of the server of the record, or of the one that is given."""
     game, net, games = folder / "game.sgf", folder / "human.bin.gz", folder / "games.parquet"

@@ -142,12 +142,13 @@ def test_threads_share_a_predictor_and_a_reviewer(net: learn.net.Net, monkeypatc
     wanted = [net.evaluate(each) for each in asked]
     reviewer, barrier = learn.review.Reviewer(net), threading.Barrier(8)
 
-    def slow_fill(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> None:
+    def slow_fill(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> Any:
         assert id(scratch) not in used
         used.add(id(scratch))
         time.sleep(0.001)
-        fill(encoder, scratch, *arguments)
+        answer = fill(encoder, scratch, *arguments)
         used.remove(id(scratch))
+        return answer
 
     def work(k: int) -> None:
         barrier.wait()
@@ -320,73 +321,6 @@ def test_symmetrized_predictions_transform_with_the_game(
     np.testing.assert_allclose(np.mean(each, 0), wanted.policy, atol=1e-6)
 
 
-def answers(policy: Sequence[Sequence[float]], legal: np.ndarray | None = None) -> learn.evaluation.Evaluation:
-    with np.errstate(divide="ignore"):
-        table = np.log(np.array(policy, np.float32))
-    if legal is not None:
-        table = np.where(legal, table, np.float32(-np.inf))
-    return learn.evaluation.Evaluation(table, np.ones(len(table), np.uint8))
-
-
-def test_top_moves() -> None:
-    found = answers([[0.1, 0.4, 0.1, 0.4], [1e-9, 1, 0, 0]], np.array([[True] * 4, [True, True, False, False]]))
-    moves, chances = found.top(3)
-    assert (moves.tolist(), moves.dtype) == ([[1, 3, 0], [1, 0, -1]], np.int16)
-    assert chances.dtype == np.float32
-    np.testing.assert_allclose(chances, [[0.4, 0.4, 0.1], [1, 0, 0]], atol=1e-7)
-    assert answers([[0.025] * 40]).top(30)[0].tolist() == [list(range(30))]
-    assert found.top(9)[0].tolist() == [[1, 3, 0, 2], [1, 0, -1, -1]]
-
-
-SHARES = np.array([0.5, 0.25, 0.15, 0.1, 0])
-
-
-@pytest.mark.parametrize(
-    ("temperature", "epsilon", "wanted"),
-    [
-        (1, 0, SHARES),
-        (0.5, 0, SHARES**2),
-        (2, 0, SHARES**0.5),
-        (1, 0.4, 0.6 * SHARES + 0.4 * np.array([1, 1, 1, 1, 0]) / 4),
-        (1, 1, np.array([1, 1, 1, 1, 0])),
-        (0, 0.2, np.array([0.85, 0.05, 0.05, 0.05, 0])),
-        (1e-300, 0, np.array([1, 0, 0, 0, 0])),
-        (5e-324, 0, np.array([1, 0, 0, 0, 0])),
-    ],
-)
-def test_sampling_frequencies(temperature: float, epsilon: float, wanted: np.ndarray) -> None:
-    """By chi square; its chance to pass 25 with three degrees of freedom is 0.00002."""
-    count = 20_000
-    legal = np.tile(SHARES > 0, (count, 1))
-    drawn = answers(np.tile(SHARES, (count, 1)), legal).sample(np.random.default_rng(1), temperature, epsilon)
-    found = np.bincount(drawn, minlength=5)
-    expected = count * wanted / wanted.sum()
-    assert (found[expected == 0] == 0).all()
-    seen = expected > 0
-    assert ((found - expected)[seen] ** 2 / expected[seen]).sum() < 25
-
-
-def test_sampling_is_repeatable_and_breaks_ties_randomly() -> None:
-    tied = answers([[0.4, 0.2, 0.4]] * 100)
-    drawn = tied.sample(np.random.default_rng(2), temperature=0)
-    assert set(drawn.tolist()) == {0, 2}
-    assert (drawn == tied.sample(np.random.default_rng(2), temperature=0)).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"temperature": -1}, "temperature must be >= 0, got -1"),
-        ({"temperature": float("nan")}, "temperature must be >= 0, got nan"),
-        ({"epsilon": 1.5}, "epsilon must be 0 to 1, got 1.5"),
-        ({"epsilon": float("nan")}, "epsilon must be 0 to 1, got nan"),
-    ],
-)
-def test_invalid_sampling_arguments(options: dict[str, float], words: str) -> None:
-    with pytest.raises(RecipeError, match=words):
-        answers([[1.0]]).sample(np.random.default_rng(0), **options)
-
-
 def test_invalid_positions(net: learn.net.Net, tmp_path: Path) -> None:
     played = game(6, 10)
     for ply in (-1, 11):
@@ -432,3 +366,24 @@ def test_moves_that_other_rules_forbid(net: learn.net.Net) -> None:
     net.evaluate(NetPositions.from_moves([corner], 9))
     with pytest.raises(IllegalMove, match="suicide"):
         net.using(rules=NAMED["japanese"]).evaluate(NetPositions.from_moves([corner], 9))
+
+
+def test_a_game_is_evaluated_at_plies_and_ranks() -> None:
+    net, played = learn.net.open_net("human"), game(8, 30, 19, 19, root="BR[2d]WR[5k]")
+    given = net.evaluate(played, plies=[10, 21], rank="3d", opponent=30.0)
+    positions = NetPositions.from_games([played] * 2, [10, 21])
+    np.testing.assert_array_equal(given.policy, net.evaluate(positions.with_ranks(34.0, 30.0)).policy)
+    assert np.abs(given.policy - net.evaluate(positions).policy).max() > 1e-4
+    np.testing.assert_array_equal(net.evaluate(played).value, net.evaluate(played, [30]).value)
+    with pytest.raises(RecipeError, match="net small does not take ranks"):
+        learn.net.open_net("small").evaluate(played, rank="3d")
+
+
+def test_streams_are_cut_and_computed_ahead(net: learn.net.Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learn.inference, "_BATCH", 7)
+    played = [game(k, 15 + k) for k in range(3)]
+    positions = NetPositions.from_games(*zip(*((each, ply) for each in played for ply in range(len(each)))))
+    parts = list(net.stream(positions, jobs=3))
+    assert [len(part) for part in parts] == [7] * 6 + [6]
+    same(learn.evaluation.join(parts), net.evaluate(positions))
+    assert list(net.stream(positions.take(slice(0, 0)))) == []

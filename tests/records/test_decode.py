@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kifu.errors import DropReason
 from kifu.records.containers import blocks
+from kifu.records.decode import decode
 from kifu.records.games import FIELDS, ParsedBlock, TextFields
-from kifu.records.sgf import as_block, decode, read_block
+from kifu.records.sgf import as_block, read_block
 from naive_text_fields import TEXT_PIECES, compare_text
 from record_samples import TRAPS_FOLDER
 

@@ -1,0 +1,546 @@
+"""The SGF scanner: from bytes to the moves, the setup and the properties of main lines.
+
+It is a single pass without recursion or backtracking: time is linear in the bytes, whatever they are. It lists the
+properties of each node in one table (`Properties`), from which it reads stones and moves; text fields, figures and the
+root's properties are read from it later, so that nothing walks the text of a main line again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import DropReason
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE, WHITE_BIT
+from kifu.records import _bytes as n
+from kifu.records import _sgf_tokens as tokens
+from kifu.records._bytes import Int
+from kifu.records._sgf_charset import UNKNOWN_DOUBT, doubt, find_charset, game_charset
+from kifu.records.games import MAX_MOVES, NO_HANDICAP, Bytes, ParseWarning, Properties
+from kifu.records.text import NO_CHARSET, SINGLE, Charsets
+
+# Further columns of a game of SGF: its charset, and ends of its rows of properties, of all and of the root's.
+CHARSET, PROPERTY_END, ROOT_END, SGF_COLUMNS = range(n.COLUMNS, n.COLUMNS + 4)
+
+# Columns of a row of properties: a name's key; the number of the node, negative if it has no move; the number of moves
+# before the node; start and end of the first value, from the start of the game's text.
+KEY, NODE, PLY, VALUE, VALUE_END, PROPERTY_COLUMNS = range(6)
+
+MAX_PROPERTIES = 1 << 20
+"""A game with more on its main line, without those of `plain_moves`, is `DropReason.TOO_LARGE`."""
+
+PROPERTY_BYTES = 3
+"""The least bytes of a property."""
+
+_MAX_VALUE_END = (1 << 31) - 1
+
+# The scanner's state between calls, and within one.
+MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
+BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, DOUBT, PROPERTIES, STATES = range(7, 15)
+
+_SIZE_MISSING = int(ParseWarning.SIZE_MISSING)
+_SIZE_PAIR = int(ParseWarning.SIZE_PAIR)
+_HANDICAP_TEXT = int(ParseWarning.HANDICAP_TEXT)
+_TWO_MOVES = int(ParseWarning.TWO_MOVES_IN_NODE)
+_MANY_VALUES = int(ParseWarning.MANY_MOVE_VALUES)
+_SETUP_AFTER_ROOT = int(ParseWarning.SETUP_AFTER_ROOT)
+_SETUP_TWICE = int(ParseWarning.SETUP_TWICE)
+_PASS_AS_TT = int(ParseWarning.PASS_AS_TT)
+_BAD_SETUP = int(ParseWarning.BAD_SETUP_POINT)
+_HANDICAP_ONE = int(ParseWarning.HANDICAP_ONE)
+_BAD_CHARSET = int(ParseWarning.BAD_CHARSET)
+_MOVE_IN_ROOT = int(ParseWarning.MOVE_IN_ROOT)
+_PASS_AS_WORD = int(ParseWarning.PASS_AS_WORD)
+_SEMICOLON_MISSING = int(ParseWarning.SEMICOLON_MISSING)
+_TEXT_SKIPPED = int(ParseWarning.TEXT_SKIPPED)
+_OTHER_CHARSET = int(ParseWarning.OTHER_CHARSET)
+_INFO_AFTER_ROOT = int(ParseWarning.INFO_AFTER_ROOT)
+
+_KEPT, _NOT_GO, _NO_RECORD = int(DropReason.KEPT), int(DropReason.NOT_GO), int(DropReason.NO_RECORD)
+_BAD_SIZE, _TOO_LARGE = int(DropReason.BAD_SIZE), int(DropReason.TOO_LARGE)
+_T = SGF_LETTERS.index("t")
+
+_PASS = tuple(b"pass")
+_BACK_QUOTE = ord("`")
+_BLACK_WORDS, _WHITE_WORDS = tuple(b"Bb1"), tuple(b"Ww2")
+
+DONE, FULL = 0, 1
+
+_TRUNCATED = int(ParseWarning.TRUNCATED)
+_JUNK_BEFORE = int(ParseWarning.JUNK_BEFORE)
+_VARIATIONS = int(ParseWarning.VARIATIONS)
+_LATER_GAME = int(ParseWarning.LATER_GAME)
+_OPENING_MISSING = int(ParseWarning.OPENING_MISSING)
+
+
+class NodesOut(NamedTuple):
+    """The scanner's output and state.
+
+    The caller allocates `moves` once for all games, as no move takes less than the 4 bytes of ";B[]", and enlarges
+    `rows`, `setup` and `properties` whenever `scan_members` returns FULL.
+
+    Attributes:
+        rows: [G, SGF_COLUMNS] int64.
+        moves: [M] uint16.
+        setup, setup_ply: [S] uint16.
+        properties: [P, PROPERTY_COLUMNS] int32, a row for each property with a value on the main lines, in order, but
+            those that `plain_moves` reads.
+        state: [STATES] int64. The caller sets MEMBER_BYTES to the size of a member that is scanned in pieces, else 0,
+            and CUT to the position behind which `scan_members` stops after a game.
+        seen: [MAX_POINTS] int64. The last node that set up each point, times 4, plus 0, 1 or 2 for AB, AW or AE.
+        readings: [READINGS, PROGRESS] int64, scratch space of `compare_readings`.
+    """
+
+    rows: npt.NDArray[np.int64]
+    moves: npt.NDArray[np.uint16]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    properties: npt.NDArray[np.int32]
+    state: npt.NDArray[np.int64]
+    seen: npt.NDArray[np.int64]
+    readings: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def read_size(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
+    """Parse SZ[19], SZ[19:19] or SZ[13:9] (width, height). An empty value counts as missing."""
+    colon = i
+    while colon < stop and data[colon] != n.COLON:
+        colon += 1
+    if n.skip_space(data, i, stop) == stop:
+        return
+    good, width = n.read_number(data, i, colon)
+    height = width
+    if colon < stop:
+        right, height = n.read_number(data, colon + 1, stop)
+        good = good and right
+        if good and width == height:
+            row[n.WARNINGS] |= _SIZE_PAIR
+    if good and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
+        row[n.WIDTH], row[n.HEIGHT] = width, height
+    else:
+        row[n.WIDTH] = -1
+
+
+@inline_kernel
+def read_handicap(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
+    good, value = n.read_number(data, i, stop)
+    if good:
+        row[n.HANDICAP] = value
+    else:
+        row[n.WARNINGS] |= _HANDICAP_TEXT
+    if good and value == 1:
+        row[n.WARNINGS] |= _HANDICAP_ONE
+
+
+@inline_kernel
+def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
+    """Parse PL by its first letter: B, black, W, white; 1 and 2 in old records."""
+    i = n.skip_space(data, i, stop)
+    if i < stop:
+        c = data[i]
+        if c in _BLACK_WORDS:
+            row[n.TO_PLAY] = BLACK
+        elif c in _WHITE_WORDS:
+            row[n.TO_PLAY] = WHITE
+
+
+@inline_kernel
+def list_node(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
+    """Append a row for each property of the node whose first one begins at `i`, and return the node's end."""
+    state = out.state
+    state[NODES] += 1
+    node, ply, start, charset = state[NODES], state[MOVES] - row[n.MOVE_END], row[n.START], row[CHARSET]
+    count, most, warnings = state[PROPERTIES], row[PROPERTY_END] + MAX_PROPERTIES + 1, 0
+    at = n.skip_space(data, i, stop)
+    if at < stop and data[at] == n.LEFT:
+        warnings = _TEXT_SKIPPED
+    key = 0
+    while key >= 0 and count < most:
+        i, key, value, end, more = tokens.next_property(data, i, stop, charset)
+        warnings |= more
+        if end - start > _MAX_VALUE_END:
+            row[n.DROP] = _TOO_LARGE
+        elif key >= 0:
+            each = out.properties[count]
+            each[KEY], each[NODE], each[PLY], each[VALUE], each[VALUE_END] = key, node, ply, value - start, end - start
+            count += 1
+    row[n.WARNINGS] |= warnings
+    state[PROPERTIES] = count
+    return i
+
+
+@inline_kernel
+def read_root(data: Bytes, charsets: Charsets, row: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """Read size, handicap, player, charset and kind of game from the rows of a root. The first SZ, HA or CA is used."""
+    has_charset = False
+    for k in range(row[PROPERTY_END], out.state[PROPERTIES]):
+        key = out.properties[k, KEY]
+        i, end = row[n.START] + out.properties[k, VALUE], row[n.START] + out.properties[k, VALUE_END]
+        if key == tokens.NAME_SZ and row[n.WIDTH] == 0:
+            read_size(data, i, end, row)
+        elif key == tokens.NAME_HA and row[n.HANDICAP] == NO_HANDICAP and row[n.WARNINGS] & _HANDICAP_TEXT == 0:
+            read_handicap(data, i, end, row)
+        elif key == tokens.NAME_PL:
+            read_player(data, i, end, row)
+        elif key == tokens.NAME_CA and not has_charset:
+            has_charset = True
+            if find_charset(data, i, end, charsets) == NO_CHARSET:
+                row[n.WARNINGS] |= _BAD_CHARSET
+        elif key == tokens.NAME_GM and n.skip_space(data, i, end) < end:
+            good, value = n.read_number(data, i, end)
+            if not good or value != 1:
+                row[n.DROP] = _NOT_GO
+    if row[n.WIDTH] == 0:
+        row[n.WIDTH], row[n.HEIGHT] = 19, 19
+        row[n.WARNINGS] |= _SIZE_MISSING
+    elif row[n.WIDTH] < 0:
+        row[n.WIDTH] = 0
+        if row[n.DROP] == _KEPT:
+            row[n.DROP] = _BAD_SIZE
+
+
+@inline_kernel
+def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int:
+    """Parse the value of B or W as a point, a pass (width * height) or NO_POINT."""
+    count, a, b, c, d, _e = tokens.squeeze(data, i, stop)
+    width, height = row[n.WIDTH], row[n.HEIGHT]
+    if count == 0:
+        return width * height
+    if count == 2:
+        x, y = tokens.coordinate(a), tokens.coordinate(b)
+        if x < width and y < height:
+            return y * width + x
+        if x == _T and y == _T and width <= 19 and height <= 19:
+            row[n.WARNINGS] |= _PASS_AS_TT
+            return width * height
+    if (count == 2 and a == b and a in (n.HYPHEN, _BACK_QUOTE)) or (
+        count == 4 and (a | 0x20, b | 0x20, c | 0x20, d | 0x20) == _PASS
+    ):
+        row[n.WARNINGS] |= _PASS_AS_WORD
+        return width * height
+    return NO_POINT
+
+
+@inline_kernel
+def put_stones(
+    left: Int, top: Int, right: Int, bottom: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
+) -> None:
+    """Set up a rectangle of points (borders included) as black (kind 0), white (1) or empty (2)."""
+    state = out.state
+    state[BUDGET] -= (right - left + 1) * (bottom - top + 1)
+    if state[BUDGET] < 0:
+        row[n.DROP] = _TOO_LARGE
+        return
+    bits = ERASE_BIT if kind == 2 else kind * WHITE_BIT
+    for y in range(top, bottom + 1):
+        for x in range(left, right + 1):
+            point = y * row[n.WIDTH] + x
+            before = out.seen[point]
+            if before // 4 == state[NODES]:
+                if before % 4 == kind:
+                    continue
+                if state[IN_ROOT] == 1:
+                    row[n.WARNINGS] |= _SETUP_TWICE
+            out.seen[point] = state[NODES] * 4 + kind
+            out.setup[state[SETUP]] = point | bits
+            out.setup_ply[state[SETUP]] = ply
+            state[SETUP] += 1
+
+
+@inline_kernel
+def read_stones(
+    data: Bytes, i: Int, end: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
+) -> None:
+    """Set up the stones of a property's values, of which data[i:end] is the first."""
+    while end < stop and row[n.DROP] == _KEPT:
+        status, left, top, right, bottom = tokens.read_rectangle(data, i, end, row[n.WIDTH], row[n.HEIGHT])
+        if status > 0:
+            put_stones(left, top, right, bottom, kind, ply, row, out)
+        elif status < 0:
+            row[n.WARNINGS] |= _BAD_SETUP
+        i, end = tokens.next_value(data, end, stop, row[CHARSET])
+
+
+@inline_kernel
+def read_node(data: Bytes, stop: Int, first: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """Read stones and move from the rows of the node listed last. Stones come before the move, whatever their order.
+
+    Several values of B or W beside AB, AW or AE are stones, too, as OGS exports the position of a forked game.
+
+    Args:
+        data: [N] uint8.
+        first: The node's first row of properties.
+    """
+    state, start, last = out.state, row[n.START], out.state[PROPERTIES]
+    in_root, ply = state[IN_ROOT] == 1, state[MOVES] - row[n.MOVE_END]
+    black, white = -1, -1
+    black_values, white_values, has_setup = -1, -1, False  # rows of B and W with several values
+    for k in range(first, last):
+        key = out.properties[k, KEY]
+        i, end = start + out.properties[k, VALUE], start + out.properties[k, VALUE_END]
+        if key in (tokens.NAME_B, tokens.NAME_W):
+            _start, more = tokens.next_value(data, end, stop, row[CHARSET])
+            if more < stop:
+                row[n.WARNINGS] |= _MANY_VALUES
+                if key == tokens.NAME_B:
+                    black_values = k
+                else:
+                    white_values = k
+            if (key == tokens.NAME_B and black >= 0) or (key == tokens.NAME_W and white >= 0):
+                row[n.WARNINGS] |= _TWO_MOVES
+            elif key == tokens.NAME_B:
+                black = read_move(data, i, end, row)
+            else:
+                white = read_move(data, i, end, row)
+        elif key in (tokens.NAME_AB, tokens.NAME_AW, tokens.NAME_AE):
+            kind = 0 if key == tokens.NAME_AB else (1 if key == tokens.NAME_AW else 2)
+            read_stones(data, i, end, stop, kind, ply, row, out)
+            has_setup = True
+            if not in_root:
+                row[n.WARNINGS] |= _SETUP_AFTER_ROOT
+        elif not in_root and tokens.is_info(key):
+            row[n.WARNINGS] |= _INFO_AFTER_ROOT
+            if key == tokens.NAME_HA and row[n.HANDICAP] == NO_HANDICAP and row[n.WARNINGS] & _HANDICAP_TEXT == 0:
+                read_handicap(data, i, end, row)
+    if has_setup and (black_values >= 0 or white_values >= 0):
+        for kind in range(2):
+            k = black_values if kind == 0 else white_values
+            if k >= 0:
+                i, end = start + out.properties[k, VALUE], start + out.properties[k, VALUE_END]
+                read_stones(data, i, end, stop, kind, ply, row, out)
+        black, white = -1 if black_values >= 0 else black, -1 if white_values >= 0 else white
+    if black >= 0 and white >= 0:
+        row[n.WARNINGS] |= _TWO_MOVES
+    if black >= 0 or white >= 0:
+        if ply == MAX_MOVES:
+            row[n.DROP] = _TOO_LARGE
+        else:
+            out.moves[state[MOVES]] = black if black >= 0 else white | WHITE_BIT
+            state[MOVES] += 1
+            if in_root:
+                row[n.WARNINGS] |= _MOVE_IN_ROOT
+    else:
+        for k in range(first, last):
+            out.properties[k, NODE] = -state[NODES]
+    if in_root:
+        row[n.ROOT_SETUP] = state[SETUP] - row[n.SETUP_END]
+        state[IN_ROOT] = 0
+
+
+@inline_kernel
+def is_full(row: npt.NDArray[np.int64], out: NodesOut) -> Any:
+    return out.state[PROPERTIES] - row[PROPERTY_END] > MAX_PROPERTIES
+
+
+@inline_kernel
+def plain_moves(
+    data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], moves: npt.NDArray[np.uint16], m: Int
+) -> tuple[Int, Int]:
+    """Read consecutive nodes of the form ;B[xy] or ;W[xy] with a point of the board, which make up most of a record.
+
+    Returns:
+        (position of the next other node, index in `moves` after the moves).
+    """
+    last = row[n.MOVE_END] + MAX_MOVES
+    width, height = row[n.WIDTH], row[n.HEIGHT]
+    while i + 6 < stop and m < last:
+        colour = data[i + 1]
+        if data[i] != n.SEMICOLON or data[i + 2] != n.LEFT or data[i + 5] != n.RIGHT:
+            break
+        if colour != n.LETTER_B and colour != n.LETTER_W:
+            break
+        x, y = tokens.coordinate(data[i + 3]), tokens.coordinate(data[i + 4])
+        if x >= width or y >= height:
+            break
+        after = i + 6
+        c = data[after]
+        while c <= n.SPACE and after + 1 < stop:
+            after += 1
+            c = data[after]
+        if c != n.SEMICOLON and c != n.CLOSE and c != n.OPEN:
+            break
+        moves[m] = y * width + x if colour == n.LETTER_B else (y * width + x) | WHITE_BIT
+        m += 1
+        i = after
+    return i, m
+
+
+@inline_kernel
+def main_line(
+    data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut
+) -> tuple[Int, Int]:
+    """Read the main line from its ( or ;: (its end, number of parentheses open there).
+
+    The properties of a dropped game are listed, too.
+    """
+    depth, found = 1, True
+    while found and not is_full(row, out):
+        i, found, depth, warnings = tokens.next_node(data, i, stop, charset, depth)
+        row[n.WARNINGS] |= warnings
+        if found:
+            if data[i] == n.SEMICOLON:
+                i, out.state[MOVES] = plain_moves(data, i, stop, row, out.moves, out.state[MOVES])
+            if data[i] == n.SEMICOLON or n.is_letter(data[i]):
+                first = out.state[PROPERTIES]
+                i = list_node(data, i + 1 if data[i] == n.SEMICOLON else i, stop, row, out)
+                if row[n.DROP] == _KEPT:
+                    read_node(data, stop, first, row, out)
+    if is_full(row, out):
+        row[n.DROP] = _TOO_LARGE if row[n.DROP] == _KEPT else row[n.DROP]
+    return i, depth
+
+
+@inline_kernel
+def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt.NDArray[np.int64]) -> Int:
+    """Skip everything up to the ) that closes the game, and note variations and text outside of them."""
+    is_closed = False  # a ) was the last token
+    while i < stop:
+        c = data[i]
+        if c == n.OPEN:
+            if tokens.is_root(data, n.skip_space(data, i + 1, stop), stop, False):
+                break
+            row[n.WARNINGS] |= _VARIATIONS
+            depth += 1
+            is_closed = False
+        elif c == n.CLOSE:
+            depth -= 1
+            if depth == 0:
+                return i + 1
+            is_closed = True
+        elif c > n.SPACE:
+            if is_closed:
+                row[n.WARNINGS] |= _TEXT_SKIPPED
+            if c == n.LEFT:
+                i = min(tokens.end_of_value(data, i + 1, stop, charset), stop - 1)
+            elif not (n.is_letter(c) or n.is_digit(c) or c == n.SEMICOLON):
+                row[n.WARNINGS] |= _TEXT_SKIPPED
+        i += 1
+    row[n.WARNINGS] |= _TRUNCATED
+    return i
+
+
+@inline_kernel
+def new_row(out: NodesOut, drop: Int, at: Int) -> None:
+    """Begin the row of a game whose text starts at `at`. Until `end_game`, its ends are its starts."""
+    state = out.state
+    row = out.rows[state[GAMES]]
+    row[:] = 0
+    row[n.HANDICAP] = NO_HANDICAP
+    row[n.DROP] = drop
+    row[n.MEMBER_ROW] = state[MEMBER]
+    row[n.START] = row[n.STOP] = at
+    row[n.MOVE_END], row[n.SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
+    row[ROOT_END], row[CHARSET] = state[PROPERTIES], SINGLE
+    if state[IN_MEMBER] > 0:
+        row[n.WARNINGS] = _LATER_GAME
+    state[GAMES] += 1
+    state[IN_MEMBER] += 1
+
+
+@inline_kernel
+def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> Int:
+    """Begin the row of the member's next game and return where its root's properties begin.
+
+    Without another game, finish the member and return -1.
+    """
+    state = out.state
+    length = max(state[MEMBER_BYTES], stop - start)
+    if state[IN_MEMBER] == 0:
+        state[POSITION] = start
+        state[MEMBER_BUDGET] = 4 * n.MAX_SETUP + length
+    if state[IN_MEMBER] == 0 or state[DOUBT] == UNKNOWN_DOUBT:
+        state[DOUBT] = doubt(data, start, stop)
+    at = root = stop
+    junk = False
+    if drop == _KEPT:
+        at, root, junk = tokens.find_game(data, state[POSITION], stop)
+    if at < stop and state[IN_MEMBER] < n.GAMES_ALWAYS + length // n.BYTES_PER_GAME:
+        new_row(out, _KEPT, at)
+        row = out.rows[state[GAMES] - 1]
+        if junk:
+            row[n.WARNINGS] |= _JUNK_BEFORE
+        if data[at] == n.SEMICOLON:
+            row[n.WARNINGS] |= _OPENING_MISSING
+        elif data[root - 1] != n.SEMICOLON:
+            row[n.WARNINGS] |= _SEMICOLON_MISSING
+        state[BUDGET] = min(n.MAX_SETUP, state[MEMBER_BUDGET])
+        return root
+    if at < stop:
+        new_row(out, _TOO_LARGE, at)
+        out.rows[state[GAMES] - 1][n.STOP] = stop
+    elif state[IN_MEMBER] == 0:
+        new_row(out, drop if drop != _KEPT else _NO_RECORD, at)
+    state[MEMBER] += 1
+    state[IN_MEMBER] = 0
+    return -1
+
+
+@inline_kernel
+def end_game(i: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """Complete the row of a game that ends at `i`. A dropped game keeps neither moves nor setup."""
+    state = out.state
+    state[IN_ROOT] = 0
+    state[MEMBER_BUDGET] -= min(n.MAX_SETUP, state[MEMBER_BUDGET]) - max(state[BUDGET], 0)
+    if row[n.DROP] != _KEPT:
+        state[MOVES], state[SETUP] = row[n.MOVE_END], row[n.SETUP_END]
+        row[n.ROOT_SETUP] = 0
+    row[n.MOVE_END], row[n.SETUP_END], row[PROPERTY_END] = state[MOVES], state[SETUP], state[PROPERTIES]
+    row[n.STOP] = i
+    state[POSITION] = i
+
+
+@kernel
+def scan_members(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    drop: npt.NDArray[np.uint8],
+    charsets: Charsets,
+    out: NodesOut,
+) -> Int:
+    """Scan on from `out.state` (initially zeros) to the end.
+
+    Args:
+        data: [N] uint8.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        drop: [K] uint8, its `DropReason`.
+
+    Returns:
+        DONE, or FULL if `out` has no space for another game or state[CUT] is reached.
+    """
+    state = out.state
+    while state[MEMBER] < len(start):
+        k = state[MEMBER]
+        at = start[k] if state[IN_MEMBER] == 0 else state[POSITION]
+        most = min(MAX_PROPERTIES + 1, (stop[k] - at) // PROPERTY_BYTES)
+        if state[GAMES] == len(out.rows) or state[POSITION] >= state[CUT]:
+            return FULL
+        if state[SETUP] + n.MAX_SETUP > len(out.setup) or state[PROPERTIES] + most > len(out.properties):
+            return FULL
+        root = begin_game(data, start[k], stop[k], np.int64(drop[k]), out)
+        if root >= 0:
+            row = out.rows[state[GAMES] - 1]
+            charset, is_other = game_charset(data, root, stop[k], state[DOUBT], charsets, out.readings)
+            row[CHARSET] = charset
+            if is_other:
+                row[n.WARNINGS] |= _OTHER_CHARSET
+            i = list_node(data, root, stop[k], row, out)
+            row[ROOT_END] = state[PROPERTIES]
+            read_root(data, charsets, row, out)
+            if row[n.DROP] == _KEPT:
+                state[IN_ROOT] = 1
+                read_node(data, stop[k], row[PROPERTY_END], row, out)
+            i, depth = main_line(data, i, stop[k], charset, row, out)
+            end_game(skip_tree(data, i, stop[k], charset, depth, row), row, out)
+    return DONE
+
+
+@inline_kernel
+def first_value(properties: Properties, g: Int, k: Int) -> tuple[Int, Int]:
+    """Return start and end of the first value in row k, of game g."""
+    return properties.start[g] + properties.rows[k, VALUE], properties.start[g] + properties.rows[k, VALUE_END]

@@ -21,9 +21,9 @@ from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
+from kifu.corpus.export import rows_to_olf
 from kifu.corpus.hashes import hash_games
 from kifu.corpus.ingest import ingest
-from kifu.corpus.rows import rows_to_olf
 from kifu.corpus.schema import game_arrays
 from kifu.records.containers import blocks, read_blocks
 from kifu.records.ogs import read_ogs

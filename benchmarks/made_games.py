@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import check_cleaning_rules
+from kifu.corpus.export import rows_to_olf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.rows import rows_to_olf
 from kifu.corpus.schema import POINTS, SCHEMA, game_arrays
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.olf_writer import ExportFailure

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from kifu.learn.nets import Network, NetworkConfig
+from kifu.learn.networks import Network, NetworkConfig
 
 HEAD = 32
 """Channels of an attention head: pairs of them rotate with the column, as many with the row."""

@@ -64,7 +64,7 @@ FIRST = [
     "recipes/test_examples.py", "recipes/test_pipeline_removed.py", "recipes/test_pipeline.py",
     "recipes/test_pipeline_broken.py", "test_convert.py", "datasets/test_loader.py", "datasets/test_torch_data.py",
     "promises/test_foreign_text.py", "learn/test_registry_own.py", "learn/test_evaluate.py", "learn/test_export.py",
-    "learn/test_annotate.py", "learn/test_nets.py", "learn/test_train_value.py", "records/test_sevenzip.py",
+    "learn/test_annotate.py", "learn/test_networks.py", "learn/test_train_value.py", "records/test_sevenzip.py",
     "records/test_detect.py", "recipes/test_olf_archive.py", "search/test_match_kombilo.py",
     "cli/test_demo.py", "test_public.py", "web/test_api_library.py", "web/test_server.py", "web/pages/test_every.py",
     "web/pages/test_games.py", "play/test_gtp.py", "play/test_match.py",

@@ -23,9 +23,9 @@ from kifu.corpus.export import rows_to_games
 from kifu.corpus.schema import POINTS
 from kifu.go.rules import RECORD_RULES
 from kifu.katago.rules import KataRules
-from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import open_predictor
+from kifu.learn.inference import Net
+from kifu.learn.net import open_net
+from kifu.learn.positions import NetPositions
 from kifu.play.player import GameSession, dead_stones, score_points
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.records.game import Game
@@ -53,13 +53,12 @@ def territory(game: Game, row: dict[str, Any], ownership: npt.NDArray[np.float32
     return [int(point) | (WHITE_BIT if owners[point] == WHITE else 0) for point in listed]
 
 
-def judge(batch: pa.RecordBatch, predictor: MovePredictor) -> pa.RecordBatch:
+def judge(batch: pa.RecordBatch, net: Net) -> pa.RecordBatch:
     """Return the games whose count equals their result, with their territory."""
     games = list(rows_to_games(batch))
-    positions = PredictPositions.from_games(games, [len(game) for game in games])
-    found = predictor.predict(positions, unverified=True).ownership
-    assert found is not None, "the net has no ownership head"
-    owned = found * np.where(positions.to_play == BLACK, 1, -1)[:, None]
+    positions = NetPositions.from_games(games, [len(game) for game in games])
+    owned = net.evaluate(positions, unverified=True).seen_from(BLACK).ownership
+    assert owned is not None, "the net has no ownership head"
     rows = batch.select(["rules", "komi", "handicap", "margin", "winner"]).to_pylist()
     rows = [{**row, "komi": KOMI if row["komi"] is None else row["komi"]} for row in rows]
     listed = pa.array([territory(*each) for each in zip(games, rows, owned, strict=True)], POINTS)
@@ -73,10 +72,10 @@ def main() -> None:
     parser.add_argument("--net", required=True)
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
-    catalogue, predictor, kept = open_catalogue(arguments.catalogue), open_predictor(arguments.net), 0
+    catalogue, net, kept = open_catalogue(arguments.catalogue), open_net(arguments.net), 0
     with CatalogueWriter(arguments.output) as writer:
         for batch in catalogue.batches(size=64):
-            judged = judge(batch, predictor)
+            judged = judge(batch, net)
             writer.write(judged)
             kept += len(judged)
         writer.commit({"judged by": Path(arguments.net).name})

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +30,11 @@ from kifu.datasets.filter import PositionFilter
 from kifu.datasets.labels import find_label, label_values
 from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.go.positions import Positions
-from kifu.learn.positions import EvalPositions, PredictPositions
-from kifu.learn.predict import MovePredictor, Predictions
-from kifu.learn.predictors import open_predictor, replay_planes, score_moves
-from kifu.learn.scores import differences
+from kifu.learn.evaluation import Evaluation
+from kifu.learn.inference import Net, replay_planes
+from kifu.learn.net import open_net
+from kifu.learn.positions import NetPositions
+from kifu.learn.scores import differences, score_moves
 from kifu.point import BLACK, WHITE
 from kifu.records.game import Game
 from kifu.records.ranks import Rank
@@ -48,27 +48,27 @@ DANS = {f"{dan}d": Rank(dan).rating for dan in (1, 5, 9)}
 """Ratings of ranks that both players are said to have; moves of the first and the last one are predicted."""
 
 
-def predict(predictor: MovePredictor, positions: PredictPositions) -> tuple[Predictions, Floats, Floats]:
-    """Return the evaluation of positions, and Black's winning probabilities and leads (NaN without a score head)."""
-    found = predictor.predict(positions, unverified=True)
+def predict(net: Net, positions: NetPositions) -> tuple[Evaluation, Floats, Floats]:
+    """Return the evaluation from Black's view, Black's winning probabilities, and leads (NaN without a score head)."""
+    found = net.evaluate(positions, unverified=True)
     assert found.value is not None, "the net has no value head"
-    black = np.where(positions.to_play == BLACK, 1.0, -1.0)
-    lead = black * (np.nan if found.score is None else found.score[:, 0].astype(np.float64))
-    return found, (1 + black * found.value) / 2, lead
+    black = found.seen_from(BLACK)
+    lead = np.full(len(found), np.nan) if black.score is None else black.score[:, 0].astype(np.float64)
+    return black, (1 + black.value.astype(np.float64)) / 2, lead
 
 
-def measure_curves(predictor: MovePredictor, games: Sequence[Game], picture: Path | None) -> None:
+def measure_curves(net: Net, games: Sequence[Game], picture: Path | None) -> None:
     """Print how much the value and lead change per move, and by equal ranks; draw the curves of the first ten games."""
-    positions = [PredictPositions.from_games([game] * len(game), range(len(game))) for game in games]
-    curves = [predict(predictor, each)[1:] for each in positions]
+    positions = [NetPositions.from_games([game] * len(game), range(len(game))) for game in games]
+    curves = [predict(net, each)[1:] for each in positions]
     for name, curve in zip(("winning probability, %", "lead, points"), zip(*curves)):
         change = np.concatenate([np.abs(np.diff(each)) for each in curve]).mean() * (100 if "%" in name else 1)
         print(f"change of Black's {name} per move in {len(games)} games: {change:.2f}")
-    if predictor.takes_ranks:
-        unknown = [predict(predictor, each.with_ranks(np.nan, np.nan))[1] for each in positions]
+    if net.takes_ranks:
+        unknown = [predict(net, each.with_ranks(np.nan, np.nan))[1] for each in positions]
         even = [(EVEN[0] < each) & (each < EVEN[1]) for each in unknown]
         for rank, rating in DANS.items():
-            named = [predict(predictor, each.with_ranks(rating, rating))[1] for each in positions]
+            named = [predict(net, each.with_ranks(rating, rating))[1] for each in positions]
             changes = np.concatenate([np.abs(a - b)[c] for a, b, c in zip(named, unknown, even)])
             print(
                 f"change of {len(changes)} even positions if both are said to be {rank}, %: {100 * changes.mean():.2f}"
@@ -90,7 +90,7 @@ def draw_curves(games: Sequence[Game], curves: Sequence[tuple[Floats, Floats]], 
     figure.savefig(picture)
 
 
-def measure_territory(predictor: MovePredictor, rows: pa.RecordBatch) -> None:
+def measure_territory(net: Net, rows: pa.RecordBatch) -> None:
     """Print the share of points whose owner is right, and the errors of leads, in games of known territory."""
     games = list(rows_to_games(rows))
     first = np.arange(len(games))
@@ -102,20 +102,19 @@ def measure_territory(predictor: MovePredictor, rows: pa.RecordBatch) -> None:
     for ply in (*PLIES, None):
         which = np.array([k for k, game in enumerate(games) if ply is None or ply < len(game)])
         chosen = [games[k] for k in which]
-        positions = PredictPositions.from_games(chosen, [len(game) if ply is None else ply for game in chosen])
-        found, _, lead = predict(predictor, positions)
+        positions = NetPositions.from_games(chosen, [len(game) if ply is None else ply for game in chosen])
+        found, _, lead = predict(net, positions)
         if found.ownership is None:
             return
-        owned = np.sign(found.ownership) * np.where(positions.to_play == BLACK, 1, -1)[:, None]
-        right = (owned == owner[which])[owner[which] != 0].mean()
+        right = (np.sign(found.ownership) == owner[which])[owner[which] != 0].mean()
         error = np.abs(lead - margin[which]).mean()
         print(f"after {ply or 'all'} moves: owner right {100 * right:.1f} %, error of the lead {error:.1f} points")
 
 
-def measure_ranks(predictor: MovePredictor, rows: pa.RecordBatch, count: int) -> None:
+def measure_ranks(net: Net, rows: pa.RecordBatch, count: int) -> None:
     """Print how many nats their own rank gains for `count` moves of players of 1 dan and of 9 dan."""
-    spec = ExampleSpec(replay_planes([predictor]), BOARD, labels=("move",), filter=PositionFilter())
-    everything = EvalPositions.from_source(CatalogueSource(rows, spec), rows)
+    spec = ExampleSpec(replay_planes([net]), BOARD, labels=("move",), filter=PositionFilter())
+    everything = NetPositions.from_source(CatalogueSource(rows, spec), rows)
     white = everything.to_play != BLACK
     rating = everything.conditions.rating[everything.game, white.astype(int)]
     weak, _, strong = DANS.items()
@@ -124,7 +123,7 @@ def measure_ranks(predictor: MovePredictor, rows: pa.RecordBatch, count: int) ->
         which = np.sort(np.random.default_rng(0).permutation(which)[:count])
         positions, account = everything.take(which), everything.take(which).accounts(white[which])
         as_own, *as_others = (
-            score_moves(predictor, replace(positions, ranks=(rank, None)), legal=False, jobs=2, advance=lambda _: None)
+            score_moves(net, positions.with_ranks(rank, None), legal=False, jobs=2, advance=lambda _: None)
             for rank in (own_rating, other[1], np.nan)
         )
         for name, scores in zip((other[0], "unknown"), as_others):
@@ -143,19 +142,19 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=0, help="moves of each rank that are predicted")
     parser.add_argument("--curves", type=Path, help="a picture of the values of ten games")
     arguments = parser.parse_args()
-    predictor = open_predictor(arguments.net)
+    net = open_net(arguments.net)
     rows = pa.Table.from_batches(open_catalogue(arguments.catalogue).batches()).combine_chunks().to_batches()[0]
-    rows = rows.filter(pa.array(~np.isin(to_numpy(rows["canonical"]), predictor.games)))
+    rows = rows.filter(pa.array(~np.isin(to_numpy(rows["canonical"]), net.games)))
     black, white = (pc.fill_null(rows[f"{side}_rating"], 0) for side in ("black", "white"))
     equals = pc.and_(pc.equal(black, white), pc.greater(rows["n_moves"], 100))
     if arguments.games:
         games = list(rows_to_games(rows.filter(equals).slice(0, arguments.games)))
-        measure_curves(predictor, games, arguments.curves)
+        measure_curves(net, games, arguments.curves)
     counted = rows.filter(pc.and_(rows["territory"].is_valid(), rows["margin"].is_valid())).slice(0, arguments.counted)
     if len(counted):
-        measure_territory(predictor, counted)
-    if predictor.takes_ranks and arguments.moves:
-        measure_ranks(predictor, rows, arguments.moves)
+        measure_territory(net, counted)
+    if net.takes_ranks and arguments.moves:
+        measure_ranks(net, rows, arguments.moves)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ from .learn.train import train as train
 from .learn.annotate import annotate as annotate
 from .learn.evaluate import evaluate as evaluate
 from .learn.net import open_net as open_net
-from .learn.predict import Predictor as Predictor
+from .learn.evaluation import Evaluation as Evaluation
 
 # Registries; NETS requires torch
 from .planes.registry import FEATURES as FEATURES, PLANE_SETS as PLANE_SETS

@@ -404,12 +404,12 @@ def read_rows(path: Path) -> Any:
 
 def read_policy(path: Path) -> Any:
     """Return what a net predicts."""
-    from kifu.learn.positions import PredictPositions
-    from kifu.learn.predictors import open_predictor
+    from kifu.learn.net import open_net
+    from kifu.learn.positions import NetPositions
 
-    predictor = open_predictor(path)
-    predicted = predictor.predict(PredictPositions.from_moves([[40, 41 | 0x8000]], *predictor.board))
-    return predicted.policy, predicted.value, predictor.games
+    net = open_net(path)
+    predicted = net.evaluate(NetPositions.from_moves([[40, 41 | 0x8000]], *net.board))
+    return predicted.policy, predicted.value, net.games
 
 
 def _build(recipe: str, *options: str) -> Callable[[Path], str]:

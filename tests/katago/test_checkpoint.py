@@ -23,7 +23,6 @@ from lazy import lazy_import
 
 torch = lazy_import("torch")
 kata_net = lazy_import("kifu.katago.net")
-predictors = lazy_import("kifu.learn.predictors")
 
 KINDS = ["residual", "pooling", "bottleneck", "rotary", "gated"]
 

@@ -62,12 +62,12 @@ def rows(games: Path, nets: list[Path], tmp_path_factory: pytest.TempPathFactory
 
 def single_predictions(games: Path, nets: list[Path]) -> Iterator[dict[str, Any]]:
     """Yield the rows, one prediction at a time."""
-    predictors = [learn.predict.Predictor(net) for net in nets]
+    predictors = [learn.net.open_net(net) for net in nets]
     (ids,) = (batch["id"].to_pylist() for batch in open_catalogue(games).batches(["id"]))
     for game_id, game in zip(ids, games_in(games)):
         for predictor in predictors:
             for ply, word in enumerate(game.moves.tolist()):
-                found = predictor.predict(learn.positions.PredictPositions.from_games([game], [ply]))
+                found = predictor.evaluate(learn.positions.NetPositions.from_games([game], [ply]))
                 policy, move = found.policy[0].astype(np.float64), word & POINT_MASK
                 order = np.argsort(-policy, kind="stable").tolist()
                 known = move < len(policy)
@@ -210,17 +210,15 @@ def test_ranks_of_all_positions_can_be_replaced(games: Path) -> None:
     (batch,) = open_catalogue(games).batches()
     batch = batch.slice(0, 8)
     source = CatalogueSource(batch, ExampleSpec("black+white", (9, 9), labels=("move",)))
-    positions = learn.positions.EvalPositions.from_source(source, batch)
-    forced = replace(positions, ranks=(34.0, 40.0))
+    positions = learn.positions.NetPositions.from_source(source, batch)
+    forced = positions.with_ranks(34.0, 40.0)
     rating = np.tile(np.float32([34, 40]), (len(positions), 1))
     rating[positions.to_play == 2] = 40, 34
     conditions = replace(positions.conditions.take(positions.game), rating=rating)
-    expected = positions.input_positions._replace(conditions=conditions, game=np.arange(len(positions)))
-    assert np.array_equal(
-        encode_inputs(["komi", "ranks"], forced.input_positions), encode_inputs(["komi", "ranks"], expected)
-    )
-    half = replace(positions, ranks=(None, 40.0)).slice(3, 50)
-    kept = half.input_positions.conditions.rating
+    expected = positions.inputs._replace(conditions=conditions, game=np.arange(len(positions)))
+    assert np.array_equal(encode_inputs(["komi", "ranks"], forced.inputs), encode_inputs(["komi", "ranks"], expected))
+    half = positions.with_ranks(None, 40.0).take(slice(3, 50))
+    kept = half.inputs.conditions.rating
     side = (half.to_play == 2).astype(int)
     at = np.arange(len(half))
     assert np.array_equal(kept[at, side], positions.conditions.rating[half.game, side], equal_nan=True)
@@ -335,7 +333,7 @@ def test_boards_that_a_net_does_not_support(games: Path, tmp_path: Path) -> None
 
 def test_planes_of_ranks_are_not_replaced(games: Path, tmp_path: Path) -> None:
     net = tiny_net(tmp_path / "ranked.safetensors", planes="maddison36@2")
-    options = learn.annotate.AnnotateOptions(rank=34.0)
+    options = learn.annotate.AnnotateOptions(rating=34.0)
     with pytest.raises(RecipeError, match="net ranked has planes of ranks"):
         learn.annotate.prepare(net, games, options)
 

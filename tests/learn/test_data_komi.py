@@ -14,7 +14,7 @@ from kifu.datasets.examples import UNKNOWN, Batch
 from kifu.datasets.global_inputs import Conditions
 from kifu.datasets.labels import inputs_label
 from kifu.errors import RecipeError
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.recipes.training import TrainingRecipe
 from lazy import lazy_import
 from loader_games import make, one_batch
@@ -93,12 +93,12 @@ def test_the_value_learns_the_sign_of_komi(tmp_path: Path) -> None:
     """In the records a higher komi goes with more wins of Black; the margins say the opposite."""
     games, slope = confounded(tmp_path), {}
     conditions = replace(Conditions.unknown(2), komi=np.array([0.5, 6.5], np.float32))
-    empty = PredictPositions.from_moves([[], []], 5, conditions=conditions)
+    empty = NetPositions.from_moves([[], []], 5, conditions=conditions)
     for most in (0, 15):
         run = tmp_path / f"run-{most}"
         changes = {"board": "5x5", "augment": False, "validation": 0, "batch_size": 20, "steps": 100}
         learn.train.train(recipe(random_komi=most, inputs=["colour", "komi"], **changes), [games], run)
-        low, high = learn.predict.Predictor(run).predict(empty).value.tolist()
+        low, high = learn.net.open_net(run).evaluate(empty).value.tolist()
         slope[most] = high - low
     assert slope[0] > 0.2
     assert slope[15] < -0.05

@@ -15,7 +15,7 @@ from bfloat16 import processor
 from evaluated import Seen, canonical, games_in, is_white, naive, sharp
 from example_sets import layout_for, random_batch, write
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.learn.scores import MEASURES, Score
 from kifu.point import POINT_MASK, to_gtp
 from lazy import lazy_import
@@ -101,11 +101,7 @@ def test_passes_are_optional(games: Path, tmp_path: Path) -> None:
     (score,) = (reported.by["region"]["pass"] for reported in with_passes.nets)
     at = [(g, t) for g in all_games for t, word in enumerate(g.moves.tolist()) if word & POINT_MASK == 81]
     assert score.positions == len(at) == with_passes.positions - without.positions
-    policy = (
-        learn.predict.Predictor(net)
-        .predict(PredictPositions.from_games([g for g, _ in at], [t for _, t in at]), legal=False)
-        .policy
-    )
+    policy = net.evaluate(NetPositions.from_games([g for g, _ in at], [t for _, t in at]), legal=False).policy
     assert score.nll.value == pytest.approx(-np.log(policy[:, 81].astype(np.float64)).mean(), rel=1e-5)
 
 
@@ -289,7 +285,7 @@ def as_json(score: Score) -> dict[str, object]:
 
 
 def test_json_is_complete(games: Path, net: learn.net.Net) -> None:
-    found: learn.results.Evaluation = learn.evaluate.evaluate(
+    found: learn.results.EvalResults = learn.evaluate.evaluate(
         net, games, learn.results.EvalOptions(positions=200, symmetries=True)
     )
     reported = json.loads(found.to_json())
@@ -313,12 +309,12 @@ def test_errors_of_values_match_single_predictions(net: learn.net.Net, tmp_path:
     games = evaluated.catalogue(tmp_path, texts)
     valued = tiny_net(tmp_path / "valued.safetensors", heads=("value",))
     one, other = learn.evaluate.evaluate([valued, net], games, learn.results.EvalOptions(legal=True)).nets
-    predictor = learn.predict.Predictor(valued)
+    predictor = learn.net.open_net(valued)
     errors: dict[bool, list[float]] = {False: [], True: []}
     entropies = []
     for game, text in zip(games_in(games), results):
         for ply in [t for t, word in enumerate(game.moves.tolist()) if word & POINT_MASK < 81]:
-            found = predictor.predict(PredictPositions.from_games([game], [ply]))
+            found = predictor.evaluate(NetPositions.from_games([game], [ply]))
             entropies.append(-sum(p * math.log(p) for p in found.policy[0].tolist() if p))
             if text:
                 for_black = {"B": 1, "W": -1, "0": 0}[text[0]]

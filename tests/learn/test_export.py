@@ -20,7 +20,7 @@ from kifu.io import hash_file
 from kifu.katago import net_onnx
 from kifu.katago.net_file import KataNetFile, write_kata_net
 from kifu.learn import PACKAGED
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.planes.registry import find_plane_set
 from lazy import lazy_import
 from nets import NET_NAMES, global_values, tiny_net
@@ -101,12 +101,12 @@ def test_a_net_of_half_the_size(tmp_path: Path) -> None:
     for name, value in net.module.state_dict().items():
         if not name.startswith("next."):
             assert torch.equal(weights[name], value.half().float() if value.ndim > 1 else value), name
-    found, expected = (learn.predict.Predictor(each).predict(positions(), unverified=True) for each in (half, path))
+    found, expected = (learn.net.open_net(each).evaluate(positions(), unverified=True) for each in (half, path))
     assert np.abs(found.policy - expected.policy).max() < 1e-2
     assert run("export", half, "-o", out).code == 0
     assert onnx.TensorProto.FLOAT16 in {each.data_type for each in onnx.load(out).graph.initializer}
     assert out.stat().st_size < 0.8 * learn.export.export_onnx(net, tmp_path / "net.onnx").bytes
-    exported = learn.predict.Predictor(out).predict(positions(), unverified=True)
+    exported = learn.net.open_net(out).evaluate(positions(), unverified=True)
     np.testing.assert_allclose(exported.score, found.score, atol=1e-4)
     next(value for value in net.module.parameters() if value.ndim > 1).data *= 1e6
     path.write_bytes(learn.torch_net.net_bytes(net.module, net.about, net.games))
@@ -221,9 +221,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def positions(count: int = 60) -> learn.positions.PredictPositions:
+def positions(count: int = 60) -> learn.positions.NetPositions:
     game = kifu.read_sgf(b"(;SZ[9]KM[6.5]BR[3d];B[ee];W[cc];B[gc];W[cg];B[gg];W[ce];B[dd];W[cd])")
-    return learn.positions.PredictPositions.from_games([game] * count, [k % (len(game) + 1) for k in range(count)])
+    return learn.positions.NetPositions.from_games([game] * count, [k % (len(game) + 1) for k in range(count)])
 
 
 @pytest.mark.thorough
@@ -232,11 +232,11 @@ def positions(count: int = 60) -> learn.positions.PredictPositions:
 def test_packaged_nets_equal_torch_on_10_000_positions(name: str) -> None:
     games = [game for game in kifu.read(kifu.sample_path()) if game.width == game.height == 19]
     plies = [(game, ply) for game in games for ply in range(len(game))][::5][:10_000]
-    each = PredictPositions.from_games(*map(list, zip(*plies)))
+    each = NetPositions.from_games(*map(list, zip(*plies)))
     assert len(each) == 10_000
     fast, net = learn.net.open_net(name), learn.torch_net.read_net(learn.net.net_file(name), name)
     assert fast.session is not None
-    ours, its = (learn.predict.Predictor(net).predict(each, unverified=True) for net in (fast, net))
+    ours, its = (one.evaluate(each, unverified=True) for one in (fast, net))
     for output in ("policy", "value", "ownership", "score"):
         if (values := getattr(its, output)) is not None:
             np.testing.assert_allclose(getattr(ours, output), values, atol=1e-5)
@@ -250,8 +250,7 @@ def test_nets_are_evaluated_by_onnxruntime(exported: Path, symmetries: bool, leg
     assert (fast.about, fast.name, fast.any_size, fast.parameters) == (net.about, "net", True, net.parameters)
     assert fast.games.tolist() == net.games.tolist() == [3, 7]
     ours, its = (
-        learn.predict.Predictor(each, symmetries=symmetries).predict(positions(), legal, unverified=True)
-        for each in (fast, net)
+        each.using(symmetries=symmetries).evaluate(positions(), legal=legal, unverified=True) for each in (fast, net)
     )
     assert np.ptp(its.policy, axis=0).max() > 1e-4
     for name in ("policy", "value", "ownership"):
@@ -289,7 +288,7 @@ def test_an_onnx_file_of_other_weights_is_ignored(exported: Path, tmp_path: Path
 def test_damaged_onnx_files(exported: Path, tmp_path: Path) -> None:
     """Flipped bits and cut files raise an error, or leave the outputs as they are."""
     data, path, rng = exported.with_suffix(".onnx").read_bytes(), tmp_path / "net.onnx", np.random.default_rng(0)
-    expected = learn.predict.Predictor(learn.net.open_net(exported)).predict(positions(3)).policy
+    expected = learn.net.open_net(exported).evaluate(positions(3)).policy
     damaged = [bytearray(data) for _ in range(200)]
     for each, place in zip(damaged, [*rng.integers(0, len(data), 150), *range(len(data) - 81, len(data) - 31)]):
         each[place] ^= 1 << int(rng.integers(8))
@@ -302,7 +301,7 @@ def test_damaged_onnx_files(exported: Path, tmp_path: Path) -> None:
             assert str(path) in str(error)  # noqa: PT017 - some are read
             refused += 1
             continue
-        assert np.array_equal(learn.predict.Predictor(net).predict(positions(3)).policy, expected)
+        assert np.array_equal(net.evaluate(positions(3)).policy, expected)
     assert refused > 150
 
 
@@ -343,17 +342,15 @@ def test_kata_net_equals_torch(tmp_path: Path, kinds: list[str], options: dict) 
     assert exported.outputs == net_onnx.OUTPUTS
     onnx.checker.check_model(out)
     _check_contract(session(out), file)
-    torch_net, onnx_net = (learn.predictors.open_predictor(each, threads=1) for each in (path, out))
+    torch_net, onnx_net = (learn.net.open_net(each, threads=1) for each in (path, out))
     assert (onnx_net.takes_ranks, onnx_net.name) == (file.is_human, "kata1_small_b1")
     for width, height in ((19, 19), (13, 13), (9, 9), (5, 7), (2, 2)):
         moves = [[], [0], [0, width * height - 1]]
         for count in (1, 3):
-            positions = PredictPositions.from_moves(
-                [np.array(each, np.uint16) for each in moves[:count]], width, height
-            )
+            positions = NetPositions.from_moves([np.array(each, np.uint16) for each in moves[:count]], width, height)
             if file.is_human:
                 positions = positions.with_ranks(30.0, 33.0)
-            ours, theirs = (net.predict(positions) for net in (onnx_net, torch_net))
+            ours, theirs = (net.evaluate(positions) for net in (onnx_net, torch_net))
             for name in ("policy", "legal", "value", "ownership"):
                 np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-5)
             np.testing.assert_allclose(ours.score, theirs.score, atol=2e-4)  # of some 20 points
@@ -440,13 +437,13 @@ def test_damaged_kata_net(tmp_path: Path, kata_onnx: bytes, old: bytes, new: byt
     assert old in kata_onnx
     path.write_bytes(kata_onnx[:-81].replace(old, new) if old else kata_onnx[:-81] + new)
     with pytest.raises(FormatError) as caught:
-        learn.predictors.open_predictor(path).predict(PredictPositions.from_moves([[]], 9, 9))
+        learn.net.open_net(path).evaluate(NetPositions.from_moves([[]], 9, 9))
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
     path.write_bytes(kata_onnx[:2000] + b"x" + kata_onnx[2001:])
     with pytest.raises(FormatError, match="checksum"):
-        learn.predictors.open_predictor(path)
+        learn.net.open_net(path)
     for end in range(0, len(kata_onnx), len(kata_onnx) // 9):
         path.write_bytes(kata_onnx[:end])
         with pytest.raises(FormatError):
-            learn.predictors.open_predictor(path)
+            learn.net.open_net(path)

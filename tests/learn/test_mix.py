@@ -17,7 +17,7 @@ from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.errors import FormatError, RecipeError
 from kifu.io import read_small
 from kifu.katago.net_file import write_kata_net
-from kifu.learn.positions import EvalPositions, PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.play.referee import parse_command
 from lazy import lazy_import
 from nets import tiny_net
@@ -44,52 +44,50 @@ def given(folder: Path, *nets: str) -> list[object]:
     return [part for net in nets for part in ("--net", folder / f"{net}.safetensors")]
 
 
-def mixture(folder: Path, *nets: str) -> learn.mix.MixedPredictor:
-    return learn.predictors.open_predictor("+".join(str(folder / f"{net}.safetensors") for net in nets))
+def mixture(folder: Path, *nets: str) -> learn.inference.Net:
+    return learn.net.open_net("+".join(str(folder / f"{net}.safetensors") for net in nets))
 
 
 @pytest.fixture(scope="module")
-def positions(folder: Path) -> EvalPositions:
+def positions(folder: Path) -> NetPositions:
     """All positions of the catalogue."""
     rows = read_games([folder / "games.parquet"], (9, 9), False, 1, (*COLUMNS, *CONDITION_COLUMNS))
     spec = learn.annotate.ExampleSpec("black+white", (9, 9), labels=("move",))
-    return EvalPositions.from_source(learn.annotate.CatalogueSource(rows, spec), rows)
+    return NetPositions.from_source(learn.annotate.CatalogueSource(rows, spec), rows)
 
 
-def stream(predictor, positions: EvalPositions, legal: bool = True) -> learn.evaluator.BatchOutput:
-    with predictor.stream(positions, legal=legal, jobs=1) as outputs:
-        return next(learn.mix.reblock(outputs, len(positions)))
+def stream(net, positions: NetPositions, legal: bool = True) -> learn.evaluation.Evaluation:
+    return learn.evaluation.join(list(net.stream(positions, legal=legal)))
 
 
 @pytest.mark.parametrize("legal", [False, True])
 def test_a_net_mixed_with_itself_is_the_net(folder, positions, legal):
     net, mixed = mixture(folder, "full"), mixture(folder, "full", "full")
     assert (mixed.passes, mixed.has_value, mixed.has_points, mixed.takes_ranks) == (True, True, False, False)
-    for one, two in zip(stream(net, positions, legal)[:3], stream(mixed, positions, legal)[:3]):
-        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
-    batch = positions.select(np.arange(0, 200, 7))
-    one, two = net.predict(batch, legal), mixed.predict(batch, legal)
+    one, two = stream(net, positions, legal), stream(mixed, positions, legal)
+    for name in ("log_probs", "value"):
+        np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-4, atol=1e-5)
+    batch = positions.take(np.arange(0, 200, 7))
+    one, two = net.evaluate(batch, legal=legal), mixed.evaluate(batch, legal=legal)
     np.testing.assert_allclose(one.policy, two.policy, atol=1e-6)
     np.testing.assert_array_equal(one.legal, two.legal)
-    assert not len(mixed.predict(batch.slice(0, 0)).policy)
+    assert not len(mixed.evaluate(batch.take(slice(0, 0))).policy)
 
 
 def test_equals_the_product_of_probabilities(folder, positions):
     """A slow twin, for a net without passes and values and one with both; streams and single positions agree."""
     full, plain, mixed = mixture(folder, "full"), mixture(folder, "plain"), mixture(folder, "full", "plain")
-    batch = positions.select(np.arange(0, len(positions), 9))
-    ours, first, second = (each.predict(batch, unverified=True) for each in (mixed, full, plain))
+    batch = positions.take(np.arange(0, len(positions), 9))
+    ours, first, second = (each.evaluate(batch, unverified=True) for each in (mixed, full, plain))
     for policy, p, q in zip(ours.policy.astype(float), first.policy.astype(float), second.policy.astype(float)):
         product = [(a * b * (1 - p[81])) ** 0.5 for a, b in zip(p, q)] + [p[81]]
         np.testing.assert_allclose(policy, np.array(product) / sum(product), atol=1e-6)
     np.testing.assert_allclose(ours.value, first.value, atol=1e-5)
     np.testing.assert_array_equal(ours.ownership, first.ownership)
     write_kata_net(folder / "kata.bin.gz", small_net(["residual"]))
-    kata, both = (
-        learn.predictors.open_predictor(f"{folder}/kata.bin.gz{end}") for end in ("", f"+{folder}/full.safetensors")
-    )
+    kata, both = (learn.net.open_net(f"{folder}/kata.bin.gz{end}") for end in ("", f"+{folder}/full.safetensors"))
     for name in ("ownership", "score"):  # those of the net whose points hold
-        np.testing.assert_array_equal(*(getattr(each.predict(batch), name) for each in (kata, both)))
+        np.testing.assert_array_equal(*(getattr(each.evaluate(batch), name) for each in (kata, both)))
     streamed = stream(mixed, positions)
     np.testing.assert_allclose(np.exp(streamed.log_probs[::9]), ours.policy, atol=1e-6)
     np.testing.assert_allclose(streamed.value[::9], ours.value, atol=1e-5)
@@ -103,27 +101,11 @@ def test_weights_of_phases_and_ranks(folder, positions):
         band = [] if np.isnan(rank) else [4 + sum(rank >= start for start in (32, 35, 38))]
         assert np.flatnonzero(row).tolist() == [0, 1 + (ply >= 81 / 6) + (ply >= 81 / 2), *band]
     assert set(rows.sum(0) > 0) == {True, False}  # 36 moves have no endgame on 9 x 9
-    mixed = learn.predictors.open_predictor(folder / "people.mix")
-    batch = positions.select(np.array([20]))
+    mixed = learn.net.open_net(folder / "people.mix")
+    batch = positions.take(np.array([20]))
     assert mixed.takes_ranks
-    kyu, dan = (mixed.predict(batch.with_ranks(rank, rank)).policy for rank in (20.0, 40.0))
+    kyu, dan = (mixed.evaluate(batch.with_ranks(rank, rank)).policy for rank in (20.0, 40.0))
     assert np.abs(kyu - dan).max() > 1e-6
-
-
-@pytest.mark.parametrize("size", [1, 3, 7, 100])
-def test_reblock(size):
-    """Blocks hold the same outputs, `size` at a time, however they were cut."""
-    log_probs, value = np.arange(34, dtype=np.float32).reshape(17, 2), np.arange(17, dtype=np.float32)
-    for cuts in ([], [5, 5, 6], [1, 2, 3, 4], [16]):
-        parts = [
-            learn.evaluator.BatchOutput(policy, worth, None)
-            for policy, worth in zip(np.split(log_probs, cuts), np.split(value, cuts))
-        ]
-        blocks = list(learn.mix.reblock(parts, size))
-        assert [len(block.value) for block in blocks[:-1]] == [size] * (len(blocks) - 1)
-        assert 0 < len(blocks[-1].value) <= size
-        np.testing.assert_array_equal(np.concatenate([block.log_probs for block in blocks]), log_probs)
-        np.testing.assert_array_equal(np.concatenate([block.value for block in blocks]), value)
 
 
 def drawn(count: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -249,9 +231,7 @@ def test_commands(folder, tmp_path):
     game.write_bytes(b"(;SZ[9];B[ee];W[cc])")
     for net in (mixed, fitted):
         policy = json.loads(run("predict", game, "--net", net, "--json", "-").out)["policy"]
-        single = learn.predictors.open_predictor(net).predict(
-            PredictPositions.from_games([kifu.read_sgf(game.read_bytes())], [2])
-        )
+        single = learn.net.open_net(net).evaluate(NetPositions.from_games([kifu.read_sgf(game.read_bytes())], [2]))
         np.testing.assert_allclose(np.ravel(policy), single.policy[0, :81], atol=1e-6)
         assert parse_command(net)[-4:] == ["--net", net, "--rules", "chinese"]
         learn.net.check_net(net)
@@ -266,5 +246,5 @@ def test_commands(folder, tmp_path):
 def test_a_path_with_a_plus_is_a_path(folder):
     path = folder / "one+two.safetensors"
     path.write_bytes((folder / "full.safetensors").read_bytes())
-    assert learn.predictors.open_predictor(str(path)).name == "one+two"
-    assert isinstance(learn.predictors.open_predictor(path), learn.predict.Predictor)
+    assert learn.net.open_net(str(path)).name == "one+two"
+    assert learn.net.open_net(path).members == ()

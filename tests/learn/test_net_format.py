@@ -47,7 +47,7 @@ def test_threads_of_openmp(value: str, threads: int | None, monkeypatch: pytest.
     """As libgomp 13 reads the variable: values other than lists of positive numbers are ignored."""
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert learn.net_format._openmp_threads() == threads
-    assert learn.net_format.OnnxSession(learn.net.packaged_net("small").with_suffix(".onnx")).metadata
+    assert learn.backends.OnnxBackend(learn.net.packaged_net("small").with_suffix(".onnx")).metadata
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +130,8 @@ def test_packaged_nets_open_by_name(tmp_path, monkeypatch):
 
 
 def value_of_human(rank: str, opponent: str, komi: float = 6.5) -> float:
-    ratings = {"rank": kifu.Rank.parse(rank).rating, "opponent": kifu.Rank.parse(opponent).rating}
-    evaluator = play.player.NetEvaluator(learn.predict.Predictor("human"), **ratings)
+    ratings = {"rating": kifu.Rank.parse(rank).rating, "opponent": kifu.Rank.parse(opponent).rating}
+    evaluator = play.player.NetEvaluator(learn.net.open_net("human"), **ratings)
     return evaluator.evaluate(play.player.GameSession(komi=komi), BLACK).value
 
 

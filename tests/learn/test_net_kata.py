@@ -19,7 +19,7 @@ from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.errors import RecipeError
 from kifu.katago.inputs import encode_katago
 from kifu.katago.net_file import write_kata_net
-from kifu.learn.positions import EvalPositions, PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.point import WHITE, WHITE_BIT
 from kifu.web.site import Site
 from lazy import lazy_import
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_net(path: Path, **options):
-    return learn.predictors.open_predictor(path, **options)
+    return learn.net.open_net(path, **options)
 
 
 def test_equals_the_net(folder):
@@ -57,21 +57,24 @@ def test_equals_the_net(folder):
     with torch.inference_mode():
         output = kata.KataNet(small_net(BRIEF)).eval()(torch.from_numpy(planes).float(), torch.from_numpy(inputs))
     predictor = open_net(folder / "net.bin.gz")
-    positions = PredictPositions.from_games([game] * 7, [*range(7)])
-    for predictions in (predictor.predict(positions, legal=False), open_net(folder / "net.bin.gz").predict(positions)):
+    positions = NetPositions.from_games([game] * 7, [*range(7)])
+    for predictions in (
+        predictor.evaluate(positions, legal=False),
+        open_net(folder / "net.bin.gz").evaluate(positions),
+    ):
         policy = np.where(predictions.legal, output.policy[:, 0].exp().numpy(), 0)
         np.testing.assert_allclose(predictions.policy, policy / policy.sum(1, keepdims=True), atol=1e-5)
         np.testing.assert_allclose(predictions.value, output.result[:, 0] - output.result[:, 1], atol=1e-5)
         np.testing.assert_allclose(predictions.ownership, output.ownership, atol=1e-5)
         np.testing.assert_allclose(predictions.score[:, 0], output.lead, atol=1e-4)
-    assert predictor.predict(positions.slice(0, 0)).policy.shape[0] == 0
+    assert predictor.evaluate(positions.take(slice(0, 0))).policy.shape[0] == 0
 
 
 def test_symmetries(folder):
     """Averages over symmetries do not depend on the side from which a board is seen."""
     predictor = open_net(folder / "net.bin.gz", symmetries=True)
-    turned = [PredictPositions.from_moves([np.array([point])], 9) for point in (10, 16)]  # mirrored corners
-    left, right = (predictor.predict(each).policy[0, :81].reshape(9, 9) for each in turned)
+    turned = [NetPositions.from_moves([np.array([point])], 9) for point in (10, 16)]  # mirrored corners
+    left, right = (predictor.evaluate(each).policy[0, :81].reshape(9, 9) for each in turned)
     np.testing.assert_allclose(left, right[:, ::-1], atol=1e-6)
 
 
@@ -79,12 +82,10 @@ def test_stream_equals_predict(folder):
     """Positions of a catalogue have the same outputs as the same positions one at a time."""
     rows = read_games([folder / "games.parquet"], (9, 9), False, 1, (*COLUMNS, *CONDITION_COLUMNS))
     spec = learn.annotate.ExampleSpec("black+white", (9, 9), labels=("move",))
-    positions = EvalPositions.from_source(learn.annotate.CatalogueSource(rows, spec), rows).take(np.arange(0, 150, 5))
+    positions = NetPositions.from_source(learn.annotate.CatalogueSource(rows, spec), rows).take(np.arange(0, 150, 5))
     predictor = open_net(folder / "net.bin.gz")
-    with predictor.stream(positions, legal=True, jobs=1) as outputs:
-        streamed = np.exp(np.concatenate([output.log_probs for output in outputs]))
-    single = predictor.predict(positions.select(np.arange(len(positions))))
-    np.testing.assert_allclose(streamed, single.policy, atol=1e-5)
+    streamed = np.concatenate([found.policy for found in predictor.stream(positions)])
+    np.testing.assert_allclose(streamed, predictor.evaluate(positions).policy, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -98,28 +99,28 @@ def test_stream_equals_predict(folder):
 def test_games_that_katago_does_not_follow(folder, game, alternates):
     """Positions beyond those that KataGo follows begin anew from the stones."""
     predictor, game = open_net(folder / "net.bin.gz"), kifu.read_sgf(game)
-    positions = PredictPositions.from_games([game], [len(game)])
-    ply, predicted = len(game), predictor.predict(positions)
+    positions = NetPositions.from_games([game], [len(game)])
+    ply, predicted = len(game), predictor.evaluate(positions)
     assert predicted.policy.sum() == pytest.approx(1)
     stones = game.board(ply).stones.ravel()
     points = np.flatnonzero(stones)
-    anew = PredictPositions.from_moves(
+    anew = NetPositions.from_moves(
         [[]], 9, setup=points | np.where(stones[points] == WHITE, WHITE_BIT, 0), to_play=[int(positions.to_play[0])],
         conditions=positions.conditions,
     )  # fmt: skip
-    same = np.allclose(predictor.predict(anew).policy, predicted.policy, atol=1e-6)
+    same = np.allclose(predictor.evaluate(anew).policy, predicted.policy, atol=1e-6)
     assert same == (not alternates)
 
 
 def test_ranks(folder):
     """A human-style net imitates the ranks of the game, or those that are given; another net refuses them."""
-    human, positions = open_net(folder / "human.bin.gz"), PredictPositions.from_games([kifu.read_sgf(GAME)], [3])
-    recorded = human.predict(positions).policy
+    human, positions = open_net(folder / "human.bin.gz"), NetPositions.from_games([kifu.read_sgf(GAME)], [3])
+    recorded = human.evaluate(positions).policy
     assert human.takes_ranks
-    np.testing.assert_array_equal(human.predict(positions.with_ranks(27.0, 34.0)).policy, recorded)  # 5k to play
-    assert np.abs(human.predict(positions.with_ranks(34.0, 27.0)).policy - recorded).max() > 1e-5
+    np.testing.assert_array_equal(human.evaluate(positions.with_ranks(27.0, 34.0)).policy, recorded)  # 5k to play
+    assert np.abs(human.evaluate(positions.with_ranks(34.0, 27.0)).policy - recorded).max() > 1e-5
     with pytest.raises(RecipeError, match="does not take ranks: it is KataGo's net"):
-        learn.predictors.check_ranks(open_net(folder / "net.bin.gz"), 30.0)
+        open_net(folder / "net.bin.gz").check_ranks(30.0)
     with pytest.raises(RecipeError, match="boards of 2 to 19 lines, got 25 x 25"):
         human.check_board(25, 25)
 
@@ -200,7 +201,7 @@ def test_commands(nets, tmp_path, name):
 
 
 def test_gtp_as_a_rank(folder):
-    evaluator = player.NetEvaluator(open_net(folder / "human.bin.gz"), rules="japanese", rank=30.0)
+    evaluator = player.NetEvaluator(open_net(folder / "human.bin.gz"), rules="japanese", rating=30.0)
     host = engine.Engine(player.Player(evaluator))
     host.run("boardsize", ["9"])
     assert host.run("genmove", ["b"])

@@ -20,7 +20,7 @@ from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.replay import legal_moves
 from kifu.go.rules import NAMED, RECORD_RULES, Rules
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.planes.encoder import Encoder, EncoderScratch
 from kifu.point import BLACK, WHITE, WHITE_BIT, symmetries, to_sgf
 from lazy import lazy_import
@@ -71,16 +71,14 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def same(one: learn.predict.Predictions, other: learn.predict.Predictions, tolerance: float = 1e-6) -> None:
+def same(one: learn.evaluation.Evaluation, other: learn.evaluation.Evaluation, tolerance: float = 1e-6) -> None:
     assert (one.legal == other.legal).all()
     for name in ("policy", "value", "ownership"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=tolerance)
 
 
-def part(answers: learn.predict.Predictions, which: Sequence[int]) -> learn.predict.Predictions:
-    return learn.predict.Predictions(
-        *(getattr(answers, name)[which] for name in ("policy", "legal", "value", "ownership"))
-    )
+def part(answers: learn.evaluation.Evaluation, which: Sequence[int]) -> learn.evaluation.Evaluation:
+    return answers[np.asarray(which)]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ def test_predictions_match_planes_and_module(
         colours = torch.tensor([[-1.0] if played.moves[ply] & W else [1.0] for ply in asked])
         reported = net.module(torch.from_numpy(drawn.astype(np.float32)), colours if net.about.inputs else None)
     for legal in (True, False):
-        answers = learn.predict.Predictor(net).predict(PredictPositions.from_games([played] * len(asked), asked), legal)
+        answers = net.evaluate(NetPositions.from_games([played] * len(asked), asked), legal=legal)
         for k, ply in enumerate(asked):
             mask = np.ones(81 + passes, np.bool_)
             if legal:
@@ -123,43 +121,40 @@ def test_predictions_match_planes_and_module(
 
 
 def test_a_batch_equals_single_positions(net: learn.net.Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = learn.predict.Predictor(net)
     games = [game(k, 10 + 7 * k, root="AB[aa][cb]HA[2]PL[W]" if k == 2 else "") for k in range(3)]
     pairs = [(g, ply) for g in games for ply in range(0, len(g) + 1, 3)]
     pairs += pairs[5:2:-1]  # some twice, in another order
-    positions = PredictPositions.from_games(*zip(*pairs))
-    whole = predictor.predict(positions)
+    positions = NetPositions.from_games(*zip(*pairs))
+    whole = net.evaluate(positions)
     assert whole.policy.dtype == np.float32
     assert (whole.policy.shape, whole.ownership.shape) == ((len(pairs), 82), (len(pairs), 81))
     np.testing.assert_allclose(whole.policy.sum(1), 1, atol=1e-5)
     assert len(np.unique(whole.policy.round(6), axis=0)) > len(pairs) // 2
     for k, (g, ply) in enumerate(pairs):
-        same(part(whole, [k]), predictor.predict(PredictPositions.from_games([g], [ply])))
-    monkeypatch.setattr(learn.predict, "_BATCH_SIZE", 4)
-    same(whole, predictor.predict(positions))
+        same(part(whole, [k]), net.evaluate(NetPositions.from_games([g], [ply])))
+    monkeypatch.setattr(learn.inference, "_BATCH", 4)
+    same(whole, net.evaluate(positions))
 
 
 def test_threads_share_a_predictor_and_a_reviewer(net: learn.net.Net, monkeypatch: pytest.MonkeyPatch) -> None:
     fill, used, games = Encoder._fill, set(), [game(k, 10 + 7 * k) for k in range(4)]
-    predictor = learn.predict.Predictor(net)
-    asked = [PredictPositions.from_games([each] * len(each), range(len(each))) for each in games]
-    wanted = [predictor.predict(each) for each in asked]
-    reviewer, barrier = learn.review.Reviewer(predictor), threading.Barrier(8)
+    asked = [NetPositions.from_games([each] * len(each), range(len(each))) for each in games]
+    wanted = [net.evaluate(each) for each in asked]
+    reviewer, barrier = learn.review.Reviewer(net), threading.Barrier(8)
 
-    def slow_fill(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> Any:
+    def slow_fill(encoder: Encoder, scratch: EncoderScratch, *arguments: Any) -> None:
         assert id(scratch) not in used
         used.add(id(scratch))
         time.sleep(0.001)
-        answer = fill(encoder, scratch, *arguments)
+        fill(encoder, scratch, *arguments)
         used.remove(id(scratch))
-        return answer
 
     def work(k: int) -> None:
         barrier.wait()
         for ply in range(1, 5):
             (review,) = reviewer.evaluate(games[k % 4], [games[k % 4].moves[: ply + 1]])
             np.testing.assert_allclose(review.policy, wanted[k % 4].policy[ply], atol=1e-6)
-        same(predictor.predict(asked[k % 4]), wanted[k % 4])
+        same(net.evaluate(asked[k % 4]), wanted[k % 4])
 
     monkeypatch.setattr(Encoder, "_fill", slow_fill)
     with ThreadPoolExecutor(8) as pool:
@@ -171,11 +166,11 @@ def test_whole_arrays_of_games(net: learn.net.Net) -> None:
     games = [game(k, 30) for k in range(3)]
     arrays = flat([OneGame(9, 9, g.moves.tolist()) for g in games])
     which, ply = np.array([2, 0, 2, 2, 1, 0]), np.array([5, 29, 5, 0, 17, 3])
-    positions = PredictPositions(arrays, which, ply, Conditions.unknown(3))
-    named = PredictPositions.from_games([games[g] for g in which], ply.tolist())
+    positions = NetPositions.at(arrays, which, ply, Conditions.unknown(3))
+    named = NetPositions.from_games([games[g] for g in which], ply.tolist())
     assert (positions.to_play == named.to_play).all()
-    same(learn.predict.Predictor(net).predict(positions), learn.predict.Predictor(net).predict(named))
-    none = learn.predict.Predictor(net).predict(PredictPositions.from_games([], []))
+    same(net.evaluate(positions), net.evaluate(named))
+    none = net.evaluate(NetPositions.from_games([], []))
     assert (none.policy.shape, none.value.shape, none.ownership.shape) == ((0, 82), (0,), (0, 81))
 
 
@@ -184,32 +179,32 @@ def test_points_that_are_not_known_to_hold_are_withheld(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     tiny_net(tmp_path / "run/best.safetensors", "b1c8", passes=True, heads=("ownership",))
     names = [str(tmp_path / "net.safetensors"), str(tmp_path / "run"), "human"]
-    positions = PredictPositions.from_games([game(1, root="KM[6.5]")], [20])
+    positions = NetPositions.from_games([game(1, root="KM[6.5]")], [20])
     for name in [*names, "+".join(names)]:
-        predictor = learn.predictors.open_predictor(name)
-        shown, all_heads = predictor.predict(positions), predictor.predict(positions, unverified=True)
+        predictor = learn.net.open_net(name)
+        shown, all_heads = predictor.evaluate(positions), predictor.evaluate(positions, unverified=True)
         assert (predictor.has_points, shown.ownership, shown.score) == (False, None, None)
         assert (shown.value is None, all_heads.ownership is None) == (not predictor.has_value, False)
 
 
 def test_the_position_after_the_last_move(net: learn.net.Net) -> None:
-    predictor, played = learn.predict.Predictor(net), game(3)
+    played = game(3)
     for ply in (0, 1, 20, 39):
-        cut = PredictPositions.from_moves([played.moves[:ply]], 9)
-        same(predictor.predict(cut), predictor.predict(PredictPositions.from_games([played], [ply])))
-    after = predictor.predict(PredictPositions.from_games([played], [len(played)]))
+        cut = NetPositions.from_moves([played.moves[:ply]], 9)
+        same(net.evaluate(cut), net.evaluate(NetPositions.from_games([played], [ply])))
+    after = net.evaluate(NetPositions.from_games([played], [len(played)]))
     one_more = kifu.read_sgf(played.record[:-1] + b";B[])")
-    same(after, predictor.predict(PredictPositions.from_games([one_more], [len(played)])))
+    same(after, net.evaluate(NetPositions.from_games([one_more], [len(played)])))
 
 
 def test_to_play_can_be_given(net: learn.net.Net) -> None:
     """The planes are those of the given colour, independent of the last move."""
-    predictor, played = learn.predict.Predictor(net), game(4, 21)
-    black, white = (PredictPositions.from_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
+    played = game(4, 21)
+    black, white = (NetPositions.from_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
     assert (black.to_play, white.to_play) == ([BLACK], [WHITE])
-    swapped = PredictPositions.from_moves([played.moves ^ np.uint16(W)], 9, to_play=[BLACK])
-    same(predictor.predict(white), predictor.predict(swapped))
-    assert np.abs(predictor.predict(white).policy - predictor.predict(black).policy).max() > 1e-3
+    swapped = NetPositions.from_moves([played.moves ^ np.uint16(W)], 9, to_play=[BLACK])
+    same(net.evaluate(white), net.evaluate(swapped))
+    assert np.abs(net.evaluate(white).policy - net.evaluate(black).policy).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -227,7 +222,7 @@ def test_to_play_can_be_given(net: learn.net.Net) -> None:
     ],
 )
 def test_the_side_to_move(text: bytes, ply: int, colour: int) -> None:
-    assert PredictPositions.from_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
+    assert NetPositions.from_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
 
 
 def test_setup_stones(net: learn.net.Net) -> None:
@@ -235,15 +230,15 @@ def test_setup_stones(net: learn.net.Net) -> None:
     text = b"(;SZ[9]HA[2]AB[cc][gg];W[ee];B[ef]AW[aa];W[de];B[dd];AE[ee]AB[fe])"
     played = kifu.read_sgf(text)
     asked = list(range(5))
-    answers = learn.predict.Predictor(net).predict(PredictPositions.from_games([played] * 5, asked))
+    answers = net.evaluate(NetPositions.from_games([played] * 5, asked))
     for ply in asked:
         assert (
-            answers.legal[ply] == played.board(ply).legal(PredictPositions.from_games([played], [ply]).to_play[0])
+            answers.legal[ply] == played.board(ply).legal(NetPositions.from_games([played], [ply]).to_play[0])
         ).all()
-    bare = PredictPositions.from_moves([[]], 9, setup=[20, 60], to_play=[WHITE])
-    same(learn.predict.Predictor(net).predict(bare), part(answers, [0]))
-    later = PredictPositions.from_moves([[40 | W], [40 | W, 49]], 9, setup=[20, 60, 0 | W], setup_ply=[0, 0, 1])
-    same(learn.predict.Predictor(net).predict(later), part(answers, [1, 2]))
+    bare = NetPositions.from_moves([[]], 9, setup=[20, 60], to_play=[WHITE])
+    same(net.evaluate(bare), part(answers, [0]))
+    later = NetPositions.from_moves([[40 | W], [40 | W, 49]], 9, setup=[20, 60, 0 | W], setup_ply=[0, 0, 1])
+    same(net.evaluate(later), part(answers, [1, 2]))
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -280,8 +275,8 @@ def test_superko(tmp_path: Path) -> None:
     """A move that would bring back an earlier position has probability 0; the others share what it had."""
     net, strict = opened(tmp_path, size=3, passes=True), NAMED["tromp-taylor"]
     games = [game(seed, 40, 3, 2, rules=strict) for seed in range(10)]
-    asked = PredictPositions.from_games(*zip(*((played, ply) for played in games for ply in range(len(played) + 1))))
-    free, bound = (learn.predict.Predictor(net, rules=rules).predict(asked) for rules in (RECORD_RULES, strict))
+    asked = NetPositions.from_games(*zip(*((played, ply) for played in games for ply in range(len(played) + 1))))
+    free, bound = (net.using(rules=rules).evaluate(asked) for rules in (RECORD_RULES, strict))
     lost = free.legal & ~bound.legal
     assert lost.any()
     assert not (bound.legal & ~free.legal).any()
@@ -294,9 +289,9 @@ def test_superko(tmp_path: Path) -> None:
 def test_positions_without_legal_moves(tmp_path: Path) -> None:
     """On one point every stone is a suicide."""
     for passes in (False, True):
-        predictor = learn.predict.Predictor(opened(tmp_path, "b1c8", size=2, passes=passes))
-        asked = PredictPositions.from_moves([[]], 1)
-        predictions = predictor.predict(asked)
+        predictor = opened(tmp_path, "b1c8", size=2, passes=passes)
+        asked = NetPositions.from_moves([[]], 1)
+        predictions = predictor.evaluate(asked)
         assert predictions.policy.tolist() == [[0, 1] if passes else [0]]
         moves, chances = predictions.top(2)
         assert (moves.tolist(), chances.tolist()) == (([[1, -1]], [[1, 0]]) if passes else ([[-1]], [[0]]))
@@ -307,14 +302,14 @@ def test_positions_without_legal_moves(tmp_path: Path) -> None:
 def test_symmetrized_predictions_transform_with_the_game(
     net: learn.net.Net, width: int, height: int, turns: range
 ) -> None:
-    predictor, plain = learn.predict.Predictor(net, symmetries=True), learn.predict.Predictor(net)
-    wanted = predictor.predict(PredictPositions.from_games([game(5, 30, width, height)], [25]))
+    predictor, plain = net.using(symmetries=True), net
+    wanted = predictor.evaluate(NetPositions.from_games([game(5, 30, width, height)], [25]))
     apart = 0.0
     each = []
     for k in turns:
-        asked = PredictPositions.from_games([game(5, 30, width, height, turned=k)], [25])
+        asked = NetPositions.from_games([game(5, 30, width, height, turned=k)], [25])
         table = symmetries(width, height)[k]
-        found, alone = predictor.predict(asked), plain.predict(asked)
+        found, alone = predictor.evaluate(asked), plain.evaluate(asked)
         np.testing.assert_allclose(found.policy[:, table], wanted.policy, atol=1e-6)
         np.testing.assert_allclose(found.ownership[:, table[:-1]], wanted.ownership, atol=1e-5)
         np.testing.assert_allclose(found.value, wanted.value, atol=1e-6)
@@ -325,17 +320,20 @@ def test_symmetrized_predictions_transform_with_the_game(
     np.testing.assert_allclose(np.mean(each, 0), wanted.policy, atol=1e-6)
 
 
-def answers(policy: Sequence[Sequence[float]], legal: np.ndarray | None = None) -> learn.predict.Predictions:
-    table = np.array(policy, np.float32)
-    return learn.predict.Predictions(table, np.ones(table.shape, np.bool_) if legal is None else legal, None, None)
+def answers(policy: Sequence[Sequence[float]], legal: np.ndarray | None = None) -> learn.evaluation.Evaluation:
+    with np.errstate(divide="ignore"):
+        table = np.log(np.array(policy, np.float32))
+    if legal is not None:
+        table = np.where(legal, table, np.float32(-np.inf))
+    return learn.evaluation.Evaluation(table, np.ones(len(table), np.uint8))
 
 
 def test_top_moves() -> None:
-    found = answers([[0.1, 0.4, 0.1, 0.4], [0, 1, 0, 0]], np.array([[True] * 4, [True, True, False, False]]))
+    found = answers([[0.1, 0.4, 0.1, 0.4], [1e-9, 1, 0, 0]], np.array([[True] * 4, [True, True, False, False]]))
     moves, chances = found.top(3)
     assert (moves.tolist(), moves.dtype) == ([[1, 3, 0], [1, 0, -1]], np.int16)
     assert chances.dtype == np.float32
-    assert (chances == np.array([[0.4, 0.4, 0.1], [1, 0, 0]], np.float32)).all()
+    np.testing.assert_allclose(chances, [[0.4, 0.4, 0.1], [1, 0, 0]], atol=1e-7)
     assert answers([[0.025] * 40]).top(30)[0].tolist() == [list(range(30))]
     assert found.top(9)[0].tolist() == [[1, 3, 0, 2], [1, 0, -1, -1]]
 
@@ -393,44 +391,44 @@ def test_invalid_positions(net: learn.net.Net, tmp_path: Path) -> None:
     played = game(6, 10)
     for ply in (-1, 11):
         with pytest.raises(GameError, match=f"ply must be 0 to 10, got {ply}"):
-            PredictPositions.from_games([played], [ply])
+            NetPositions.from_games([played], [ply])
     arrays = flat([OneGame(9, 9, [1, 2 | W])])
     for ply in (-1, 2):
         with pytest.raises(GameError, match=f"ply must be 0 to 1 in game 0, got {ply}"):
-            PredictPositions(arrays, np.array([0]), np.array([ply]), Conditions.unknown(1))
+            NetPositions.at(arrays, [0], [ply], Conditions.unknown(1))
     with pytest.raises(GameError, match="one size, got 5 x 9 and 9 x 9"):
-        PredictPositions.from_games([played, game(7, 10, 5, 9)], [3, 3])
+        NetPositions.from_games([played, game(7, 10, 5, 9)], [3, 3])
     with pytest.raises(GameError, match="a dropped game has no positions"):
-        PredictPositions.from_games([kifu.read_sgf(b"(;SZ[99];B[aa])")], [0])
+        NetPositions.from_games([kifu.read_sgf(b"(;SZ[99];B[aa])")], [0])
     with pytest.raises(GameError, match=r"to_play must be 1 .* or 2 .*, got 3"):
-        PredictPositions.from_moves([[]], 9, to_play=[3])
+        NetPositions.from_moves([[]], 9, to_play=[3])
     with pytest.raises(GameError, match="300 x 300"):
-        PredictPositions.from_moves([[]], 300)
-    small = learn.predict.Predictor(opened(tmp_path, "book-small"))
+        NetPositions.from_moves([[]], 300)
+    small = opened(tmp_path, "book-small")
     with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 19 x 19"):
-        small.predict(PredictPositions.from_moves([[]], 19))
+        small.evaluate(NetPositions.from_moves([[]], 19))
 
 
 def test_illegal_moves_before_the_position(net: learn.net.Net) -> None:
     """Positions before an illegal move can be predicted, unless they are in one array with it."""
     bad = kifu.read_sgf(b"(;SZ[9];B[aa];W[bb];B[aa];W[cc])")
-    positions = PredictPositions.from_games([bad], [2])
+    positions = NetPositions.from_games([bad], [2])
     for legal in (True, False):
-        assert learn.predict.Predictor(net).predict(positions, legal).policy.sum() == pytest.approx(1)
+        assert net.evaluate(positions, legal=legal).policy.sum() == pytest.approx(1)
         for ply in (3, 4):
             with pytest.raises(IllegalMove, match=r"move 3 .* occupied"):
-                learn.predict.Predictor(net).predict(PredictPositions.from_games([bad], [ply]), legal)
+                net.evaluate(NetPositions.from_games([bad], [ply]), legal=legal)
     for why in ([200, 5 | W], [5, 0x3FFF, 6]):
         with pytest.raises(IllegalMove, match="outside the board"):
-            learn.predict.Predictor(net).predict(PredictPositions.from_moves([why], 9))
+            net.evaluate(NetPositions.from_moves([why], 9))
     suicide = [1, 10 | W, 9, 0 | W, 20, 0 | W]
     with pytest.raises(IllegalMove, match="suicide"):
-        learn.predict.Predictor(net).predict(PredictPositions.from_moves([suicide], 9))
+        net.evaluate(NetPositions.from_moves([suicide], 9))
 
 
 def test_moves_that_other_rules_forbid(net: learn.net.Net) -> None:
     """Two stones take their own lives: records may say so, the rules of Japan forbid it."""
     corner = [0, 2 | W, 40, 10 | W, 41, 9 | W, 1]  # Black fills his last liberty
-    learn.predict.Predictor(net).predict(PredictPositions.from_moves([corner], 9))
+    net.evaluate(NetPositions.from_moves([corner], 9))
     with pytest.raises(IllegalMove, match="suicide"):
-        learn.predict.Predictor(net, rules=NAMED["japanese"]).predict(PredictPositions.from_moves([corner], 9))
+        net.using(rules=NAMED["japanese"]).evaluate(NetPositions.from_moves([corner], 9))

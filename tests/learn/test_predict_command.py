@@ -11,7 +11,7 @@ import pytest
 
 import kifu
 from commands import Done, run
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from lazy import lazy_import
 from nets import tiny_net
 
@@ -46,8 +46,8 @@ def lines_of(done: Done) -> list[str]:
 
 def predicted(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:
     """Return all probabilities, and names and probabilities of the five best moves, after `ply` moves."""
-    positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [ply])
-    predictions = learn.predict.Predictor(learn.net.open_net(path)).predict(positions)
+    positions = NetPositions.from_games([kifu.read_sgf(GAME)], [ply])
+    predictions = learn.net.open_net(path).evaluate(positions)
     moves, probabilities = predictions.top(5)
     names = [kifu_name(move) for move in moves[0].tolist()]
     return predictions.policy[0], names, probabilities[0].tolist()
@@ -69,8 +69,8 @@ def test_the_board_and_the_best_moves(folder: Path) -> None:
     rank = 1 + int((policy > policy[49]).sum())
     assert lines[10 + len(board)] == f"played: E4 {policy[49]:.1%}, choice {rank}"
     value = (
-        learn.predict.Predictor(learn.net.open_net(folder / "all.safetensors"))
-        .predict(PredictPositions.from_games([kifu.read_sgf(GAME)], [1]))
+        learn.net.open_net(folder / "all.safetensors")
+        .evaluate(NetPositions.from_games([kifu.read_sgf(GAME)], [1]))
         .value
     )
     assert lines[11 + len(board) :] == [f"Black's probability of winning: {(value[0] + 1) / 2:.0%}"]
@@ -105,8 +105,8 @@ def test_json(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(rows.ravel(), policy[:81], atol=1e-6)
     assert found.pop("best") == [{"move": name, "p": round(p, 6)} for name, p in zip(names[:3], probabilities)]
     assert found.pop("value") == pytest.approx(
-        learn.predict.Predictor(learn.net.open_net(folder / "all.safetensors"))
-        .predict(PredictPositions.from_games([kifu.read_sgf(GAME)], [2]))
+        learn.net.open_net(folder / "all.safetensors")
+        .evaluate(NetPositions.from_games([kifu.read_sgf(GAME)], [2]))
         .value[0],
         abs=1e-6,
     )
@@ -131,8 +131,8 @@ def test_json_without_heads_and_passes(folder: Path) -> None:
 def test_symmetries(folder: Path) -> None:
     net, arguments = folder / "all.safetensors", (folder / "game.sgf", "--move", 3, "--json", "-", "--symmetries")
     policy = np.array(json.loads(run("predict", "--net", net, *arguments).out)["policy"])
-    positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [3])
-    wanted = learn.predict.Predictor(learn.net.open_net(net), symmetries=True).predict(positions).policy[0, :81]
+    positions = NetPositions.from_games([kifu.read_sgf(GAME)], [3])
+    wanted = learn.net.open_net(net, symmetries=True).evaluate(positions).policy[0, :81]
     np.testing.assert_allclose(policy.ravel(), wanted, atol=1e-6)
 
 

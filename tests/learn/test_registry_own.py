@@ -197,7 +197,7 @@ def test_no_file_imports_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert Path("imported").exists()
 
 
-@pytest.mark.parametrize("name", ["os:system", "kifu:Board", "a:b:c", ":", "sys:", "kifu.learn.nets:Network"])
+@pytest.mark.parametrize("name", ["os:system", "kifu:Board", "a:b:c", ":", "sys:", "kifu.learn.networks:Network"])
 def test_a_file_names_no_class_of_a_network(name: str, folder: Path) -> None:
     save(folder / "net.safetensors", name)
     with pytest.raises(FormatError) as caught:
@@ -215,7 +215,7 @@ BAD = {
     r"cannot import my_module: SyntaxError: .*\(my_module.py, line 1\)": "def",
     "cannot import my_module: SystemExit: 3": "raise SystemExit(3)",
     "module my_module has no class 'MyNet'": "",
-    "MyNet is not a subclass of kifu.learn.nets.Network": "class MyNet: pass",
+    "MyNet is not a subclass of kifu.learn.networks.Network": "class MyNet: pass",
     "MyNet must declare any_size = True or any_size = False": ("    any_size = True\n", ""),
     "cannot be created: TypeError: .*__init__.* missing 1 required": ("config: NetworkConfig)", "config, width)"),
     r"cannot be created: KeyError: 'depth' \(.*my_module.py, line 18\)": ("self.width, 3", "{}['depth'], 3"),
@@ -268,7 +268,7 @@ TRANSFORMER = "point_transformer:PointTransformer"
 
 
 @pytest.fixture
-def transformer(monkeypatch: pytest.MonkeyPatch) -> learn.nets.Network:
+def transformer(monkeypatch: pytest.MonkeyPatch) -> learn.networks.Network:
     """The transformer with all inputs and outputs for boards with a rim, in evaluation mode."""
     monkeypatch.syspath_prepend(ROOT / "examples")
     learn.registry.import_net(TRANSFORMER)
@@ -278,7 +278,7 @@ def transformer(monkeypatch: pytest.MonkeyPatch) -> learn.nets.Network:
     ).eval()  # fmt: skip
 
 
-def test_the_transformer_sees_positions_and_global_inputs(transformer: learn.nets.Network) -> None:
+def test_the_transformer_sees_positions_and_global_inputs(transformer: learn.networks.Network) -> None:
     planes, unknown = torch.rand(2, 8, 11, 11), torch.zeros(2, transformer.config.global_size)
     output = transformer(planes, unknown)
     one, other = transformer(planes[:1], unknown[:1]), transformer(planes[1:], unknown[1:])
@@ -290,7 +290,7 @@ def test_the_transformer_sees_positions_and_global_inputs(transformer: learn.net
     assert not torch.allclose(transformer(planes.mT, unknown).policy[:, 0], output.policy[:, 0], atol=1e-4)
 
 
-def test_attention_of_the_transformer_depends_on_offsets(transformer: learn.nets.Network) -> None:
+def test_attention_of_the_transformer_depends_on_offsets(transformer: learn.networks.Network) -> None:
     module = sys.modules[type(transformer).__module__]
     angles = module.position_angles(5, 7, torch.device("cpu"))
     q, k = torch.rand(2, 1, 1, 1, module.HEAD)
@@ -303,7 +303,7 @@ def test_attention_of_the_transformer_depends_on_offsets(transformer: learn.nets
 
 
 @pytest.mark.slow
-def test_the_transformer_is_exported_for_all_boards(transformer: learn.nets.Network, tmp_path: Path) -> None:
+def test_the_transformer_is_exported_for_all_boards(transformer: learn.networks.Network, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     about = learn.net_format.NetMetadata(
         net=TRANSFORMER, planes="clark8@1", width=9, height=9, passes=True, heads=("value", "ownership"),
@@ -315,14 +315,16 @@ def test_the_transformer_is_exported_for_all_boards(transformer: learn.nets.Netw
     assert report.difference < 1e-4
 
 
-def test_the_recipe_of_the_transformer_differs_from_quick_cpu_in_the_network(transformer: learn.nets.Network) -> None:
+def test_the_recipe_of_the_transformer_differs_from_quick_cpu_in_the_network(
+    transformer: learn.networks.Network,
+) -> None:
     own = kifu.load_recipe(ROOT / "examples" / "point-transformer.toml").to_dict()
     other = kifu.load_recipe("quick-cpu").to_dict()
     assert {key for key in own if own[key] != other[key]} == {"name", "title", "net"}
     assert own["net"] == TRANSFORMER
 
 
-def test_the_transformer_memorizes_moves(transformer: learn.nets.Network) -> None:
+def test_the_transformer_memorizes_moves(transformer: learn.networks.Network) -> None:
     torch.manual_seed(0)
     net = learn.registry.make_net(TRANSFORMER, 2, 5, 5)
     planes, moves = torch.rand(16, 2, 5, 5), torch.arange(16)

@@ -8,7 +8,8 @@ import pytest
 
 import kifu
 from commands import is_error, run
-from kifu.learn.review import PositionReview, Reviewer, compare_moves, find_problem, write_problems
+from kifu.learn.evaluation import Evaluation
+from kifu.learn.review import Reviewer, compare_moves, find_problem, write_problems
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 
@@ -16,7 +17,7 @@ class Ledger(Reviewer):
     """Leads as the sum of the points of moves: each move on column x is worth x points. Likely moves are in row 1."""
 
     def __init__(self, likely: dict[int, float], points: bool = True) -> None:
-        self.likely, self.predictor = likely, SimpleNamespace(has_points=points)  # type: ignore[assignment]
+        self.likely, self.net = likely, SimpleNamespace(has_points=points)  # type: ignore[assignment]
 
     def evaluate(self, game, lines, ranks=(None, None)):
         """Evaluate lines by their moves."""
@@ -29,8 +30,10 @@ class Ledger(Reviewer):
             policy[moves] = 0
             lead = float((signs * (moves % game.width)).sum())
             colour = WHITE if line[-1] & WHITE_BIT else BLACK
-            known = lead if self.predictor.has_points else None
-            found.append(PositionReview(colour, policy, 1 / (1 + np.exp(-lead)), known, None))
+            sign = 1 if colour == BLACK else -1
+            score = np.array([sign * lead, 0]) if self.net.has_points else None
+            with np.errstate(divide="ignore"):
+                found.append(Evaluation(np.log(policy), np.uint8(colour), sign * np.tanh(lead), score=score))
         return found
 
 
@@ -45,7 +48,11 @@ def test_losses_are_against_the_best_of_the_likely_moves_and_the_one_played(poin
         best = max(compared, key=lambda each: each % 9) if points else 3
         assert (next(iter(found.after)), set(found.after), found.played) == (best, set(compared), move)
         value = lead + (-1) ** ply * (best % 9)  # of a position, that after its best move
-        assert (found.best.win, found.best.lead) == (1 / (1 + np.exp(-value)), value if points else None)
+        best = found.best.seen_from(BLACK)
+        assert (best.value, None if best.score is None else best.score[0]) == (
+            np.tanh(value),
+            value if points else None,
+        )
         losses.append(found.loss(move))
         lead += (-1) ** ply * ((move or 0) % 9)
     assert losses == ([0, 7, 6, 0, 0, 5, 0, None] if points else [None] * 8)

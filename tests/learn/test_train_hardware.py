@@ -35,14 +35,14 @@ AVX2 = {"architecture": "x86_64", "avx2": True, "avx512_bf16": False, "amx_bf16"
 )
 def test_processors(capabilities: dict[str, object], expected: bool) -> None:
     with processor(**capabilities):
-        assert learn.torch_net.has_bfloat16("cpu") == expected
+        assert learn.torch_backend.has_bfloat16("cpu") == expected
     with processor(**capabilities), mock.patch("torch.backends.mkldnn.is_available", return_value=False):
-        assert not learn.torch_net.has_bfloat16("cpu")
+        assert not learn.torch_backend.has_bfloat16("cpu")
 
 
 def test_the_capabilities_of_this_processor_are_known() -> None:
     """The names are those of torch: one of them is reported, whatever its value."""
-    assert set(learn.torch_net._CPU_CAPABILITIES) & set(torch.cpu.get_capabilities())
+    assert set(learn.torch_backend._CPU_CAPABILITIES) & set(torch.cpu.get_capabilities())
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -51,7 +51,7 @@ def test_gpus_that_emulate_bfloat16_do_not_have_it(native: bool) -> None:
         return including_emulation or native
 
     with processor(), mock.patch("torch.cuda.is_bf16_supported", supported):
-        assert learn.torch_net.has_bfloat16("cuda") == native
+        assert learn.torch_backend.has_bfloat16("cuda") == native
 
 
 @pytest.mark.parametrize("avx512_bf16", [False, True])
@@ -60,9 +60,7 @@ def test_nets_compute_in_bfloat16_where_it_is_fast(avx512_bf16: bool, tmp_path: 
     planes = torch.rand(5, 7, 9, 9)
     with processor(avx512_bf16=avx512_bf16):
         exact, near = (
-            learn.evaluator.BatchEvaluator(net, learn.evaluator.make_backend(net, precision=precision))
-            .evaluate(planes, None, 9, 9)
-            .log_probs
+            learn.backends.evaluate_batch(net.using(precision=precision)._backend(large=True), planes, None, (9, 9))[0]
             for precision in ("float32", "bfloat16")
         )
     assert torch.equal(exact, near) != avx512_bf16
@@ -103,11 +101,11 @@ def test_muon_does_not_emulate_bfloat16() -> None:
 def test_the_user_is_told(caplog: pytest.LogCaptureFixture) -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     with caplog.at_level(logging.INFO, "kifu"), processor(avx512_bf16=False):
-        assert learn.torch_net.supported_precision("float32", cpu) == "float32"
+        assert learn.torch_backend.supported_precision("float32", cpu) == "float32"
         assert not caplog.records
-        assert learn.torch_net.supported_precision("bfloat16", cpu) == "float32"
+        assert learn.torch_backend.supported_precision("bfloat16", cpu) == "float32"
         with mock.patch("torch.cuda.is_bf16_supported", return_value=False):
-            assert learn.torch_net.supported_precision("bfloat16", gpu) == "float32"
+            assert learn.torch_backend.supported_precision("bfloat16", gpu) == "float32"
     assert [record.getMessage() for record in caplog.records] == [
         f"this {name} has no instructions for bfloat16; networks compute in float32" for name in ("processor", "GPU")
     ]
@@ -119,6 +117,6 @@ def test_denormal_weights_are_zero_where_a_net_is_evaluated_but_not_in_the_net()
     weights = np.array([[1e-40, -least / 2, least, -least, 1e-20, 0, 1]], np.float32)
     layer = torch.nn.Linear(7, 1, bias=False)
     layer.weight.data = torch.from_numpy(weights.copy())
-    evaluated = learn.torch_net.TorchBackend(layer, learn.torch_net.CPU)._module.weight.detach().numpy()
+    evaluated = learn.torch_backend.TorchBackend(layer, learn.torch_backend.CPU)._module.weight.detach().numpy()
     np.testing.assert_array_equal(evaluated, [[0, 0, *weights[0, 2:]]])
     np.testing.assert_array_equal(layer.weight.detach().numpy(), weights)

@@ -14,7 +14,7 @@ from kgs_archives import archive
 from kifu.datasets.global_inputs import INPUTS, Conditions, input_parts, input_size
 from kifu.errors import FormatError, RecipeError
 from kifu.io import with_checksum
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.point import BLACK, WHITE, symmetries
 from lazy import lazy_import
 from loader_games import make
@@ -58,7 +58,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_dropout_makes_parts_unknown() -> None:
     values = torch.ones(20_000, input_size(ALL))
     torch.manual_seed(1)
-    dropped = learn.nets.draw_known(values, ALL, 0.3)
+    dropped = learn.networks.draw_known(values, ALL, 0.3)
     shares = []
     for part, droppable in input_parts(ALL):
         block = dropped[:, part]
@@ -69,16 +69,16 @@ def test_dropout_makes_parts_unknown() -> None:
             shares.append(block[:, 0])
     both = torch.stack(shares).corrcoef() - torch.eye(len(shares))
     assert both.abs().max() < 0.05  # parts are independent
-    assert torch.equal(learn.nets.draw_known(values, ALL, 0.0), values)
+    assert torch.equal(learn.networks.draw_known(values, ALL, 0.0), values)
 
 
 def test_a_net_predicts_the_moves_of_the_rank_asked_for(ranked: Path) -> None:
-    predictor = learn.predict.Predictor(ranked)
-    assert predictor.net.about.inputs == ("colour", "ranks")
-    empty = PredictPositions.from_moves([[]], 5)
+    predictor = learn.net.open_net(ranked)
+    assert predictor.about.inputs == ("colour", "ranks")
+    empty = NetPositions.from_moves([[]], 5)
     corner = {"strong": 4 * 5, "weak": 4}
     strong, weak, unknown = (
-        predictor.predict(empty.with_ranks(rating, rating)).policy[0] for rating in (STRONG, WEAK, None)
+        predictor.evaluate(empty.with_ranks(rating, rating)).policy[0] for rating in (STRONG, WEAK, None)
     )
     assert strong[corner["strong"]] > 0.8 > 0.2 > strong[corner["weak"]]
     assert weak[corner["weak"]] > 0.8 > 0.2 > weak[corner["strong"]]
@@ -99,7 +99,7 @@ def test_human_predicts_moves_of_a_rank_better_as_that_rank(shared: Path, tmp_pa
     done = run("query", sql, tmp_path / "all.parquet", "-o", games)
     assert done.code == 0
     for rating, rows in ((weak, as_weak), (strong, as_strong)):
-        learn.annotate.annotate("human", games, rows, learn.annotate.AnnotateOptions(rank=rating), jobs=2)
+        learn.annotate.annotate("human", games, rows, learn.annotate.AnnotateOptions(rating=rating), jobs=2)
     for rating, own, other in ((weak, as_weak, as_strong), (strong, as_strong, as_weak)):
         sums = duckdb.sql(f"""
             SELECT count(*) AS moves, sum(own.log_probability - other.log_probability) AS gain
@@ -113,8 +113,8 @@ def test_human_predicts_moves_of_a_rank_better_as_that_rank(shared: Path, tmp_pa
 
 def test_ranks_between_those_seen_are_interpolated(ranked: Path) -> None:
     """A rank on a knot has that knot's prediction; one between two knots lies between them."""
-    predictor, empty = learn.predict.Predictor(ranked), PredictPositions.from_moves([[]], 5)
-    low, middle, high = (predictor.predict(empty.with_ranks(rating, rating)).policy[0, 4] for rating in (22, 24.5, 27))
+    predictor, empty = learn.net.open_net(ranked), NetPositions.from_moves([[]], 5)
+    low, middle, high = (predictor.evaluate(empty.with_ranks(rating, rating)).policy[0, 4] for rating in (22, 24.5, 27))
     assert min(low, high) <= middle <= max(low, high)
 
 
@@ -140,25 +140,25 @@ def test_inputs_have_no_effect_before_training() -> None:
 
 def test_symmetrized_predictions_with_inputs_transform_with_the_board(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "all.safetensors", "b3c8", size=5, passes=True, inputs=ALL, heads=("value", "ownership"))
-    predictor, moves = learn.predict.Predictor(path, symmetries=True), [6, 18 | 1 << 15, 3]
+    predictor, moves = learn.net.open_net(path, symmetries=True), [6, 18 | 1 << 15, 3]
     conditions = Conditions.of_game(komi=6.5, handicap=2, rules="japanese")
-    wanted = predictor.predict(PredictPositions.from_moves([moves], 5, conditions=conditions))
+    wanted = predictor.evaluate(NetPositions.from_moves([moves], 5, conditions=conditions))
     for table in symmetries(5, 5):
         turned = [int(table[move & 0x7FFF]) | move & 1 << 15 for move in moves]
-        found = predictor.predict(PredictPositions.from_moves([turned], 5, conditions=conditions))
+        found = predictor.evaluate(NetPositions.from_moves([turned], 5, conditions=conditions))
         np.testing.assert_allclose(found.policy[:, table], wanted.policy, atol=1e-6)
         np.testing.assert_allclose(found.value, wanted.value, atol=1e-6)
-    other = predictor.predict(PredictPositions.from_moves([moves], 5))
+    other = predictor.evaluate(NetPositions.from_moves([moves], 5))
     assert np.abs(other.policy - wanted.policy).max() > 1e-4
 
 
 @pytest.mark.parametrize("name", ["komi", "handicap", "rules", "ranks", "year", "time"])
 def test_a_net_depends_on_its_inputs_only(tmp_path: Path, name: str) -> None:
-    predictor = learn.predict.Predictor(tiny_net(tmp_path / "net.safetensors", size=5, inputs=("colour", name)))
+    predictor = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", size=5, inputs=("colour", name)))
     root = {"komi": "KM[5.5]", "handicap": "HA[3]", "rules": "RU[AGA]", "ranks": "BR[3d]", "year": "DT[2003-01-01]"}
     root["time"] = "TM[3600]"
     empty, *changed = (
-        predictor.predict(PredictPositions.from_games([kifu.read_sgf(f"(;SZ[5]{text};B[bb])".encode())], [1])).policy
+        predictor.evaluate(NetPositions.from_games([kifu.read_sgf(f"(;SZ[5]{text};B[bb])".encode())], [1])).policy
         for text in ("", *root.values())
     )
     depends = {each: np.abs(policy - empty).max() > 1e-5 for each, policy in zip(root, changed)}
@@ -170,8 +170,8 @@ def test_a_net_depends_on_its_inputs_only(tmp_path: Path, name: str) -> None:
 
 def test_the_player_passes_conditions_to_its_net(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "all.safetensors", size=9, inputs=ALL, heads=("value",))
-    predictor = learn.predict.Predictor(path)
-    evaluator = play.player.NetEvaluator(predictor, rules="japanese", rank=34, opponent=30)
+    predictor = learn.net.open_net(path)
+    evaluator = play.player.NetEvaluator(predictor, rules="japanese", rating=34, opponent=30)
     engine = play.engine.Engine(play.player.Player(evaluator), width=9, height=9)
     for command, words, komi, handicap in (
         ("komi", ["0.5"], 0.5, 0),
@@ -183,10 +183,10 @@ def test_the_player_passes_conditions_to_its_net(tmp_path: Path) -> None:
         stones = [6 * 9 + 2, 2 * 9 + 6, 2 * 9 + 2] if handicap else []
         for colour in (BLACK, WHITE):
             conditions = Conditions.of_game(komi=komi, handicap=handicap, rules="japanese")
-            positions = PredictPositions.from_moves(
+            positions = NetPositions.from_moves(
                 [[]], 9, setup=stones, to_play=[colour], conditions=conditions
             ).with_ranks(34, 30)
-            wanted = predictor.predict(positions)
+            wanted = predictor.evaluate(positions)
             found = evaluator.evaluate(engine.game, colour)
             np.testing.assert_array_equal(found.policy[:-1], wanted.policy[0])
             assert found.value == wanted.value[0]
@@ -196,7 +196,7 @@ def test_the_komi_of_a_record_is_loaded_and_kept(tmp_path: Path) -> None:
     (tmp_path / "one.sgf").write_text("(;SZ[9]KM[3.5]HA[2]AB[cc][gg];W[ee])")
     (tmp_path / "two.sgf").write_text("(;SZ[9];B[ee])")
     path = tiny_net(tmp_path / "all.safetensors", size=9, inputs=ALL)
-    evaluator = play.player.NetEvaluator(learn.predict.Predictor(path))
+    evaluator = play.player.NetEvaluator(learn.net.open_net(path))
     engine = play.engine.Engine(play.player.Player(evaluator), width=9, height=9)
     for name, handicap in (("one.sgf", 2), ("two.sgf", 0)):
         engine.run("loadsgf", [str(tmp_path / name)])

@@ -12,7 +12,7 @@ from commands import run
 from kata_nets import small_net
 from kifu.errors import FormatError, KifuError, RecipeError
 from kifu.katago.net_file import write_kata_net
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.recipes.schema import load_training
 from lazy import lazy_import
 from loader_games import kept_games
@@ -191,8 +191,8 @@ def test_a_net_of_katago_teaches_what_it_predicts(games: Path, tmp_path: Path) -
     labelled = teacher.Teachers(recipe, data.games, torch.device("cpu")).label(batch)
     by_id, (ids, plies) = kept_games(games), batch.teachers[0]
     asked = [by_id[key] for key in ids.numpy().view(np.uint64).tolist()]
-    predictor = learn.predictors.open_predictor(tmp_path / "net.bin.gz")
-    expected = predictor.predict(PredictPositions.from_games(asked, plies.tolist()))
+    predictor = learn.net.open_net(tmp_path / "net.bin.gz")
+    expected = predictor.evaluate(NetPositions.from_games(asked, plies.tolist()))
     points = expected.policy[:, : labelled.soft_policy.shape[1]]
     assert np.allclose(labelled.soft_policy.numpy(), points / points.sum(1, keepdims=True), atol=1e-5)
     learn.train.train(recipe, [games], tmp_path / "run")

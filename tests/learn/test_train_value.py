@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kifu
-from kifu.learn.positions import PredictPositions
+from kifu.learn.positions import NetPositions
 from kifu.learn.scores import value_error
 from kifu.recipes.training import AdamWConfig, MuonConfig
 from lazy import lazy_import
@@ -103,9 +103,9 @@ def test_smooth_values_change_less_and_resume_as_before(tmp_path: Path) -> None:
     for weight in (0.0, 40.0):
         run = tmp_path / f"run-{weight}"
         learn.train.train(tiny(**changes, smooth=weight), [games], run)
-        predictor, found = learn.predict.Predictor(run), list(kifu.read(games))
+        predictor, found = learn.net.open_net(run), list(kifu.read(games))
         values = [
-            predictor.predict(PredictPositions.from_games([game] * 2, [ply, ply + 1])).value.sum()
+            predictor.evaluate(NetPositions.from_games([game] * 2, [ply, ply + 1])).value.sum()
             for game in found[:20] for ply in range(5, min(len(game) - 2, 40), 7)
         ]  # fmt: skip
         change.append(np.abs(values).mean())

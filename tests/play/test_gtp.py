@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -21,7 +22,8 @@ from commands import KIFU, limited, run
 from evaluators import Scripted, reported, scripted_engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.learn.positions import PredictPositions
+from kifu.learn.evaluation import Evaluation
+from kifu.learn.positions import NetPositions
 from kifu.play.player import GameSession
 from kifu.play.referee import GtpProcess
 from kifu.point import BLACK, WHITE, parse_gtp, pass_move
@@ -132,9 +134,9 @@ def test_each_candidate_has_the_values_of_the_position_after_it() -> None:
     class Counting(Scripted):
         """Black leads by the number of the point of the last move."""
 
-        def evaluate(self, game: GameSession, colour: int) -> play.player.PolicyValue:
+        def evaluate(self, game: GameSession, colour: int) -> Evaluation:
             lead = (game.moves[-1] & 0x3FFF if game.moves else 3) * (1 if colour == BLACK else -1)
-            return super().evaluate(game, colour)._replace(value=lead / 10, lead=lead)
+            return replace(super().evaluate(game, colour), value=lead / 10, score=(lead, 0))
 
     engine = scripted_engine(Counting(lead=0), size=2)
     for colour, sign in (("b", 1), ("w", -1)):
@@ -397,7 +399,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def net_engine(path: Path) -> play.engine.Engine:
-    predictor = learn.predict.Predictor(learn.net.open_net(path), rules=Rules.named("chinese"))
+    predictor = learn.net.open_net(path, rules=Rules.named("chinese"))
     return play.engine.Engine(play.player.Player(play.player.NetEvaluator(predictor)), width=9, height=9)
 
 
@@ -423,20 +425,20 @@ def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> No
     engine, game, predictor = (
         net_engine(net),
         read_sgf(RECORD),
-        learn.predict.Predictor(learn.net.open_net(net), rules=Rules.named("chinese")),
+        learn.net.open_net(net, rules=Rules.named("chinese")),
     )
     for plies in range(5):
         engine.run("loadsgf", [str(path), str(plies + 1)])
         for colour in (BLACK, WHITE):
             evaluation = engine.player.evaluator.evaluate(engine.game, colour)
-            positions = PredictPositions.from_games([game], [plies], to_play=[colour])
-            wanted = predictor.predict(positions, unverified=True)
+            positions = NetPositions.from_games([game], [plies], to_play=[colour])
+            wanted = predictor.evaluate(positions, unverified=True)
             np.testing.assert_array_equal(evaluation.policy[:-1], wanted.policy[0])
             assert evaluation.policy[-1] == 0
             assert wanted.value is not None
             assert evaluation.value == pytest.approx(wanted.value[0])
             assert wanted.ownership is not None
-            assert (evaluation.ownership, evaluation.lead) == (None, None)
+            assert (evaluation.ownership, evaluation.score) == (None, None)
             assert "hiteOwnership" not in str(engine.run("kata-raw-nn", ["0"]))
             if colour == engine.game.board.to_play:
                 owners = wanted.ownership[0] * (1 if colour == BLACK else -1)
@@ -568,7 +570,7 @@ def test_games_with_gnu_go(gnugo: list[str], net: Path) -> None:
 def test_response_time(tmp_path: Path) -> None:
     """Far below what it takes if something is compiled or made for each move; `make bench` has the true figure."""
     path = tiny_net(tmp_path / "b6c64.safetensors", net="b6c64", size=19)
-    predictor = learn.predict.Predictor(learn.net.open_net(path), rules=Rules.named("chinese"))
+    predictor = learn.net.open_net(path, rules=Rules.named("chinese"))
     engine = play.engine.Engine(play.player.Player(play.player.NetEvaluator(predictor)))
     engine.run("genmove", ["b"])
     took = []

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluators import Scripted, chance, scripted_engine
+from evaluators import Scripted, chance, evaluation_of, scripted_engine
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import BLACK, WHITE, Board
 from kifu.go.rules import NAMED
@@ -275,7 +275,7 @@ def test_a_game_that_is_set_up_again_before_each_move_is_resigned() -> None:
 def test_black_with_nine_stones_does_not_resign_at_its_first_move() -> None:
     """The net small sees neither handicap nor colour, and calls the first position a loss."""
     net = learn.net.open_net("small")
-    evaluator = play.player.NetEvaluator(learn.predict.Predictor(net))
+    evaluator = play.player.NetEvaluator(net)
     engine = play.engine.Engine(play.player.Player(evaluator, resign=0.3))
     engine.run("fixed_handicap", ["9"])
     engine.run("play", ["w", "R14"])
@@ -294,7 +294,7 @@ def test_temperature() -> None:
 
     def drawn(temperature: float, seed: int | None = 7) -> list[int]:
         player = play.player.Player(Scripted(), temperature=temperature, seed=seed)
-        return [player.choose(game, BLACK, play.player.PolicyValue(policy)) for _ in range(600)]
+        return [player.choose(game, BLACK, evaluation_of(policy)) for _ in range(600)]
 
     assert set(drawn(0)) == {0}
     assert drawn(1) == drawn(1) != drawn(1, 8)

@@ -207,7 +207,6 @@ def test_objects_are_one_printable_line(world: Path, tmp_path: Path) -> None:
             kifu.stats(catalogue.path),
             net,
             net.about,
-            kifu.Predictor(net),
             data,
             query,
             *reports,

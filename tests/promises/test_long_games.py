@@ -22,7 +22,6 @@ from kata_nets import small_net
 from kifu.cli import app
 from kifu.errors import DropReason, GameError
 from kifu.katago.net_file import write_kata_net
-from kifu.learn.positions import PredictPositions
 from kifu.point import to_sgf
 from kifu.records.games import MAX_MOVES
 from pytest_runs import passed
@@ -179,9 +178,7 @@ FUNCTIONS: dict[str, Callable[[kifu.Game, Path], object]] = {
     "Game": lambda game, path: (hash(game), str(game), game.board(49_152), game.arrays()),
     "Loader": lambda game, path: kifu.load(path / "games.parquet", "own+opp+last3").draws(0),
     "Mixture": lambda game, path: kifu.load(kifu.Mixture({path / "games.parquet": 1, path / "big": 2}, 99), "own+opp"),
-    "Predictor": lambda game, path: kifu.Predictor("small").predict(
-        PredictPositions.from_games([game, game], [MAX_MOVES, 49_152])
-    ),
+    "open_net": lambda game, path: kifu.open_net("small").evaluate(game, [MAX_MOVES, 49_152]),
 }  # fmt: skip
 
 

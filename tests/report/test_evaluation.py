@@ -71,7 +71,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.results.Evaluation:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.results.EvalResults:
     """Two nets, one with a hostile name, on games with hostile names."""
     folder = tmp_path_factory.mktemp("hostile")
     texts = []
@@ -84,11 +84,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.results.Evaluatio
 
 
 @pytest.fixture(scope="module")
-def text(hostile: learn.results.Evaluation) -> str:
+def text(hostile: learn.results.EvalResults) -> str:
     return report.evaluation.page(hostile)
 
 
-def test_names_are_escaped(hostile: learn.results.Evaluation, text: str) -> None:
+def test_names_are_escaped(hostile: learn.results.EvalResults, text: str) -> None:
     parsed = Page(text)
     assert set(parsed.tags) <= TAGS
     assert parsed.attributes <= ATTRIBUTES
@@ -99,7 +99,7 @@ def test_names_are_escaped(hostile: learn.results.Evaluation, text: str) -> None
     assert parsed.tags["figure"] == len(hostile.examples) > 5
 
 
-def test_the_page_is_self_contained(hostile: learn.results.Evaluation, text: str) -> None:
+def test_the_page_is_self_contained(hostile: learn.results.EvalResults, text: str) -> None:
     parsed = Page(text)
     assert not re.search(r"https?:|url\(|@import|<link|<script|<iframe", re.sub(r'src="data:[^"]*"', "", text))
     # the calibration, and breakdowns with more than one group
@@ -112,7 +112,7 @@ def test_the_page_is_self_contained(hostile: learn.results.Evaluation, text: str
         assert not [each for each in picture.iter() if each.tag.endswith("script")]
 
 
-def test_the_page_has_the_figures(hostile: learn.results.Evaluation, text: str) -> None:
+def test_the_page_has_the_figures(hostile: learn.results.EvalResults, text: str) -> None:
     parsed = " ".join(Page(text).text.split())
     for net in hostile.nets:
         assert f"{net.score.top1.value:.1%}" in parsed
@@ -123,16 +123,16 @@ def test_the_page_has_the_figures(hostile: learn.results.Evaluation, text: str) 
 
 
 @pytest.mark.slow
-def test_the_page_is_reproducible(hostile: learn.results.Evaluation, text: str) -> None:
+def test_the_page_is_reproducible(hostile: learn.results.EvalResults, text: str) -> None:
     assert report.evaluation.page(hostile) == text
 
 
-def test_json_of_hostile_names(hostile: learn.results.Evaluation) -> None:
+def test_json_of_hostile_names(hostile: learn.results.EvalResults) -> None:
     parsed = json.loads(hostile.to_json())
     assert HOSTILE in {each["players"][0] for each in parsed["examples"]}
 
 
-def test_the_json_is_read_again(hostile: learn.results.Evaluation, tmp_path: Path) -> None:
+def test_the_json_is_read_again(hostile: learn.results.EvalResults, tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text(hostile.to_json())
     assert learn.results.read_evaluation(path).to_dict() == hostile.to_dict()

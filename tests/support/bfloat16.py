@@ -7,15 +7,15 @@ from unittest import mock
 
 from lazy import lazy_import
 
-torch_net = lazy_import("kifu.learn.torch_net")
+torch_backend = lazy_import("kifu.learn.torch_backend")
 
 
 @contextlib.contextmanager
 def processor(**capabilities: Any) -> Iterator[None]:
     """Let torch report these capabilities of the processor instead of its own."""
-    torch_net.has_bfloat16.cache_clear()
+    torch_backend.has_bfloat16.cache_clear()
     try:
         with mock.patch("torch.cpu.get_capabilities", return_value=capabilities):
             yield
     finally:
-        torch_net.has_bfloat16.cache_clear()
+        torch_backend.has_bfloat16.cache_clear()

@@ -3,15 +3,24 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.go.rules import Rules
+from kifu.learn.evaluation import Evaluation
 from kifu.play.player import GameSession
+from kifu.point import BLACK
 from lazy import lazy_import
 
 play = lazy_import("kifu.play")
+
+
+def evaluation_of(policy: npt.NDArray[np.floating], colour: int = BLACK, **heads: Any) -> Evaluation:
+    """The evaluation of one position with these probabilities."""
+    with np.errstate(divide="ignore"):
+        return Evaluation(np.log(policy.astype(np.float32)), np.uint8(colour), **heads)
 
 
 Weigh = Callable[[GameSession, int], npt.NDArray[np.floating]]
@@ -46,12 +55,14 @@ class Scripted:
     def set_rules(self, rules: Rules, scoring: str) -> None:
         self.name = scoring
 
-    def evaluate(self, game: GameSession, colour: int) -> play.player.PolicyValue:
+    def evaluate(self, game: GameSession, colour: int) -> Evaluation:
         policy = np.where(game.board.legal(colour), self.weigh(game, colour), 0)
         policy = (policy / max(policy.sum(), 1e-300)).astype(np.float32)
         sign = 1 if colour == 1 else -1
         value = None if self.lead is None else sign * self.lead
-        return play.player.PolicyValue(policy, value, sign * self._owners(game) if self.has_points else None)
+        return evaluation_of(
+            policy, colour, value=value, ownership=sign * self._owners(game) if self.has_points else None
+        )
 
     def judge_dead(self, game: GameSession) -> npt.NDArray[np.bool_] | None:
         return play.player.dead_stones(game.board, self._owners(game)) if self.has_points else None

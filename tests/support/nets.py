@@ -53,7 +53,7 @@ def tiny_net(
     return path
 
 
-def global_values(net: learn.nets.Network, batch: int) -> torch.Tensor | None:
+def global_values(net: learn.networks.Network, batch: int) -> torch.Tensor | None:
     """Return global inputs [B, G] for Black to move in the first position, White in the second, and so on."""
     size = net.config.global_size
     if not size:

@@ -63,7 +63,7 @@ def test_unsupported_games_are_refused(small_boards: ServedSite) -> None:
 
 def test_replies_are_those_of_a_player(site_server: ServedSite) -> None:
     line, session = start(site_server, 19), play.player.GameSession(19, komi=7.5)
-    evaluator = play.player.NetEvaluator(learn.predict.Predictor("small"), rules="chinese")
+    evaluator = play.player.NetEvaluator(learn.net.open_net("small"), rules="chinese")
     player = play.player.Player(evaluator)
     for ply in range(12):
         colour = 1 + ply % 2

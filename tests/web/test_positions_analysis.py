@@ -95,11 +95,11 @@ def test_missing_games_are_not_found(site_server: ServedSite, row: int) -> None:
 
 
 def test_predictions_are_those_of_the_predictor(site_server: ServedSite, games: list[kifu.Game]) -> None:
-    predictor = learn.predict.Predictor("small")
+    predictor = learn.net.open_net("small")
     for row, ply in ((0, 0), (1, 57), (2, len(games[2]))):
         body = {"line": line_of(site_server, row), "ply": ply, "net": 0}
         answer = site_server.post("/api/predict", body).json
-        expected = predictor.predict(learn.positions.PredictPositions.from_games([games[row]], [ply]))
+        expected = predictor.evaluate(learn.positions.NetPositions.from_games([games[row]], [ply]))
         assert answer["ownership"] is None
         assert answer["pass"] == pytest.approx(float(expected.policy[0, -1]), abs=1e-5)
         points = [point for point, _ in answer["policy"]]
@@ -121,8 +121,8 @@ def wins_after(game: kifu.Game, plies: list[int], moves: list[int]) -> Any:
     white = game.moves[plies] & WHITE_BIT
     words = np.array(moves, np.uint16) | white
     games = [replace(game, moves=np.append(game.moves[:ply], word)) for ply, word in zip(plies, words)]
-    positions = learn.positions.PredictPositions.from_games(games, [ply + 1 for ply in plies])
-    value = learn.predict.Predictor("small").predict(positions).value
+    positions = learn.positions.NetPositions.from_games(games, [ply + 1 for ply in plies])
+    value = learn.net.open_net("small").evaluate(positions).value
     assert value is not None
     return pytest.approx(((1 - value * np.where(white, -1, 1)) / 2).tolist(), abs=1e-4)
 
@@ -151,9 +151,7 @@ def test_analysis_scores_each_move(site_server: ServedSite, games: list[kifu.Gam
     assert len(rows) == len(game) + 1
     assert site_server.post("/api/analyse", body).json["rows"] == rows  # they are kept
     plies = list(range(0, len(game), 10))
-    expected = learn.predict.Predictor("small").predict(
-        learn.positions.PredictPositions.from_games([game] * len(plies), plies)
-    )
+    expected = learn.net.open_net("small").evaluate(learn.positions.NetPositions.from_games([game] * len(plies), plies))
     moves = (game.moves[plies] & POINT_MASK).astype(int)
     played = expected.policy[np.arange(len(plies)), moves]
     chance, choice, win, lead, best, best_chance, loss = zip(*(rows[ply] for ply in plies))

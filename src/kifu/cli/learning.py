@@ -129,7 +129,7 @@ def annotate(  # noqa: PLR0913 - command-line options
     nets: opts.Nets = None,
     board: Annotated[str | None, opts.Board(show_default="the first net's")] = None,
     symmetries: opts.Symmetries = False,
-    rank: opts.Mover = None,
+    rating: opts.Mover = None,
     opponent: opts.Opponent = None,
     server: opts.Server = None,
     precision: Precision = "float32",
@@ -140,12 +140,12 @@ def annotate(  # noqa: PLR0913 - command-line options
 ) -> Outcome:
     """Write what nets think of each move of catalogues, as a table.
 
-    Each row has the probability and rank of a move, the entropy, the most likely move, and the value.
+    Each row has the probability and choice of a move, the entropy, the most likely move, and the value.
     """
     from kifu.learn.annotate import AnnotateOptions, prepare
     from kifu.learn.annotate import annotate as annotate_games
 
-    options = AnnotateOptions(board, symmetries, precision, rank, opponent, server)  # type: ignore[arg-type]
+    options = AnnotateOptions(board, symmetries, precision, rating, opponent, server)  # type: ignore[arg-type]
     names = nets or [PACKAGED[0]]
     if dry_run:
         prepare(names, catalogues, options)
@@ -198,22 +198,22 @@ def predict(  # noqa: PLR0913 - command-line options
     number: opts.GameNumber = 1,
     move: opts.Move = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of moves to list.")] = 5,
-    rank: opts.Mover = None,
+    rating: opts.Mover = None,
     opponent: opts.Opponent = None,
     server: opts.Server = None,
     symmetries: opts.Symmetries = False,
     output: opts.Picture = None,
 ) -> Outcome:
     """Predict the next move of a position; draw a heat map."""
-    from kifu.learn.predictors import open_predictor, set_server
+    from kifu.learn.inference import set_server
+    from kifu.learn.net import open_net
     from kifu.records.paths import as_path
     from kifu.report.games import find_game
     from kifu.report.predictions import describe, draw, predict_move
 
-    predictor = open_predictor(net, symmetries=symmetries)
-    set_server([predictor], server)  # type: ignore[arg-type]
+    (opened,) = set_server([open_net(net, symmetries=symmetries)], server)
     game = find_game(as_path(container), number)
-    prediction = predict_move(predictor, game, move, top, rank=rank, opponent=opponent)
+    prediction = predict_move(opened, game, move, top, rating=rating, opponent=opponent)
     if output is not None:
         draw(prediction, output)
     return Outcome(describe(prediction), prediction)
@@ -256,12 +256,12 @@ def problems(
 ) -> Outcome:
     """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
     from kifu.io import write_output
-    from kifu.learn.predictors import open_predictor
+    from kifu.learn.net import open_net
     from kifu.learn.review import ProblemSearch, Reviewer, write_problems
     from kifu.search.searcher import Searcher
 
-    searcher, predictor = Searcher(catalogue), open_predictor(net)
-    search, found, tried = ProblemSearch(Reviewer(predictor), searcher, searcher.select(where), seed).run(), [], 0
+    searcher = Searcher(catalogue)
+    search, found, tried = ProblemSearch(Reviewer(open_net(net)), searcher, searcher.select(where), seed).run(), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:
             tried += 1

@@ -112,7 +112,7 @@ NetOption = partial(typer.Option, "--net", metavar="NET", autocompletion=complet
 _NET_HELP = "A net: human, small, a run directory, a file (.safetensors, .onnx, .bin.gz, .mix), or several joined by +."
 
 Net = Annotated[str, NetOption(help=_NET_HELP)]
-"""The name of a predictor, see `kifu.learn.predictors.open_predictor`."""
+"""The name of a net, see `kifu.open_net`."""
 
 Nets = Annotated[list[str] | None, NetOption(help=f"{_NET_HELP} Repeatable.", show_default=PACKAGED[0])]
 

@@ -20,7 +20,7 @@ _PANEL = "Play"
 def gtp(  # noqa: PLR0913 - command-line options
     net: Net = PACKAGED[0],
     rules: Rules = "chinese",
-    rank: Annotated[
+    rating: Annotated[
         float | None, PlayerRank("--rank", help="Play as a player of this rank, such as 3d.", show_default="unknown")
     ] = None,
     opponent: Annotated[
@@ -46,18 +46,18 @@ def gtp(  # noqa: PLR0913 - command-line options
     It speaks GTP 2 on standard input and output.
     """
     from kifu.go.rules import Rules
-    from kifu.learn.predictors import open_predictor, set_server
+    from kifu.learn.inference import set_server
+    from kifu.learn.net import open_net
     from kifu.play.engine import Engine
     from kifu.play.gtp import serve_stdio
     from kifu.play.player import NetEvaluator, Player
 
     ruleset = Rules.named(rules)
-    predictor = open_predictor(net, rules=ruleset, symmetries=symmetries)
-    set_server([predictor], server)  # type: ignore[arg-type]
-    opponent = rank if opponent is None else opponent
-    evaluator = NetEvaluator(predictor, rules=rules, rank=rank, opponent=opponent)
+    (opened,) = set_server([open_net(net, rules=ruleset, symmetries=symmetries)], server)
+    opponent = rating if opponent is None else opponent
+    evaluator = NetEvaluator(opened, rules=rules, rating=rating, opponent=opponent)
     player = Player(evaluator, temperature=temperature, resign=resign, seed=seed)
-    width, height = predictor.board
+    width, height = opened.board
     serve_stdio(Engine(player, rules=rules, width=width, height=height))
 
 

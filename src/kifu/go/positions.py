@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +84,7 @@ class Positions:
         """[B] uint8, BLACK or WHITE."""
         return np.where(self.words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
 
-    def take(self, which: slice | Indices) -> Positions:
+    def take(self, which: slice | Indices) -> Self:
         """Return some of the positions."""
         return replace(self, game=self.game[which], ply=self.ply[which], symmetry=self.symmetry[which])
 

@@ -103,7 +103,7 @@ class KataOnnx(BaseModel):
     def decode(
         self, outputs: Mapping[str, npt.NDArray[np.float32]], globals: npt.NDArray[np.float32], height: int, width: int
     ) -> dict[str, npt.NDArray[np.float32]]:
-        """Return outputs by their names in `kifu.learn.nets.NetworkOutput`, scaled as by `kifu.katago.net.KataNet`."""
+        """Return outputs by their names in `kifu.learn.networks.NetworkOutput`, scaled as by `KataNet`."""
         scaled = {name: outputs[name] * np.float32(self.output_scale) for name in OUTPUTS}
         count = len(globals)
         points = scaled["OutputPolicy"][:, 0, :height, :width].reshape(count, -1)

@@ -1,6 +1,6 @@
 """Annotation of catalogues: what nets think of each move, as rows of a Parquet file; see docs/annotation.md.
 
-Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.predictors`
+Rows come game by game in the order of the catalogues, then net by net, then move by move. `kifu.learn.scores`
 computes them, as it does for `kifu evaluate`.
 """
 
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -36,20 +36,10 @@ from kifu.errors import DropReason, FormatError, RecipeError, first_line
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.io import locked_folder, open_regular, remove_file, work_dir, write_file
 from kifu.learn import Precision
-from kifu.learn.net import net_hash
-from kifu.learn.positions import EvalPositions
-from kifu.learn.predict import MovePredictor, Predictor
-from kifu.learn.predictors import (
-    check_ranks,
-    common_board,
-    open_predictor,
-    replay_planes,
-    score_moves,
-    set_server,
-    single_predictors,
-    unique_names,
-)
-from kifu.learn.scores import MoveScores
+from kifu.learn.inference import Net, common_board, replay_planes, set_server, unique_names
+from kifu.learn.net import net_hash, open_net
+from kifu.learn.positions import NetPositions
+from kifu.learn.scores import MoveScores, score_moves
 from kifu.point import WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
@@ -77,15 +67,15 @@ class AnnotateOptions:
     Attributes:
         board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
         precision: "float32" or "bfloat16", see `kifu.learn.results.EvalOptions`.
-        rank: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
+        rating: Rating (`kifu.Rank.rating`) of the side to move in all positions; None for the player's own.
         opponent: Rating of its opponent in all positions; None for the opponent's own.
-        server: See `kifu.learn.predictors.KataPredictor`.
+        server: See `kifu.learn.inference.Net`.
     """
 
     board: str | None = None
     symmetries: bool = False
     precision: Precision = "float32"
-    rank: float | None = None
+    rating: float | None = None
     opponent: float | None = None
     server: Imitated | None = None
 
@@ -136,21 +126,19 @@ class AnnotateJob:
     def describe(self) -> dict[str, Any]:
         """Return nets, options and board as JSON values, for the metadata of the file."""
         nets = [
-            {"name": name, "net": predictor.description, "blake3": digest}
-            for name, predictor, digest in zip(self.names, self.predictors, self.hashes)
+            {"name": name, "net": net.description, "blake3": digest}
+            for name, net, digest in zip(self.names, self.opened, self.hashes)
         ]
         return {"nets": nets, "options": asdict(self.options) | {"board": "{}x{}".format(*self.board)}}
 
     @cached_property
-    def predictors(self) -> list[MovePredictor]:
+    def opened(self) -> list[Net]:
         """The nets."""
         options = self.options
-        predictors = [
-            open_predictor(net, symmetries=options.symmetries, precision=options.precision, threads=1)
-            for net in self.nets
+        opened = [
+            open_net(net, symmetries=options.symmetries, precision=options.precision, threads=1) for net in self.nets
         ]
-        set_server(predictors, options.server)
-        return predictors
+        return set_server(opened, options.server)
 
     @cached_property
     def hashes(self) -> list[str]:
@@ -160,17 +148,17 @@ class AnnotateJob:
     @cached_property
     def names(self) -> list[str]:
         """The values of column `net`."""
-        return unique_names(self.predictors)
+        return unique_names(self.opened)
 
     @cached_property
     def board(self) -> tuple[int, int]:
         """Width and height of the games."""
-        return common_board(self.predictors, self.options.board)
+        return common_board(self.opened, self.options.board)
 
     @cached_property
     def _spec(self) -> ExampleSpec:
         """The positions of all moves that can be replayed."""
-        planes = replay_planes(self.predictors)
+        planes = replay_planes(self.opened)
         return ExampleSpec(planes, self.board, labels=("move",), filter=PositionFilter(passes=True))
 
     def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
@@ -182,16 +170,13 @@ class AnnotateJob:
 
     def process(self, item: pa.RecordBatch) -> AnnotatedGames:
         """Annotate some games, on one thread, so that figures do not depend on the number of threads."""
-        predictors = self.predictors
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)
         rows, skipped = self._select(item)
-        positions = EvalPositions.from_source(CatalogueSource(rows, self._spec), rows)
+        positions = NetPositions.from_source(CatalogueSource(rows, self._spec), rows)
         skipped["moves"] = len(rows) - len(np.unique(positions.game))
-        positions = replace(positions, ranks=(self.options.rank, self.options.opponent))
-        scores = [
-            score_moves(predictor, positions, legal=True, jobs=1, advance=self._check) for predictor in predictors
-        ]
+        positions = positions.with_ranks(self.options.rating, self.options.opponent)
+        scores = [score_moves(net, positions, legal=True, jobs=1, advance=self._check) for net in self.opened]
         return _to_rows(positions, scores, self.names), len(item), skipped
 
     def close(self) -> None:
@@ -210,9 +195,10 @@ class AnnotateJob:
         return item.filter(pa.array(kept & fits)), skipped
 
 
-def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
+def _to_rows(positions: NetPositions, scores: Sequence[MoveScores], names: Sequence[str]) -> pa.RecordBatch:
     """Return the rows of some games, game by game and net by net."""
-    count = len(positions)
+    count, rows = len(positions), positions.rows
+    assert rows is not None
     order = np.argsort(np.tile(positions.game, len(scores)), kind="stable")
 
     def column(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -226,7 +212,7 @@ def _to_rows(positions: EvalPositions, scores: Sequence[MoveScores], names: Sequ
     unpredicted, undecided = np.isnan(joined.nll), joined.confidence == 0
     net = np.repeat(np.arange(len(scores), dtype=np.int8), count)
     columns = [
-        same(to_numpy(positions.rows["id"])[positions.game]),
+        same(to_numpy(rows["id"])[positions.game]),
         same(positions.ply.astype(np.int32)),
         same(positions.words),
         pa.DictionaryArray.from_arrays(same((white != 0).astype(np.int8)), pa.array(_COLOURS)),
@@ -377,13 +363,12 @@ def prepare(nets: Paths, catalogues: Paths, options: AnnotateOptions) -> tuple[A
     for path in as_list(catalogues):
         open_catalogue(path)
     job = AnnotateJob(texts, options)
-    common_board(job.predictors, options.board)
-    for predictor in job.predictors:
-        check_ranks(predictor, options.rank, options.opponent)
-    for predictor in single_predictors(job.predictors):
-        replaces_ranks = (options.rank, options.opponent) != (None, None)
-        if replaces_ranks and isinstance(predictor, Predictor) and predictor.net.encoder.plane_set.needs_ranks:
-            raise RecipeError(f"net {predictor.name} has planes of ranks, which are those recorded and not replaced")
+    common_board(job.opened, options.board)
+    for net in job.opened:
+        net.check_ranks(options.rating, options.opponent)
+        for part in net.parts:
+            if (options.rating, options.opponent) != (None, None) and part.encoder.plane_set.needs_ranks:
+                raise RecipeError(f"net {part.name} has planes of ranks, which are those recorded and not replaced")
     return job, find_sources(catalogues)
 
 

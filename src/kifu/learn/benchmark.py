@@ -28,11 +28,11 @@ from kifu.datasets.sources import open_datasets
 from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
 from kifu.learn.evaluate import BREAKDOWNS, RANK_COLUMNS, Groups
-from kifu.learn.positions import EvalPositions
-from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import count_known_games, open_predictor, score_moves, unique_names
+from kifu.learn.inference import Net, unique_names
+from kifu.learn.net import open_net
+from kifu.learn.positions import NetPositions
 from kifu.learn.results import BenchmarkResults, NetScores, SetResults
-from kifu.learn.scores import MoveScores, differences, measure_drift, score, score_groups
+from kifu.learn.scores import MoveScores, differences, measure_drift, score, score_groups, score_moves
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
@@ -193,21 +193,20 @@ def benchmark(
     )
 
 
-_Entrant = tuple[str, bool, MovePredictor]
-"""The name of a net, whether it is averaged over the symmetries, and its predictor."""
+_Entrant = tuple[str, bool, Net]
+"""The name of a net, whether it is averaged over the symmetries, and the net."""
 
 
 def _open(nets: Sequence[str | os.PathLike[str]], symmetries: bool) -> list[_Entrant]:
-    """Open each net, and once more to be averaged over the symmetries."""
-    predictors = [open_predictor(net) for net in nets]
-    for predictor in predictors:
-        predictor.check_board(*BOARD)
-    entrants: list[_Entrant] = []
-    for net, predictor, name in zip(nets, predictors, unique_names(predictors)):
-        entrants.append((printable(name)[:200], False, predictor))
-        if symmetries:
-            entrants.append((printable(name)[:200], True, open_predictor(net, symmetries=True)))
-    return entrants
+    """Return each net, and once more averaged over the symmetries."""
+    opened = [open_net(net) for net in nets]
+    for net in opened:
+        net.check_board(*BOARD)
+    return [
+        (printable(name)[:200], averaged, net.using(symmetries=averaged))
+        for net, name in zip(opened, unique_names(opened))
+        for averaged in ((False, True) if symmetries else (False,))
+    ]
 
 
 def _read_rows(
@@ -231,7 +230,7 @@ def _rows_of(rows: pa.RecordBatch, benchmark_set: BenchmarkSet) -> pa.RecordBatc
     return rows.filter(pa.array(np.isin(to_numpy(rows["canonical"]), benchmark_set.keys()[:, 0])))
 
 
-def fixed_positions(rows: pa.RecordBatch, accounts: Hashes | None = None) -> EvalPositions:
+def fixed_positions(rows: pa.RecordBatch, accounts: Hashes | None = None) -> NetPositions:
     """Return up to PER_GAME positions of each game, none before a pass, before moves of these accounts or of all.
 
     They are the plies with the smallest mix(canonical ^ mix(ply)), where `kifu.corpus.hashes` defines mix, so that they
@@ -249,7 +248,7 @@ def fixed_positions(rows: pa.RecordBatch, accounts: Hashes | None = None) -> Eva
     order = np.lexsort((key, ~eligible, game))
     # The order keeps each game's moves together, so that ply is also the place among them.
     move_index = np.sort(order[(ply < PER_GAME) & eligible[order]])
-    return EvalPositions(rows, games, *BOARD, move_index, game[move_index], Conditions.from_rows(rows))
+    return NetPositions.at(games, game[move_index], ply[move_index], Conditions.from_rows(rows), rows)
 
 
 def _run_set(
@@ -259,13 +258,13 @@ def _run_set(
     jobs: int,
     progress: ProgressFactory,
 ) -> SetResults:
-    seen = [np.isin(to_numpy(rows["canonical"]), predictor.games) for _, _, predictor in entrants]
+    seen = [np.isin(to_numpy(rows["canonical"]), net.games) for _, _, net in entrants]
     used = rows.filter(pa.array(~np.any(seen, axis=0)))
     positions = fixed_positions(used, benchmark_set.movers())
     with progress(benchmark_set.name, len(positions) * len(entrants), "positions") as bar:
         scores = [
-            score_moves(predictor, positions, legal=False, jobs=jobs, advance=bar.advance)
-            for _, _, predictor in entrants
+            score_moves(net, positions, legal=False, jobs=jobs, advance=bar.advance)
+            for _, _, net in entrants
             if len(positions)
         ]
     windows = _windows(used, benchmark_set.windows)
@@ -281,13 +280,13 @@ def _run_set(
         nets=tuple(
             NetScores(
                 name=name,
-                description=printable(predictor.description)[:200],
+                description=printable(net.description)[:200],
                 symmetries=symmetries,
-                known_games=count_known_games(predictor),
+                known_games=net.known_games,
                 seen=int(known.sum()),
                 **(_summarize(scores[k], scores[0], positions, windows) if scores else {}),
             )
-            for k, ((name, symmetries, predictor), known) in enumerate(zip(entrants, seen))
+            for k, ((name, symmetries, net), known) in enumerate(zip(entrants, seen))
         ),
     )
 
@@ -304,7 +303,7 @@ def _windows(rows: pa.RecordBatch, length: Literal["day", "week", "month"]) -> G
     return names.tolist(), group.astype(np.int64)
 
 
-def _summarize(moves: MoveScores, first: MoveScores, positions: EvalPositions, windows: Groups) -> dict[str, Any]:
+def _summarize(moves: MoveScores, first: MoveScores, positions: NetPositions, windows: Groups) -> dict[str, Any]:
     """Return the fields of `NetScores` that depend on the moves."""
     account = positions.accounts(positions.to_play == WHITE)
     total = score(moves, account, _SEED)

@@ -34,10 +34,10 @@ from kifu.execution.executor import count_cores
 from kifu.io import hash_file, utf8_name
 from kifu.katago.net_file import is_kata_net
 from kifu.learn.benchmark import has_reserved_account, is_reserved
+from kifu.learn.inference import Net
 from kifu.learn.net import net_file, open_net
-from kifu.learn.net_format import Net
-from kifu.learn.positions import PredictPositions
-from kifu.learn.torch_net import supported_precision
+from kifu.learn.positions import NetPositions
+from kifu.learn.torch_backend import supported_precision
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
@@ -77,11 +77,11 @@ class TrainingGames:
         validation = None if self.validation is None else self.validation.fingerprint()["source"]
         return {"train": self.train.fingerprint()["source"], "validation": validation}
 
-    def positions(self, ids: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> PredictPositions:
+    def positions(self, ids: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> NetPositions:
         """Return positions of games to train on for a net of KataGo that teaches, given ids and plies [B]."""
         assert self.conditions is not None
         game = self._by_id[np.searchsorted(self.train.ids, ids, sorter=self._by_id)]
-        return PredictPositions(self.train.games, game, ply.astype(np.int64), self.conditions)
+        return NetPositions.at(self.train.games, game, ply, self.conditions)
 
     @cached_property
     def _by_id(self) -> npt.NDArray[np.int64]:

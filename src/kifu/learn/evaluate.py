@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Indices
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
 from kifu.datasets.examples import UNKNOWN
@@ -26,29 +27,18 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
-from kifu.go.positions import Positions
 from kifu.go.replay import captured_stones
 from kifu.io import add_checksum, utf8_name, write_output
 from kifu.learn import MIX_SUFFIX
-from kifu.learn.evaluator import BatchOutput
-from kifu.learn.mix import design, fit_pools, reblock
-from kifu.learn.net import mix_members
-from kifu.learn.net_format import MixFile, Net
-from kifu.learn.positions import EvalPositions, Indices
-from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import (
-    AnyPredictor,
-    as_predictor,
-    common_board,
-    count_known_games,
-    replay_planes,
-    score_moves,
-    set_server,
-    unique_names,
-)
+from kifu.learn.evaluation import Evaluation, join
+from kifu.learn.inference import Net, common_board, replay_planes, set_server, unique_names
+from kifu.learn.mix import design, fit_pools
+from kifu.learn.net import mix_members, open_net
+from kifu.learn.net_format import MixFile
+from kifu.learn.positions import NetPositions
 from kifu.learn.results import (
     EvalOptions,
-    Evaluation,
+    EvalResults,
     Example,
     ExampleAnswer,
     ExampleBoard,
@@ -58,7 +48,17 @@ from kifu.learn.results import (
     OnOverlap,
     unknown_games,
 )
-from kifu.learn.scores import MoveScores, Score, calibrate, differences, mean_entropy, score, score_groups, value_error
+from kifu.learn.scores import (
+    MoveScores,
+    Score,
+    calibrate,
+    differences,
+    mean_entropy,
+    score,
+    score_groups,
+    score_moves,
+    value_error,
+)
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.paths import Paths, as_list, as_path
@@ -75,36 +75,41 @@ Groups = tuple[Sequence[str], Indices]
 """A partition of N positions: the names of the groups, and [N] indices of names."""
 
 
-def _by_move_number(positions: EvalPositions) -> Groups:
+def _rows(positions: NetPositions) -> pa.RecordBatch:
+    assert positions.rows is not None
+    return positions.rows
+
+
+def _by_move_number(positions: NetPositions) -> Groups:
     last = _LATE_MOVE // _MOVE_STEP
     names = [f"{k * _MOVE_STEP + 1}-{(k + 1) * _MOVE_STEP}" for k in range(last)]
     return [*names, f"{_LATE_MOVE + 1} and later"], np.minimum(positions.ply // _MOVE_STEP, last)
 
 
-def _by_rank(positions: EvalPositions) -> Groups:
-    rows = positions.rows
+def _by_rank(positions: NetPositions) -> Groups:
+    rows = _rows(positions)
     bands = np.stack([rank_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
     return BANDS, bands[((positions.words & WHITE_BIT) != 0).astype(np.int64), positions.game]
 
 
-def _by_player(positions: EvalPositions) -> Groups:
-    programs = np.stack([to_numpy(positions.rows[f"{side}_program"]) for side in ("black", "white")])
+def _by_player(positions: NetPositions) -> Groups:
+    programs = np.stack([to_numpy(_rows(positions)[f"{side}_program"]) for side in ("black", "white")])
     return ("people", "programs"), programs[(positions.words & WHITE_BIT != 0).astype(int), positions.game].astype(int)
 
 
-def _by_handicap(positions: EvalPositions) -> Groups:
-    handicap = to_numpy(pc.fill_null(positions.rows["handicap"], 0)).astype(np.int64)
+def _by_handicap(positions: NetPositions) -> Groups:
+    handicap = to_numpy(pc.fill_null(_rows(positions)["handicap"], 0)).astype(np.int64)
     names = ["none", *map(str, range(1, _MAX_HANDICAP + 1)), f"{_MAX_HANDICAP + 1} or more"]
     return names, np.clip(handicap, 0, _MAX_HANDICAP + 1)[positions.game]
 
 
-def _edge_lines(positions: EvalPositions) -> tuple[Indices, Indices]:
+def _edge_lines(positions: NetPositions) -> tuple[Indices, Indices]:
     """Return [N] the lines of the moves, counted from 1 at the nearest vertical and the nearest horizontal edge."""
     y, x = np.divmod(positions.move, positions.width)
     return np.minimum(x, positions.width - 1 - x) + 1, np.minimum(y, positions.height - 1 - y) + 1
 
 
-def _by_region(positions: EvalPositions) -> Groups:
+def _by_region(positions: NetPositions) -> Groups:
     """Corners and sides have 5 lines on 19 x 19, 4 on 13 x 13, 3 on 9 x 9."""
     x, y = _edge_lines(positions)
     near_edges = (x <= positions.width // 4 + 1).astype(np.int64) + (y <= positions.height // 4 + 1)
@@ -112,19 +117,20 @@ def _by_region(positions: EvalPositions) -> Groups:
     return ("corner", "side", "centre", "pass"), np.where(is_pass, 3, 2 - near_edges)
 
 
-def _by_line(positions: EvalPositions) -> Groups:
+def _by_line(positions: NetPositions) -> Groups:
     lines = (min(positions.width, positions.height) + 1) // 2
     is_pass = positions.move == positions.points
     line = np.minimum(*_edge_lines(positions)) - 1
     return [*map(str, range(1, lines + 1)), "pass"], np.where(is_pass, lines, line)
 
 
-def _by_capture(positions: EvalPositions) -> Groups:
-    captured = captured_stones(positions.games, np.unique(positions.game))[positions.move_index]
+def _by_capture(positions: NetPositions) -> Groups:
+    games = positions.games
+    captured = captured_stones(games, np.unique(positions.game))[games.move_offset[positions.game] + positions.ply]
     return ("none", "1", "2 or more"), np.minimum(captured, 2).astype(np.int64)
 
 
-BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
+BREAKDOWNS: dict[str, tuple[str, Callable[[NetPositions], Groups]]] = {
     "move": ("move number", _by_move_number),
     "rank": ("rank of the player", _by_rank),
     "player": ("player", _by_player),
@@ -137,7 +143,7 @@ BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
 
 
 def score_breakdowns(
-    positions: EvalPositions, scores: Sequence[MoveScores], account: Indices, seed: int
+    positions: NetPositions, scores: Sequence[MoveScores], account: Indices, seed: int
 ) -> list[dict[str, dict[str, Score]]]:
     """Return, for each net, its scores by breakdown and group; arguments as for `score_groups`."""
     by: list[dict[str, dict[str, Score]]] = [{} for _ in scores]
@@ -161,7 +167,7 @@ _BEST_MOVES = 3
 
 
 def select_examples(
-    nets: Sequence[MovePredictor], positions: EvalPositions, scores: MoveScores, *, legal: bool, seed: int
+    nets: Sequence[Net], positions: NetPositions, scores: MoveScores, *, legal: bool, seed: int
 ) -> tuple[Example, ...]:
     """Select examples of each kind, at most one per game and kind, and predict them in float32 with all nets.
 
@@ -172,8 +178,8 @@ def select_examples(
     selected = {kind: _most_suitable(_suitability(kind, scores, seed), positions.game, _COUNTS[kind]) for kind in kinds}
     which = np.concatenate(list(selected.values()))
     kind_of = [kind for kind, indices in selected.items() for _ in indices]
-    batch = positions.select(which)
-    names, policies = unique_names(nets), [net.predict(batch, legal).policy for net in nets]
+    batch = positions.take(which)
+    names, policies = unique_names(nets), [net.evaluate(batch, legal=legal).policy for net in nets]
     return tuple(
         _make_example(kind, positions, int(k), [(name, policy[i]) for name, policy in zip(names, policies)])
         for i, (kind, k) in enumerate(zip(kind_of, which))
@@ -203,10 +209,10 @@ def _most_suitable(suitability: npt.NDArray[np.float32], game: Indices, count: i
 
 
 def _make_example(
-    kind: ExampleKind, positions: EvalPositions, k: int, policies: Sequence[tuple[str, npt.NDArray[np.float32]]]
+    kind: ExampleKind, positions: NetPositions, k: int, policies: Sequence[tuple[str, npt.NDArray[np.float32]]]
 ) -> Example:
     row, ply = int(positions.game[k]), int(positions.ply[k])
-    names = positions.rows.slice(row, 1).select(NAME_COLUMNS).to_pylist()[0]
+    names = _rows(positions).slice(row, 1).select(NAME_COLUMNS).to_pylist()[0]
     games = positions.games
     first = int(games.move_offset[row])
     words = games.moves[first : first + ply + 1]
@@ -246,18 +252,17 @@ _COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, *CONDITION_COLUMNS, "canonical", "winn
 
 
 def evaluate(
-    nets: AnyPredictor | Sequence[AnyPredictor],
+    nets: Net | str | os.PathLike[str] | Sequence[Net | str | os.PathLike[str]],
     sources: Paths,
     options: EvalOptions = EvalOptions(),
     *,
     jobs: int | None = None,
     progress: ProgressFactory = silent,
-) -> Evaluation:
+) -> EvalResults:
     """Measure how well nets predict the moves of games: top-1, 3 and 5, likelihood, calibration, and examples.
 
     Args:
-        nets: One net, or several to compare on the same positions: opened, or named as for
-            `kifu.learn.predictors.open_predictor`. The options do not apply to predictors that are open already.
+        nets: One net, or several to compare on the same positions: opened, or named as for `kifu.open_net`.
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal".
         jobs: Threads that encode planes; None for one per core.
@@ -268,23 +273,21 @@ def evaluate(
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
     if options.precision == "bfloat16":
-        from kifu.learn.torch_net import default_device, supported_precision
+        from kifu.learn.torch_backend import default_device, supported_precision
 
         options = replace(options, precision=supported_precision("bfloat16", default_device()))
-    opened = [nets] if isinstance(nets, str | os.PathLike | Net) or not isinstance(nets, Sequence) else nets
-    predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in opened]
-    board = common_board(predictors, options.board)
-    set_server(predictors, options.server)
-    _check_passes(predictors, options)
-    source, positions, trained_on = _select_positions(predictors, sources, board, options, jobs)
-    with progress("evaluating", len(positions) * len(predictors), "positions") as bar:
+    opened = _open([nets] if isinstance(nets, str | os.PathLike | Net) else nets, options)
+    board = common_board(opened, options.board)
+    _check_passes(opened, options)
+    source, positions, trained_on = _select_positions(opened, sources, board, options, jobs)
+    with progress("evaluating", len(positions) * len(opened), "positions") as bar:
         scores = [
-            score_moves(predictor, positions, legal=options.legal, jobs=count_jobs(jobs), advance=bar.advance)
-            for predictor in predictors
+            score_moves(net, positions, legal=options.legal, jobs=count_jobs(jobs), advance=bar.advance)
+            for net in opened
         ]
     learned = int(np.any(trained_on, axis=0).sum())
-    results = _summarize(predictors, trained_on, positions, scores, options.seed)
-    return Evaluation(
+    results = _summarize(opened, trained_on, positions, scores, options.seed)
+    return EvalResults(
         kifu=version("kifu"),
         board="{}x{}".format(*board),
         sources=tuple(utf8_name(as_path(path).name) for path in as_list(sources)),
@@ -295,25 +298,29 @@ def evaluate(
         options=options,
         remarks=(*_overlap_remarks(learned, options.overlap), *unknown_games(results)),
         nets=results,
-        examples=select_examples(predictors, positions, scores[0], legal=options.legal, seed=options.seed),
+        examples=select_examples(opened, positions, scores[0], legal=options.legal, seed=options.seed),
     )
 
 
+def _open(nets: Sequence[Net | str | os.PathLike[str]], options: EvalOptions) -> list[Net]:
+    opened = [net if isinstance(net, Net) else open_net(net) for net in nets]
+    opened = [net.using(symmetries=options.symmetries, precision=options.precision) for net in opened]
+    return set_server(opened, options.server)
+
+
 def _select_positions(
-    predictors: Sequence[MovePredictor], sources: Paths, board: tuple[int, int], options: EvalOptions, jobs: int | None
-) -> tuple[CatalogueSource, EvalPositions, list[npt.NDArray[np.bool_]]]:
+    nets: Sequence[Net], sources: Paths, board: tuple[int, int], options: EvalOptions, jobs: int | None
+) -> tuple[CatalogueSource, NetPositions, list[npt.NDArray[np.bool_]]]:
     """Return the positions to evaluate, their source, and [G] bool for each net: the games that it was trained on."""
     paths = as_list(sources)
     if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; an evaluation requires games: catalogues, archives, records")
     rows = read_games(paths, board, False, jobs, (*COLUMNS, *_COLUMNS))
-    trained_on = [np.isin(to_numpy(rows["canonical"]), predictor.games) for predictor in predictors]
-    rows = _handle_overlap(rows, predictors, trained_on, options.overlap)
+    trained_on = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
+    rows = _handle_overlap(rows, nets, trained_on, options.overlap)
     position_filter = PositionFilter(passes=options.passes, per_game=options.per_game)
-    source = CatalogueSource(
-        rows, ExampleSpec(replay_planes(predictors), board, labels=("move",), filter=position_filter)
-    )
-    positions = _sample_positions(EvalPositions.from_source(source, rows, options.seed), options)
+    source = CatalogueSource(rows, ExampleSpec(replay_planes(nets), board, labels=("move",), filter=position_filter))
+    positions = _sample_positions(NetPositions.from_source(source, rows, options.seed), options)
     return source, positions, trained_on
 
 
@@ -331,7 +338,7 @@ def fit_mix(
     Memory grows with the number of positions: 1.4 kB for each net and position on 19 x 19.
 
     Args:
-        nets: Two or more names as for `kifu.learn.predictors.open_predictor`, but no mixtures.
+        nets: Two or more names as for `kifu.open_net`, but no mixtures.
         sources: As for `evaluate`.
         output: The file, in the folder of all nets that are not packaged.
 
@@ -343,15 +350,15 @@ def fit_mix(
     members = mix_members(nets, output)
     if output.suffix != MIX_SUFFIX:
         raise RecipeError(f"the file of a mixture must end in {MIX_SUFFIX}, got {output}")
-    predictors = [as_predictor(net, symmetries=options.symmetries, precision=options.precision) for net in nets]
-    board = common_board(predictors, options.board)
-    _, positions, _ = _select_positions(predictors, sources, board, options, jobs)
+    opened = _open(nets, options)
+    board = common_board(opened, options.board)
+    _, positions, _ = _select_positions(opened, sources, board, options, jobs)
     with progress("evaluating", len(positions) * len(nets), "positions") as bar:
-        outputs = [_evaluate_all(predictor, positions, options, count_jobs(jobs), bar) for predictor in predictors]
+        outputs = [_evaluate_all(net, positions, options, count_jobs(jobs), bar) for net in opened]
     policy, value, figures = fit_pools(
-        outputs, unique_names(predictors), positions.move, _results(positions)[0], design(positions)
+        outputs, unique_names(opened), positions.move, _results(positions)[0], design(positions)
     )
-    games = np.unique(to_numpy(positions.rows["canonical"])[positions.game])
+    games = np.unique(to_numpy(_rows(positions)["canonical"])[positions.game])
     mix = MixFile(
         members=members,
         policy=policy,
@@ -365,25 +372,20 @@ def fit_mix(
     return mix
 
 
-def _evaluate_all(
-    predictor: MovePredictor, positions: EvalPositions, options: EvalOptions, jobs: int, bar: Progress
-) -> BatchOutput:
+def _evaluate_all(net: Net, positions: NetPositions, options: EvalOptions, jobs: int, bar: Progress) -> Evaluation:
     """Return the policies and values of all positions."""
-
-    def reported(outputs: Iterator[BatchOutput]) -> Iterator[BatchOutput]:
-        for output in outputs:
-            bar.advance(len(output.log_probs))
-            yield BatchOutput(output.log_probs, output.value, None)
-
-    with predictor.stream(positions, legal=options.legal, jobs=jobs) as outputs:
-        return next(reblock(reported(outputs), len(positions)))
+    parts = []
+    for found in net.stream(positions, legal=options.legal, jobs=jobs):
+        bar.advance(len(found))
+        parts.append(replace(found, ownership=None, score=None))
+    return join(parts)
 
 
-def _results(positions: EvalPositions) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+def _results(positions: NetPositions) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
     """Return [N] results from the view of the side to move, and where White is to move."""
     board = positions.width, positions.height
-    at = Positions.of(positions.games, positions.game, positions.ply)
-    return label_values([find_label("result", *board)], board, positions.rows, at)["result"], at.to_play == WHITE
+    labels = label_values([find_label("result", *board)], board, _rows(positions), positions)
+    return labels["result"], positions.to_play == WHITE
 
 
 def _overlap_remarks(learned: int, overlap: OnOverlap) -> list[str]:
@@ -400,9 +402,9 @@ def _overlap_remarks(learned: int, overlap: OnOverlap) -> list[str]:
 
 
 def _summarize(
-    predictors: Sequence[MovePredictor],
+    nets: Sequence[Net],
     trained_on: Sequence[npt.NDArray[np.bool_]],
-    positions: EvalPositions,
+    positions: NetPositions,
     scores: Sequence[MoveScores],
     seed: int,
 ) -> tuple[NetResult, ...]:
@@ -415,31 +417,29 @@ def _summarize(
     return tuple(
         NetResult(
             name=name,
-            description=predictor.description,
-            known_games=count_known_games(predictor),
+            description=net.description,
+            known_games=net.known_games,
             learned=int(known.sum()),
             score=score(moves, account, seed),
             calibration=calibrate(moves, account, seed),
             entropy=mean_entropy(moves, account, seed),
-            value=value_error(moves.value, result, white, black, seed) if has_result and predictor.has_value else None,
+            value=value_error(moves.value, result, white, black, seed) if has_result and net.has_value else None,
             by=groups,
             to_first=None if moves is scores[0] else differences(moves, scores[0], account, seed),
         )
-        for name, predictor, known, moves, groups in zip(unique_names(predictors), predictors, trained_on, scores, by)
+        for name, net, known, moves, groups in zip(unique_names(nets), nets, trained_on, scores, by)
     )
 
 
-def _check_passes(predictors: Sequence[MovePredictor], options: EvalOptions) -> None:
+def _check_passes(nets: Sequence[Net], options: EvalOptions) -> None:
     """Raise RecipeError if passes are included and a net does not predict them."""
-    for predictor in predictors:
-        if options.passes and not predictor.passes:
-            raise RecipeError(
-                f"net {predictor.name} does not predict passes; positions before a pass cannot be included"
-            )
+    for net in nets:
+        if options.passes and not net.passes:
+            raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
 
 
 def _handle_overlap(
-    rows: pa.RecordBatch, nets: Sequence[MovePredictor], trained_on: Sequence[npt.NDArray[np.bool_]], overlap: OnOverlap
+    rows: pa.RecordBatch, nets: Sequence[Net], trained_on: Sequence[npt.NDArray[np.bool_]], overlap: OnOverlap
 ) -> pa.RecordBatch:
     """Return the games to evaluate, given [G] bool for each net: the games that it was trained on."""
     for net, known in zip(nets, trained_on):
@@ -455,11 +455,11 @@ def _handle_overlap(
     return rows
 
 
-def _sample_positions(positions: EvalPositions, options: EvalOptions) -> EvalPositions:
+def _sample_positions(positions: NetPositions, options: EvalOptions) -> NetPositions:
     """Return the positions to evaluate. Raise SourceError if there are none."""
     if not len(positions):
         raise SourceError(
-            f"the games have no positions to evaluate: {counted(len(positions.games), 'game')} of passes only"
+            f"the games have no positions to evaluate: {counted(len(positions.games.width), 'game')} of passes only"
         )
     if options.positions is None or options.positions >= len(positions):
         return positions

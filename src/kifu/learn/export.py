@@ -36,10 +36,13 @@ from kifu.katago.net_file import (
 )
 from kifu.katago.net_onnx import INFO_PREFIX, INPUTS, OUTPUTS, KataOnnx
 from kifu.learn import ONNX_SUFFIX
+from kifu.learn.backends import onnx_session
+from kifu.learn.inference import Net
 from kifu.learn.net import net_file, open_net
-from kifu.learn.net_format import METADATA_KEY, Net, checksum_entry, onnx_session
-from kifu.learn.nets import KataNetwork, Network, NetworkOutput
-from kifu.learn.torch_net import flush_denormals, kata_net, net_bytes, read_net
+from kifu.learn.net_format import METADATA_KEY, checksum_entry
+from kifu.learn.networks import KataNetwork, Network, NetworkOutput
+from kifu.learn.torch_backend import flush_denormals
+from kifu.learn.torch_net import kata_net, net_bytes, read_net
 from kifu.text import Report, format_bytes
 
 _log = logging.getLogger(__name__)
@@ -187,7 +190,7 @@ def export_onnx(net: Net, path: Path, weights: Path | None = None) -> ExportRepo
     The input "planes" is [B, C, H, W] float32, the net's plane set including its rim; any B, and any H and W if the net
     supports all board sizes. A net with global inputs has a second input "globals", [B, G] float32, whose names the
     metadata list. The outputs are "policy", [B, moves] float32 logits, and if the net has these heads
-    "value" and "ownership" as in `kifu.learn.nets.NetworkOutput`. The metadata describe the planes, see
+    "value" and "ownership" as in `kifu.learn.networks.NetworkOutput`. The metadata describe the planes, see
     docs/prediction.md.
 
     Args:

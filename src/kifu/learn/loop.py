@@ -43,7 +43,8 @@ from kifu.learn.run_dir import (
     save_curves,
     slowdown,
 )
-from kifu.learn.torch_net import save_net, supported_precision
+from kifu.learn.torch_backend import supported_precision
+from kifu.learn.torch_net import save_net
 from kifu.progress import Progress, ProgressFactory, Rate, silent
 
 LOG_EVERY = 50

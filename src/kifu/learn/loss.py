@@ -17,15 +17,14 @@ from kifu.errors import RecipeError
 from kifu.katago.checkpoint import read_network
 from kifu.katago.net_file import KataNetFile, is_kata_net, parse_structure
 from kifu.katago.new_net import with_encoder, with_new_heads
+from kifu.learn.backends import evaluate_batch
 from kifu.learn.data import TrainingBatch, TrainingGames, open_teachers
-from kifu.learn.evaluator import BatchEvaluator, BatchOutput
+from kifu.learn.inference import Net
 from kifu.learn.net import open_net
-from kifu.learn.net_format import Net
-from kifu.learn.nets import Network, NetworkOutput, draw_known
-from kifu.learn.predict import MovePredictor
-from kifu.learn.predictors import open_predictor
+from kifu.learn.networks import Network, NetworkOutput, draw_known
 from kifu.learn.registry import KATAGO, import_net, initialize, make_net_for
-from kifu.learn.torch_net import TorchBackend, copy_weights, flush_denormals, supported_precision
+from kifu.learn.torch_backend import TorchBackend, flush_denormals, supported_precision
+from kifu.learn.torch_net import copy_weights
 from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
@@ -201,15 +200,15 @@ class Teachers:
         self._teach_value = not recipe.random_komi
         self._games, self._device = games, device
         self._symmetries, self._precision = self._config.symmetries, recipe.precision
-        self._evaluators = [self._open(net) for net in open_teachers(recipe)]
+        self._teachers = [self._open(net) for net in open_teachers(recipe)]
 
-    def _open(self, net: Net | str) -> BatchEvaluator | MovePredictor:
+    def _open(self, net: Net | str) -> Net | tuple[Net, TorchBackend]:
+        """Return a net of KataGo, or another one with its network on the device."""
         if isinstance(net, str):
-            predictor = open_predictor(net, symmetries=self._symmetries, precision=self._precision)
-            predictor.check_board(*self._size)
-            return predictor
-        backend = TorchBackend(net.module, self._device, self._precision)
-        return BatchEvaluator(net, backend, symmetries=self._symmetries)
+            opened = open_net(net, symmetries=self._symmetries, precision=self._precision)
+            opened.check_board(*self._size)
+            return opened
+        return net, TorchBackend(net.module, self._device, self._precision)
 
     def label(self, batch: TrainingBatch) -> TrainingBatch:
         """Return a batch with the soft targets instead of the teachers' inputs.
@@ -220,24 +219,27 @@ class Teachers:
         """
         points = self._size[0] * self._size[1]
         policies, values = [], []
-        for teacher, inputs in zip(self._evaluators, batch.teachers, strict=True):
-            output = self._evaluate(teacher, inputs)
-            policies.append(output.log_probs[:, : points + self._passes])
-            values += [] if output.value is None or not self._teach_value else [output.value]
+        for teacher, inputs in zip(self._teachers, batch.teachers, strict=True):
+            log_policy, worth = self._evaluate(teacher, inputs)
+            policies.append(log_policy[:, : points + self._passes])
+            values += [] if worth is None or not self._teach_value else [worth]
         log_probs = torch.stack(policies).logsumexp(0)
         value = torch.stack(values).mean(0) if values else None
         soft_policy = (log_probs / self._config.temperature).softmax(1)
         return batch._replace(soft_policy=soft_policy, soft_value=value, teachers=())
 
-    def _evaluate(self, teacher: BatchEvaluator | MovePredictor, inputs: tuple[Tensor, Tensor | None]) -> BatchOutput:
-        if isinstance(teacher, BatchEvaluator):
-            planes, globals_ = inputs
-            if planes.ndim == 3:
-                planes = unpack(planes, *teacher.net.encoder_for(*self._size).shape[1:])
-            return teacher.evaluate(planes, globals_, *self._size)
-        ids, plies = inputs
-        assert plies is not None
-        positions = self._games.positions(ids.cpu().numpy().view(np.uint64), plies.cpu().numpy())
-        output = teacher.predict(positions)
-        policy, value = (torch.from_numpy(array).to(self._device) for array in (output.policy, output.value))
-        return BatchOutput(policy.log(), value, None)
+    def _evaluate(
+        self, teacher: Net | tuple[Net, TorchBackend], inputs: tuple[Tensor, Tensor | None]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return log-probabilities [B, moves], and values [B] if the teacher has them."""
+        planes, other = inputs
+        if isinstance(teacher, Net):
+            assert other is not None
+            positions = self._games.positions(planes.cpu().numpy().view(np.uint64), other.cpu().numpy())
+            found = teacher.evaluate(positions)
+            log_probs, value = (torch.from_numpy(array).to(self._device) for array in (found.log_probs, found.value))
+            return log_probs, value
+        net, backend = teacher
+        if planes.ndim == 3:
+            planes = unpack(planes, *net.encoder_for(*self._size).shape[1:])
+        return evaluate_batch(backend, planes, other, self._size, symmetries=self._symmetries)[:2]

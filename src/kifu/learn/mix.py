@@ -6,25 +6,21 @@ A sum of weights below 1 makes the probabilities more even, above 1 less. A valu
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Indices
 from kifu.datasets.examples import UNKNOWN
 from kifu.errors import FormatError
-from kifu.go.rules import Rules
-from kifu.learn.evaluator import BatchOutput, log_softmax
+from kifu.learn.evaluation import Evaluation, log_softmax
 from kifu.learn.net_format import RANK_BANDS, MixFigures, MixFile, PoolWeights
-from kifu.learn.positions import EvalPositions, Indices, PredictPositions
-from kifu.learn.predict import MovePredictor, Predictions
+from kifu.learn.positions import NetPositions
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
-
-_BATCH_SIZE = 256
 
 _PHASE_STARTS = (1 / 6, 1 / 2)
 """Moves as shares of the board's points from which on it is the middle game, and the endgame: 60 and 180 on 19 x 19."""
@@ -40,9 +36,9 @@ _TOLERANCE = 1e-8
 _FIT_CHUNK = 512
 
 
-def design(positions: PredictPositions | EvalPositions) -> Floats:
+def design(positions: NetPositions) -> Floats:
     """Return [B, R] the rows of `PoolWeights.table` whose sum is the weights of each position."""
-    games, inputs = positions.games, positions.input_positions
+    games, inputs = positions.games, positions.inputs
     points = games.width[positions.game].astype(np.int64) * games.height[positions.game]
     phase = np.searchsorted(_PHASE_STARTS, positions.ply / points, "right")
     rating = inputs.conditions.rating[inputs.game, inputs.white.astype(np.int64)]
@@ -85,103 +81,16 @@ def _mean(parts: Iterable[Any]) -> Any:
     return sum(known) / len(known) if known else None
 
 
-class MixedPredictor:
-    """Predicts moves with several nets. The attributes are those of `MovePredictor`, and `members`."""
-
-    def __init__(self, members: Sequence[MovePredictor], fitted: MixFile | None = None, name: str = "") -> None:
-        """Mix predictors, by default with equal weights."""
-        self.members = members
-        self.name = name or "+".join(each.name for each in members)
-        self.description = (
-            ("fitted mixture" if fitted else "mixture") + " of " + " and ".join(each.description for each in members)
-        )
-        self.board = members[0].board
-        self.passes, self.has_value, self.has_points, self.takes_ranks = (
-            any(getattr(each, key) for each in members) for key in ("passes", "has_value", "has_points", "takes_ranks")
-        )
-        self.takes_ranks |= fitted is not None
-        known = [each.games for each in members] + ([fitted.known_games()] if fitted else [])
-        self.games = np.unique(np.concatenate(known))
-        self._policy = fitted.policy.table() if fitted else equal_weights([True] * len(members))
-        has_value = [each.has_value for each in members]
-        self._value = fitted.value.table() if fitted and fitted.value else equal_weights(has_value)
-
-    def __repr__(self) -> str:
-        return f"<MixedPredictor {self.name}>"
-
-    @property
-    def rules(self) -> Rules:
-        """The rules of all members."""
-        return self.members[0].rules
-
-    @rules.setter
-    def rules(self, rules: Rules) -> None:
-        for member in self.members:
-            member.rules = rules
-
-    def check_board(self, width: int, height: int) -> None:
-        """Raise RecipeError or GameError for a board size that one of the nets does not support."""
-        for member in self.members:
-            member.check_board(width, height)
-
-    def predict(self, positions: PredictPositions, legal: bool = True, *, unverified: bool = False) -> Predictions:
-        """Evaluate positions, see `Predictor.predict`."""
-        parts = [member.predict(positions, legal, unverified=unverified) for member in self.members]
-        widest = max((part.legal for part in parts), key=lambda mask: mask.shape[1])
-        if not len(positions):
-            return parts[0]
-        with np.errstate(divide="ignore"):
-            outputs = [BatchOutput(np.log(part.policy), part.value, part.ownership, part.score) for part in parts]
-        log_probs, *others = self._mix(outputs, positions)
-        return Predictions(np.exp(log_probs), widest, *others)
-
-    @contextmanager
-    def stream(self, positions: EvalPositions, *, legal: bool, jobs: int) -> Generator[Iterator[BatchOutput]]:
-        """Evaluate many positions of catalogue games, see `Predictor.stream`."""
-        with ExitStack() as stack:
-            streams = [
-                reblock(stack.enter_context(member.stream(positions, legal=legal, jobs=jobs)), _BATCH_SIZE)
-                for member in self.members
-            ]
-            starts = range(0, len(positions), _BATCH_SIZE)
-            yield (
-                self._mix(outputs, positions.slice(start, start + _BATCH_SIZE))
-                for start, *outputs in zip(starts, *streams, strict=True)
-            )
-
-    def _mix(self, outputs: Sequence[BatchOutput], positions: PredictPositions | EvalPositions) -> BatchOutput:
-        rows = design(positions)
-        log_probs = pool(complete_passes([output.log_probs for output in outputs]), rows @ self._policy)
-        value = None
-        if self.has_value:
-            value = pool_values([output.value for output in outputs], rows @ self._value)
-        ownership, score = (_mean(getattr(output, key) for output in outputs) for key in ("ownership", "score"))
-        return BatchOutput(log_probs, value, ownership, score)
-
-
-def reblock(outputs: Iterable[BatchOutput], size: int) -> Iterator[BatchOutput]:
-    """Yield the same outputs, `size` positions at a time."""
-    waiting: list[BatchOutput] = []
-    count = 0
-    for output in outputs:
-        waiting.append(output)
-        count += len(output.log_probs)
-        if count >= size:
-            joined = join_outputs(waiting)
-            whole = count - count % size
-            yield from (_slice(joined, start, start + size) for start in range(0, whole, size))
-            waiting, count = [_slice(joined, whole, count)], count - whole
-    if count:
-        yield join_outputs(waiting)
-
-
-def join_outputs(outputs: Sequence[BatchOutput]) -> BatchOutput:
-    """Return the outputs of batches as those of one."""
-    return BatchOutput(*(None if parts[0] is None else np.concatenate(parts) for parts in zip(*outputs)))
-
-
-def _slice(output: BatchOutput, start: int, stop: int) -> BatchOutput:
-    return BatchOutput(*(None if part is None else part[start:stop] for part in output))
+def mix(parts: Sequence[Evaluation], positions: NetPositions, fitted: MixFile | None) -> Evaluation:
+    """Return the pooled evaluation of positions by several nets, by default with equal weights."""
+    rows, has_value = design(positions), [part.value is not None for part in parts]
+    policy = fitted.policy.table() if fitted else equal_weights([True] * len(parts))
+    log_probs, value = pool(complete_passes([part.log_probs for part in parts]), rows @ policy), None
+    if any(has_value):
+        weights = fitted.value.table() if fitted and fitted.value else equal_weights(has_value)
+        value = pool_values([part.value for part in parts], rows @ weights)
+    ownership, score = (_mean(getattr(part, name) for part in parts) for name in ("ownership", "score"))
+    return Evaluation(log_probs, parts[0].side, value, ownership, score)
 
 
 def equal_weights(used: Sequence[bool]) -> Floats:
@@ -277,7 +186,7 @@ def _likelihood(features: Floats32, observed: Floats, rows: Floats, table: Float
 
 
 def fit_pools(
-    outputs: Sequence[BatchOutput],
+    outputs: Sequence[Evaluation],
     names: Sequence[str],
     move: Indices,
     result: npt.NDArray[np.int8],

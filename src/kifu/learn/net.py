@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from blake3 import blake3
@@ -15,17 +15,19 @@ from blake3 import blake3
 from kifu.assets import asset
 from kifu.config import check_config, read_model
 from kifu.errors import FormatError, RecipeError, first_line, join_lines, missing_extras
+from kifu.go.rules import RECORD_RULES, Rules
 from kifu.io import hash_file
 from kifu.katago.checkpoint import read_network
-from kifu.katago.net_file import is_kata_net
-from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX, split_class, split_mix
+from kifu.katago.net_file import CHECKPOINT, SUFFIXES, is_kata_net
+from kifu.learn import BEST, MIX_SUFFIX, ONNX_SUFFIX, PACKAGED, SUFFIX, Precision, split_class, split_mix
+from kifu.learn.backends import OnnxBackend
+from kifu.learn.inference import Net
 from kifu.learn.net_format import (
     PHASES,
     RANK_BANDS,
     MixFile,
     MixMember,
-    Net,
-    OnnxSession,
+    kata_metadata,
     open_net_file,
     parse_metadata,
     read_onnx,
@@ -33,7 +35,7 @@ from kifu.learn.net_format import (
 from kifu.text import format_seconds
 
 if TYPE_CHECKING:
-    from kifu.learn.nets import Network
+    from kifu.learn.networks import Network
 
 
 def packaged_net(name: str = PACKAGED[0]) -> Path:
@@ -54,26 +56,65 @@ def net_file(path: str | os.PathLike[str] | None = None) -> Path:
     return file / BEST if file.is_dir() else file
 
 
-def open_net(path: str | os.PathLike[str] | None = None, *, threads: int | None = None) -> Net:
+def open_net(
+    name: str | os.PathLike[str] | None = None,
+    *,
+    rules: Rules = RECORD_RULES,
+    symmetries: bool = False,
+    precision: Precision = "float32",
+    threads: int | None = None,
+) -> Net:
     """Open a net. Nothing in the file is executed, unpickled or imported.
 
     Args:
-        path: A file, or a run directory for its best net; the name of a packaged net ("human" or "small"; files of
-            these names are "./human" and "./small"); None for "human". A net of a class of one's own requires that the
-            program has imported its module, or "PATH@module:Class", which imports it.
+        name: A file, or a run directory for its best net; the name of a packaged net ("human" or "small"; files of
+            these names are "./human" and "./small"); None for "human"; a network of KataGo (.bin.gz, .txt.gz, .ckpt,
+            .onnx); or a mixture, which is a file of `kifu mix` or such names joined by "+". A net of a class of one's
+            own requires that the program has imported its module, or "PATH@module:Class", which imports it.
+        rules: The rules that define legal moves; the moves before a position must be legal, too.
+        symmetries: Average over the 8 symmetries of the board (4 if it is not square).
+        precision: Precision of `Net.stream`, see `kifu.learn.torch_backend.TorchBackend`.
         threads: Threads of onnxruntime; None for one per core.
 
     Raises:
         FormatError: The file is not a net, or its weights do not fit the architecture that it names, or that is a class
             whose module is not imported.
-        RecipeError: The class that `path` names is missing or invalid.
+        RecipeError: The class that `name` names is missing or invalid.
     """
-    return _open_net(path, threads)
+    names = [] if name is None else split_mix(name)
+    if len(names) > 1:
+        net = _mixture([open_net(each, threads=threads) for each in names], None, None)
+    elif name is not None and os.fspath(name).endswith(MIX_SUFFIX):
+        mix, files = read_mix(name)
+        net = _mixture([open_net(each, threads=threads) for each in files], mix, Path(name).stem)
+    else:
+        net = _open_net(name, threads)
+    return net.using(rules=rules, symmetries=symmetries, precision=precision)
+
+
+def _mixture(members: Sequence[Net], fitted: MixFile | None, name: str | None) -> Net:
+    name = name or "+".join(each.name for each in members)
+    known = [each.games for each in members] + ([fitted.known_games()] if fitted else [])
+    heads = tuple(dict.fromkeys(head for each in members for head in each.about.heads))
+    about = members[0].about.model_copy(update={"net": "mixture", "heads": heads})
+
+    def load() -> Network:
+        raise FormatError(f"{name} is a mixture of nets, not one net")
+
+    return Net(
+        about, np.unique(np.concatenate(known)), name, any(each.any_size for each in members),
+        sum(each.parameters for each in members), load, has_points=any(each.has_points for each in members),
+        members=tuple(members), fitted=fitted,
+    )  # fmt: skip
 
 
 def _open_net(path: str | os.PathLike[str] | None, threads: int | None = None, *, imported: bool = True) -> Net:
     named, class_name = _find_net(path)
     file, name = net_file(path), named.name if named.is_dir() else named.stem
+    if os.fspath(file).lower().endswith((*SUFFIXES, CHECKPOINT)):
+        with missing_extras():
+            from kifu.learn.torch_net import kata_net
+        return kata_net(read_network(file))
     session = None if class_name else _open_session(file, threads)
     if session is not None:
         return _from_onnx(session, name, file)
@@ -82,45 +123,38 @@ def _open_net(path: str | os.PathLike[str] | None, threads: int | None = None, *
     return read_net(file, name, class_name, imported=imported)
 
 
-def _open_session(file: Path, threads: int | None) -> OnnxSession | None:
+def _open_session(file: Path, threads: int | None) -> OnnxBackend | None:
     """Return the ONNX file of a net; None unless there is one for these weights."""
     if file.suffix == ONNX_SUFFIX:
-        return OnnxSession(file, threads)
+        return OnnxBackend(file, threads)
     beside = file.with_suffix(ONNX_SUFFIX)
     if not (beside.is_file() and file.is_file()):
         return None
-    session = OnnxSession(beside, threads)
+    session = OnnxBackend(beside, threads)
     return session if session.metadata.get("weights") == hash_file(file) else None
 
 
-def _from_onnx(session: OnnxSession, name: str, file: Path) -> Net:
+def _from_onnx(session: OnnxBackend, name: str, file: Path) -> Net:
     """Return the net of a session; `file` holds its weights. Raise FormatError for invalid metadata."""
-    if session.kata is not None:
-        raise FormatError(f"{session.path} is a network of KataGo, not a net of kifu")
-    about = parse_metadata(session.path, session.metadata)
 
     def load() -> Network:
         if file.suffix == ONNX_SUFFIX:
-            raise FormatError(f"{file} is an ONNX file, which torch cannot read; this requires the {SUFFIX} file")
+            own = "KataGo's own" if session.kata else f"the {SUFFIX}"
+            raise FormatError(f"{file} is an ONNX file, which torch cannot read; this requires {own} file")
         with missing_extras():
             from kifu.learn.torch_net import read_net
         return read_net(file, name).module
 
+    if kata := session.kata:
+        about, none = kata_metadata(kata.is_human), np.empty(0, np.uint64)
+        return Net(about, none, kata.name, True, 0, load, session, has_points=True)
+    about = parse_metadata(session.path, session.metadata)
     try:
         games = np.frombuffer(base64.b64decode(session.metadata["games"], validate=True), "<u8")
         parameters, any_size = int(session.metadata["parameters"]), json.loads(session.metadata["any_board"])
     except (KeyError, ValueError) as error:
         raise FormatError(f"{session.path}: invalid metadata: {first_line(error)}") from None
     return Net(about, games, name, any_size is True, parameters, load, session)
-
-
-AnyNet: TypeAlias = Net | str | os.PathLike[str]
-"""A net, or the path of one."""
-
-
-def as_net(net: AnyNet | None, threads: int | None = None) -> Net:
-    """Return a net as it is, or open its path as `open_net` does. Raises FormatError."""
-    return net if isinstance(net, Net) else open_net(net, threads=threads)
 
 
 def net_hash(net: str | os.PathLike[str] | None) -> str:
@@ -201,7 +235,7 @@ def check_net(name: str) -> None:
     """Check the header of a net, or a network file of KataGo; packaged nets are not checked.
 
     Args:
-        name: A net, as for `kifu.learn.predictors.open_predictor`.
+        name: A net, as for `open_net`.
 
     Raises:
         FormatError: The file is missing or not a net.

@@ -12,14 +12,11 @@ import base64
 import binascii
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +24,10 @@ from blake3 import blake3
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from kifu.config import STRICT, Line, first_invalid
-from kifu.errors import FormatError, RecipeError, first_line, missing_extras, printable
-from kifu.execution.executor import count_cores
+from kifu.errors import FormatError, first_line, missing_extras
 from kifu.io import CHECKSUM_KEY, is_intact, open_regular
-from kifu.katago.net_onnx import parse_kata_onnx
 from kifu.learn import MIX_SUFFIX, Heads
-from kifu.planes.encoder import FrameEncoder, find_encoder
 from kifu.planes.registry import KATAGO22
-
-if TYPE_CHECKING:
-    from kifu.learn.nets import Network
 
 METADATA_KEY = "kifu-net"
 """Key of a net's metadata in the header of its file."""
@@ -184,139 +175,6 @@ def kata_metadata(human: bool) -> NetMetadata:
     return NetMetadata(
         net="katago", planes=KATAGO22.name, passes=True, heads=("value", "ownership", "score"), inputs=inputs
     )
-
-
-@dataclass(frozen=True)
-class Net:
-    """A net that is ready for inference.
-
-    Attributes:
-        games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on or validated with.
-        name: Display name: the file's name without its suffix, or the directory's.
-        any_size: True if it evaluates boards of other sizes than the one that it was trained on.
-        parameters: Number of trained weights.
-        load: Returns the network of `module`.
-        session: The net in onnxruntime; None if it can only be evaluated by torch.
-        unchecked: True if the class of the network is not imported, so that the weights were counted with buffers.
-        has_points: True if its score and ownership hold in all positions, as those of KataGo's networks do.
-    """
-
-    about: NetMetadata
-    games: npt.NDArray[np.uint64]
-    name: str
-    any_size: bool
-    parameters: int
-    load: Callable[[], Network]
-    session: OnnxSession | None = None
-    unchecked: bool = False
-    has_points: bool = False
-
-    def __repr__(self) -> str:
-        about = self.about
-        board = f"{about.width} x {about.height}"
-        sizes = f"{self.parameters:,} parameters, {len(self.games):,} known games"
-        return f"<Net {printable(self.name)}: {about.net} on {about.planes}, {board}, {sizes}>"
-
-    @cached_property
-    def module(self) -> Network:
-        """The network in torch, in evaluation mode, see `kifu.learn.nets.Network.forward`.
-
-        Raises:
-            FormatError: The net is an ONNX file, or its weights do not fit the architecture that it names.
-        """
-        return self.load()
-
-    @cached_property
-    def encoder(self) -> FrameEncoder:
-        """The encoder for the board that it was trained on."""
-        return self.encoder_for(self.about.width, self.about.height)
-
-    def encoder_for(self, width: int, height: int) -> FrameEncoder:
-        """Return the encoder for a board size.
-
-        Raises:
-            RecipeError: The net does not support the board size.
-        """
-        if (width, height) != (self.about.width, self.about.height) and not self.any_size:
-            raise RecipeError(
-                f"net {self.name} ({self.about.net}) supports {self.about.width} x {self.about.height} boards only,"
-                f" got {width} x {height}"
-            )
-        return find_encoder(self.about.planes, width, height)
-
-
-def onnx_session(model: bytes, threads: int | None = None) -> Any:
-    """Return a session of onnxruntime on the CPU; `threads` as for `OnnxSession`."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or _openmp_threads() or count_cores()
-    options.log_severity_level = 4  # errors are raised
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def _openmp_threads() -> int | None:
-    """Return the first number of OMP_NUM_THREADS; None if it is not a list of positive numbers, as OpenMP requires."""
-    numbers = os.environ.get("OMP_NUM_THREADS", "").split(",")
-    is_valid = all(re.fullmatch(r"\s*\+?0*[1-9]\d{0,8}\s*", each, re.ASCII) for each in numbers)
-    return int(numbers[0]) if is_valid else None
-
-
-class OnnxSession:
-    """An ONNX net in onnxruntime, on the CPU. Several threads may call it.
-
-    Attributes:
-        kata: The metadata of a network of KataGo; None for a net of kifu.
-    """
-
-    def __init__(self, path: Path, threads: int | None = None) -> None:
-        """Read a file and check its checksum; files that other programs changed have none.
-
-        Args:
-            threads: Threads of one evaluation, on whose number figures may depend; None for `OMP_NUM_THREADS`, as torch
-                does, or one per core.
-
-        Raises:
-            FormatError: The file is damaged, or not a net of kifu or KataGo.
-        """
-        self.path = path
-        try:
-            self._session = onnx_session(read_onnx(path), threads)
-            self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
-        except Exception as error:  # of many kinds, without a common base
-            if isinstance(error, FormatError):
-                raise
-            raise FormatError(f"{path} is not an ONNX file: {first_line(error)}") from None
-        self._outputs = [output.name for output in self._session.get_outputs()]
-        try:
-            self.kata = parse_kata_onnx(self.metadata)
-        except FormatError as error:
-            raise FormatError(f"{path}: {error}") from None
-        if self.kata is None and (METADATA_KEY not in self.metadata or "policy" not in self._outputs):
-            raise FormatError(f"{path} is not a net of kifu: its metadata has no {METADATA_KEY!r}")
-
-    def run(self, planes: npt.NDArray[np.float32], globals: npt.NDArray[np.float32] | None) -> dict[str, Any]:
-        """Return the outputs of B positions by their names in `kifu.learn.nets.NetworkOutput`.
-
-        Args:
-            planes: [B, C, H, W] float32, with their rim.
-            globals: [B, G] float32, or None.
-
-        Raises:
-            FormatError: The net does not compute the outputs that its metadata promise.
-        """
-        try:
-            if self.kata is not None:
-                assert globals is not None
-                raw = dict(zip(self._outputs, self._session.run(None, self.kata.feed(planes, globals))))
-                return self.kata.decode(raw, globals, *planes.shape[2:])
-            inputs = {"planes": planes} if globals is None else {"planes": planes, "globals": globals}
-            outputs = dict(zip(self._outputs, self._session.run(None, inputs)))
-        except Exception as error:  # of many kinds, without a common base
-            raise FormatError(f"{self.path} cannot be evaluated: {first_line(error)}") from None
-        if any(len(output) != len(planes) for output in outputs.values()):
-            raise FormatError(f"{self.path} does not return an output for each of {len(planes)} positions")
-        return outputs
 
 
 def read_onnx(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adadelta, Adagrad, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 
-from kifu.learn.torch_net import has_bfloat16
+from kifu.learn.torch_backend import has_bfloat16
 from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimiser, SgdConfig
 
 _VECTORS = ("bias", "scale", "frequencies")

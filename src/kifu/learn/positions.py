@@ -4,117 +4,121 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Indices
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import Conditions, InputPositions
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import GameError
-from kifu.go.replay import GamesLike, legal_moves
-from kifu.go.rules import RECORD_RULES, Rules
+from kifu.go.positions import Positions
+from kifu.go.replay import GamesLike
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, check_size
 from kifu.records.game import Game
-from kifu.records.games import GameArrays, MoveArrays
+from kifu.records.games import MoveArrays
 
 Words = npt.NDArray[np.uint16]
-Indices = npt.NDArray[np.int64]
-
-
-class Slots(NamedTuple):
-    """The output slots of B positions for kernels that replay each game once; equal positions share a slot.
-
-    Attributes:
-        rows: [R] the games, each once.
-        take: For each move of the first of these games, then of the second, ...: the slot of the position before the
-            move, or -1.
-        slot: [B] the slot of each position.
-    """
-
-    rows: Indices
-    take: Indices
-    slot: Indices
-    size: int
-
-
-def assign_slots(games: GamesLike, game: Indices, ply: Indices) -> Slots:
-    """Assign output slots to B positions: indices of games, and numbers of moves before each position."""
-    rows, which = np.unique(game, return_inverse=True)
-    first = _offsets(games.move_offset[rows + 1] - games.move_offset[rows])
-    moves, slot = np.unique(first[which] + ply, return_inverse=True)
-    take = np.full(first[-1], -1, np.int64)
-    take[moves] = np.arange(len(moves))
-    return Slots(rows, take, slot, len(moves))
-
-
-def legal_masks(games: GamesLike, slots: Slots, points: int, rules: Rules = RECORD_RULES) -> npt.NDArray[np.bool_]:
-    """Return [B, points + 1] which moves are legal, pass last. Raises IllegalMove if rules forbid an earlier move."""
-    masks = np.empty((slots.size, points + 1), np.bool_)
-    legal_moves(games, slots.rows, slots.take, masks, rules)
-    return masks[slots.slot]
 
 
 @dataclass(frozen=True, slots=True)
-class PredictPositions:
-    """B positions on boards of one size, each before a move of a game. `from_games` and `from_moves` create them.
+class NetPositions(Positions):
+    """Positions on boards of one size with the conditions of their games, as nets take them.
 
     Attributes:
-        game: [B] int64, index of the game of each position.
-        ply: [B] int64, number of moves before each position; less than the number of the game's moves, because the
-            colour of the next move defines the side to move.
+        conditions: Of all games.
+        rows: The rows of the catalogue of all games, if they come from one.
+        ranks: Ratings (`kifu.Rank.rating`) of the side to move and of its opponent in all positions; None for those of
+            the conditions.
 
     Raises:
         GameError: Board sizes differ, or a ply is out of range.
     """
 
-    games: GamesLike
-    game: Indices
-    ply: Indices
     conditions: Conditions
+    rows: pa.RecordBatch | None = None
+    ranks: tuple[float | None, float | None] = (None, None)
 
     def __post_init__(self) -> None:
         sizes = np.unique(np.stack([self.games.width, self.games.height], 1)[self.game], axis=0)
         if len(sizes) > 1:
             boards = " and ".join(f"{w} x {h}" for w, h in sizes[:2].tolist())
             raise GameError(f"the boards of one batch must have one size, got {boards}")
-        plies = self.games.move_offset[self.game + 1] - self.games.move_offset[self.game]
-        for k in np.flatnonzero((self.ply < 0) | (self.ply >= plies))[:1].tolist():
-            raise GameError(f"ply must be 0 to {plies[k] - 1} in game {self.game[k]}, got {self.ply[k]}")
 
-    def __len__(self) -> int:
-        return len(self.game)
+    @classmethod
+    def at(
+        cls, games: GamesLike, game: npt.ArrayLike, ply: npt.ArrayLike, conditions: Conditions,
+        rows: pa.RecordBatch | None = None,
+    ) -> NetPositions:  # fmt: skip
+        """Return positions of games, each given by its game and the number of moves before it."""
+        checked = Positions.of(games, game, ply)
+        return cls(games, checked.game, checked.ply, checked.symmetry, conditions, rows)
+
+    @classmethod
+    def from_source(cls, source: CatalogueSource, rows: pa.RecordBatch, seed: int = 0) -> NetPositions:
+        """Return the positions that a source selects, whose games `rows` has with `CONDITION_COLUMNS`."""
+        selected = np.unpackbits(source.select(seed, 0, False).selected, bitorder="little")
+        at = Positions.where(game_arrays(rows), selected)
+        return cls(at.games, at.game, at.ply, at.symmetry, Conditions.from_rows(rows), rows)
 
     @property
-    def to_play(self) -> npt.NDArray[np.uint8]:
-        """[B] uint8, BLACK or WHITE."""
-        return _colours(self.games.moves[self.games.move_offset[self.game] + self.ply])
+    def width(self) -> int:
+        """Width of the boards."""
+        return int(self.games.width[self.game[0]])
 
     @property
-    def input_positions(self) -> InputPositions:
-        """The same positions, for `kifu.datasets.global_inputs.encode_inputs`."""
-        return InputPositions(self.conditions, self.game, self.to_play == WHITE)
+    def height(self) -> int:
+        """Height of the boards."""
+        return int(self.games.height[self.game[0]])
 
-    def with_ranks(self, mover: float | None, opponent: float | None) -> PredictPositions:
-        """Return the positions with other ratings of the side to move and of its opponent; None keeps them.
+    @property
+    def points(self) -> int:
+        """Number of points of the boards."""
+        return self.width * self.height
 
-        Each game must have one position.
-        """
+    @property
+    def move(self) -> Indices:
+        """[B] the next moves; a pass is width * height."""
+        return (self.words & POINT_MASK).astype(np.int64)
+
+    @property
+    def inputs(self) -> InputPositions:
+        """The positions as `kifu.datasets.global_inputs.encode_inputs` takes them."""
+        white = self.to_play == WHITE
+        if self.ranks == (None, None):
+            return InputPositions(self.conditions, self.game, white)
+        conditions = self.conditions.take(self.game).with_ranks(white, *self.ranks)
+        return InputPositions(conditions, np.arange(len(self)), white)
+
+    @property
+    def ratings(self) -> npt.NDArray[np.float32]:
+        """[G, 2] the ratings of Black and White; 0 if unknown. With `ranks`, each game has one side to move."""
         white = np.zeros(len(self.games.width), np.bool_)
         white[self.game] = self.to_play == WHITE
-        return replace(self, conditions=self.conditions.with_ranks(white, mover, opponent))
+        return np.nan_to_num(self.conditions.with_ranks(white, *self.ranks).rating)
 
-    def slice(self, start: int, stop: int) -> PredictPositions:
-        """Return positions start to stop - 1."""
-        return replace(self, game=self.game[start:stop], ply=self.ply[start:stop])
+    def accounts(self, white: npt.NDArray[np.bool_]) -> Indices:
+        """Return [B] numbers, from 0 on, of the accounts that play White where `white`, and Black elsewhere.
+
+        An account is a name in the columns "black" and "white" of the rows; without a name, it is that of the game.
+        """
+        assert self.rows is not None
+        names = pa.chunked_array([self.rows["black"], self.rows["white"]]).combine_chunks().dictionary_encode()
+        code = to_numpy(pc.fill_null(names.indices, -1)).reshape(2, -1)[white.astype(np.int64), self.game]
+        account: Indices = np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
+        return account
+
+    def with_ranks(self, mover: float | None, opponent: float | None) -> NetPositions:
+        """Return the positions with other ratings of the side to move and of its opponent; None keeps them."""
+        return replace(self, ranks=(mover, opponent))
 
     @classmethod
     def from_games(
         cls, games: Sequence[Game], plies: Sequence[int], *, to_play: Sequence[int] | None = None
-    ) -> PredictPositions:
+    ) -> NetPositions:
         """Return the position of each game after a number of its moves.
 
         Args:
@@ -147,7 +151,7 @@ class PredictPositions:
         setup_ply: npt.ArrayLike | None = None,
         to_play: Sequence[int] | None = None,
         conditions: Conditions | None = None,
-    ) -> PredictPositions:
+    ) -> NetPositions:
         """Return the position after each sequence of moves.
 
         Args:
@@ -170,7 +174,7 @@ class PredictPositions:
     def _from_sequences(
         cls, moves: Sequence[Words], sizes: Sequence[tuple[int, int]], setups: Sequence[tuple[Words, Words]],
         colours: Sequence[int], conditions: Conditions,
-    ) -> PredictPositions:  # fmt: skip
+    ) -> NetPositions:  # fmt: skip
         """Make a game for each position that ends with a pass of the side to move, since encoders take a next move."""
         ends = []
         for (width, height), colour in zip(sizes, colours, strict=True):
@@ -186,7 +190,7 @@ class PredictPositions:
             np.array([np.count_nonzero(due == 0) for _, due in setups], np.uint16),
         )  # fmt: skip
         plies = np.array([len(each) for each in moves], np.int64)
-        return cls(games, np.arange(len(moves)), plies, conditions)
+        return cls.at(games, np.arange(len(moves)), plies, conditions)
 
 
 def _concatenate(parts: Sequence[Words]) -> Words:
@@ -195,10 +199,6 @@ def _concatenate(parts: Sequence[Words]) -> Words:
 
 def _offsets(counts: npt.ArrayLike) -> Indices:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-
-
-def _colours(words: Words) -> npt.NDArray[np.uint8]:
-    return np.where(words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
 
 
 def _opponent_of_last(moves: Words) -> int:
@@ -212,92 +212,3 @@ def _side_to_move(game: Game, ply: int) -> int:
     if ply:
         return _opponent_of_last(game.moves)
     return game.to_play or (WHITE if (game.handicap or 0) > 1 else BLACK)
-
-
-@dataclass(frozen=True, slots=True)
-class EvalPositions:
-    """N positions of catalogue games on one board size, in the order of the games, each before the move to predict.
-
-    Attributes:
-        move_index: [N] int64, ascending indices into games.moves of the moves to predict.
-        ranks: Ratings of the side to move and of its opponent in all positions; None for those of the conditions.
-    """
-
-    rows: pa.RecordBatch
-    games: GameArrays
-    width: int
-    height: int
-    move_index: Indices
-    game: Indices
-    conditions: Conditions
-    ranks: tuple[float | None, float | None] = (None, None)
-
-    @classmethod
-    def from_source(cls, source: CatalogueSource, rows: pa.RecordBatch, seed: int = 0) -> EvalPositions:
-        """Return the positions that a source selects, whose games `rows` has with `CONDITION_COLUMNS`."""
-        selection, layout = source.select(seed, 0, False), source.layout
-        move_index = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
-        game = np.repeat(np.arange(len(selection.counts)), selection.counts)
-        conditions = Conditions.from_rows(rows)
-        return cls(rows, game_arrays(rows), layout.width, layout.height, move_index, game, conditions)
-
-    def __len__(self) -> int:
-        return len(self.game)
-
-    @property
-    def points(self) -> int:
-        """Number of points of the board."""
-        return self.width * self.height
-
-    @property
-    def ply(self) -> Indices:
-        """[N] number of moves before each position."""
-        ply: Indices = self.move_index - self.games.move_offset[self.game]
-        return ply
-
-    @property
-    def words(self) -> Words:
-        """[N] moves with their colour, point | WHITE_BIT."""
-        words: Words = self.games.moves[self.move_index]
-        return words
-
-    @property
-    def move(self) -> Indices:
-        """[N] moves; a pass is width * height."""
-        return (self.words & POINT_MASK).astype(np.int64)
-
-    @property
-    def to_play(self) -> npt.NDArray[np.uint8]:
-        """[N] uint8, BLACK or WHITE."""
-        return _colours(self.words)
-
-    @property
-    def input_positions(self) -> InputPositions:
-        """The same positions, for `kifu.datasets.global_inputs.encode_inputs`."""
-        white = self.to_play == WHITE
-        if self.ranks == (None, None):
-            return InputPositions(self.conditions, self.game, white)
-        conditions = self.conditions.take(self.game).with_ranks(white, *self.ranks)
-        return InputPositions(conditions, np.arange(len(self)), white)
-
-    def accounts(self, white: npt.NDArray[np.bool_]) -> Indices:
-        """Return [N] numbers, from 0 on, of the accounts that play White where `white`, and Black elsewhere.
-
-        An account is a name in the columns "black" and "white" of the rows; without a name, it is that of the game.
-        """
-        names = pa.chunked_array([self.rows["black"], self.rows["white"]]).combine_chunks().dictionary_encode()
-        code = to_numpy(pc.fill_null(names.indices, -1)).reshape(2, -1)[white.astype(np.int64), self.game]
-        account: Indices = np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
-        return account
-
-    def slice(self, start: int, stop: int) -> EvalPositions:
-        """Return positions start to stop - 1."""
-        return replace(self, move_index=self.move_index[start:stop], game=self.game[start:stop])
-
-    def take(self, which: Indices) -> EvalPositions:
-        """Return some of the positions; indices ascend."""
-        return replace(self, move_index=self.move_index[which], game=self.game[which])
-
-    def select(self, which: Indices) -> PredictPositions:
-        """Return some of the positions, with the ranks of the conditions."""
-        return PredictPositions(self.games, self.game[which], self.ply[which], self.conditions)

@@ -27,7 +27,7 @@ from kifu.errors import KifuError, RecipeError, first_line
 from kifu.katago.net_file import KataNetFile
 from kifu.katago.new_net import new_kata_net
 from kifu.learn import Heads
-from kifu.learn.nets import (
+from kifu.learn.networks import (
     LARGE_LAYERS,
     ClarkStorkey,
     DenseNetwork,
@@ -92,7 +92,7 @@ def find_class(name: str) -> type[Network]:
     if cls is None:
         raise RecipeError(f"net {name!r}: module {module_name} has no class {class_name!r}")
     if not (isinstance(cls, type) and issubclass(cls, Network)):
-        raise RecipeError(f"net {name!r}: {class_name} is not a subclass of kifu.learn.nets.Network")
+        raise RecipeError(f"net {name!r}: {class_name} is not a subclass of kifu.learn.networks.Network")
     if not isinstance(getattr(cls, "any_size", None), bool):
         raise RecipeError(f"net {name!r}: {class_name} must declare any_size = True or any_size = False")
     return cls

@@ -52,12 +52,12 @@ class EvalOptions:
         positions: Maximum number of positions in total, drawn at random.
         seed: Seed of these draws and of the bootstrap.
         precision: "float32", whose figures agree between machines but for the last digits, or "bfloat16", which is
-            faster and accurate to two or three digits; the options of an `Evaluation` have the one that was used, see
-            `kifu.learn.torch_net.supported_precision`.
+            faster and accurate to two or three digits; the options of an `EvalResults` have the one that was used, see
+            `kifu.learn.torch_backend.supported_precision`.
         overlap: What to do about games that a net was trained on or validated with, also if rotated, mirrored or with
             colours swapped: "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every
             output reports games that were dropped or kept.
-        server: See `kifu.learn.predictors.KataPredictor`.
+        server: See `kifu.learn.inference.Net`.
     """
 
     board: str | None = None
@@ -162,7 +162,7 @@ class NetResult(_Model):
         return printable(f"<NetResult of {self.name}: top-1 {score.top1.value:.2%}, {score.nll.value:.4f} nats>")
 
 
-class Evaluation(_Model):
+class EvalResults(_Model):
     """The results of one or more nets on the same positions; its JSON is described in docs/evaluation.md.
 
     Attributes:
@@ -187,7 +187,7 @@ class Evaluation(_Model):
 
     def __repr__(self) -> str:
         nets = ", ".join(f"{net.name} top-1 {net.score.top1.value:.2%}" for net in self.nets)
-        return printable(f"<Evaluation: {nets}; {self.headline()}>")
+        return printable(f"<EvalResults: {nets}; {self.headline()}>")
 
     def headline(self) -> str:
         """Return one line with the positions and options."""
@@ -284,9 +284,9 @@ def unknown_games(nets: Sequence[NetResult | NetScores]) -> list[str]:
     ]
 
 
-def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
+def read_evaluation(path: str | os.PathLike[str]) -> EvalResults:
     """Read a file that `kifu evaluate --json` wrote."""
-    return read_model(Evaluation, path, "results of kifu evaluate")
+    return read_model(EvalResults, path, "results of kifu evaluate")
 
 
 def read_results(path: str | os.PathLike[str]) -> BenchmarkResults:

@@ -18,14 +18,15 @@ import numpy.typing as npt
 from kifu.corpus.export import rows_to_games
 from kifu.datasets.global_inputs import Conditions
 from kifu.errors import RecipeError
-from kifu.learn.positions import PredictPositions, Words
+from kifu.learn.evaluation import Evaluation
+from kifu.learn.positions import NetPositions, Words
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, to_sgf
 from kifu.records.game import Game
 from kifu.records.text import escape
 from kifu.search.searcher import Searcher
 
 if TYPE_CHECKING:
-    from kifu.learn.predict import MovePredictor
+    from kifu.learn.inference import Net
 
 _MAX_KEPT = 4096
 """Number of evaluations that are kept, of some 3 kB each."""
@@ -37,54 +38,30 @@ Ranks = tuple[float | None, float | None]
 """Ratings (`kifu.Rank.rating`) of Black and White; None for the recorded ones."""
 
 
-class PositionReview(NamedTuple):
-    """A net's evaluation of a position.
+def likely_moves(found: Evaluation, count: int) -> list[int]:
+    """Return the most probable move and at most `count` - 1 others of at least `_LIKELY`, in descending order."""
+    moves, chances = found.top(count)
+    first = int(moves[:1].max(initial=-1) >= 0)
+    likely: list[int] = moves[: max(first, int((chances >= _LIKELY).sum()))].tolist()
+    return likely
 
-    Attributes:
-        to_play: BLACK or WHITE.
-        policy: [moves] float32, probabilities of the legal moves.
-        win: Probability that Black wins, or None.
-        lead: Points by which Black leads; None from a net without points.
-        ownership: [points] float32 from -1 (White's) to 1 (Black's), likewise.
-    """
 
-    to_play: int
-    policy: npt.NDArray[np.float32]
-    win: float | None
-    lead: float | None
-    ownership: npt.NDArray[np.float32] | None
-
-    def likely(self, count: int) -> list[int]:
-        """Return the most probable move and at most `count` - 1 others of at least `_LIKELY`, in descending order.
-
-        Of equally probable moves the lower comes first.
-        """
-        order = np.argsort(-self.policy, kind="stable")[:count].tolist()
-        return [move for k, move in enumerate(order) if self.policy[move] >= _LIKELY or (not k and self.policy[move])]
-
-    def gain(self, after: PositionReview) -> float:
-        """Return the lead of the side to move in a later position; 0 from a net without points."""
-        return (after.lead or 0.0) * (1 if self.to_play == BLACK else -1)
-
-    def chance(self, move: int) -> float | None:
-        """Return the probability of a move; None for one that the net does not predict."""
-        return float(self.policy[move]) if move < len(self.policy) and self.policy[move] > 0 else None
-
-    def choice(self, move: int) -> int:
-        """Return the place of a move among the choices, from 1."""
-        return 1 + int((self.policy > self.policy[move]).sum())
+def gain(before: Evaluation, after: Evaluation) -> float:
+    """Return the lead of the side to move in a position after a later one; 0 from a net without points."""
+    score = after.seen_from(int(before.side)).score
+    return 0.0 if score is None else float(score[0])
 
 
 class Reviewer:
     """Evaluates positions of games with a net, and keeps the latest results. Threads may share it."""
 
-    def __init__(self, predictor: MovePredictor) -> None:
-        """Review with an open net."""
-        self.predictor = predictor
-        self._kept: OrderedDict[bytes, PositionReview] = OrderedDict()
+    def __init__(self, net: Net, name: str = "") -> None:
+        """Review with a net, which has another name if two have the same."""
+        self.net, self.name = net, name or net.name
+        self._kept: OrderedDict[bytes, Evaluation] = OrderedDict()
         self._lock = threading.Lock()
 
-    def evaluate(self, game: Game, lines: Sequence[Words], ranks: Ranks = (None, None)) -> list[PositionReview]:
+    def evaluate(self, game: Game, lines: Sequence[Words], ranks: Ranks = (None, None)) -> list[Evaluation]:
         """Evaluate the position before the last move of each line, which defines the side to move.
 
         Args:
@@ -109,9 +86,9 @@ class Reviewer:
                 self._kept.popitem(last=False)
         return answer
 
-    def _predict(self, game: Game, lines: list[Words], conditions: Conditions) -> list[PositionReview]:
+    def _predict(self, game: Game, lines: list[Words], conditions: Conditions) -> list[Evaluation]:
         to_play = [WHITE if line[-1] & WHITE_BIT else BLACK for line in lines]
-        positions = PredictPositions.from_moves(
+        positions = NetPositions.from_moves(
             [line[:-1] for line in lines],
             game.width,
             game.height,
@@ -120,18 +97,8 @@ class Reviewer:
             to_play=to_play,
             conditions=conditions.take(np.zeros(len(lines), np.int64)),
         )
-        predicted = self.predictor.predict(positions)
-        value, score, ownership = predicted.value, predicted.score, predicted.ownership
-        return [
-            PositionReview(
-                colour,
-                predicted.policy[k],
-                None if value is None else (1 + sign * float(value[k])) / 2,
-                None if score is None else sign * float(score[k, 0]),
-                None if ownership is None else sign * ownership[k],
-            )
-            for k, (colour, sign) in enumerate(zip(to_play, [1 if colour == BLACK else -1 for colour in to_play]))
-        ]
+        found = self.net.evaluate(positions)
+        return [found[k] for k in range(len(found))]
 
 
 def line_of(game: Game, ply: int, to_play: int | None = None) -> Words:
@@ -165,20 +132,20 @@ class ComparedMoves(NamedTuple):
         played: The next move of the game, or None.
     """
 
-    before: PositionReview
-    after: dict[int, PositionReview]
+    before: Evaluation
+    after: dict[int, Evaluation]
     played: int | None
 
     @property
-    def best(self) -> PositionReview:
-        """The evaluation after the best move, whose win and lead are those of the position."""
+    def best(self) -> Evaluation:
+        """The evaluation after the best move, whose value and score are those of the position."""
         return next(iter(self.after.values()), self.before)  # there may be no legal move
 
     def loss(self, move: int | None) -> float | None:
         """Return the points that a move loses against the best, each after the move; None without points."""
-        if move is None or self.best.lead is None:
+        if move is None or self.best.score is None:
             return None
-        return self.before.gain(self.best) - self.before.gain(self.after[move])
+        return gain(self.before, self.best) - gain(self.before, self.after[move])
 
 
 def compare_moves(
@@ -188,12 +155,12 @@ def compare_moves(
     lines = [line_of(game, ply) for ply in plies]
     before = reviewer.evaluate(game, lines, ranks)
     played = [int(game.moves[ply] & POINT_MASK) if ply < len(game) else None for ply in plies]
-    likely = [each.likely(count) for each in before]
+    likely = [likely_moves(each, count) for each in before]
     moves = [own if move is None or move in own else [*own, move] for own, move in zip(likely, played)]
     after = reviewer.evaluate(game, [each for pair in zip(lines, moves) for each in after_moves(*pair)], ranks)
     found = iter(after)
     return [
-        ComparedMoves(each, dict(sorted(zip(own, found), key=lambda item: -each.gain(item[1]))), move)
+        ComparedMoves(each, dict(sorted(zip(own, found), key=lambda item: -gain(each, item[1]))), move)
         for each, own, move in zip(before, moves, played)
     ]
 
@@ -233,7 +200,7 @@ def find_problem(reviewer: Reviewer, game: Game, seed: int) -> Problem | None:
     played, answers = int(game.moves[ply] & POINT_MASK), [move for move, loss in losses.items() if loss <= _EQUAL]
     if game.width * game.height in (played, *answers) or losses[played] < _MISTAKE:
         return None
-    return Problem(replace(game, moves=game.moves[:ply]), compared.before.to_play, answers, played, losses[played])
+    return Problem(replace(game, moves=game.moves[:ply]), int(compared.before.side), answers, played, losses[played])
 
 
 class ProblemSearch(NamedTuple):
@@ -254,10 +221,10 @@ class ProblemSearch(NamedTuple):
         Raises:
             RecipeError: The net has no points.
         """
-        predictor = self.reviewer.predictor
-        if not predictor.has_points:
+        net = self.reviewer.net
+        if not net.has_points:
             raise RecipeError(
-                f"the points of net {predictor.name} do not hold: problems require --net KATAGO.bin.gz, a network file"
+                f"the points of net {net.name} do not hold: problems require --net KATAGO.bin.gz, a network file"
                 " of KataGo, as in the wheel of katrain or at https://katagotraining.org/networks/"
             )
         rows = np.arange(len(self.searcher.catalogue)) if self.games is None else np.flatnonzero(self.games)

@@ -5,21 +5,26 @@ Therefore whole accounts are resampled with replacement, each with all its moves
 2007). An interval spans the 2.5th to the 97.5th percentile of the score over `RESAMPLES` draws.
 
 Arguments `account` are numbers of the accounts that N moves count for, [N], from 0 on, each of which occurs; see
-`kifu.learn.positions.EvalPositions.accounts`.
+`kifu.learn.positions.NetPositions.accounts`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.examples import UNKNOWN
-from kifu.errors import RecipeError
+from kifu.errors import FormatError, RecipeError
+
+if TYPE_CHECKING:
+    from kifu.learn.evaluation import Evaluation
+    from kifu.learn.inference import Net
+    from kifu.learn.positions import NetPositions
 
 TOPS = (1, 3, 5)
 
@@ -369,3 +374,45 @@ def _widen(interval: Interval, extra: float) -> Interval:
         return interval
     below, above = math.hypot(value - low, extra**0.5), math.hypot(high - value, extra**0.5)
     return Interval(value, max(value - below, 0.0), value + above)
+
+
+def score_moves(
+    net: Net, positions: NetPositions, *, legal: bool, jobs: int, advance: Callable[[int], object]
+) -> MoveScores:
+    """Return the scores of the moves played; `advance` is called with the number of each batch.
+
+    Raises:
+        FormatError: A net returns NaN.
+    """
+    scores, start = MoveScores.empty(len(positions)), 0
+    moves = positions.move if len(positions) else np.empty(0, np.int64)
+    for evaluation in net.stream(positions, legal=legal, jobs=jobs):
+        part = slice(start, start + len(evaluation))
+        _store_scores(scores, part, evaluation, moves[part], net.name)
+        start = part.stop
+        advance(len(evaluation))
+    return scores
+
+
+def _store_scores(out: MoveScores, part: slice, evaluation: Evaluation, move: npt.NDArray[np.int64], name: str) -> None:
+    """Store the scores of moves [B]."""
+    log_probs, moves = evaluation.log_probs, evaluation.log_probs.shape[1]
+    predicted, move = move < moves, np.minimum(move, moves - 1)[:, None]
+    played = np.take_along_axis(log_probs, move, 1)
+    preferred = log_probs > played
+    preferred |= (log_probs == played) & (np.arange(moves) < move)
+    nll = -played[:, 0]
+    finite = np.isfinite(nll) | ~predicted
+    if evaluation.value is not None:
+        finite &= np.isfinite(evaluation.value)
+    if not finite.all():
+        raise FormatError(f"net {name} returns values that are NaN or too large")
+    probabilities = np.exp(log_probs)
+    with np.errstate(invalid="ignore"):
+        terms = np.where(probabilities > 0, probabilities * log_probs, 0)
+    out.preferred[part] = preferred.sum(1)
+    out.nll[part] = np.where(predicted, nll, np.nan)
+    out.confidence[part] = probabilities.max(1)
+    out.entropy[part] = -terms.sum(1)
+    out.best[part] = log_probs.argmax(1)
+    out.value[part] = np.nan if evaluation.value is None else evaluation.value

@@ -27,7 +27,8 @@ from kifu.go.board import Board
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.io import read_small, write_output
 from kifu.katago.rules import KataRules
-from kifu.play.player import RESIGN, GameSession, Player, PolicyValue, score_points
+from kifu.learn.evaluation import Evaluation
+from kifu.play.player import RESIGN, GameSession, Player, score_points
 from kifu.point import BLACK, MAX_SIZE, WHITE, fixed_handicap, max_handicap, parse_gtp, symmetries, to_gtp
 from kifu.records.game import read_sgf, write_sgf
 
@@ -167,7 +168,7 @@ _MIN_LABELLED = 0.005
 """Smallest probability that GoGui shows as a label."""
 
 
-def listed_moves(evaluation: PolicyValue, request: AnalyzeRequest) -> list[int]:
+def listed_moves(evaluation: Evaluation, request: AnalyzeRequest) -> list[int]:
     """Return the moves of a report by descending probability, at most `_MAX_LISTED` unless the request asks for more.
 
     Moves below half a visit are omitted. Without any legal point the pass is listed.
@@ -179,9 +180,9 @@ def listed_moves(evaluation: PolicyValue, request: AnalyzeRequest) -> list[int]:
 
 def info_line(
     game: GameSession,
-    evaluation: PolicyValue,
+    evaluation: Evaluation,
     moves: list[int],
-    after: dict[int, PolicyValue],
+    after: dict[int, Evaluation],
     request: AnalyzeRequest,
     *,
     kata: bool,
@@ -197,12 +198,13 @@ def info_line(
         vertex, prior = to_gtp(move, game.board.width, game.board.height), float(evaluation.policy[move])
         found, sign = (after[move], -1) if move in after else (evaluation, 1)
         # Lizzie draws no heat for a winrate of exactly 0.
-        winrate = 0.5 if found.value is None else min(max((sign * found.value + 1) / 2, 0.0001), 0.9999)
+        winrate = 0.5 if found.value is None else min(max((sign * float(found.value) + 1) / 2, 0.0001), 0.9999)
         head = f"info move {vertex} visits {round(prior * _VISITS)}"
         if kata:
             values = f"winrate {winrate:.6f} utility {2 * winrate - 1:.6f}"
-            if found.lead is not None:
-                values += f" scoreMean {sign * found.lead:.6f} scoreLead {sign * found.lead:.6f}"
+            if found.score is not None:
+                lead = sign * float(found.score[0])
+                values += f" scoreMean {lead:.6f} scoreLead {lead:.6f}"
             values += f" prior {prior:.6f} lcb {winrate:.6f}"
         else:
             values = f"winrate {winrate * 10000:.0f} prior {prior * 10000:.0f} lcb {winrate * 10000:.0f}"
@@ -212,15 +214,15 @@ def info_line(
     return " ".join(parts)
 
 
-def raw_output(game: GameSession, evaluation: PolicyValue, symmetry: int) -> str:
+def raw_output(game: GameSession, evaluation: Evaluation, symmetry: int) -> str:
     """Return KataGo's table of what a net gives for one symmetry, from the view of White; what it lacks is left out."""
     width, sign = game.board.width, 1 if game.board.to_play == WHITE else -1
     lines = [f"symmetry {symmetry}"]
     if evaluation.value is not None:
-        white = (sign * evaluation.value + 1) / 2
+        white = (sign * float(evaluation.value) + 1) / 2
         lines += [f"whiteWin {white:.6f}", f"whiteLoss {1 - white:.6f}", "noResult 0.000000"]
-    if evaluation.lead is not None:
-        lines.append(f"whiteLead {sign * evaluation.lead:.3f}")
+    if evaluation.score is not None:
+        lines.append(f"whiteLead {sign * float(evaluation.score[0]):.3f}")
     legal = game.board.legal()[:-1]
     policy = [f"{p:8.6f}" if allowed else "     NAN" for p, allowed in zip(evaluation.policy[:-1].tolist(), legal)]
     lines += ["policy", *(" ".join(policy[k : k + width]) for k in range(0, len(policy), width))]
@@ -231,7 +233,7 @@ def raw_output(game: GameSession, evaluation: PolicyValue, symmetry: int) -> str
     return "\n".join(lines)
 
 
-def policy_gfx(game: GameSession, evaluation: PolicyValue) -> str:
+def policy_gfx(game: GameSession, evaluation: Evaluation) -> str:
     """Return GoGui graphics: a square per point, scaled to the best move, with percentages as labels."""
     policy = evaluation.policy[:-1]
     best = float(policy.max())
@@ -476,7 +478,7 @@ class Engine:
             raise GtpError("cannot undo") from None
         return ""
 
-    def _generate(self, colour: int, evaluation: PolicyValue) -> str:
+    def _generate(self, colour: int, evaluation: Evaluation) -> str:
         move = self.player.choose(self.game, colour, evaluation)
         if move != RESIGN:
             self.game.play(move, colour)
@@ -486,7 +488,7 @@ class Engine:
         board = self.game.board
         return "resign" if move == RESIGN else to_gtp(move, board.width, board.height)
 
-    def _evaluate(self, colour: int) -> PolicyValue:
+    def _evaluate(self, colour: int) -> Evaluation:
         return self.player.evaluator.evaluate(self.game, colour)
 
     # time and score
@@ -578,11 +580,11 @@ class Engine:
         return f"\n{next(lines)}\nplay {self._generate(request.colour, evaluation)}"
 
     def _info_lines(
-        self, evaluation: PolicyValue, request: AnalyzeRequest, patience: float, kata: bool
+        self, evaluation: Evaluation, request: AnalyzeRequest, patience: float, kata: bool
     ) -> Iterator[str]:
         """Yield lines without end. Before each, evaluate at least one more position after a move, until `patience`."""
         moves = listed_moves(evaluation, request)
-        after: dict[int, PolicyValue] = {}
+        after: dict[int, Evaluation] = {}
         waiting = moves[::-1] if self.player.evaluator.has_value else []
         while True:
             end = time.monotonic() + patience
@@ -605,13 +607,13 @@ class Engine:
         numbers = range(8) if symmetry == "all" else [int(symmetry)]
         return "\n\n".join(raw_output(self.game, self._turned(number), number) for number in numbers)
 
-    def _turned(self, symmetry: int) -> PolicyValue:
+    def _turned(self, symmetry: int) -> Evaluation:
         """Return the evaluation of the position under a symmetry, turned back."""
         board = self.game.board
         found = self.player.evaluator.evaluate(self.game.turned(symmetry), board.to_play)
         table = symmetries(board.width, board.height)[symmetry]
         owned = None if found.ownership is None else found.ownership[table[:-1]]
-        return found._replace(policy=found.policy[table], ownership=owned)
+        return replace(found, log_probs=found.log_probs[table], ownership=owned)
 
     @gtp("gogui-analyze_commands")
     def analyze_commands(self) -> str:
@@ -629,10 +631,10 @@ class Engine:
     @gtp("kifu-ownership", _colour)
     def ownership(self, colour: int) -> str:
         """Return Black's ownership of each point for GoGui."""
-        ownership = self._evaluate(colour).ownership
+        ownership = self._evaluate(colour).seen_from(BLACK).ownership
         if ownership is None:
             raise GtpError(f"net {self.player.evaluator.name} gives no points")
-        return dboard(ownership if colour == BLACK else -ownership, self.game.board.width)
+        return dboard(ownership, self.game.board.width)
 
     @gtp("kifu-value", _colour)
     def value(self, colour: int) -> str:
@@ -640,4 +642,4 @@ class Engine:
         value = self._evaluate(colour).value
         if value is None:
             raise GtpError("this net has no value head")
-        return f"{(value + 1) / 2:.3f}"
+        return f"{(float(value) + 1) / 2:.3f}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,13 @@ from kifu.errors import GameError, KifuError, RecipeError
 from kifu.go.board import EMPTY, Board
 from kifu.go.rules import Rules
 from kifu.go.state import WALL
-from kifu.learn.positions import PredictPositions
+from kifu.learn.evaluation import Evaluation
+from kifu.learn.positions import NetPositions
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.records.game import Game, count_handicap, make_game
 
 if TYPE_CHECKING:
-    from kifu.learn.predict import MovePredictor, Predictions
+    from kifu.learn.inference import Net
 
 CHINESE = Rules.named("chinese")
 
@@ -216,128 +217,68 @@ _MAX_DEAD = -0.5
 """A chain whose mean ownership, from its own view, is lower counts as dead."""
 
 
-class PolicyValue(NamedTuple):
-    """An evaluation of one position.
-
-    Attributes:
-        policy: [n + 1] float32, probabilities of the legal moves, pass last. They sum to 1, or are all 0 without a
-            legal move; the pass is 0 for an evaluator without passes.
-        value: Expected result from -1 (the player to move loses) to 1 (wins), or None.
-        ownership: [n] float32 from -1 (the opponent's) to 1, or None from a net without points.
-        lead: Points by which the player to move is ahead, or None from a net without points.
-    """
-
-    policy: npt.NDArray[np.float32]
-    value: float | None = None
-    ownership: npt.NDArray[np.float32] | None = None
-    lead: float | None = None
-
-
-class Evaluator(Protocol):
-    """The interface between a player and its source of evaluations.
+class NetEvaluator:
+    """A net that evaluates the positions of a game for a player.
 
     Attributes:
         has_value: True if evaluations have a value.
-        has_points: True if evaluations have ownership and lead.
+        has_points: True if evaluations have ownership and score.
     """
 
-    name: str
-    has_value: bool
-    has_points: bool
-
-    def supports(self, width: int, height: int) -> bool:
-        """Return True if boards of that size can be evaluated."""
-        ...
-
-    def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
-        """Return the evaluation of the current position with that colour to move."""
-        ...
-
-    def judge_dead(self, game: GameSession) -> Mask | None:
-        """Return the dead stones of a finished game, [n] bool; None if the evaluator cannot tell."""
-        ...
-
-    def set_rules(self, rules: Rules, scoring: str) -> None:
-        """Evaluate by other rules from now on. scoring: "area" or "territory"."""
-        ...
-
-
-class NetEvaluator:
-    """An evaluator that queries a net."""
-
     def __init__(
-        self,
-        predictor: MovePredictor,
-        *,
-        rules: str = "",
-        rank: float | None = None,
-        opponent: float | None = None,
+        self, net: Net, *, rules: str = "", rating: float | None = None, opponent: float | None = None
     ) -> None:
-        """Prepare an evaluator.
+        """Prepare a net.
 
         Args:
             rules: Name of the rules, as in records; their scoring is an input of some nets. "" is unknown.
-            rank: Rating (`kifu.Rank.rating`) of the side to move; None is unknown.
+            rating: Rating (`kifu.Rank.rating`) of the side to move; None is unknown.
             opponent: Rating of its opponent; None is unknown.
 
         Raises:
             RecipeError: A rank is given for a net that does not take ranks.
         """
-        from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
-
-        check_ranks(predictor, rank, opponent)
-        self._predictor, self._rules, self._ranks = predictor, rules, (rank, opponent)
-        self.name, self.has_value, self.has_points = predictor.name, predictor.has_value, predictor.has_points
+        net.check_ranks(rating, opponent)
+        self._net, self._rules, self._ranks = net, rules, (rating, opponent)
+        self.name, self.has_value, self.has_points = net.name, net.has_value, net.has_points
 
     def set_rules(self, rules: Rules, scoring: str) -> None:
         """Evaluate by other rules from now on. scoring: "area" or "territory"."""
-        self._predictor.rules, self._rules = rules, scoring
+        self._net, self._rules = self._net.using(rules=rules), scoring
 
     def supports(self, width: int, height: int) -> bool:
         """Return True if boards of that size can be evaluated."""
         try:
-            self._predictor.check_board(width, height)
+            self._net.check_board(width, height)
         except KifuError:
             return False
         return True
 
-    def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
-        """Return the network's evaluation of the current position with that colour to move."""
-        board, predicted = game.board, self._predict(game, colour)
-        policy = np.zeros(board.pass_move + 1, np.float32)
-        policy[: predicted.policy.shape[1]] = predicted.policy[0]
-        legal = board.legal(colour)
-        if policy[~legal].any():  # the predictor allows more than the rules of the game
-            policy = np.where(legal, policy, 0)
-            policy /= max(policy.sum(), np.finfo(np.float32).tiny)
-        value, ownership, score = (
-            None if head is None else head[0] for head in (predicted.value, predicted.ownership, predicted.score)
-        )
-        return PolicyValue(
-            policy, None if value is None else float(value), ownership, None if score is None else float(score[0])
-        )
+    def evaluate(self, game: GameSession, colour: int) -> Evaluation:
+        """Return the evaluation of the current position with that colour to move, among all legal moves, pass last."""
+        return self._evaluate(game, colour).restrict(game.board.legal(colour))
 
     def judge_dead(self, game: GameSession) -> Mask | None:
         """Return the dead stones of a finished game by ownership, which holds then; None without an ownership head."""
-        colour = game.board.to_play
-        ownership = self._predict(game, colour, unverified=True).ownership
-        return None if ownership is None else dead_stones(game.board, ownership[0] * (1 if colour == BLACK else -1))
+        ownership = self._evaluate(game, game.board.to_play, unverified=True).seen_from(BLACK).ownership
+        return None if ownership is None else dead_stones(game.board, ownership)
 
-    def _predict(self, game: GameSession, colour: int, unverified: bool = False) -> Predictions:
+    def _evaluate(self, game: GameSession, colour: int, unverified: bool = False) -> Evaluation:
         board, record = game.board, game.to_game()
         conditions = Conditions.of_game(komi=game.komi, handicap=record.handicap, rules=self._rules)
-        positions = PredictPositions.from_moves(
+        positions = NetPositions.from_moves(
             [record.moves], board.width, board.height, setup=record.setup, setup_ply=record.setup_ply,
             to_play=[colour], conditions=conditions,
         )  # fmt: skip
-        return self._predictor.predict(positions.with_ranks(*self._ranks), unverified=unverified)
+        rating, opponent = self._ranks
+        return self._net.evaluate(positions, rank=rating, opponent=opponent, unverified=unverified)[0]
 
 
 class Player:
     """Plays an evaluator's moves, passes when the game is over, and never fills its own eyes."""
 
     def __init__(
-        self, evaluator: Evaluator, *, temperature: float = 0.0, resign: float | None = None, seed: int | None = None
+        self, evaluator: NetEvaluator, *, temperature: float = 0.0, resign: float | None = None, seed: int | None = None
     ) -> None:
         """Create a player.
 
@@ -360,7 +301,7 @@ class Player:
         self._rng = np.random.default_rng(seed)
         self._hopeless: dict[int, list[list[int]]] = {}
 
-    def choose(self, game: GameSession, colour: int, evaluation: PolicyValue) -> int:
+    def choose(self, game: GameSession, colour: int, evaluation: Evaluation) -> int:
         """Return a legal move (a pass is one) for that colour, or RESIGN.
 
         A net expects a pass after any pass, as in the records that it was trained with. So after an opponent's pass the
@@ -395,13 +336,13 @@ class Player:
         finally:
             game.play(game.board.pass_move, WHITE if word & WHITE_BIT else BLACK)
 
-    def _is_hopeless(self, game: GameSession, colour: int, evaluation: PolicyValue) -> bool:
+    def _is_hopeless(self, game: GameSession, colour: int, evaluation: Evaluation) -> bool:
         """Return True at the third evaluation in a row below the threshold, of positions of one game.
 
         The moves before each are kept, so that a new game, a move taken back or a position evaluated again does not
         count, and a game that is set up again before each move does.
         """
-        if self._resign is None or evaluation.value is None or (evaluation.value + 1) / 2 >= self._resign:
+        if self._resign is None or evaluation.value is None or (float(evaluation.value) + 1) / 2 >= self._resign:
             self._hopeless.pop(colour, None)
             return False
         moves = game.moves
@@ -429,7 +370,7 @@ def candidate_points(game: GameSession, colour: int, policy: npt.NDArray[np.floa
     count, and only if most of the policy is on them.
 
     Args:
-        policy: [n + 1] float32, as in `PolicyValue`.
+        policy: [n + 1] float32, pass last.
 
     Returns:
         [K] int64 points in ascending order.

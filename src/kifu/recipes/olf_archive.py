@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from kifu.corpus.catalogue import read_shard
-from kifu.corpus.rows import rows_to_olf
+from kifu.corpus.export import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX

@@ -20,7 +20,7 @@ from kifu.errors import FormatError, RecipeError, printable
 from kifu.io import write_output
 from kifu.learn.benchmark import load_set, set_names
 from kifu.learn.evaluate import BREAKDOWNS
-from kifu.learn.results import BenchmarkResults, Evaluation, Example, ExampleKind, NetResult, NetScores, SetResults
+from kifu.learn.results import BenchmarkResults, EvalResults, Example, ExampleKind, NetResult, NetScores, SetResults
 from kifu.learn.scores import MEASURES, Drift, Interval, Score
 from kifu.report.tables import cell, make_console, make_table, print_lines
 from kifu.viz.boards import draw_board, to_svg
@@ -83,7 +83,7 @@ def _bias(interval: Interval | None) -> str:
     return "" if interval is None else signed("nll", interval)
 
 
-def print_evaluation(evaluation: Evaluation) -> None:
+def print_evaluation(evaluation: EvalResults) -> None:
     """Print all figures as tables of at most 80 columns; examples are in the page and the JSON only."""
     lines: list[RenderableType] = [Text(printable(f"{', '.join(evaluation.sources)}: {evaluation.headline()}"))]
     lines += [Text(f"! {printable(remark)}", style="bold red") for remark in evaluation.remarks]
@@ -132,12 +132,12 @@ def _breakdown_table(name: str, nets: tuple[NetResult, ...]) -> Table:
     return table
 
 
-def write_page(evaluation: Evaluation, path: Path) -> None:
+def write_page(evaluation: EvalResults, path: Path) -> None:
     """Write the HTML page atomically."""
     write_output(path, page(evaluation).encode())
 
 
-def page(evaluation: Evaluation) -> str:
+def page(evaluation: EvalResults) -> str:
     """Return a self-contained HTML page. Text from games and file names is escaped; there are no scripts or links."""
     # `finalize` sees every inserted value; it replaces characters that browsers and XML forbid.
     environment = Environment(
@@ -161,7 +161,7 @@ def page(evaluation: Evaluation) -> str:
     )
 
 
-def _plots(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+def _plots(evaluation: EvalResults) -> Iterator[tuple[str, str]]:
     """Yield a description and an image for each plot, but not for breakdowns with a single group."""
     yield "calibration", _data_url(draw_calibration({net.name: _bins(net) for net in evaluation.nets}))
     for name, (title, _) in BREAKDOWNS.items():

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from kifu.errors import GameError, join_lines, printable
 from kifu.go.board import Board
-from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import MovePredictor, Predictions
-from kifu.learn.predictors import check_ranks
+from kifu.learn.evaluation import Evaluation
+from kifu.learn.inference import Net
+from kifu.learn.positions import NetPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
 from kifu.report.games import SelectedGame
@@ -36,6 +36,7 @@ class MovePrediction:
     """A net's prediction after some moves of a game.
 
     Attributes:
+        evaluation: Of this one position.
         best: The most likely moves in descending order.
         played: The game's next move, or None at the end of the game.
     """
@@ -44,7 +45,7 @@ class MovePrediction:
     shown: SelectedGame
     plies: int
     board: Board
-    predictions: Predictions
+    evaluation: Evaluation
     best: tuple[int, ...]
     played: int | None
 
@@ -64,75 +65,64 @@ class MovePrediction:
     @property
     def policy(self) -> npt.NDArray[np.float32]:
         """[moves] float32, probabilities of the legal moves; the last one is the pass, if the net predicts passes."""
-        policy: npt.NDArray[np.float32] = self.predictions.policy[0]
-        return policy
+        return self.evaluation.policy
 
     def to_json(self) -> str:
         """Return the prediction with all probabilities in the format of docs/prediction.md."""
-        game, predictions = self.game, self.predictions
+        game, found = self.game, self.evaluation
         points = game.width * game.height
-        value, ownership, score = predictions.value, predictions.ownership, predictions.score
         values: dict[str, Any] = {
             "net": self.net,
             "game": str(game),
             "move": self.plies,
             "to_play": _side(self).lower(),
             "policy": _rows(self.policy[:points], game),
-            "pass": _rounded(self.probability(points)),
+            "pass": _rounded(found.probability(points)),
             "best": [_entry(self, move) for move in self.best],
             "played": None if self.played is None else _entry(self, self.played),
-            "value": None if value is None else _rounded(float(value[0])),
-            "ownership": None if ownership is None else _rows(ownership[0], game),
+            "value": None if found.value is None else _rounded(float(found.value)),
+            "ownership": None if found.ownership is None else _rows(found.ownership, game),
         }
-        if score is not None:
-            values |= {"lead": _rounded(float(score[0, 0])), "score_stdev": _rounded(float(score[0, 1]))}
+        if found.score is not None:
+            values |= dict(zip(("lead", "score_stdev"), map(_rounded, found.score.tolist())))
         return json.dumps(values) + "\n"
 
     def name(self, move: int) -> str:
         """Return the GTP name of a move."""
         return to_gtp(move, self.game.width, self.game.height)
 
-    def probability(self, move: int) -> float | None:
-        """Return the probability of a move; None for a pass that the net does not predict."""
-        return float(self.policy[move]) if move < len(self.policy) else None
-
-    def rank(self, move: int) -> int:
-        """Return the rank of a move, 1 for the most likely."""
-        return int(np.count_nonzero(self.policy > self.policy[move])) + 1
-
 
 def predict_move(
-    predictor: MovePredictor,
+    net: Net,
     shown: SelectedGame,
     move: int | None,
     top: int = 5,
     *,
-    rank: float | None = None,
+    rating: float | None = None,
     opponent: float | None = None,
 ) -> MovePrediction:
     """Predict the next move of a game.
 
     Args:
         move: Number of moves to play before; None for all, or as many as are legal.
-        rank: Rating (`kifu.Rank.rating`) of the side to move; None for the player's own.
+        rating: Rating (`kifu.Rank.rating`) of the side to move; None for the player's own.
         opponent: Rating of its opponent; None for the opponent's own.
 
     Raises:
         GameError: There is no such move.
         RecipeError: The net does not support the board size, or does not take ranks.
     """
-    check_ranks(predictor, rank, opponent)
     game, plies = shown.game, shown.plies if move is None else move
     if not 0 <= plies <= len(game):
         raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
-    positions = PredictPositions.from_games([game], [plies]).with_ranks(rank, opponent)
-    predictions = predictor.predict(positions)
-    best = predictions.top(top)[0][0]
+    positions = NetPositions.from_games([game], [plies])
+    found = net.evaluate(positions, rank=rating, opponent=opponent)[0]
+    best = found.top(top)[0]
     point = int(game.moves[plies] & POINT_MASK) if plies < len(game) else NO_POINT
     board = game.board(plies)
     board.to_play = int(positions.to_play[0])
     played = None if point == NO_POINT else point
-    return MovePrediction(predictor.name, shown, plies, board, predictions, tuple(best[best >= 0].tolist()), played)
+    return MovePrediction(net.name, shown, plies, board, found, tuple(best[best >= 0].tolist()), played)
 
 
 def describe(prediction: MovePrediction) -> str:
@@ -146,9 +136,8 @@ def describe(prediction: MovePrediction) -> str:
     lines += ["", f"played: {_played(prediction)}"] if prediction.played is not None else []
     win = _win_probability(prediction)
     lines += [f"{_side(prediction)}'s probability of winning: {win:.0%}"] if win is not None else []
-    score = prediction.predictions.score
-    if score is not None:
-        lead, stdev = score[0].tolist()
+    if prediction.evaluation.score is not None:
+        lead, stdev = prediction.evaluation.score.tolist()
         lines.append(f"{_side(prediction)}'s lead: {lead:+.1f} points (standard deviation {stdev:.1f})")
     return join_lines(lines)
 
@@ -163,24 +152,25 @@ def _side(prediction: MovePrediction) -> str:
 
 def _win_probability(prediction: MovePrediction) -> float | None:
     """Return the probability that the side to move wins, if the net has a value head."""
-    value = prediction.predictions.value
-    return None if value is None else (float(value[0]) + 1) / 2
+    value = prediction.evaluation.value
+    return None if value is None else (float(value) + 1) / 2
 
 
 def _played(prediction: MovePrediction) -> str:
-    """Return the move played with its probability and rank."""
+    """Return the move played with its probability and choice."""
     played = prediction.played
     assert played is not None
-    probability = prediction.probability(played)
+    found = prediction.evaluation
+    probability = found.probability(played)
     if probability is None:
         return f"{prediction.name(played)} (not predicted by this net)"
-    if not prediction.predictions.legal[0, played]:
+    if not found.legal[played]:
         return f"{prediction.name(played)} (illegal)"
-    return f"{prediction.name(played)} {probability:.1%}, choice {prediction.rank(played)}"
+    return f"{prediction.name(played)} {probability:.1%}, choice {found.choice(played)}"
 
 
 def _entry(prediction: MovePrediction, move: int) -> dict[str, Any]:
-    return {"move": prediction.name(move), "p": _rounded(prediction.probability(move))}
+    return {"move": prediction.name(move), "p": _rounded(prediction.evaluation.probability(move))}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -13,17 +13,18 @@ from kifu.errors import GameError, RecipeError
 from kifu.go.rules import Rules
 from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
-from kifu.learn.review import MAX_COMPARED, PositionReview, ProblemSearch, Ranks, compare_moves, line_of
+from kifu.learn.evaluation import Evaluation
+from kifu.learn.review import MAX_COMPARED, ProblemSearch, Ranks, Reviewer, compare_moves, line_of
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, score_points
-from kifu.point import MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
+from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, fixed_handicap, max_handicap
 from kifu.records.game import Game, write_sgf
 from kifu.records.ranks import Rank
 from kifu.web.api import Deadline, Download, NotFoundError, Params, endpoint
 from kifu.web.games import game_info
 from kifu.web.positions import MAX_MOVES, Line
-from kifu.web.site import CorpusParams, ServedNet, Site
+from kifu.web.site import CorpusParams, Site
 
 _MAX_SHOWN, _MIN_SHOWN = 60, 0.001
 """Largest number of moves of a prediction, and the smallest probability of one."""
@@ -109,13 +110,11 @@ def _rating(text: str) -> float | None:
     return Rank.parse_rating(text) if text else None
 
 
-def _reviewed(site: Site, params: ReviewParams) -> tuple[ServedNet, Game]:
+def _reviewed(site: Site, params: ReviewParams) -> tuple[Reviewer, Game]:
     """Return the net and the game of a request. Raises RecipeError if the net does not take the ranks."""
-    from kifu.learn.predictors import check_ranks  # imports torch, which takes seconds
-
-    net = site.net(params.net)
-    check_ranks(net.predictor, *params.ratings)
-    return net, params.game()
+    reviewer = site.net(params.net)
+    reviewer.net.check_ranks(*params.ratings)
+    return reviewer, params.game()
 
 
 def _check_ply(params: PredictParams, game: Game) -> None:
@@ -131,26 +130,34 @@ def predict(site: Site, params: PredictParams) -> dict[str, Any]:
         not predict passes; "ownership": of each point, from -1 for White to 1 for Black, or None; "played":
         [probability, choice] of the next move of the line, or None; "to_play": colour}.
     """
-    net, game = _reviewed(site, params)
+    reviewer, game = _reviewed(site, params)
     _check_ply(params, game)
-    with net.lock:
-        (found,) = net.reviewer.evaluate(game, [line_of(game, params.ply)], params.ratings)
+    (found,) = reviewer.evaluate(game, [line_of(game, params.ply)], params.ratings)
     points, policy = game.width * game.height, found.policy
     best = np.argsort(-policy[:points], kind="stable")[:_MAX_SHOWN]
-    ownership = found.ownership if params.ownership else None
+    ownership = found.seen_from(BLACK).ownership if params.ownership else None
     return {
         "policy": [[int(point), float(policy[point])] for point in best if policy[point] > _MIN_SHOWN],
-        "pass": float(policy[points]) if len(policy) > points else None,
+        "pass": found.probability(points),
         "ownership": None if ownership is None else ownership.round(2).tolist(),
         "played": _played(found, int(game.moves[params.ply] & POINT_MASK) if params.ply < len(game) else None),
-        "to_play": found.to_play,
+        "to_play": int(found.side),
     }
 
 
-def _played(found: PositionReview, move: int | None) -> list[Any] | None:
+def _played(found: Evaluation, move: int | None) -> list[Any] | None:
     """Return probability and choice of a move; None without a move, or if the net does not predict it."""
-    chance = None if move is None else found.chance(move)
-    return None if move is None or chance is None else [chance, found.choice(move)]
+    probability = None if move is None else found.probability(move)
+    return [probability, found.choice(move)] if move is not None and probability else None
+
+
+def _black(found: Evaluation) -> list[float | None]:
+    """Return the probability that Black wins and the points by which Black leads, None without such a value."""
+    black = found.seen_from(BLACK)
+    return [
+        None if black.value is None else (1 + float(black.value)) / 2,
+        None if black.score is None else float(black.score[0]),
+    ]
 
 
 def candidates(site: Site, params: PredictParams, deadline: Deadline) -> dict[str, Any]:
@@ -160,12 +167,12 @@ def candidates(site: Site, params: PredictParams, deadline: Deadline) -> dict[st
         {"win": probability that Black wins, "lead": points by which Black leads, "loss": points that the next move of
         the line loses, each None without such a value; "moves": [[move, "win", "lead"]], see `ComparedMoves`}.
     """
-    net, game = _reviewed(site, params)
+    reviewer, game = _reviewed(site, params)
     _check_ply(params, game)
-    with net.lock:
-        (found,) = compare_moves(net.reviewer, game, [params.ply], params.ratings)
-    moves = [[move, after.win, after.lead] for move, after in found.after.items()]
-    return {"win": found.best.win, "lead": found.best.lead, "loss": found.loss(found.played), "moves": moves}
+    (found,) = compare_moves(reviewer, game, [params.ply], params.ratings)
+    moves = [[move, *_black(after)] for move, after in found.after.items()]
+    win, lead = _black(found.best)
+    return {"win": win, "lead": lead, "loss": found.loss(found.played), "moves": moves}
 
 
 def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, Any]:
@@ -176,18 +183,16 @@ def analyse(site: Site, params: ReviewParams, deadline: Deadline) -> dict[str, A
         best_probability, loss]]}: from position `first` on, the move played and its place among the choices, as in
         `predict`; the values of `candidates`; the best move and its probability. None without such a value.
     """
-    net, game = _reviewed(site, params)
+    reviewer, game = _reviewed(site, params)
     total = min(len(game), _MAX_ANALYSED) + 1
-    count = MAX_COMPARED if net.predictor.has_points else 1
+    count = MAX_COMPARED if reviewer.net.has_points else 1
     rows: list[list[Any]] = []
     for start in range(params.first, total, _BATCH):
         plies = range(start, min(start + _BATCH, total))
-        with net.lock:
-            found = compare_moves(net.reviewer, game, plies, params.ratings, count)
-        for each in found:
+        for each in compare_moves(reviewer, game, plies, params.ratings, count):
             played, best = _played(each.before, each.played), next(iter(each.after), None)
-            share = None if best is None else each.before.chance(best)
-            rows.append([*(played or _NONE), each.best.win, each.best.lead, best, share, each.loss(each.played)])
+            share = None if best is None else each.before.probability(best) or None
+            rows.append([*(played or _NONE), *_black(each.best), best, share, each.loss(each.played)])
         if deadline.seconds - deadline.left > _PART_SECONDS:
             break
     return {"total": total, "rows": rows}
@@ -213,14 +218,13 @@ def list_problems(site: Site, params: ProblemsParams, deadline: Deadline) -> dic
         {"problems": [{"row", "ply", "line": `Line.to_json`, "to_play", "answers", "mistake", "loss"}];
         "first": number of games that were searched so far; "done": True after the last game}. See `Problem`.
     """
-    corpus, net = site.corpus(params.corpus), site.net(params.net)
+    corpus, reviewer = site.corpus(params.corpus), site.net(params.net)
     chosen = corpus.table.select(params.chosen, deadline)
-    search = ProblemSearch(net.reviewer, corpus.searcher, chosen, params.seed).run(params.first)
+    search = ProblemSearch(reviewer, corpus.searcher, chosen, params.seed).run(params.first)
     found: list[dict[str, Any]] = []
     first = params.first
     while deadline.seconds - deadline.left < _PART_SECONDS:
-        with net.lock:
-            searched = next(search, None)
+        searched = next(search, None)
         if searched is None:
             return {"problems": found, "first": first, "done": True}
         first += 1
@@ -299,7 +303,7 @@ def start(site: Site, params: StartParams) -> dict[str, Any]:
         RecipeError: The net does not support the board, or the board not the handicap.
     """
     size, stones = params.size, params.handicap
-    site.net(params.net).predictor.check_board(size, size)
+    site.net(params.net).net.check_board(size, size)
     if stones > max_handicap(size, size):
         raise RecipeError(f"handicap must be 0 to {max_handicap(size, size)} on {size} x {size}, got {stones}")
     setup = fixed_handicap(stones, size, size) if stones > 1 else []
@@ -315,20 +319,20 @@ def reply(site: Site, params: PlayParams) -> dict[str, Any]:
 
     A player resigns at its third hopeless move in a row, so its two moves before are evaluated again.
     """
-    net, rules = site.net(params.net), Rules.named(params.rules)
+    net, rules = site.net(params.net).net, Rules.named(params.rules)
     mover, opponent = _rating(params.rank), _rating(params.opponent)
-    evaluator = NetEvaluator(net.predictor, rules=params.rules, rank=mover, opponent=opponent)
+    evaluator = NetEvaluator(net, rules=params.rules, rating=mover, opponent=opponent)
     resign = _RESIGN if evaluator.has_value else None
     player = Player(evaluator, temperature=params.temperature, resign=resign, seed=params.seed)
     game, plies = params.game(), len(params.line.moves)
-    net.predictor.check_board(game.width, game.height)
-    with net.lock:
-        for ply in range(plies % 2 if plies < 4 else plies - 4, plies + 1, 2):
-            session = GameSession.from_game(game, ply, rules=rules)
-            colour = session.board.to_play
-            evaluation = evaluator.evaluate(session, colour)
-            move = player.choose(session, colour, evaluation)
-    return {"move": None if move == RESIGN else move, "value": evaluation.value}
+    net.check_board(game.width, game.height)
+    for ply in range(plies % 2 if plies < 4 else plies - 4, plies + 1, 2):
+        session = GameSession.from_game(game, ply, rules=rules)
+        colour = session.board.to_play
+        evaluation = evaluator.evaluate(session, colour)
+        move = player.choose(session, colour, evaluation)
+    value = None if evaluation.value is None else float(evaluation.value)
+    return {"move": None if move == RESIGN else move, "value": value}
 
 
 def score(site: Site, params: ScoreParams) -> dict[str, Any]:
@@ -346,9 +350,7 @@ def score(site: Site, params: ScoreParams) -> dict[str, Any]:
         dead[[point for point in params.dead if point < board.pass_move]] = True
         dead &= board.stones.ravel() > 0
     else:
-        net = site.net(params.net)
-        with net.lock:
-            judged = NetEvaluator(net.predictor, rules=params.rules).judge_dead(session)
+        judged = NetEvaluator(site.net(params.net).net, rules=params.rules).judge_dead(session)
         dead = dead if judged is None else judged
     owners, black, white_points = score_points(board, dead, territory=rules.scoring == "territory")
     white = white_points + (DEFAULT_KOMI if params.komi is None else params.komi) + rules.bonus(params.handicap or 0)

@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -33,7 +33,7 @@ from kifu.search.searcher import Searcher
 from kifu.web.api import BusyError, ChangedError, Deadline, NotFoundError, Params, WorkerPool
 
 if TYPE_CHECKING:
-    from kifu.learn.predict import MovePredictor
+    from kifu.learn.inference import Net
     from kifu.learn.review import Reviewer
 
 
@@ -268,27 +268,6 @@ class Corpus:
         return all(index_path(file).exists() for file in self.searcher.catalogue.partitions)
 
 
-@dataclass
-class ServedNet:
-    """A net.
-
-    Attributes:
-        predictor: Predicts moves; called by one thread at a time, see `lock`.
-        lock: Held while `predictor` works.
-        reviewer: Evaluates positions with it, and keeps the results; held by the same lock.
-    """
-
-    name: str
-    predictor: MovePredictor
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    reviewer: Reviewer = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        from kifu.learn.review import Reviewer
-
-        self.reviewer = Reviewer(self.predictor)
-
-
 class Site:
     """Catalogues and nets, and the bounds on concurrent work.
 
@@ -311,7 +290,7 @@ class Site:
         """Open all of them.
 
         Args:
-            nets: Nets as for `open_predictor`; None for the packaged net.
+            nets: Nets as for `open_net`; None for the packaged net.
             reports: Files that `kifu evaluate`, `kifu benchmark` and `kifu audit` wrote with `--json`.
             records: The archives and folders that the catalogues were made from.
 
@@ -331,7 +310,7 @@ class Site:
         self._stack = contextlib.ExitStack()
         self.corpora = [Corpus.open(path, self._stack) for path in catalogues]
         self.background, self.startup = ThreadPoolExecutor(1), Deadline(3600.0)
-        self.opening: Future[list[ServedNet]] = self.background.submit(_open_nets, nets)
+        self.opening: Future[list[Reviewer]] = self.background.submit(_open_nets, nets)
         self.filters = WorkerPool(2, waiting=16)
         self.quick, self.explore, self.search = (
             WorkerPool(count, seconds=seconds, filters=self.filters) for count, seconds in ((4, 10), (2, 20), (2, 20))
@@ -339,7 +318,7 @@ class Site:
         self.predict = WorkerPool(1, seconds=30)
 
     @property
-    def nets(self) -> list[ServedNet]:
+    def nets(self) -> list[Reviewer]:
         """The nets, as soon as all are open. Raises BusyError if that takes longer than a request may after the start.
 
         Later requests are refused at once, as each would hold up the next one by as long again.
@@ -370,7 +349,7 @@ class Site:
         self.corpora[number].require_unchanged()
         return self.corpora[number]
 
-    def net(self, number: int) -> ServedNet:
+    def net(self, number: int) -> Reviewer:
         """Return a net by its number, from 0. Raises NotFoundError."""
         if not 0 <= number < len(self.nets):
             raise NotFoundError(f"there is no net {number}; the server was started with {len(self.nets)}")
@@ -395,24 +374,24 @@ class Site:
         return [
             {
                 "name": each.name,
-                "description": each.predictor.description,
-                "board": each.predictor.board,
-                "passes": each.predictor.passes,
-                "has_value": each.predictor.has_value,
-                "has_points": each.predictor.has_points,
-                "takes_ranks": each.predictor.takes_ranks,
-                "boards": _boards(each.predictor),
+                "description": each.net.description,
+                "board": each.net.board,
+                "passes": each.net.passes,
+                "has_value": each.net.has_value,
+                "has_points": each.net.has_points,
+                "takes_ranks": each.net.takes_ranks,
+                "boards": _boards(each.net),
             }
             for each in self.nets
         ]
 
 
-def _boards(predictor: MovePredictor) -> list[dict[str, int]]:
+def _boards(net: Net) -> list[dict[str, int]]:
     """Return the square boards for play against a net: [{"size": side, "handicap": largest}], the smallest first."""
     boards = []
-    for size in sorted({*_SIZES, *predictor.board}):
+    for size in sorted({*_SIZES, *net.board}):
         with contextlib.suppress(GameError, RecipeError):
-            predictor.check_board(size, size)
+            net.check_board(size, size)
             boards.append({"size": size, "handicap": max_handicap(size, size)})
     return boards
 
@@ -429,18 +408,19 @@ def _file_versions(searcher: Searcher) -> list[tuple[int, ...] | None]:
     return versions
 
 
-def _open_nets(nets: Sequence[str | None]) -> list[ServedNet]:
+def _open_nets(nets: Sequence[str | None]) -> list[Reviewer]:
     """Open nets. Each predicts once, so that no visitor waits for imports and the compilation of kernels."""
     if not nets:
         return []
-    from kifu.learn.predictors import open_predictor, unique_names
-    from kifu.learn.review import line_of
+    from kifu.learn.inference import unique_names
+    from kifu.learn.net import open_net
+    from kifu.learn.review import Reviewer, line_of
     from kifu.records.game import read_sgf
 
-    predictors = [open_predictor(net) for net in nets]
-    served = [ServedNet(name, each) for name, each in zip(unique_names(predictors), predictors)]
-    for net in served:
-        width, height = net.predictor.board
+    opened = [open_net(net) for net in nets]
+    reviewers = [Reviewer(net, name) for net, name in zip(opened, unique_names(opened))]
+    for each in reviewers:
+        width, height = each.net.board
         game = read_sgf(f"(;SZ[{width}:{height}];B[aa];W[bb])".encode())
-        net.reviewer.evaluate(game, [line_of(game, len(game))])
-    return served
+        each.evaluate(game, [line_of(game, len(game))])
+    return reviewers

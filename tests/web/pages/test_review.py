@@ -108,8 +108,8 @@ def test_candidates_have_values_of_their_own(
 
 def scale_points(monkeypatch: pytest.MonkeyPatch, factor: int) -> None:
     """Multiply losses: moves of the net that gives points, which is untrained, differ by little."""
-    gain = review.PositionReview.gain
-    monkeypatch.setattr(review.PositionReview, "gain", lambda *args: factor * gain(*args))
+    gain = review.gain
+    monkeypatch.setattr(review, "gain", lambda *args: factor * gain(*args))
 
 
 def test_mistakes_and_ownership(

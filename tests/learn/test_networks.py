@@ -33,7 +33,7 @@ CARD = Path(__file__).parents[2] / "docs/nets.md"
 
 def net_for(
     name: str, planes: str = "seven", width: int = 5, height: int = 5, seed: int = 0, **more: object
-) -> learn.nets.Network:
+) -> learn.networks.Network:
     """Return a net on a small board with random weights, in evaluation mode."""
     torch.manual_seed(seed)
     encoder = find_encoder(planes, width, height)
@@ -42,14 +42,14 @@ def net_for(
     return learn.registry.make_net(name, encoder.planes, width, height, rim=rim, **more).eval()  # type: ignore[arg-type]
 
 
-def random_planes(net: learn.nets.Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
+def random_planes(net: learn.networks.Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
     """Return random zeros and ones."""
     config, draw = net.config, torch.Generator().manual_seed(seed)
     shape = (batch, config.planes, config.height + 2 * config.rim, config.width + 2 * config.rim)
     return torch.randint(0, 2, shape, generator=draw).float()
 
 
-def ask(net: learn.nets.Network, planes: torch.Tensor) -> learn.nets.NetworkOutput:
+def ask(net: learn.networks.Network, planes: torch.Tensor) -> learn.networks.NetworkOutput:
     """Return the outputs for Black to move in the first position, White in the second, and so on."""
     return net(planes, global_values(net, len(planes)))
 
@@ -156,7 +156,7 @@ def test_maddisons_output_filters_are_for_black_and_white():
 
 def test_a_point_is_row_times_width_plus_column():
     """Checked with a net that copies its only plane."""
-    copy = learn.nets.PointsConv(1)
+    copy = learn.networks.PointsConv(1)
     with torch.no_grad():
         copy.weight.fill_(1)
         copy.bias.zero_()
@@ -220,7 +220,7 @@ def turned(x: torch.Tensor, k: int) -> torch.Tensor:
     return x.transpose(-1, -2) if k & 4 else x
 
 
-def policy_turned(net: learn.nets.Network, planes: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+def policy_turned(net: learn.networks.Network, planes: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the policy of transformed planes, and the transformed policy."""
     config = net.config
     table = torch.from_numpy(symmetries(config.width, config.height)[k].astype(np.int64))
@@ -249,7 +249,7 @@ def test_other_nets_are_not_equivariant(name):
 
 @pytest.mark.parametrize(("size", "classes"), [(1, 1), (3, 3), (5, 6), (7, 10)])
 def test_symmetric_filters_equal_their_images(size, classes):
-    layer = learn.nets.SymmetricConv(2, 3, size, size // 2)
+    layer = learn.networks.SymmetricConv(2, 3, size, size // 2)
     assert layer.weight.shape == (3, 2, classes)
     impulse = torch.zeros(1, 2, 2 * size + 1, 2 * size + 1)
     impulse[0, 1, size, size] = 1
@@ -264,7 +264,7 @@ def test_tied_linear_layers_match_burnsides_lemma():
     for width, height in ((5, 5), (6, 6), (7, 4), (19, 19)):
         turns = symmetries(width, height)[: 8 if width == height else 4, :-1]
         stay = (turns == np.arange(width * height)).sum(1)
-        layer = learn.nets.SymmetricLinear(3, width, height)
+        layer = learn.networks.SymmetricLinear(3, width, height)
         assert layer.weight.shape == (3, (stay**2).sum() // len(turns))
         assert layer.bias.shape == (stay.sum() // len(turns),)
 
@@ -408,7 +408,7 @@ def test_the_largest_and_the_smallest_nets():
 # training
 
 
-def one_step(net: learn.nets.Network, optimiser: torch.optim.Optimizer) -> None:
+def one_step(net: learn.networks.Network, optimiser: torch.optim.Optimizer) -> None:
     """Train one step on a tiny batch and check all gradients and weights."""
     net.train()
     output = ask(net, random_planes(net, 4))
@@ -494,8 +494,8 @@ def test_initializations_have_the_right_spread():
     for layer, inputs, outputs in (
         (nn.Conv2d(16, 32, 5), 16 * 25, 32 * 25),
         (nn.Linear(200, 100), 200, 100),
-        (learn.nets.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
-        (learn.nets.SymmetricLinear(16, 9, 9), 16 * 81, 81),
+        (learn.networks.SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
+        (learn.networks.SymmetricLinear(16, 9, 9), 16 * 81, 81),
     ):
         torch.manual_seed(0)
         learn.registry.initialize(layer, "glorot-uniform")
@@ -511,8 +511,8 @@ def test_tied_layers_are_initialized_as_torchs_own():
     """The fan-in of a filter does not depend on how many of its weights are tied."""
     torch.manual_seed(0)
     for tied, free in (
-        (learn.nets.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
-        (learn.nets.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
+        (learn.networks.SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
+        (learn.networks.SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
     ):
         assert tied.weight.std().item() == pytest.approx(free.weight.std().item(), rel=0.05)
 
@@ -527,7 +527,7 @@ def test_an_unknown_initialization():
 
 def test_heads_match_a_naive_computation():
     torch.manual_seed(0)
-    value, ownership = learn.nets.ValueHead(3, 5).eval(), learn.nets.PointsConv(3)
+    value, ownership = learn.networks.ValueHead(3, 5).eval(), learn.networks.PointsConv(3)
     x = torch.randn(2, 3, 4, 6)
     for b in range(2):
         pooled = [x[b, c].mean() for c in range(3)] + [x[b, c].max() for c in range(3)]
@@ -540,7 +540,7 @@ def test_heads_match_a_naive_computation():
 
 def test_global_inputs_of_a_value_head_begin_without_effect_and_reach_the_output_linearly():
     torch.manual_seed(0)
-    head = learn.nets.ValueHead(3, 5, inputs=4).eval()
+    head = learn.networks.ValueHead(3, 5, inputs=4).eval()
     x, inputs = torch.randn(2, 3, 4, 6), torch.randn(2, 4)
     before = head(x, inputs)
     assert torch.equal(before, head(x, torch.zeros(2, 4)))
@@ -553,9 +553,9 @@ def test_global_inputs_of_a_value_head_begin_without_effect_and_reach_the_output
 
 def test_global_inputs_scale_and_shift_the_channels_of_each_block():
     torch.manual_seed(0)
-    block = learn.nets.ResidualBlock(4, pools=False, inputs=2).eval()
+    block = learn.networks.ResidualBlock(4, pools=False, inputs=2).eval()
     x, inputs = torch.randn(2, 4, 5, 5), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    assert torch.equal(block(x, inputs), learn.nets.ResidualBlock.forward(block, x, torch.zeros(2, 2)))
+    assert torch.equal(block(x, inputs), learn.networks.ResidualBlock.forward(block, x, torch.zeros(2, 2)))
     torch.nn.init.normal_(block.globals.weight)  # [scales and shifts of 4 channels, inputs]
     between = block.norm2(block.conv1(torch.relu(block.norm1(x))))
     for k in range(2):

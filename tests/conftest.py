@@ -57,7 +57,7 @@ def shared() -> Path:
 
 
 FIRST = [
-    "cli/test_app.py", "execution/test_ray.py",
+    "cli/test_app.py", "execution/test_ray_executor.py",
     "learn/test_train.py", "planes/test_features.py", "planes/test_encoder.py", "promises/test_shuffle_killed.py",
     "datasets/test_ray_data.py", "promises/test_planted_links.py", "promises/test_atomic.py",
     "go/test_ladder.py", "planes/test_registry_alphago.py", "corpus/test_ingest_real.py",

@@ -321,6 +321,7 @@ def test_crafted_ids_do_not_collide() -> None:
     assert IdSet().add(keys).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [6, 50, 10**6])
 def test_exact_duplicates_equal_those_of_a_python_set(tmp_path: Path, most: int) -> None:
     rng = np.random.default_rng(most)

@@ -187,9 +187,9 @@ def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> No
 # From outside, in processes of their own
 
 
-def start(into: Path, rules: str, *sources: Path, pause: float, jobs: int = 2, before: list[str] | None = None) -> Any:
+def start(into: Path, rules: str, *sources: Path, pause: float, jobs: int = 2) -> Any:
     """Start a slow ingest, as a context that ends within two minutes."""
-    words = [*(before or []), "ingest", into / NAME, pause, jobs, rules, *sources]
+    words = ["ingest", into / NAME, pause, jobs, rules, *sources]
     command = [sys.executable, str(HERE / "support" / "slow_writer.py"), *map(str, words)]
     return limited(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
@@ -232,19 +232,6 @@ def test_leftovers_of_a_killed_run_are_removed_by_runs_with_other_rules(kgs: Pat
         (tmp_path / name).write_bytes(b"left")
     ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules("legal"), overwrite=True)
     assert content(tmp_path).keys() == {NAME}
-
-
-@pytest.mark.subprocess
-@pytest.mark.slow
-def test_a_limit_on_the_size_of_files(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
-    with start(tmp_path, rules, kgs, pause=0, before=["limit=20000"]) as process:
-        error = process.stderr.readline()  # a measurement of coverage adds that its own file is too large, too
-        process.stderr.read()
-    assert process.returncode == 2
-    assert error.startswith(f"OutputError: cannot write {tmp_path}/")
-    assert error.endswith(": File too large\n")
-    assert content(tmp_path) == {}
-    mended(kgs, tmp_path, rules, good)
 
 
 @pytest.mark.subprocess

@@ -124,6 +124,7 @@ def test_polars_and_duckdb_read_the_same_rows(folder: Path, file: Path) -> None:
     assert duckdb.sql(sql).pl().equals(expected)
 
 
+@pytest.mark.slow
 def test_all_commands_read_folders(folder: Path, file: Path, tmp_path: Path) -> None:
     halves = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
     for name, path in (("folder", folder), ("file", file)):

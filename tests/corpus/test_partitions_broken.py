@@ -102,6 +102,7 @@ def test_killed_append_leaves_the_old_or_the_new_catalogue(
     assert tree(path) == tree(folders[not new])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_compact_leaves_the_old_or_the_new_catalogue(
     folders: tuple[Path, Path], tmp_path: Path, moment: str

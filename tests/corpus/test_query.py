@@ -304,6 +304,7 @@ def test_equal_column_names_are_allowed_in_csv_only(small: Path, tmp_path: Path)
             answer.write(tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed", [True, False])
 def test_damaged_files_give_an_error_or_a_result(small: Path, tmp_path: Path, sealed: bool) -> None:
     """kifu's own files are verified; those of other programs have no seal."""

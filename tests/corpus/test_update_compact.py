@@ -69,6 +69,7 @@ def bag_of(rows: object, *without: str) -> object:
     return kept
 
 
+@pytest.mark.slow
 def test_small_sources_share_the_partitions_of_a_year(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     append(sources, path, clean=rules("games"))

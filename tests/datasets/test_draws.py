@@ -101,6 +101,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:epoch:UserWarning")
 @given(OPTIONS, st.none() | st.integers(0, 9), st.integers(0, 4), st.data())
 def test_draws_equal_the_delivered_batches(sources, options, batches, skipped, data):

@@ -331,6 +331,7 @@ def test_hdf5_that_becomes_shorter(tmp_path: Path) -> None:
             data.read(0, 3000)
 
 
+@pytest.mark.subprocess
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_reads_hdf5(tmp_path: Path) -> None:
     layout = layout_for("hdf5@2")

@@ -319,6 +319,7 @@ def test_start_at_a_later_batch(games):
         assert_same(concat_batches(batches[k:], loader.layout), one_batch(loader.epoch(0, k)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"jobs": 1}, {"jobs": 5}, {"memory": 50_000}, {"memory": 10**9}])
 @pytest.mark.parametrize("shuffle", ["window", "global"])
 def test_batches_do_not_depend_on_threads_or_memory(games, monkeypatch, options, shuffle):

@@ -135,6 +135,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(OPTIONS, st.data())
 def test_epoch_order_matches_the_twin(games, options, data):
     if options["batch_size"] == 1:

@@ -133,6 +133,7 @@ def test_any_bytes_as_a_manifest(tmp_path_factory, data):
         read_manifest(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [*slow("book-npy", "hdf5", "katago", "onnx", "npy"), *("folder", "index", "tokens", "net", "mix", "parquet")],

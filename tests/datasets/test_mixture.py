@@ -62,6 +62,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(WEIGHT, min_size=1, max_size=3), OPTIONS, st.booleans(), st.none() | st.integers(1, 20), st.data())
 def test_epochs_match_the_twin(sources, weights, options, weighted, per_game, data):
     options["process_index"] = data.draw(st.integers(0, options["world_size"] - 1))

@@ -77,6 +77,7 @@ def test_weights_multiply(games: Path) -> None:
     assert row_ids(both) == row_ids(load(games, "own", weight="0.25"))
 
 
+@pytest.mark.slow
 def test_single_and_partitioned_catalogues_and_archives_give_the_same_games(tmp_path: Path) -> None:
     source = archive(tmp_path, [text.replace(b"SZ[19]", b"SZ[19]PB[%d]" % k) for k, text in enumerate(records(20))])
     single, folder = tmp_path / "games.parquet", tmp_path / "folder"

@@ -14,7 +14,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
-from kifu.datasets.manifest import Manifest, find_origin, read_manifest
+from kifu.datasets.manifest import Manifest, find_origin
 from kifu.errors import RecipeError
 from kifu.katago import build as building
 from kifu.katago import select
@@ -264,20 +264,6 @@ def test_splits_keep_games_whole(kgs: Path, tmp_path: Path) -> None:
             origin = find_origin(m, built.path, row)
             assert ids[origin.member] == key[row]
             assert origin.ply == targets[row, 51] + targets[row, 53]
-
-
-def test_existing_outputs_are_kept(kgs: Path, tmp_path: Path) -> None:
-    first = build(kgs, tmp_path, *LOOSE)
-    stamps = {file: file.stat().st_mtime_ns for file in first.path.iterdir()}
-    again = build(kgs, tmp_path, *LOOSE)
-    assert (first.fresh, again.fresh) == (True, False)
-    assert again.manifest == first.manifest == read_manifest(first.path)
-    assert {file: file.stat().st_mtime_ns for file in first.path.iterdir()} == stamps
-    other = build(kgs, tmp_path, *LOOSE, "trust={}", overwrite=True)
-    assert other.fresh
-    assert other.manifest != first.manifest
-    next(first.path.glob("*.npz")).unlink()
-    assert build(kgs, tmp_path, *LOOSE, "trust={}", overwrite=True).fresh
 
 
 # The recipe and the command

@@ -442,6 +442,7 @@ def test_validation_is_repeatable_and_limited(games: Path) -> None:
 # Files of a run
 
 
+@pytest.mark.slow
 def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     heads = {"value": 1.0, "ownership": 1.0, "next": 0.1}
     recipe = tiny(steps=60, heads=heads, positions={"passes": True}, average=0.9, clip=1.0)
@@ -467,6 +468,7 @@ def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     assert net.module(planes).policy.shape == (2, 362)
 
 
+@pytest.mark.slow
 def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> None:
     """Includes averaged weights and batch-norm statistics."""
     recipe = tiny(steps=30, average=0.8, validation=0.3)
@@ -479,6 +481,7 @@ def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> Non
     assert float(sums[1] / sums[0]) == pytest.approx(result.last["validation_loss"], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "end", "averaged"),
     [
@@ -523,6 +526,7 @@ def test_without_validation_the_last_net_is_the_best(games: Path, tmp_path: Path
     assert_same_weights(tmp_path / "best.safetensors", tmp_path / "final.safetensors")
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
     """On random moves, training makes the validation worse."""
     recipe = tiny(steps=300, validate_steps=5, patience=2, optimiser={"kind": "adamw", "lr": 0.05})
@@ -533,6 +537,7 @@ def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
     assert min(rows, key=lambda row: row["validation_loss"])["step"] == rows[-3]["step"] == result.best["step"]
 
 
+@pytest.mark.slow
 def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: Path) -> None:
     clock = iter(range(10**6))
     with mock.patch("kifu.learn.loop.time", mock.Mock(monotonic=lambda: next(clock) / 10)):
@@ -546,6 +551,7 @@ def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: P
     assert result.last["lr"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "limit", "remark"),
     [
@@ -586,6 +592,7 @@ def test_a_run_that_was_slowed_down_says_so(
         assert saved in result.summary()
 
 
+@pytest.mark.slow
 def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
     result = learn.train.train(tiny(steps=None, epochs=2), [games], tmp_path)
     assert result.steps == 2 * result.counts["epoch_batches"]
@@ -610,6 +617,7 @@ def test_games_at_urls(tmp_path: Path) -> None:
 FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0.1}, "validate_steps": 10, "steps": 32}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "at"),
     [
@@ -719,6 +727,7 @@ def test_a_run_directory_is_locked(games: Path, tmp_path: Path) -> None:
     assert learn.train.train(tiny(), [games], tmp_path / "run").state == "finished"
 
 
+@pytest.mark.slow
 def test_runs_that_cannot_be_resumed(games: Path, sample: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(RecipeError, match=r"has no run to resume: there is no run.json"):
@@ -745,6 +754,7 @@ def test_runs_that_cannot_be_resumed(games: Path, sample: Path, tmp_path: Path) 
 # Errors.
 
 
+@pytest.mark.slow
 def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     """The previous checkpoint stays."""
     kept: dict[int, bytes] = {}

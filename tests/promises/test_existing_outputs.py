@@ -17,6 +17,8 @@ COMMANDS = {  # arguments for the first and for other inputs or options, and the
     "split": ("{a}.parquet -o out", "{b}.parquet -o out", "out/train.parquet"),
     "publish": ("{a}.parquet -o out", "{a}.parquet -o out --author me", "out"),
     "build": (f"tokens {{a}}.parquet {_TRAIN}", f"tokens {{b}}.parquet {_TRAIN}", "out/train"),
+    "build npy": (f"book-seven {{a}}.parquet {_TRAIN}", f"book-seven {{b}}.parquet {_TRAIN}", "out/train"),
+    "build npz": ("katago {a}.parquet -o out --sets train", "katago {b}.parquet -o out --sets train", "out/train"),
     "index": ("g.parquet", "g.parquet --plies 9", "g.parquet.search"),
     "convert": ("{a}.tar.gz -o out.zip", "{b}.tar.gz -o out.zip", "out.zip"),
     "convert to sgf": ("{a}.tar.gz -o out.sgf.bz2", "{b}.tar.gz -o out.sgf.bz2", "out.sgf.bz2"),
@@ -28,7 +30,8 @@ COMMANDS = {  # arguments for the first and for other inputs or options, and the
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("inputs")
     for name, games in (("a", 8), ("b", 9)):
-        archive(folder / name, records(games, games)).rename(folder / f"{name}.tar.gz")
+        played = [game.replace(b"PB[", b"RE[B+R]RU[Japanese]KM[6.5]PB[") for game in records(games, games)]
+        archive(folder / name, played).rename(folder / f"{name}.tar.gz")
         ingest(folder / f"{name}.tar.gz", folder / f"{name}.parquet")
     return {name: str(folder / name) for name in "ab"}
 

@@ -21,7 +21,7 @@ from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import find_origin, origins_path, read_manifest
-from kifu.errors import FormatError, OutputError, RecipeError, SourceError
+from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.io import read_small
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import build
@@ -236,22 +236,6 @@ def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_pa
     path.write_text(json.dumps(json.loads(read_small(path)) | {"read": 36}))
     with pytest.raises(FormatError, match="do not add up"):
         read_manifest(built.path)
-
-
-def test_what_is_there_stays(kgs: Path, tmp_path: Path) -> None:
-    chosen = recipe(split=SPLIT)
-    first = build(chosen, kgs, tmp_path)
-    before = bytes_of(tmp_path / "train")
-    again = build(chosen, kgs, tmp_path)
-    assert [each.fresh for each in first + again] == [True, True, False, False]
-    assert [each.manifest for each in again] == [each.manifest for each in first]
-    assert "(was there already)" in str(again[0])
-    tmp_path.joinpath("train", "labels.npy").write_bytes(b"short")
-    with pytest.raises(OutputError, match="train exists, made from other inputs"):
-        build(chosen, kgs, tmp_path)
-    assert [each.fresh for each in build(chosen, kgs, tmp_path, overwrite=True)] == [True, False]
-    assert bytes_of(tmp_path / "train") == before
-    assert [each.fresh for each in build(recipe(split=SPLIT, seed=1), kgs, tmp_path, overwrite=True)] == [True, True]
 
 
 def test_catalogues_are_taken_as_they_are_unless_there_are_other_rules(kgs: Path, games: Path, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def make(source, into, version=2, **options):
 # The bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
     sampler = Sampler(RECIPES[version], archives_of(source))

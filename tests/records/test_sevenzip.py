@@ -113,6 +113,7 @@ def test_all_methods(tmp_path: Path, method: str) -> None:
     assert read(path, 5000) == expected
 
 
+@pytest.mark.subprocess
 def test_damaged_ppmd_is_an_error(tmp_path: Path) -> None:
     """Its decoder crashes on some damaged data, so it runs in a process of its own."""
     data = made(GAMES, codecs()["ppmd"], plain_header=True)
@@ -306,6 +307,7 @@ def test_claims_are_checked(tmp_path: Path, name: str) -> None:
     assert part in refusal(put(tmp_path, data))
 
 
+@pytest.mark.subprocess
 def test_zeros_are_fed_to_ppmd_for_a_bounded_time(tmp_path: Path) -> None:
     """Its decoder is given zeros once the data ends."""
     content = made([("a.sgf", SGF)], codecs()["ppmd"], plain_header=True)

@@ -1,10 +1,9 @@
 """Ingest, or build a recipe's sets, in small steps with a pause after each, as a script for tests that interrupt it.
 
-python slow_writer.py [limit=BYTES] ingest OUT PAUSE JOBS RULES SOURCE...
-python slow_writer.py [limit=BYTES] build INTO PAUSE JOBS SETS SOURCE...     exit code 2 and one line on a KifuError
+python slow_writer.py ingest OUT PAUSE JOBS RULES SOURCE...
+python slow_writer.py build INTO PAUSE JOBS SETS SOURCE...     exit code 2 and one line on a KifuError
 """
 
-import resource
 import signal
 import sys
 import time
@@ -60,9 +59,6 @@ def slow_build(into: str, pause: str, jobs: str, sets: str, *sources: str) -> No
 
 
 if __name__ == "__main__":
-    if sys.argv[1].startswith("limit="):
-        limit = int(sys.argv.pop(1).removeprefix("limit="))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start the script with it ignored
     try:
         {"ingest": slow_ingest, "build": slow_build}[sys.argv[1]](*sys.argv[2:])

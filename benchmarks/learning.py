@@ -15,12 +15,11 @@ from timing import one_core
 
 from kifu.corpus.ingest import ingest
 from kifu.learn.net import open_net
-from kifu.learn.nets import Network
+from kifu.learn.networks import Network
 from kifu.learn.optim import make_optimizer
-from kifu.learn.predict import Predictor
 from kifu.learn.registry import make_net
 from kifu.learn.run_dir import METRICS, read_metrics
-from kifu.learn.torch_net import supported_precision
+from kifu.learn.torch_backend import supported_precision
 from kifu.learn.train import train
 from kifu.planes.encoder import find_encoder
 from kifu.play.engine import Engine
@@ -113,7 +112,7 @@ def _bare_rate(step: Callable[[], None]) -> float:
 
 def _move_times() -> list[float]:
     """Return the seconds of each move of a game of the network against itself, without the first two, which compile."""
-    engine = Engine(Player(NetEvaluator(Predictor(open_net()))))
+    engine = Engine(Player(NetEvaluator(open_net())))
     took = []
     for k in range(_MOVES + 2):
         began = time.perf_counter()

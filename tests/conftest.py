@@ -116,7 +116,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     marks = {mark.name for mark in item.iter_markers()}
     if limits.started and not marks & {"subprocess", "exhaustive"}:
         pytest.fail(f"starts processes without the mark subprocess: {limits.started}", pytrace=False)
-    if seconds > limits.budget() and not marks & {"slow", "thorough", "exhaustive", "subprocess"}:
+    if seconds > 1 and not marks & {"slow", "thorough", "exhaustive", "subprocess"} and seconds > limits.budget():
         pytest.fail(f"takes {seconds:.2f} s of CPU time without the mark slow", pytrace=False)
     return result
 

@@ -51,8 +51,8 @@ DANS = {f"{dan}d": Rank(dan).rating for dan in (1, 5, 9)}
 def predict(net: Net, positions: NetPositions) -> tuple[Evaluation, Floats, Floats]:
     """Return the evaluation from Black's view, Black's winning probabilities, and leads (NaN without a score head)."""
     found = net.evaluate(positions, unverified=True)
-    assert found.value is not None, "the net has no value head"
     black = found.seen_from(BLACK)
+    assert black.value is not None, "the net has no value head"
     lead = np.full(len(found), np.nan) if black.score is None else black.score[:, 0].astype(np.float64)
     return black, (1 + black.value.astype(np.float64)) / 2, lead
 

@@ -104,6 +104,22 @@ def test_a_directory_that_is_gone_or_full(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_range_files_are_removed_and_others_stay(tmp_path: Path) -> None:
+    folder = tmp_path / ".set.work"
+    folder.mkdir()
+    (folder / "notes.txt").touch()
+    write_ranges(folder, rows_of([1], 0), "key", 0, 1)  # of a killed run
+    with pytest.raises(KeyboardInterrupt), spill_folder(tmp_path / "set") as spill:  # noqa: PT012
+        assert [file.name for file in spill.iterdir()] == ["notes.txt"]
+        write_ranges(spill, rows_of([1], 0), "key", 0, 1)
+        raise KeyboardInterrupt
+    assert [file.name for file in folder.iterdir()] == ["notes.txt"]
+    (folder / "notes.txt").unlink()
+    with spill_folder(tmp_path / "set"):
+        pass
+    assert not folder.exists()
+
+
 # In one process
 
 

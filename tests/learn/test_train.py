@@ -399,10 +399,11 @@ def test_the_processes_of_a_machine_share_the_cores_they_may_use(
     assert data._cores == threads
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning", "ignore:.*worker processes:UserWarning")
 @pytest.mark.parametrize("cores", [2, 5])
-def test_processes_prepare_the_same_batches_for_a_gpu(games: Path, monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+def test_a_process_prepares_equal_batches_for_a_gpu(games: Path, monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
     """Over several epochs, and from the middle of one."""
     monkeypatch.setattr(learn.data, "count_cores", lambda: cores)
     heads = {"value": 1.0, "score": 0.1}

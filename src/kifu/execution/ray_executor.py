@@ -101,7 +101,7 @@ def _connected(address: str | None, jobs: int) -> Iterator[bool]:
             ray.init(
                 address or "local", logging_level=logging.ERROR, log_to_driver=False, job_config=_SafePath(), **options
             )
-        except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
+        except Exception as error:  # Ray raises plain ones, too
             where = "on this machine" if address is None else f"at {address}"
             raise ClusterError(f"no cluster {where}: {first_line(error)}") from error
         yield True

@@ -168,7 +168,7 @@ _RecordTask: TypeAlias = tuple[LoadedArchive, KgsgoGames, npt.NDArray[np.int64],
 """An archive and its arrays, the rows of some games in it, [K] int64, and the number of their moves."""
 
 
-class _Loader:
+class _ArchiveLoads:
     """Loads the archives of shards; in this process, threads may have prefetched them, in the order of the shards."""
 
     def __init__(self, loaded: Iterator[LoadedArchive] | None = None) -> None:
@@ -178,10 +178,10 @@ class _Loader:
         return shard.load() if self._loaded is None else next(self._loaded)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Loader, ()
+        return _ArchiveLoads, ()
 
 
-def _read_rows(load: _Loader, shard: _ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
+def _read_rows(load: _ArchiveLoads, shard: _ArchiveGames) -> Iterator[tuple[LoadedArchive, npt.NDArray[np.int64]]]:
     archive = load(shard)
     yield archive, archive.rows(shard.games)
 
@@ -229,7 +229,7 @@ class _WriteRecords:
     """Writes games as records, in at least one chunk per archive. format: "dat1@1" or "dat2@1"."""
 
     format: str
-    load: _Loader
+    load: _ArchiveLoads
 
     @cached_property
     def _layout(self) -> DatLayout:
@@ -375,9 +375,9 @@ def _build_set(
         # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
         # archives twice, where the cache is too small, takes a tenth of the time that reading the written file would.
         load = methodcaller("load", cache)
-        read = partial(_read_rows, _Loader(executor.map(load, shards, executor.jobs)))
+        read = partial(_read_rows, _ArchiveLoads(executor.map(load, shards, executor.jobs)))
         numbers = executor.run(_count_examples, shards, read, prefetch=0) if layout.header_bytes else repeat(0)
-        writing = _WriteRecords(layout.name, _Loader(executor.map(load, shards, prefetch=1)))
+        writing = _WriteRecords(layout.name, _ArchiveLoads(executor.map(load, shards, prefetch=1)))
         chunks = writing.recycled(executor.run(writing.process, shards, writing.read, executor.jobs + 1))
         yield lambda target: make(target, sum(islice(numbers, len(targets[target]))), chunks)
 

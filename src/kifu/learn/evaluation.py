@@ -68,7 +68,7 @@ class Evaluation:
 
     @property
     def legal(self) -> npt.NDArray[np.bool_]:
-        """[B, moves] bool, the allowed moves."""
+        """[B, moves] bool, the allowed moves, also those whose probability is too small for float32."""
         legal: npt.NDArray[np.bool_] = ~np.isneginf(self.log_probs)
         return legal
 

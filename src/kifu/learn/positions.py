@@ -14,7 +14,7 @@ from kifu.arrays import Indices
 from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.global_inputs import Conditions, InputPositions
 from kifu.datasets.sources import CatalogueSource
-from kifu.errors import GameError
+from kifu.errors import FormatError, GameError, IllegalMove, KifuError
 from kifu.go.positions import Positions
 from kifu.go.replay import GamesLike
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, check_size
@@ -110,6 +110,18 @@ class NetPositions(Positions):
         code = to_numpy(pc.fill_null(names.indices, -1)).reshape(2, -1)[white.astype(np.int64), self.game]
         account: Indices = np.unique(np.where(code < 0, -1 - self.game, code), return_inverse=True)[1]
         return account
+
+    def explain(self, error: IllegalMove) -> KifuError:
+        """Return the error, or for rows of a catalogue, which are then damaged, a FormatError that names the game."""
+        if self.rows is None:
+            return error
+        for g in np.unique(self.game).tolist():
+            try:
+                self.take(np.flatnonzero(self.game == g)).legal()
+            except IllegalMove as found:
+                game, reason = to_numpy(self.rows["id"])[g], found.reason.reason
+                return FormatError(f"game {game:016x}: move {found.ply + 1} cannot be played: {reason}")
+        return error
 
     def with_ranks(self, mover: float | None, opponent: float | None) -> NetPositions:
         """Return the positions with other ratings of the side to move and of its opponent; None keeps them."""

@@ -257,11 +257,11 @@ def problems(
     """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
     from kifu.io import write_output
     from kifu.learn.net import open_net
-    from kifu.learn.review import ProblemSearch, Reviewer, write_problems
+    from kifu.learn.review import Reviewer, search_problems, write_problems
     from kifu.search.searcher import Searcher
 
     searcher = Searcher(catalogue)
-    search, found, tried = ProblemSearch(Reviewer(open_net(net)), searcher, searcher.select(where), seed).run(), [], 0
+    search, found, tried = search_problems(Reviewer(open_net(net)), searcher, searcher.select(where), seed), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:
             tried += 1

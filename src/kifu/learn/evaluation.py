@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -52,6 +52,9 @@ class Evaluation:
 
     def __len__(self) -> int:
         return len(self.log_probs)
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        return (self[k] for k in range(len(self)))
 
     def __getitem__(self, which: Any) -> Evaluation:
         arrays: Any = (None if each is None else each[which] for each in self._arrays())

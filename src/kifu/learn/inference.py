@@ -321,7 +321,6 @@ class Net:
         return Evaluation(log_probs, positions.to_play, value, *shown)
 
     def _nothing(self) -> Evaluation:
-        """Return the evaluation of no positions."""
         points = self.board[0] * self.board[1]
         sizes = {"value": (0,), "ownership": (0, points), "score": (0, 2)}
         known = self.about.heads if self.has_points else ("value",) * self.has_value

@@ -142,7 +142,7 @@ class NetPositions(Positions):
                 raise GameError(f"a dropped game has no positions: {game.drop.reason}")
             if not 0 <= ply <= len(game):
                 raise GameError(f"ply must be 0 to {len(game)}, got {ply}")
-        colours = [_side_to_move(game, ply) for game, ply in zip(games, plies)] if to_play is None else to_play
+        colours = [side_to_move(game, ply) for game, ply in zip(games, plies)] if to_play is None else to_play
         setups = [(game.setup, game.setup_ply) for game in games]
         return cls._from_sequences(
             [game.moves[:ply] for game, ply in zip(games, plies)],
@@ -214,11 +214,11 @@ def _offsets(counts: npt.ArrayLike) -> Indices:
 
 
 def _opponent_of_last(moves: Words) -> int:
-    """Return the opponent of the last move's player; Black without moves."""
     return WHITE if len(moves) and not moves[-1] & WHITE_BIT else BLACK
 
 
-def _side_to_move(game: Game, ply: int) -> int:
+def side_to_move(game: Game, ply: int) -> int:
+    """Return the player of the next move, or else the opponent of the last one's, or the player that starts."""
     if ply < len(game):
         return WHITE if game.moves[ply] & WHITE_BIT else BLACK
     if ply:

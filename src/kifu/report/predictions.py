@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import GameError, join_lines, printable
+from kifu.errors import join_lines, printable
 from kifu.go.board import Board
 from kifu.learn.evaluation import Evaluation
 from kifu.learn.inference import Net
 from kifu.learn.positions import NetPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
-from kifu.report.games import SelectedGame
+from kifu.report.games import SelectedGame, board_after
 from kifu.viz.boards import draw_board, notebook_svg, save
 
 if TYPE_CHECKING:
@@ -113,13 +113,11 @@ def predict_move(
         RecipeError: The net does not support the board size, or does not take ranks.
     """
     game, plies = shown.game, shown.plies if move is None else move
-    if not 0 <= plies <= len(game):
-        raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
+    board = board_after(game, plies)
     positions = NetPositions.from_games([game], [plies])
     found = net.evaluate(positions, rank=rating, opponent=opponent)[0]
     best = found.top(top)[0]
     point = int(game.moves[plies] & POINT_MASK) if plies < len(game) else NO_POINT
-    board = game.board(plies)
     board.to_play = int(positions.to_play[0])
     played = None if point == NO_POINT else point
     return MovePrediction(net.name, shown, plies, board, found, tuple(best[best >= 0].tolist()), played)
@@ -151,13 +149,11 @@ def _side(prediction: MovePrediction) -> str:
 
 
 def _win_probability(prediction: MovePrediction) -> float | None:
-    """Return the probability that the side to move wins, if the net has a value head."""
     value = prediction.evaluation.value
     return None if value is None else (float(value) + 1) / 2
 
 
 def _played(prediction: MovePrediction) -> str:
-    """Return the move played with its probability and choice."""
     played = prediction.played
     assert played is not None
     found = prediction.evaluation

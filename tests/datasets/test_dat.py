@@ -387,7 +387,7 @@ def test_inspect_counts(saved):
     title, *lines = inspect_dat(saved(data))
     assert title.endswith(f": dat2@1, {FORMATS['dat2@1'].title}")
     assert [line[14:] for line in lines] == [
-        "4", f"{len(data):,}", "kgsgo7@1, row 0 is the top of the board",
+        "4", f"{len(data):,}", "kgsgo7@1, row 0 is the bottom of the board",
         "1.2 on average; 25.00% of the examples have a ko", "3 of 361 points", hashlib.md5(data).hexdigest(),
         blake3(data).hexdigest(), "all valid", "none",
     ]  # fmt: skip

@@ -209,14 +209,16 @@ def predict(  # noqa: PLR0913 - command-line options
     from kifu.learn.net import open_net
     from kifu.records.paths import as_path
     from kifu.report.games import find_game
-    from kifu.report.predictions import describe, draw, predict_move
+    from kifu.report.predictions import describe, draw_heatmap, predict_move, prediction_to_dict
+    from kifu.viz.boards import save
 
     (opened,) = set_server([open_net(net, symmetries=symmetries)], server)
     game = find_game(as_path(container), number)
-    prediction = predict_move(opened, game, move, top, rating=rating, opponent=opponent)
+    plies, found = predict_move(opened, game, move, rating=rating, opponent=opponent)
     if output is not None:
-        draw(prediction, output)
-    return Outcome(describe(prediction), prediction)
+        save(draw_heatmap(game.game, plies, found, top), output)
+    data = prediction_to_dict(opened.name, game.game, plies, found, top)
+    return Outcome(describe(game, plies, found, top), data)
 
 
 @command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")

@@ -106,8 +106,8 @@ COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "winner", "margin", "ending", 
 
 NEVER = np.iinfo(np.int32).max
 
-_GAMES = 256
-"""Games in one item."""
+COUNTED_GAMES = 256
+"""Games whose rows are counted as one item."""
 
 _CUT_REASONS = (DropReason.OFF_BOARD, *ILLEGAL_MOVES, DropReason.SETUP_LATER)
 """Reasons that end a game early and leave the moves before usable; the others make the whole game unusable."""
@@ -222,19 +222,12 @@ class RowCounts(NamedTuple):
 class CountRows(SetJob):
     """Count the training rows that games give."""
 
-    columns = COLUMNS
-
     recipe: KatagoRecipe
 
     @cached_property
     def _boards(self) -> list[int] | None:
         boards = self.recipe.boards
         return None if boards is None else [w << 8 | h for w, h in map(parse_board, boards)]
-
-    @property
-    def slice_rows(self) -> int:
-        """The number of games in one item."""
-        return _GAMES
 
     def process(self, item: RowSlice) -> RowCounts:
         """Select games, play them and count their rows."""

@@ -29,7 +29,6 @@ from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
 from kifu.katago.select import (
     COLUMNS,
-    COUNTED_GAMES,
     ENCODER,
     CountRows,
     KatagoRecipe,
@@ -95,7 +94,7 @@ def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> 
     with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
         for catalogue in plan.catalogues:
             rows = np.zeros(len(catalogue.catalogue), np.int32)
-            for counted in plan.executor.run(job.process, catalogue.shards, job.reader(COLUMNS, COUNTED_GAMES)):
+            for counted in plan.executor.run(job.process, catalogue.shards, job.read):
                 counts.add_dropped(counted.drops, counted.elsewhere)
                 counts.add_games(counted.member, counted.rows, counted.plies)
                 rows[counted.member] = counted.rows

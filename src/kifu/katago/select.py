@@ -17,6 +17,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from kifu.config import Line
+from kifu.corpus.catalogue import RowShard
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
 from kifu.datasets.global_inputs import Server
 from kifu.datasets.npz import Compression
@@ -106,8 +107,8 @@ COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "winner", "margin", "ending", 
 
 NEVER = np.iinfo(np.int32).max
 
-COUNTED_GAMES = 256
-"""Games whose rows are counted as one item."""
+_GAMES = 256
+"""Games in one item."""
 
 _CUT_REASONS = (DropReason.OFF_BOARD, *ILLEGAL_MOVES, DropReason.SETUP_LATER)
 """Reasons that end a game early and leave the moves before usable; the others make the whole game unusable."""
@@ -228,6 +229,10 @@ class CountRows(SetJob):
     def _boards(self) -> list[int] | None:
         boards = self.recipe.boards
         return None if boards is None else [w << 8 | h for w, h in map(parse_board, boards)]
+
+    def read(self, shard: RowShard) -> Iterator[RowSlice]:
+        """Yield the games of a shard."""
+        return self.reader(COLUMNS, _GAMES)(shard)
 
     def process(self, item: RowSlice) -> RowCounts:
         """Select games, play them and count their rows."""

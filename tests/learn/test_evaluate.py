@@ -196,6 +196,7 @@ def learned(tmp_path: Path) -> learn.net.Net:
     return learn.net.open_net(tiny_net(tmp_path / "learned.safetensors", games=[*canonical(turned), 12345]))
 
 
+@pytest.mark.slow
 def test_training_games_are_refused_dropped_or_kept(games: Path, learned: learn.net.Net, net: learn.net.Net) -> None:
     with pytest.raises(RecipeError, match=r"^learned was trained on or validated with 1 of 8 games .*--overlap drop"):
         learn.evaluate.evaluate(learned, games)

@@ -141,16 +141,6 @@ def test_all_planted_faults_and_duplicates_are_found(planted: Planted, folder: P
         assert details[k] == expected
 
 
-def test_command_prints_the_counts(planted: Planted, folder: Path, tmp_path: Path) -> None:
-    done = run("ingest", folder / "games.zip", "-o", tmp_path / "a.parquet", "--clean", "training", "--jobs", 1)
-    (line,) = done.out.splitlines()
-    counts = {name.replace("_", " "): n for name, n in Counter(planted.drops).items() if name}
-    report = line.removeprefix(f"{tmp_path / 'a.parquet'}: {GAMES:,} games = ").partition("; ")[0].split(" + ")
-    assert report[0] == f"{GAMES - sum(counts.values()):,} kept"
-    assert dict(part.split(" ", 1)[::-1] for part in report[1:]) == {name: str(n) for name, n in counts.items()}
-    assert (tmp_path / "a.parquet").read_bytes() == (folder / "training.parquet").read_bytes()
-
-
 def sets_of(path: Path) -> list[str | None]:
     names = [*SPLIT.sets, None]  # the last one is that of NO_SET, -1
     return [names[code] for batch in open_catalogue(path).batches(SPLIT.columns) for code in SPLIT.codes(batch)]

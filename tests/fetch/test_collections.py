@@ -287,6 +287,7 @@ def test_links_to_a_further_host(site: Site, tmp_path: Path, monkeypatch: pytest
     assert report.fetched == ["all.sgf.xz"]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_links(site: Site) -> None:
     """They are bounded in number and time; a page with as many other links is read."""
     links = b"".join(b'<a href="%d.html">x</a>\n' % number for number in range(100_000))
@@ -301,24 +302,6 @@ def test_the_first_of_several_files_with_one_name_counts(site: Site) -> None:
     site.files["/ogs/"] = b'<a href="2025/all.tar.gz"><a href="2021/all.tar.gz">'
     (file,) = list_files("ogs", index=f"{site.url}/ogs/", policy=QUICK)
     assert (file.folder, file.name) == ("2025", "all.tar.gz")
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (web.status(404), "the server answered 404"),
-        (web.status(500), "the server answered 500 .*tried 3 times"),
-        (web.status(429, Retry_After=900), r"429 \(Too Many Requests\) and asks to wait 900 s"),
-        (web.status(403), "the server answered 403"),
-        (web.half_then(web.stall), "nothing came for 1.5 s"),
-        (web.endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x"), "fewer than 1,000 bytes a second came"),
-    ],
-)
-def test_an_index_that_cannot_be_had(site: Site, fault: web.Fault, reason: str) -> None:
-    sites.publish_tree(site, sites.FOX)
-    site.always(sites.TREE, fault)
-    with pytest.raises(SourceError, match=f"^the index {site.url}{sites.TREE}: .*{reason}"):
-        list_files("fox", index=site.url + sites.TREE, policy=QUICK)
 
 
 @pytest.mark.parametrize("make", [fuzz_fetch.listing_fuzzer, fuzz_fetch.download_fuzzer])

@@ -218,25 +218,21 @@ def test_a_complete_partial_file_is_only_renamed(site: Site, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("part", "ranges"),
+    ("size", "fault", "ranges"),
     [
-        (b"\0" * 1000, ["bytes=1000-", None]),  # of something else: the whole is no archive
-        (b"\0" * 100_000, ["bytes=100000-", None]),  # longer than the archive: 416
+        (1000, None, ["bytes=1000-", None]),  # of something else: the whole is no archive
+        (100_000, None, ["bytes=100000-", None]),  # longer than the archive: 416
+        (30_000, web.ignore_range, ["bytes=30000-"]),
     ],
 )
-def test_a_wrong_part_is_replaced(site: Site, tmp_path: Path, part: bytes, ranges: list[str | None]) -> None:
-    (tmp_path / f"{NAME}.part").write_bytes(part)
+def test_a_wrong_part_is_replaced(
+    site: Site, tmp_path: Path, size: int, fault: web.Fault | None, ranges: list[str | None]
+) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(b"\0" * size)
+    site.misbehave(PATH, *[fault] * (fault is not None))
     fetch_one(site, tmp_path)
     assert is_right(tmp_path, site)
     assert site.ranges(PATH) == ranges
-
-
-def test_a_server_that_ignores_ranges_starts_over(site: Site, tmp_path: Path) -> None:
-    (tmp_path / f"{NAME}.part").write_bytes(b"x" * 30_000)
-    site.always(PATH, web.ignore_range)
-    fetch_one(site, tmp_path)
-    assert is_right(tmp_path, site)
-    assert site.ranges(PATH) == ["bytes=30000-"]
 
 
 @pytest.mark.parametrize("content_range", ["bytes 0-99/40000", "bytes 7-99/40000", "bytes */40000", "nonsense", ""])
@@ -524,14 +520,6 @@ def test_a_redirection_to_an_address_without_encryption(
     with pytest.raises(SourceError, match=f"{secure}/index leads to {site.url}/elsewhere, without encryption$"):
         fetch_kgs(tmp_path, index=f"{secure}/index", policy=QUICK)
     assert "/elsewhere" not in [request.path for request in site.requests]
-
-
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "data:text/html,x", "ftp://x/y", "gopher://x/y"])
-def test_a_redirection_to_another_scheme(site: Site, tmp_path: Path, location: str) -> None:
-    site.always(PATH, web.status(302, Location=location))
-    with pytest.raises(FetchError, match=f"its link '{location}' is not an http or https address"):
-        fetch_one(site, tmp_path)
-    assert files(tmp_path) == []
 
 
 # The disk, and other processes

@@ -4,8 +4,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "kifu"
-OTHERS = {"cluster", "collection", "public", "resumable", "scale"}
-"""Subjects of files that are no modules: Ray, pytest, `import kifu`, benchmarks."""
+OTHERS = {"collection", "public", "scale"}
+"""Subjects of files that are no modules: pytest, `import kifu`, benchmarks."""
 
 
 def test_collection_imports_no_large_package(imported_by_collection: frozenset[str]) -> None:

@@ -111,10 +111,14 @@ def test_list_positions(marks, data):
     game, ply, slot = np.empty((3, offset[-1]), np.int64)
     turns, symmetry = np.arange(len(units), dtype=np.uint8), np.empty(offset[-1], np.uint8)
     chosen = np.packbits(np.array([mark for each in marks for mark in each], np.bool_), bitorder="little")
-    n = list_positions(units, turns, first, rank, offset, chosen, game, ply, symmetry, slot)
+    ids, ids_out, ply_out = np.arange(100, 100 + len(marks)), np.zeros(stop, np.uint64), np.full(stop, -1, np.int32)
+    n = list_positions(
+        units, turns, first, rank, offset, chosen, game, ply, symmetry, slot, ids.astype(np.uint64), ids_out, ply_out
+    )
     slots = [(g, t, int(rank[first + k])) for k, (g, t) in enumerate(positions) if 0 <= first + k < size]
     assert [*zip(*(each[:n].tolist() for each in (game, ply, slot)))] == [each for each in slots if each[2] >= 0]
     assert units[symmetry[:n]].tolist() == game[:n].tolist()
+    assert (ids_out[slot[:n]].tolist(), ply_out[slot[:n]].tolist()) == (ids[game[:n]].tolist(), ply[:n].tolist())
 
 
 # Epochs

@@ -287,6 +287,7 @@ def test_links_to_a_further_host(site: Site, tmp_path: Path, monkeypatch: pytest
     assert report.fetched == ["all.sgf.xz"]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_links(site: Site) -> None:
     """They are bounded in number and time; a page with as many other links is read."""
     links = b"".join(b'<a href="%d.html">x</a>\n' % number for number in range(100_000))

@@ -110,6 +110,7 @@ def games_of(reference):
             yield name, g, rows[strict[rows]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dev", "area", "handmade"])
 def test_every_bit_equals_katagos(name, reference):
     found = reference(name)

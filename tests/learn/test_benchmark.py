@@ -192,9 +192,10 @@ def test_positions_do_not_depend_on_other_games(source: Path, tmp_path: Path) ->
     assert some.ply.tolist() == everything.ply[of_some].tolist()
     assert (everything.move < 361).all()
     assert np.bincount(everything.game).tolist() == [learn.benchmark.PER_GAME] * len(rows)
-    assert len(np.unique(everything.move_index)) == len(everything)
+    assert len(np.unique(np.stack([everything.game, everything.ply]), axis=1).T) == len(everything)
 
 
+@pytest.mark.slow
 def test_missing_and_seen_games(
     source: Path, tiny_set: learn.benchmark.BenchmarkSet, net: Path, tmp_path: Path
 ) -> None:
@@ -243,6 +244,7 @@ def test_nothing_is_left(source: Path, tiny_set: learn.benchmark.BenchmarkSet, t
         learn.benchmark.benchmark([learned], benchmarks.games(tmp_path / "others", seed=1))
 
 
+@pytest.mark.slow
 def test_training_leaves_the_games_out(source: Path, tiny_set: learn.benchmark.BenchmarkSet, tmp_path: Path) -> None:
     cut = [text[: text.rindex(b";")] + b")" for text in members(source)]  # canonical hashes differ, openings do not
     settings = ["net=b1c8", "planes=seven", "validation=0.2"]

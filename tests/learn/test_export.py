@@ -114,6 +114,7 @@ def test_a_net_of_half_the_size(tmp_path: Path) -> None:
     assert not (tmp_path / "none.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_metadata(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "net.safetensors", "blog", "one-plane", 5, passes=True)
     out = tmp_path / "net.onnx"

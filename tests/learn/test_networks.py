@@ -79,6 +79,7 @@ def test_every_net_accepts_every_plane_set(name):
         has_its_shapes(name, planes, 9, 9, heads=("ownership",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_every_net_accepts_every_board(name):
     for planes in ("seven", "clark8"):

@@ -61,6 +61,7 @@ def save(path: Path, name: str = NAME) -> Path:
 # Training and use
 
 
+@pytest.mark.slow
 def test_a_class_is_trained_resumed_and_opened(folder: Path) -> None:
     path = list(sys.path)
     recipe = tiny(

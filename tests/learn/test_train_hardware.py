@@ -67,6 +67,7 @@ def test_nets_compute_in_bfloat16_where_it_is_fast(avx512_bf16: bool, tmp_path: 
     assert torch.allclose(exact, near, atol=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("avx512_bf16", [False, True])
 def test_training_in_bfloat16_where_it_is_fast(avx512_bf16: bool, tmp_path: Path) -> None:
     games = make(tmp_path)

@@ -21,7 +21,6 @@ from kifu.corpus.stats import stats
 from kifu.errors import FormatError, KifuError
 from kifu.report.describe import describe_catalogue
 from kifu.report.games import describe_position, find_game
-from marks import slow
 
 GAMES = rows(
     moves=[[72, 288 | 0x8000, 361], [0, 1 | 0x8000, 2], [60, 61 | 0x8000]],
@@ -52,9 +51,6 @@ def extremes(kind: pa.DataType) -> list[Any]:
     return [[65535] * 3, [0] * 70_000, [361] * 400, [0x7FFF], []] if pa.types.is_list(kind) else []
 
 
-QUICK = ("komi", "date")
-
-
 def write(path: Path, name: str, value: Any) -> Path:
     """Write GAMES with one value of the second game replaced."""
     kind = SCHEMA.field(name).type
@@ -78,7 +74,8 @@ READERS: list[Callable[[Path], object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*QUICK, *slow(*(name for name in SCHEMA.names if name not in QUICK))])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCHEMA.names)
 def test_readers_take_extreme_values_or_raise_errors_of_one_line(tmp_path: Path, name: str) -> None:
     for number, value in enumerate(extremes(SCHEMA.field(name).type)):
         path = write(tmp_path / f"{number}.parquet", name, value)

@@ -176,6 +176,7 @@ def test_the_same_sets_give_the_same_bytes_and_replace_the_folder(sets: Path, tm
         publish(sets, tmp_path / "out", title="other", overwrite=True)
 
 
+@pytest.mark.slow
 def test_versions_follow_from_the_changes(sets: Path, published: Path, tmp_path: Path) -> None:
     more = make_sets(tmp_path, 3)
     second = publish(more, tmp_path / "second", previous=published)

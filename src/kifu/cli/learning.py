@@ -201,14 +201,16 @@ def predict(  # noqa: PLR0913 - command-line options
     from kifu.learn.net import open_net
     from kifu.records.paths import as_path
     from kifu.report.games import find_game
-    from kifu.report.predictions import describe, draw, predict_move
+    from kifu.report.predictions import describe, draw_heatmap, predict_move, prediction_to_dict
+    from kifu.viz.boards import save
 
     (opened,) = set_server([open_net(net, symmetries=symmetries)], server)
     game = find_game(as_path(container), number)
-    prediction = predict_move(opened, game, move, top, rating=rating, opponent=opponent)
+    plies, found = predict_move(opened, game, move, rating=rating, opponent=opponent)
     if output is not None:
-        draw(prediction, output)
-    return Outcome(describe(prediction), prediction)
+        save(draw_heatmap(game.game, plies, found, top), output)
+    data = prediction_to_dict(opened.name, game.game, plies, found, top)
+    return Outcome(describe(game, plies, found, top), data)
 
 
 @command(_PANEL, "kifu export run -o net.onnx", "kifu export run -o net.onnx --dry-run")
@@ -249,11 +251,11 @@ def problems(
     """Collect positions in which the move played loses at least two points. Requires a network of KataGo."""
     from kifu.io import write_output
     from kifu.learn.net import open_net
-    from kifu.learn.review import ProblemSearch, Reviewer, write_problems
+    from kifu.learn.review import Reviewer, search_problems, write_problems
     from kifu.search.searcher import Searcher
 
     searcher = Searcher(catalogue)
-    search, found, tried = ProblemSearch(Reviewer(open_net(net)), searcher, searcher.select(where), seed).run(), [], 0
+    search, found, tried = search_problems(Reviewer(open_net(net)), searcher, searcher.select(where), seed), [], 0
     with progress("searching problems", count, "problems") as bar:
         for _, problem in search:
             tried += 1

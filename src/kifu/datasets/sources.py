@@ -173,7 +173,7 @@ class LoaderSource(ABC):
 @kernel
 def list_positions(  # noqa: PLR0913 - kernel
     units: Any, turns: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, game: Any, ply: Any,
-    symmetry: Any, slot: Any,
+    symmetry: Any, slot: Any, ids: Any, out_game: Any, out_ply: Any,
 ) -> Any:  # fmt: skip
     """List the positions of a part of a block that have a slot.
 
@@ -184,6 +184,7 @@ def list_positions(  # noqa: PLR0913 - kernel
         move_offset: [G + 1], start of the moves of each game.
         selected: Bits of the selected moves, see `kifu.datasets.epoch_plan.select_positions`.
         game: int64, as ply and slot: receives the game of each position, in order; symmetry: uint8.
+        out_game: [slots] uint64, receives the id of the game of each slot, and out_ply its ply.
 
     Returns:
         The number of positions.
@@ -195,6 +196,7 @@ def list_positions(  # noqa: PLR0913 - kernel
             if selected[k >> 3] >> (k & 7) & 1:
                 if 0 <= q < slot_of.shape[0] and slot_of[q] >= 0:
                     game[n], ply[n], symmetry[n], slot[n] = g, k - move_offset[g], turns[u], slot_of[q]
+                    out_game[slot_of[q]], out_ply[slot_of[q]] = ids[g], k - move_offset[g]
                     n += 1
                 q += 1
     return n
@@ -309,10 +311,11 @@ class CatalogueSource(LoaderSource):
         game, ply, slot = np.empty((3, most), np.int64)
         symmetry = np.empty(most, np.uint8)
         offset, selected = self.games.move_offset, selection.selected
-        n = list_positions(units, turns, first, slot_of, offset, selected, game, ply, symmetry, slot)
+        n = list_positions(
+            units, turns, first, slot_of, offset, selected, game, ply, symmetry, slot, self.ids, out.game, out.ply
+        )
         game, ply, slot = game[:n], ply[:n], slot[:n]
         positions = Positions(self.games, game, ply, symmetry[:n])
-        out.game[slot], out.ply[slot] = self.ids[game], ply
         if self._following:
             positions, slot = self._follow(positions, slot, out)
         self._encode(positions, slot, out)

@@ -14,7 +14,7 @@ from kifu.go.rules import Rules
 from kifu.katago.inputs import encode_katago
 from kifu.katago.rules import KataRules
 from kifu.learn.evaluation import Evaluation
-from kifu.learn.review import MAX_COMPARED, ProblemSearch, Ranks, Reviewer, compare_moves, line_of
+from kifu.learn.review import MAX_COMPARED, Ranks, Reviewer, compare_moves, line_of, search_problems
 from kifu.planes.encoder import encode
 from kifu.planes.registry import PLANE_SETS, define
 from kifu.play.player import DEFAULT_KOMI, RESIGN, GameSession, NetEvaluator, Player, score_points
@@ -219,7 +219,7 @@ def list_problems(site: Site, params: ProblemsParams, deadline: Deadline) -> dic
     """
     corpus, reviewer = site.corpus(params.corpus), site.net(params.net)
     chosen = corpus.table.select(params.chosen, deadline)
-    search = ProblemSearch(reviewer, corpus.searcher, chosen, params.seed).run(params.first)
+    search = search_problems(reviewer, corpus.searcher, chosen, params.seed, params.first)
     found: list[dict[str, Any]] = []
     first = params.first
     while deadline.seconds - deadline.left < _PART_SECONDS:

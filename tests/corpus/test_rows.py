@@ -24,7 +24,7 @@ from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
 from kifu.records.games import ParsedBlock
 from kifu.records.olf import read_olf
-from kifu.records.olf_writer import OLF_COLUMNS, ExportFailure
+from kifu.records.olf_writer import ExportFailure, OlfFields
 from kifu.records.sgf import as_block, final_setup, read_block
 from kifu.records.text import known_programs
 from record_samples import TRAPS_FOLDER
@@ -200,7 +200,7 @@ PROGRAMS = known_programs()
 PLAY = ("width", "height", "handicap", "to_play", "moves", "territory")
 SAID = tuple(TEXT_COLUMNS.values())
 WHERE = ("member", "entry", "index", "encoding", "repairs")
-OLF_SAYS = ("width", "height", "moves", "setup", "territory", *OLF_COLUMNS)
+OLF_SAYS = ("width", "height", "moves", "setup", "territory", *OlfFields.__dataclass_fields__)
 
 Row = dict[str, Any]
 

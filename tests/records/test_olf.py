@@ -22,7 +22,7 @@ from kifu.records import olf
 from kifu.records.containers import blocks, containers
 from kifu.records.games import FIELDS, NO_HANDICAP, GameArrays, ParseWarning, concat
 from kifu.records.olf import read_olf
-from kifu.records.olf_writer import ExportFailure, OlfLines, write_olf
+from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import as_block, scan
 from naive_olf import (
     HEAD,
@@ -378,8 +378,8 @@ TYPES = {
 }
 
 
-def words_of(rows: list[dict[str, Any]]) -> dict[str, pa.Array]:
-    return {name: pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()}
+def words_of(rows: list[dict[str, Any]]) -> OlfFields:
+    return OlfFields(**{name: pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()})
 
 
 def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[list[int]] | None = None) -> OlfLines:
@@ -512,7 +512,7 @@ def test_all_reasons_are_distinct_in_one_batch() -> None:
 def test_minutes_are_decimals_that_read_back(seconds: float, text: str) -> None:
     lines = write_games([ON_19], [DEFAULTS | {"main_minutes": seconds / 60}])
     assert lines.data.tobytes().split()[6] == text.encode()
-    assert fields_of(read_olf(as_block([lines.data.tobytes()])))["main_minutes"][0].as_py() == np.float32(seconds / 60)
+    assert fields_of(read_olf(as_block([lines.data.tobytes()]))).main_minutes[0].as_py() == np.float32(seconds / 60)
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_minutes_are_decimals_that_read_back(seconds: float, text: str) -> None:
 def test_names(name: str | None, read: str | None) -> None:
     lines = write_games([ON_19], [DEFAULTS | {"black": name, "white": name}])
     words = fields_of(read_olf(as_block([lines.data.tobytes()])))
-    assert words["black"].to_pylist() == words["white"].to_pylist() == [read]
+    assert words.black.to_pylist() == words.white.to_pylist() == [read]
 
 
 @st.composite
@@ -617,7 +617,7 @@ def test_fields_round_trip(rows: list[dict[str, Any]]) -> None:
     )
     found = fields_of(parsed)
     for name in TYPES:
-        assert found[name].to_pylist() == expected[name].to_pylist(), name
+        assert getattr(found, name).to_pylist() == getattr(expected, name).to_pylist(), name
     again = write_olf(parsed.games, found, parsed.territory, parsed.territory_offset)
     assert again.data.tobytes() == lines.data.tobytes()
 

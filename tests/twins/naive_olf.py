@@ -13,7 +13,7 @@ from kifu.records._bytes import LINE_LIMIT
 from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Result
 from kifu.records.olf import read_olf
-from kifu.records.olf_writer import OlfLines, write_olf
+from kifu.records.olf_writer import OlfFields, OlfLines, write_olf
 from kifu.records.sgf import as_block
 
 LETTERS = "abcdefghijklmnopqrs"
@@ -168,7 +168,7 @@ def naive_of(parsed: ParsedBlock) -> list[NaiveGame]:
     ]
 
 
-def fields_of(parsed: ParsedBlock) -> dict[str, pa.Array]:
+def fields_of(parsed: ParsedBlock) -> OlfFields:
     """Return the parsed fields of the lines."""
     words = [{name: value.decode() for name, value in game.words.items()} for game in naive_of(parsed)]
     dates = [olf.parse_date(word.get("date", "")) or "" for word in words]
@@ -177,21 +177,21 @@ def fields_of(parsed: ParsedBlock) -> dict[str, pa.Array]:
         colour: [olf.parse_rating(word.get(f"{colour}_rank", "")) for word in words] for colour in ("black", "white")
     }
     name = lambda word: olf.parse_name(word) if word else None  # noqa: E731
-    return {
-        "date": pa.array([day_of(text) for text in dates], pa.date32()),
-        "year": pa.array([int(text) if re.fullmatch("[0-9]{4}", text) else None for text in dates], pa.int16()),
-        "black": pa.array([name(word.get("black")) for word in words], pa.string()),
-        "black_rating": pa.array([rating for rating, _ in ratings["black"]], pa.float32()),
-        "black_confirmed": pa.array([confirmed for _, confirmed in ratings["black"]], pa.bool_()),
-        "white": pa.array([name(word.get("white")) for word in words], pa.string()),
-        "white_rating": pa.array([rating for rating, _ in ratings["white"]], pa.float32()),
-        "white_confirmed": pa.array([confirmed for _, confirmed in ratings["white"]], pa.bool_()),
-        "main_minutes": pa.array([olf.parse_time(word.get("time", "")) for word in words], pa.float32()),
-        "winner": pa.array([winner_of(result) for result in results], pa.string()),
-        "ending": pa.array(["score" if winner_of(result) == "draw" else result.how for result in results]),
-        "margin": pa.array([result.margin or None for result in results], pa.float32()),
-        "komi": pa.array([olf.parse_komi(word.get("komi", "")) for word in words], pa.float32()),
-    }
+    return OlfFields(
+        date=pa.array([day_of(text) for text in dates], pa.date32()),
+        year=pa.array([int(text) if re.fullmatch("[0-9]{4}", text) else None for text in dates], pa.int16()),
+        black=pa.array([name(word.get("black")) for word in words], pa.string()),
+        black_rating=pa.array([rating for rating, _ in ratings["black"]], pa.float32()),
+        black_confirmed=pa.array([confirmed for _, confirmed in ratings["black"]], pa.bool_()),
+        white=pa.array([name(word.get("white")) for word in words], pa.string()),
+        white_rating=pa.array([rating for rating, _ in ratings["white"]], pa.float32()),
+        white_confirmed=pa.array([confirmed for _, confirmed in ratings["white"]], pa.bool_()),
+        main_minutes=pa.array([olf.parse_time(word.get("time", "")) for word in words], pa.float32()),
+        winner=pa.array([winner_of(result) for result in results], pa.string()),
+        ending=pa.array(["score" if winner_of(result) == "draw" else result.how for result in results]),
+        margin=pa.array([result.margin or None for result in results], pa.float32()),
+        komi=pa.array([olf.parse_komi(word.get("komi", "")) for word in words], pa.float32()),
+    )
 
 
 def day_of(text: str) -> datetime.date | None:

@@ -19,7 +19,7 @@ from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records.detect import RECORD_FORMATS
 from kifu.records.game import Game, game_from_arrays, write_record
 from kifu.records.games import GameArrays, name_properties
-from kifu.records.olf_writer import ExportFailure, OlfLines, write_olf
+from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import make_record, text_properties
 
 
@@ -35,8 +35,9 @@ def rows_to_olf(batch: pa.RecordBatch) -> OlfLines:
 
     Handicap stones that are moves, as many as HA states, are written as those of the setup.
     """
+    text = OlfFields(**{name: batch.column(name) for name in OlfFields.__dataclass_fields__})
     games = handicap_as_setup(recorded_games(batch), stated_only=True)
-    return write_olf(games, batch, *territory_arrays(batch))
+    return write_olf(games, text, *territory_arrays(batch))
 
 
 def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:

@@ -1,30 +1,38 @@
-"""Write games as lines of OLF."""
+"""Write games as lines of OLF: text fields in Python, moves in a kernel."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason
+from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 from kifu.records import olf as o
+from kifu.records._bytes import SPACE, Int
 from kifu.records.games import MAX_MOVES, NO_HANDICAP, Bytes, GameArrays
-from kifu.records.olf import BY_RESIGNATION, BY_TIME, MAX_NUMBER_LENGTH, parse_time, whole_seconds
+from kifu.records.olf import (
+    BY_RESIGNATION,
+    BY_TIME,
+    HYPHEN,
+    LOWER_A,
+    MAX_NUMBER_LENGTH,
+    NEWLINE,
+    PASS_LETTER,
+    UPPER_A,
+    handicap_moves,
+    parse_time,
+    whole_seconds,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-OLF_COLUMNS = (
-    "date", "year", "black", "black_rating", "black_confirmed", "white", "white_rating", "white_confirmed",
-    "main_minutes", "winner", "ending", "margin", "komi",
-)  # fmt: skip
-"""The columns of the catalogue that a line holds, besides the play."""
 
 
 class ExportFailure(IntEnum):
@@ -37,6 +45,43 @@ class ExportFailure(IntEnum):
     MOVES = 4  # one that is not a point of the board, territory included; or more than a parser accepts
     RESULT = 5  # void, unknown, forfeit, a winner without a margin, a margin of 0, 888.8, 999.9 or more
     TERMS = 6  # a handicap, date, rating, time or komi that its field cannot hold
+
+
+_OK, _BAD_SETUP, _BAD_MOVES = int(ExportFailure.NONE), int(ExportFailure.SETUP), int(ExportFailure.MOVES)
+
+_TEXT_COLUMNS = o.PLAYED
+"""The fields before the moves, which are formatted in Python."""
+
+_ALL_BUT_WHITE = ERASE_BIT | POINT_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class OlfFields:
+    """The metadata of G games: columns of the catalogue, with the same names. Missing values are null.
+
+    Attributes:
+        date: [G] date32.
+        year: [G] int16, used if there is no full date.
+        black, white: [G] string.
+        black_rating, white_rating, main_minutes, margin, komi: [G] float32.
+        black_confirmed, white_confirmed: [G] bool.
+        winner: [G] string: black, white, draw.
+        ending: [G] string: score, resign, time, or another.
+    """
+
+    date: pa.Array
+    year: pa.Array
+    black: pa.Array
+    black_rating: pa.Array
+    black_confirmed: pa.Array
+    white: pa.Array
+    white_rating: pa.Array
+    white_confirmed: pa.Array
+    main_minutes: pa.Array
+    winner: pa.Array
+    ending: pa.Array
+    margin: pa.Array
+    komi: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +99,12 @@ class OlfLines:
     failure: npt.NDArray[np.uint8]
 
 
+_Codes: TypeAlias = npt.NDArray[np.int64]
+
+
 def write_olf(
     games: GameArrays,
-    fields: Mapping[str, pa.Array] | pa.RecordBatch,
+    fields: OlfFields,
     territory: npt.NDArray[np.uint16],
     territory_offset: npt.NDArray[np.int64],
 ) -> OlfLines:
@@ -69,37 +117,74 @@ def write_olf(
     spaces.
 
     Args:
-        fields: [G] each, by `OLF_COLUMNS`, with the types of the catalogue. A year counts without a full date.
         territory: [T] uint16, as in `ParsedBlock`.
         territory_offset: [G + 1] int64.
     """
+    stones = np.where(games.handicap == NO_HANDICAP, 0, games.handicap)
     columns = [
-        _format_column(_date_text, fields["date"].view("int32"), fields["year"]),
-        _format_column(_name_text, fields["black"]),
-        _format_column(_rating_text, fields["black_rating"], fields["black_confirmed"]),
-        _format_column(_name_text, fields["white"]),
-        _format_column(_rating_text, fields["white_rating"], fields["white_confirmed"]),
+        _format_column(_date_text, fields.date.view("int32"), fields.year),
+        _format_column(_name_text, fields.black),
+        _format_column(_rating_text, fields.black_rating, fields.black_confirmed),
+        _format_column(_name_text, fields.white),
+        _format_column(_rating_text, fields.white_rating, fields.white_confirmed),
         _format_column("{}:{}".format, games.width, games.height),
-        _format_column(_time_text, fields["main_minutes"]),
-        _format_column(_result_text, fields["winner"], fields["ending"], fields["margin"]),
-        _format_column(lambda komi: "?" if komi is None else _number_text(komi), fields["komi"]),
-        _format_column(_handicap_text, np.where(games.handicap == NO_HANDICAP, 0, games.handicap)),
+        _format_column(_time_text, fields.main_minutes),
+        _format_column(_result_text, fields.winner, fields.ending, fields.margin),
+        _format_column(lambda komi: "?" if komi is None else _number_text(komi), fields.komi),
+        _format_column(_handicap_text, stones),
     ]
-    lines, failure = [], np.zeros(len(games), np.uint8)
-    for g, texts in enumerate(zip(*columns)):
-        area = territory[territory_offset[g] : territory_offset[g + 1]]
-        failure[g] = _failure(games, g, texts, area)
-        lines.append(b"" if failure[g] else b" ".join([*filter(None, texts), *_play(games, g, area)]) + b"\n")
-    offset = np.cumsum([0, *map(len, lines)], dtype=np.int64)
-    return OlfLines(np.frombuffer(bytearray(b"".join(lines)), np.uint8), offset, failure)
+    texts = [text for spellings, _ in columns for text in spellings]
+    first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])
+    text_index = np.stack([codes + start for (_, codes), start in zip(columns, first)])
+    sides = np.stack((games.width, games.height))
+    unwritable = ((sides < 1) | (sides > o.MAX_SIZE)).any(axis=0)
+    missing = np.array([text is None for text in texts], bool)[text_index]
+    failure = np.select(
+        [games.drop != DropReason.KEPT, unwritable, missing[o.RESULT]],
+        [ExportFailure.DROPPED, ExportFailure.BOARD, ExportFailure.RESULT],
+        np.where(missing.any(axis=0), ExportFailure.TERMS, ExportFailure.NONE),
+    ).astype(np.uint8)
+    encoded = [text or b"" for text in texts]
+    source = _WriterInput(
+        width=games.width,
+        height=games.height,
+        moves=games.moves,
+        move_offset=games.move_offset,
+        setup=games.setup,
+        setup_ply=games.setup_ply,
+        setup_offset=games.setup_offset,
+        handicap=games.handicap,
+        territory=territory,
+        territory_offset=territory_offset,
+        text=np.frombuffer(bytearray(b"".join(encoded)), np.uint8),
+        text_offset=np.cumsum([0, *map(len, encoded)], dtype=np.int64),
+        text_index=text_index,
+    )
+    offset = np.zeros(len(games) + 1, np.int64)
+    _measure(source, np.zeros(o.POINTS, np.int64), failure, offset[1:])
+    np.cumsum(offset, out=offset)
+    lines = np.empty(offset[-1], np.uint8)
+    _fill(source, offset, lines)
+    return OlfLines(lines, offset, failure)
 
 
-def _format_column(function: Callable[..., str | None], *columns: Any) -> list[bytes | None]:
-    """Return the text of each row; each distinct combination of the columns' values is formatted once."""
-    rows = list(zip(*(column.tolist() for column in columns)))
-    texts = {row: function(*row) for row in set(rows)}
-    encoded = {row: None if text is None else text.encode("utf-8", "replace") for row, text in texts.items()}
-    return [encoded[row] for row in rows]
+def _format_column(function: Callable[..., str | None], *columns: Any) -> tuple[list[bytes | None], _Codes]:
+    """Format each distinct combination of the columns' values."""
+    values, codes = zip(*map(_distinct, columns))
+    shape = [max(len(part), 1) for part in values]
+    combinations, text_index = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
+    rows = zip(*([part[k] for k in at.tolist()] for part, at in zip(values, np.unravel_index(combinations, shape))))
+    texts = [function(*row) for row in rows]
+    return [None if text is None else text.encode("utf-8", "replace") for text in texts], text_index.astype(np.int64)
+
+
+def _distinct(column: Any) -> tuple[list[Any], _Codes]:
+    """Return the distinct values of a NumPy or Arrow array, and the index of each row's value."""
+    if isinstance(column, np.ndarray):
+        values, codes = np.unique(column, return_inverse=True)
+        return values.tolist(), codes
+    encoded = column.dictionary_encode("encode")
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
 
 def _number_text(value: float, trim: Literal["-", "0"] = "-") -> str | None:
@@ -159,57 +244,145 @@ def _handicap_text(stones: int) -> str | None:
     return f"h-{stones}" if 0 <= stones <= 9999 else None
 
 
-_ALL_BUT_WHITE = ERASE_BIT | POINT_MASK
-_Points = npt.NDArray[np.uint16]
+class _WriterInput(NamedTuple):
+    """The kernels' input for G games.
+
+    Attributes:
+        width, height, moves, move_offset, setup, setup_ply, setup_offset, handicap: As in
+            `kifu.records.games.GameArrays`.
+        territory, territory_offset: As in `ParsedBlock`.
+        text: [N] uint8, D texts side by side.
+        text_offset: [D + 1] int64.
+        text_index: [_TEXT_COLUMNS, G] int64. The text of each field before the moves.
+    """
+
+    width: npt.NDArray[np.uint8]
+    height: npt.NDArray[np.uint8]
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    handicap: npt.NDArray[np.int16]
+    territory: npt.NDArray[np.uint16]
+    territory_offset: npt.NDArray[np.int64]
+    text: Bytes
+    text_offset: npt.NDArray[np.int64]
+    text_index: npt.NDArray[np.int64]
 
 
-def _parts(games: GameArrays, g: int) -> tuple[_Points, _Points, int]:
-    """Return moves and setup of a game, and the number of points of its board."""
-    moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]]
-    setup = games.setup[games.setup_offset[g] : games.setup_offset[g + 1]]
-    return moves, setup, int(games.width[g]) * int(games.height[g])
+@inline_kernel
+def _check_setup(source: _WriterInput, g: Int, points: Int, seen: npt.NDArray[np.int64]) -> Any:
+    """Return whether parsing the line's moves would give exactly the game's setup."""
+    begin, stop = source.move_offset[g], source.move_offset[g + 1]
+    first, stones = source.setup_offset[g], source.setup_offset[g + 1] - source.setup_offset[g]
+    handicap, stamp = np.int64(source.handicap[g]), g + 1
+    if stones == 0:
+        return handicap_moves(source.moves, begin, stop, handicap, points, seen, stamp) == 0
+    if stones == 1 or stones != handicap:
+        return False
+    for k in range(first, first + stones):
+        stone = np.int64(source.setup[k])
+        if stone >= points or source.setup_ply[k] > 0 or seen[stone] == stamp:
+            return False
+        seen[stone] = stamp
+    return True
 
 
-def _failure(games: GameArrays, g: int, texts: Sequence[bytes | None], area: _Points) -> ExportFailure:
-    moves, setup, points = _parts(games, g)
-    if games.drop[g] != DropReason.KEPT:
-        return ExportFailure.DROPPED
-    if not (1 <= games.width[g] <= o.MAX_SIZE and 1 <= games.height[g] <= o.MAX_SIZE):
-        return ExportFailure.BOARD
-    if None in texts:
-        return ExportFailure.RESULT if texts[o.RESULT] is None else ExportFailure.TERMS
-    if len(moves) + 2 * len(setup) > MAX_MOVES or (moves & _ALL_BUT_WHITE > points).any():
-        return ExportFailure.MOVES
-    if (area & _ALL_BUT_WHITE >= points).any():
-        return ExportFailure.MOVES
-    stones, plies = int(games.handicap[g]), games.setup_ply[games.setup_offset[g] : games.setup_offset[g + 1]]
-    if not len(setup):  # the moves must not look like a handicap
-        placed, passes = moves[: 2 * stones - 1 : 2], moves[1 : 2 * stones - 1 : 2]
-        is_handicap = stones >= 2 and 2 * stones - 1 <= len(moves) and (passes == points | WHITE_BIT).all()
-        return ExportFailure.SETUP if is_handicap and _are_stones(placed, points) else ExportFailure.NONE
-    good = len(setup) == stones > 1 and _are_stones(setup, points) and not plies.any()
-    return ExportFailure.NONE if good else ExportFailure.SETUP
+@inline_kernel
+def _handicap_length(source: _WriterInput, g: Int) -> Int:
+    """Return the number of moves for handicap stones: each with White's pass, the last only if White moves next."""
+    stones = source.setup_offset[g + 1] - source.setup_offset[g]
+    first = source.move_offset[g]
+    is_white_next = first < source.move_offset[g + 1] and source.moves[first] & WHITE_BIT > 0
+    return 2 * stones - (0 if stones == 0 or is_white_next else 1)
 
 
-def _are_stones(stones: _Points, points: int) -> bool:
-    """Return whether all are black stones, each on a different point."""
-    return bool((stones < points).all()) and len(np.unique(stones)) == len(stones)
+@inline_kernel
+def _check_moves(source: _WriterInput, g: Int, points: Int) -> Any:
+    """Return whether moves are points or passes, territory consists of points, and a line can hold all moves."""
+    begin, stop = source.move_offset[g], source.move_offset[g + 1]
+    stones = source.setup_offset[g + 1] - source.setup_offset[g]
+    if stop - begin + 2 * stones > MAX_MOVES:
+        return False
+    for k in range(begin, stop):
+        if source.moves[k] & _ALL_BUT_WHITE > points:
+            return False
+    for k in range(source.territory_offset[g], source.territory_offset[g + 1]):
+        if source.territory[k] & _ALL_BUT_WHITE >= points:
+            return False
+    return True
 
 
-def _play(games: GameArrays, g: int, area: _Points) -> list[bytes]:
-    """Return the fields of moves, with White's passes between handicap stones, and of territory."""
-    moves, setup, points = _parts(games, g)
-    if len(setup):
-        is_white_next = len(moves) and moves[0] & WHITE_BIT
-        stones = np.stack([setup, np.full_like(setup, points | WHITE_BIT)], 1).ravel()
-        moves = np.append(stones if is_white_next else stones[:-1], moves)
-    texts = [_letters(entries, int(games.width[g]), points) for entries in (moves, area)]
-    return [texts[0] or b"-", *filter(None, texts[1:])]
+@kernel
+def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], failure: npt.NDArray[np.uint8], size: Any) -> None:
+    """Compute the length of each game's line; 0 if `failure` is, or becomes, other than _OK.
+
+    Args:
+        seen: [POINTS] int64, initially zeros.
+        failure: [G] uint8 of `ExportFailure`.
+        size: [G] int64, filled.
+    """
+    for g in range(len(failure)):
+        size[g] = 0
+        if failure[g] != _OK:
+            continue
+        points = np.int64(source.width[g]) * np.int64(source.height[g])
+        if not _check_moves(source, g, points):
+            failure[g] = _BAD_MOVES
+        elif not _check_setup(source, g, points, seen):
+            failure[g] = _BAD_SETUP
+        else:
+            moves = source.move_offset[g + 1] - source.move_offset[g] + _handicap_length(source, g)
+            area = source.territory_offset[g + 1] - source.territory_offset[g]
+            length = _TEXT_COLUMNS + 1 + max(2 * moves, 1) + (1 + 2 * area if area > 0 else 0)
+            for column in range(_TEXT_COLUMNS):
+                text = source.text_index[column, g]
+                length += source.text_offset[text + 1] - source.text_offset[text]
+            size[g] = length
 
 
-def _letters(entries: _Points, width: int, points: int) -> bytes:
-    """Return two letters for each point: capitals are Black's."""
-    point = entries & POINT_MASK
-    x, y = np.where(point < points, np.divmod(point, width)[::-1], o.PASS_LETTER)
-    base = np.where(entries & WHITE_BIT, o.LOWER_A, o.UPPER_A)
-    return np.stack([base + x, base + y], 1).astype(np.uint8).tobytes()
+@inline_kernel
+def _put_point(line: Bytes, at: Int, entry: Int, width: Int, points: Int) -> Int:
+    """Write the two letters of a point and return the position after them."""
+    point = np.int64(entry) & POINT_MASK
+    base = LOWER_A if entry & WHITE_BIT else UPPER_A
+    x = y = PASS_LETTER
+    if point < points:
+        y = point // width
+        x = point - y * width
+    line[at], line[at + 1] = base + x, base + y
+    return at + 2
+
+
+@kernel
+def _fill(source: _WriterInput, offset: npt.NDArray[np.int64], lines: Bytes) -> None:
+    """Write the games' lines to lines[offset[g]:offset[g + 1]], with the lengths of `_measure`."""
+    for g in range(len(offset) - 1):
+        at = offset[g]
+        if at == offset[g + 1]:
+            continue
+        width = np.int64(source.width[g])
+        points = width * np.int64(source.height[g])
+        for column in range(_TEXT_COLUMNS):
+            text = source.text_index[column, g]
+            for k in range(source.text_offset[text], source.text_offset[text + 1]):
+                lines[at] = source.text[k]
+                at += 1
+            lines[at] = SPACE
+            at += 1
+        begin = at
+        for k in range(_handicap_length(source, g)):
+            stone = np.int64(source.setup[source.setup_offset[g] + k // 2])
+            at = _put_point(lines, at, stone if k % 2 == 0 else points | WHITE_BIT, width, points)
+        for k in range(source.move_offset[g], source.move_offset[g + 1]):
+            at = _put_point(lines, at, source.moves[k], width, points)
+        if at == begin:
+            lines[at] = HYPHEN
+            at += 1
+        if source.territory_offset[g] < source.territory_offset[g + 1]:
+            lines[at] = SPACE
+            at += 1
+            for k in range(source.territory_offset[g], source.territory_offset[g + 1]):
+                at = _put_point(lines, at, source.territory[k], width, points)
+        lines[at] = NEWLINE

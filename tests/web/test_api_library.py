@@ -69,13 +69,8 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of `kifu evaluate`, with an example of a game of the second catalogue."""
     interval = [0.5, 0.4, 0.6]
     score = {
-        "positions": 10,
-        "accounts": 4,
-        "top1": interval,
-        "top3": interval,
-        "top5": interval,
-        "nll": [2.0, 1.9, 2.1],
-    }
+        "positions": 10, "accounts": 4, "top1": interval, "top3": interval, "top5": interval, "nll": [2.0, 1.9, 2.1],
+    }  # fmt: skip
     net = {
         "name": "run", "description": "b6c64", "known_games": 0, "learned": 0, "score": score,
         "calibration": {

@@ -402,15 +402,11 @@ def _make_pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: In
         located.append({-1: None} | dict(zip(known.tolist(), each.locate(known))))
     rows = zip(*(numbers.tolist() for numbers in games), late.tolist(), np.isin(keys, clusters), np.isin(keys, records))
     return Pair(
-        first=str(first.path),
-        second=str(second.path),
-        distinct=tuple(overlap.distinct.tolist()),
-        first_rows=tuple(overlap.rows[0].tolist()),
-        second_rows=tuple(overlap.rows[1].tolist()),
-        first_games=len(located[0]) - 1,
-        second_games=len(located[1]) - 1,
+        first=str(first.path), second=str(second.path), distinct=tuple(overlap.distinct.tolist()),
+        first_rows=tuple(overlap.rows[0].tolist()), second_rows=tuple(overlap.rows[1].tolist()),
+        first_games=len(located[0]) - 1, second_games=len(located[1]) - 1,
         games=tuple(SharedGame(located[0][a], located[1][b], n, bool(c), bool(r)) for a, b, n, c, r in rows),
-    )
+    )  # fmt: skip
 
 
 def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Indices]:

@@ -1,4 +1,4 @@
-"""TYGEM lines against a naive parser, and indexes, on traps, noise and the real files."""
+"""TYGEM lines and index against naive parsers, on traps, noise and the real files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kifu
 from kifu.errors import DropReason, SourceError
@@ -23,12 +25,14 @@ from kifu.records.detect import SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
-from kifu.records.tygem import load_index, read_tygem, read_tygem_index, to_sgf_properties
+from kifu.records.tygem import count_unindexed, load_index, read_tygem, read_tygem_index, to_sgf_properties
 from naive_tygem import (
+    INDEX_PIECES,
     ROW,
     TOM_ROW,
     TOM_WORDS,
     WORDS,
+    compare_index_with_naive,
     compare_with_naive,
     index_of,
     index_words,
@@ -84,6 +88,7 @@ def test_the_rows_of_several_members() -> None:
     assert games.block_index.tolist() == games.member.tolist() == [0, 0, 1, 2, 3]
     assert games.handicap.tolist() == [NO_HANDICAP] * 5
     assert games.setup_offset.tolist() == parsed.territory_offset.tolist() == [0] * 6
+    assert count_unindexed(parsed) == 3
 
 
 @pytest.mark.nojit
@@ -126,10 +131,16 @@ INDEX_TRAPS = {
 def test_index_traps(text: str) -> None:
     index = index_of(text.encode())
     assert (len(index), index.bad_lines) == INDEX_TRAPS[text]
+    compare_index_with_naive(text.encode())
 
 
 def test_first_of_two_index_rows_is_used() -> None:
     assert index_words((ROW + "\n" + ROW.replace("W+R", "B+R")).encode()) == {842008471: WORDS}
+
+
+@given(st.lists(st.sampled_from(INDEX_PIECES), max_size=30).map(b"".join))
+def test_index_matches_naive_parser(data: bytes) -> None:
+    compare_index_with_naive(data)
 
 
 def test_index_is_found_by_name(tmp_path: Path) -> None:
@@ -199,6 +210,7 @@ def test_real_lines_and_index(shared: Path) -> None:
     assert len(parsed.games) == 11_365
     assert not parsed.games.drop.any()
     assert not parsed.games.warnings.any()
+    assert count_unindexed(parsed) == 0
     assert parsed.index.tolist() == list(range(11_365))
     assert text_fields_of(parsed, 11_364) == {
         "black": "*保龄神童",
@@ -229,6 +241,7 @@ def test_tom_matches_its_reference(shared: Path, tmp_path: Path) -> None:
     parts = (part for block in read_blocks(find_containers(folder).paths) for part in parse_block(block, index))
     for parsed in parts:
         assert parsed.format == "tygem"
+        assert count_unindexed(parsed) == 0
         for g in range(len(parsed.games)):
             line = parsed.block.data[parsed.games.start[g] : parsed.games.stop[g]].tobytes()
             games[int(line.split(b"\t")[0])] = (parsed, g)

@@ -1,4 +1,4 @@
-"""A naive parser of TYGEM lines, with a regular expression for one line at a time, and rows of indexes."""
+"""Naive parsers of TYGEM lines and indexes, with regular expressions for one line at a time."""
 
 import re
 from dataclasses import dataclass, field
@@ -17,6 +17,11 @@ LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 SPACE = bytes(range(33))
 LINE = re.compile(rb"(\d{1,18})\t((?:;[BW]\[[^\]]*\][\0-\x20]*)*)(;(?:[BW](?:\[[^\]]*)?)?)?", re.DOTALL)
 MOVE = re.compile(rb";([BW])\[([^\]]*)\]", re.DOTALL)
+ROW_PATTERN = re.compile(rb"(\d{1,18})\t(C[^\t]*)" + rb"\t([^\t]*)" * 8 + rb"\t(\d+/\d+ \d+m(?=\d)|[^\t]*$)")
+
+TOM_PATTERN = re.compile(
+    rb"(\d{1,18})\t(\d{4}\.\d\d\.\d\d[^\t]*)" + rb"\t([^\t]*)" * 5 + rb"\t(\d+/\d+ \d+m(?=\d)|[^\t]*$)"
+)
 
 
 @dataclass
@@ -73,6 +78,36 @@ def read_value(value: bytes, row: NaiveLine) -> int:
         return 361
     x, y = (LETTERS.find(value[k : k + 1]) for k in (0, 1)) if len(value) == 2 else (-1, -1)
     return y * 19 + x if 0 <= x < 19 and 0 <= y < 19 else NO_POINT
+
+
+def read_tygem_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
+    """Return the text fields of each row by its number, and the number of bad lines."""
+    rows: dict[int, dict[str, bytes]] = {}
+    bad = 0
+    for text in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        text = text.rstrip(SPACE.replace(b"\t", b""))
+        short = len(text) <= LINE_LIMIT
+        match = (ROW_PATTERN.match(text) or TOM_PATTERN.match(text)) if short else None
+        if text and (match is None or match.end() < len(text)):
+            bad += 1
+        if match:
+            is_tom = match.re is TOM_PATTERN
+            overtime, _, time = match[8 if is_tom else 11].partition(b" ")
+            rows.setdefault(
+                int(match[1]),
+                {
+                    "date": match[2] if is_tom else match[2][1:],
+                    "white": match[3],
+                    "black": match[4 if is_tom else 6],
+                    "result": match[6 if is_tom else 9],
+                    "time": time,
+                    "overtime": overtime,
+                    "komi": match[5] if is_tom else b"",
+                    "black_rank": b"9d" if is_tom else b"",
+                    "white_rank": b"9d" if is_tom else b"",
+                },
+            )
+    return rows, bad
 
 
 ROW = "842008471\tC2016.01.01 00:02\t白\twhite(P)\t2\t黑(P)\tblack(P)\t0\tW+Resign\t154\t30/3 5m"
@@ -146,7 +181,7 @@ def compare_with_naive(members: list[bytes]) -> None:
 
 def text_fields_of(parsed: ParsedBlock, g: int) -> dict[str, str]:
     words = parsed.text_fields
-    texts = [words.data[a:b].tobytes().decode(errors="replace") for a, b in zip(words.start[:, g], words.stop[:, g])]
+    texts = [words.data[a:b].tobytes().decode() for a, b in zip(words.start[:, g], words.stop[:, g])]
     return {name: text for name, text in zip(FIELDS, texts) if text}
 
 
@@ -160,3 +195,17 @@ def index_words(data: bytes) -> dict[int, dict[str, str]]:
     lines = b"\n".join(b"%d\t;B[aa]" % number for number in index.ids.tolist())
     parsed = read_tygem(as_block([lines + b"\n" + b" " * 40 * len(index)]), index)
     return {number: text_fields_of(parsed, g) for g, number in enumerate(index.ids.tolist())}
+
+
+def compare_index_with_naive(data: bytes) -> None:
+    rows, bad = read_tygem_index(data)
+    index = index_of(data)
+    assert index.bad_lines == bad
+    assert index.ids.tolist() == sorted(rows)
+    spans = {}
+    parsed = read_tygem(as_block([b"%d\t" % number + b" " * 40 for number in index.ids.tolist()]), index)
+    for g, number in enumerate(index.ids.tolist()):
+        words = parsed.text_fields
+        at = {name: FIELDS.index(name) for name in TOM_WORDS}
+        spans[number] = {name: words.data[words.start[f, g] : words.stop[f, g]].tobytes() for name, f in at.items()}
+    assert spans == rows

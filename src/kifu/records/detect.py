@@ -203,13 +203,27 @@ def is_index_name(name: bytes) -> bool:
 
 
 @inline_kernel
-def _is_date(data: Bytes, i: Int, stop: Int, separator: Int) -> bool:
-    """Return whether a date such as 1996-03-12 begins at `i`."""
+def is_date(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether a line of OLF begins at `i`: dddd-dd-dd and a space."""
+    if stop - i < 11 or data[i + 10] != n.SPACE:
+        return False
+    for k in range(10):
+        if k in (4, 7):
+            if data[i + k] != _DASH:
+                return False
+        elif not n.is_digit(data[i + k]):
+            return False
+    return True
+
+
+@inline_kernel
+def is_dotted_date(data: Bytes, i: Int, stop: Int) -> bool:
+    """Return whether the date of a row of Tom's index begins at `i`: dddd.dd.dd."""
     if stop - i < 10:
         return False
     for k in range(10):
         if k in (4, 7):
-            if data[i + k] != separator:
+            if data[i + k] != _DOT:
                 return False
         elif not n.is_digit(data[i + k]):
             return False
@@ -321,12 +335,12 @@ def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
         return NGF
     if c == n.OPEN:
         return SGF
-    if _is_date(data, i, stop - 1, _DASH) and data[i + 10] == n.SPACE:
+    if is_date(data, i, stop):
         return OLF
     after, _ = n.read_id(data, i, stop)
     if after < 0:
         return otherwise
-    if (after + 1 < stop and data[after] == _C and n.is_digit(data[after + 1])) or _is_date(data, after, stop, _DOT):
+    if (after + 1 < stop and data[after] == _C and n.is_digit(data[after + 1])) or is_dotted_date(data, after, stop):
         return TYGEM_INDEX
     return TYGEM if after == stop or data[after] == n.SEMICOLON or data[after] == n.LINE_FEED else otherwise
 

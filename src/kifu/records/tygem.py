@@ -12,7 +12,6 @@ Source: https://github.com/yenw/computer-go-dataset, README.
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +25,7 @@ from kifu.records import _bytes as n
 from kifu.records._bytes import Int
 from kifu.records._sgf import plain_moves, read_move
 from kifu.records.containers import index_files
-from kifu.records.detect import TYGEM
+from kifu.records.detect import TYGEM, is_dotted_date
 from kifu.records.games import (
     FIELDS,
     MAX_MOVES,
@@ -46,26 +45,25 @@ _ID, _COLUMNS = n.LINE_COLUMNS, n.LINE_COLUMNS + 1
 
 _SIZE = 19
 
+_DATE, _TIME, _OVERTIME, _BLACK_RANK, _WHITE_RANK = (
+    FIELDS.index(name) for name in ("date", "time", "overtime", "black_rank", "white_rank")
+)
 _COLUMN_FIELDS = (
     ("", "date", "white", "", "", "black", "", "", "result", "", "time"),
-    ("", "date", "white", "black", "komi", "result", "", "time"),
+    ("", "date", "white", "black", "komi", "result", "", "time", "", "", ""),
 )
 """The text fields in the columns of an index row: TYGEM's, then Tom's. Overtime precedes the time in its column."""
 
-_ROW = re.compile(
-    rb"^(?:(\d{1,18})\t(?:C[^\t\n]*+(?:\t[^\t\n]*+){8}|\d{4}\.\d\d\.\d\d[^\t\n]*+(?:\t[^\t\n]*+){5})\t"
-    rb"(?:\d+/\d+ \d+m(?=(\d))|[^\t\n]*+$)|[^\n]*[\t!-\xff][^\n]*+)",
-    re.MULTILINE,
-)
-"""A row of an index, or another line that is not empty. A row ends after "5m" if digits follow: the beginning of
-another row, which is not reliable.
-"""
-
-_OVERTIME, _RANKS = FIELDS.index("overtime"), [FIELDS.index("black_rank"), FIELDS.index("white_rank")]
-_BLANKS = bytes({*range(33)} - {n.TAB})
+_FIELD_OF = np.array([[FIELDS.index(name) if name else -1 for name in names] for names in _COLUMN_FIELDS])
+_DATE_COLUMN, _LAST_COLUMN = 1, (10, 7)
 
 _RANK = b"9d"
 """The rank of all players of Tom, which is not in the index."""
+
+_SHORTEST_ROW = 12
+"""Bytes: a digit, ten tabs, a C."""
+
+_SLASH, _LETTER_C, _LETTER_M = ord("/"), ord("C"), ord("m")
 
 _TRUNCATED = int(ParseWarning.TRUNCATED)
 _KEPT, _TOO_LARGE, _UNREADABLE = int(DropReason.KEPT), int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE)
@@ -78,7 +76,7 @@ class TygemIndex:
     """The rows of one or several index files.
 
     Attributes:
-        data: [N] uint8. The files' text.
+        data: [N] uint8. The files' text, followed by "9d", the rank of Tom's players.
         ids: [R] int64, ascending. The games' numbers. The first of several rows with one number is used.
         start, stop: [R] int64. Row r is data[start[r]:stop[r]].
         bad_lines: Number of lines that are not rows, or contain more after one.
@@ -100,18 +98,12 @@ def read_tygem_index(data: Bytes) -> TygemIndex:
     Args:
         data: [N] uint8.
     """
-    text, bom = data.tobytes(), 3 * data[:3].tobytes().startswith(b"\xef\xbb\xbf")
-    rows, bad = array("q"), 0
-    for line in _ROW.finditer(text[bom:]):
-        number, more = line.groups()
-        row = line[0] if more else line[0].rstrip(_BLANKS)
-        is_row = number is not None and len(row) <= n.LINE_LIMIT
-        bad += not is_row or more is not None
-        if is_row:
-            rows.extend((int(number), bom + line.start(), bom + line.start() + len(row)))
-    ids, start, stop = np.frombuffer(rows, np.int64).reshape(-1, 3).T
-    ids, first = np.unique(ids, return_index=True)
-    return TygemIndex(data, ids, start[first], stop[first], bad)
+    capacity = len(data) // _SHORTEST_ROW + 1
+    ids, start, stop = (np.empty(capacity, np.int64) for _ in range(3))
+    rows, bad = _index_rows(data, ids, start, stop)
+    ids, first = np.unique(ids[:rows], return_index=True)
+    data = np.concatenate([data, np.frombuffer(_RANK, np.uint8)])
+    return TygemIndex(data, ids, start[first], stop[first], int(bad))
 
 
 def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
@@ -163,28 +155,18 @@ def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFi
     if index is None or not len(index):
         return TextFields(_NO_BYTES, start, stop)
     at = np.minimum(np.searchsorted(index.ids, ids), len(index) - 1)
-    indexed = np.flatnonzero(index.ids[at] == ids)
-    rows = [index.data[a:b] for a, b in zip(index.start[at[indexed]].tolist(), index.stop[at[indexed]].tolist())]
-    text = np.concatenate([*rows, np.frombuffer(_RANK, np.uint8)])
-    ends = np.cumsum([0, *map(len, rows)])
-    tabs, spaces = np.flatnonzero(text == n.TAB), np.append(np.flatnonzero(text == n.SPACE), len(text))
-    first_tab = np.searchsorted(tabs, ends[:-1])
-    is_tom = text[tabs[first_tab] + 1] != ord("C")
-    for of_tom, names in enumerate(_COLUMN_FIELDS):
-        chosen = np.flatnonzero(is_tom == of_tom)
-        games, tab, end = indexed[chosen], first_tab[chosen], ends[chosen + 1]
-        for column, name in enumerate(names):
-            begin, stop_at = tabs[tab + column - 1] + 1, end if name == "time" else tabs[tab + column]
-            if name == "time":  # the last column, after the overtime and a space
-                middle = np.minimum(spaces[np.searchsorted(spaces, begin)], end)
-                start[_OVERTIME, games], stop[_OVERTIME, games] = begin, middle
-                begin = np.minimum(middle + 1, end)
-            if name:
-                field = FIELDS.index(name)
-                start[field, games], stop[field, games] = begin + (name == "date" and not of_tom), stop_at
-        if of_tom:
-            start[_RANKS, games[:, None]], stop[_RANKS, games[:, None]] = len(text) - len(_RANK), len(text)
-    return TextFields(text, start, stop)
+    is_indexed = index.ids[at] == ids
+    _index_spans(
+        index.data, np.where(is_indexed, index.start[at], 0), np.where(is_indexed, index.stop[at], 0), start, stop
+    )
+    return TextFields(index.data, start, stop)
+
+
+def count_unindexed(parsed: ParsedBlock) -> int:
+    """Return how many games of a block are missing from the index."""
+    date = FIELDS.index("date")
+    is_indexed = parsed.text_fields.stop[date] > parsed.text_fields.start[date]
+    return int(np.count_nonzero(~is_indexed & (parsed.games.drop == 0)))
 
 
 _TIME_PATTERN = re.compile(r"(\d{1,5})m")
@@ -286,6 +268,134 @@ def _read_lines(
                 count = row[n.MOVE_END]
                 row[n.WIDTH] = row[n.HEIGHT] = row[n.WARNINGS] = 0
             row[n.MOVE_END] = count
+
+
+@inline_kernel
+def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the position after the digits at `i`; -1 if there are none."""
+    begin = i
+    while i < stop and n.is_digit(data[i]):
+        i += 1
+    return i if i > begin else -1
+
+
+@inline_kernel
+def _time_end(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the position after "30/3 5m", the last field of a row; -1 if it is not of that form."""
+    for mark in (_SLASH, n.SPACE, _LETTER_M):
+        i = _number_end(data, i, stop)
+        if i < 0 or i == stop or data[i] != mark:
+            return -1
+        i += 1
+    return i
+
+
+@inline_kernel
+def _row_format(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return 0 for TYGEM and 1 for Tom, by the date at `i`; -1 for neither."""
+    if i < stop and data[i] == _LETTER_C:
+        return 0
+    return 1 if is_dotted_date(data, i, stop) else -1
+
+
+@inline_kernel
+def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
+    """Return the end of the row at `i`, in a line that ends at `stop`; -1 if it is not a row of the index.
+
+    A row ends after "5m" if digits follow: the beginning of another row, which is not reliable.
+    """
+    i, _ = n.read_id(data, i, stop)
+    row_format = _row_format(data, i, stop) if i >= 0 else -1
+    if row_format < 0:
+        return -1
+    for _field in range(_DATE_COLUMN, _LAST_COLUMN[row_format]):
+        while i < stop and data[i] != n.TAB:
+            i += 1
+        if i == stop:
+            return -1
+        i += 1
+    end = _time_end(data, i, stop)
+    if end >= 0 and end < stop and n.is_digit(data[end]):
+        return end
+    while i < stop:
+        if data[i] == n.TAB:
+            return -1
+        i += 1
+    return stop
+
+
+@kernel
+def _index_rows(
+    data: Bytes, ids: npt.NDArray[np.int64], start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
+) -> tuple[Int, Int]:
+    """List the rows of an index.
+
+    Args:
+        data: [N] uint8, the text.
+        ids: [R] int64, filled: the games' numbers. R is one entry per `_SHORTEST_ROW` bytes of data.
+        start: [R] int64, filled: start of each row.
+        stop: [R] int64, filled: end of each row.
+    """
+    rows, bad = 0, 0
+    i = n.skip_bom(data, 0, len(data))
+    while i < len(data):
+        end = n.end_of_line(data, i, len(data))
+        last = end
+        while last > i and data[last - 1] <= n.SPACE and data[last - 1] != n.TAB:
+            last -= 1
+        at = _row_end(data, i, last) if last - i <= n.LINE_LIMIT else -1
+        if at >= 0:
+            _after, ids[rows] = n.read_id(data, i, last)
+            start[rows], stop[rows] = i, at
+            rows += 1
+        if at != last and last > i:
+            bad += 1
+        i = end + 1
+    return rows, bad
+
+
+@kernel
+def _index_spans(
+    data: Bytes,
+    row_start: npt.NDArray[np.int64],
+    row_stop: npt.NDArray[np.int64],
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+) -> None:
+    """Locate the text fields of each row.
+
+    Args:
+        data: [N] uint8, the text.
+        row_start: [G] int64, start of each row.
+        row_stop: [G] int64, end of each row; empty rows have no text fields.
+        start: [len(FIELDS), G] int64, zeros, filled.
+        stop: [len(FIELDS), G] int64, zeros, filled.
+    """
+    for g in range(len(row_start)):
+        i, end = row_start[g], row_stop[g]
+        if i == end:
+            continue
+        after, _ = n.read_id(data, i, end)
+        row_format = _row_format(data, after, end)
+        if row_format == 1:
+            for rank in (_BLACK_RANK, _WHITE_RANK):
+                start[rank, g], stop[rank, g] = len(data) - len(_RANK), len(data)
+        for column in range(_LAST_COLUMN[row_format] + 1):
+            begin = i
+            while i < end and data[i] != n.TAB:
+                i += 1
+            field = _FIELD_OF[row_format, column]
+            if field == _DATE and row_format == 0 and begin < i:
+                begin += 1  # after TYGEM's C
+            elif field == _TIME:
+                middle = begin
+                while middle < i and data[middle] != n.SPACE:
+                    middle += 1
+                start[_OVERTIME, g], stop[_OVERTIME, g] = begin, middle
+                begin = min(middle + 1, i)
+            if field >= 0:
+                start[field, g], stop[field, g] = begin, i
+            i += 1
 
 
 FORMAT = RecordFormat((TYGEM,), read_tygem, to_sgf_properties)

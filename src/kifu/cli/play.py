@@ -103,9 +103,14 @@ def match(  # noqa: PLR0913 - command-line options
         raise RecipeError(f"GTP boards are square, got {board}")
     note_for_interrupt("the same command resumes")
     outcome = play_match(
-        a, b, output, rules=MatchRules(size=width, komi=komi, ruleset=rules.lower(), move_seconds=move_time),
-        options=MatchOptions(games, openings, opening_moves, seed, score_by, jobs), dry_run=dry_run, progress=progress,
-    )  # fmt: skip
+        a,
+        b,
+        output,
+        rules=MatchRules(size=width, komi=komi, ruleset=rules.lower(), move_seconds=move_time),
+        options=MatchOptions(games, openings, opening_moves, seed, score_by, jobs),
+        dry_run=dry_run,
+        progress=progress,
+    )
     if dry_run:
         return Plan.of([a, b, *([] if openings is None else [openings])], [output]).outcome()
     return Outcome(str(outcome), outcome, summary=True)

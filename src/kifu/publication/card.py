@@ -200,19 +200,28 @@ def audit_splits(
     report = audit([each.path for each in sets], jobs=jobs, progress=progress)
     return [
         AuditedPair(
-            first.name, second.name, pair.first_games, pair.second_games, sum(pair.first_rows), sum(pair.second_rows),
-            sum(pair.distinct[LATE:]), [str(game) for game in pair.games[:_LISTED]],
+            first.name,
+            second.name,
+            pair.first_games,
+            pair.second_games,
+            sum(pair.first_rows),
+            sum(pair.second_rows),
+            sum(pair.distinct[LATE:]),
+            [str(game) for game in pair.games[:_LISTED]],
         )
         for pair, (first, second) in zip(report.pairs, combinations(sets, 2))
-    ], ""  # fmt: skip
+    ], ""
 
 
 def render_card(data: Publication) -> str:
     """Return README.md."""
     environment = Environment(  # `finalize` escapes all values that no filter marks as Markdown
-        undefined=ChainableUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
         finalize=lambda value: value if isinstance(value, _Markdown) else _text(value),
-    )  # fmt: skip
+    )
     environment.filters |= {
         "code": _code,
         "drops": _drops,
@@ -228,16 +237,22 @@ def render_card(data: Publication) -> str:
     dates = any(kind == "date32" for kind, _ in data.columns.values())
     is_catalogue = data.kind == CATALOGUE
     return environment.from_string(asset("card.md").read_text("utf-8")).render(
-        _biases(data.counts) if is_catalogue else {}, data=data, catalogue=is_catalogue, origin=data.origin,
-        first=data.splits[0], games=sum(split.games or 0 for split in data.splits),
+        _biases(data.counts) if is_catalogue else {},
+        data=data,
+        catalogue=is_catalogue,
+        origin=data.origin,
+        first=data.splits[0],
+        games=sum(split.games or 0 for split in data.splits),
         positions=sum(split.positions for split in data.splits),
         size=format_bytes(sum(file.bytes for split in data.splits for file in split.files)),
         size_category=_size_category(data.rows),
         features=[line for name, (kind, _) in data.columns.items() for line in _feature(name, kind)] if dates else [],
         packed=packed.groups() if packed else None,
         deduplicated=any(split.drops.keys() & {"duplicate", "same_game", "cut_off"} for split in data.splits),
-        citation=citation(data), changes_file=CHANGES_FILE, max_lines=_MAX_LINES,
-    )  # fmt: skip
+        citation=citation(data),
+        changes_file=CHANGES_FILE,
+        max_lines=_MAX_LINES,
+    )
 
 
 def _feature(name: str, kind: str, indent: str = "  ") -> list[str]:
@@ -373,11 +388,16 @@ def render_croissant(data: Publication) -> str:
 def _files(split: PublishedSplit) -> list[dict[str, Any]]:
     files: list[dict[str, Any]] = [
         {
-            "@type": "cr:FileObject", "@id": file.path, "name": file.path, "contentUrl": file.path,
-            "contentSize": f"{file.bytes} B", "encodingFormat": _FORMAT, "sha256": file.sha256,
+            "@type": "cr:FileObject",
+            "@id": file.path,
+            "name": file.path,
+            "contentUrl": file.path,
+            "contentSize": f"{file.bytes} B",
+            "encodingFormat": _FORMAT,
+            "sha256": file.sha256,
         }
         for file in split.files
-    ]  # fmt: skip
+    ]
     if len(files) > 1:
         name = f"{split.name}-files"
         files.append(
@@ -409,10 +429,15 @@ def _field(identifier: str, column: str, kind: str, meaning: str, files: dict[st
     if kind.startswith("struct<"):
         field["subField"] = [
             {
-                "@type": "cr:Field", "@id": f"{identifier}/{part}", "name": part, "dataType": _TYPES[part_kind],
-                "source": source | {"transform": {"jsonPath": part}}, "isArray": True, "arrayShape": "-1",
+                "@type": "cr:Field",
+                "@id": f"{identifier}/{part}",
+                "name": part,
+                "dataType": _TYPES[part_kind],
+                "source": source | {"transform": {"jsonPath": part}},
+                "isArray": True,
+                "arrayShape": "-1",
             }
             for part, part_kind in _STRUCT_FIELD.findall(kind.removeprefix("struct<"))
-        ]  # fmt: skip
+        ]
         return field
     return field | {"dataType": _TYPES.get(kind, "sc:Text"), "source": source}

@@ -135,11 +135,14 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
         raise SourceError(f"{path}: no game records in this archive")
     games = concat(parts)
     return LoadedArchive(
-        archive=archive, games=games,
+        archive=archive,
+        games=games,
         drop=unreadable_reason(games.width, games.height, games.handicap, games.warnings, games.drop),
-        handicap=has_handicap(games.handicap), names=np.concatenate(names), name_start=np.concatenate(starts),
+        handicap=has_handicap(games.handicap),
+        names=np.concatenate(names),
+        name_start=np.concatenate(starts),
         name_stop=np.concatenate(stops),
-    )  # fmt: skip
+    )
 
 
 class _ArchiveGames(NamedTuple):
@@ -255,10 +258,14 @@ class _WriteRecords:
         examples = np.zeros(len(rows), np.int32)
         examples[usable] = made
         return _RecordChunk(
-            member=archive.games.member[rows], drop=drop, examples=examples,
-            names=[archive.name(g) for g in rows[drop != _KEPT].tolist()], plies=memory.plies[:total],
-            records=memory.records[: total * self._layout.record_bytes], memory=memory,
-        )  # fmt: skip
+            member=archive.games.member[rows],
+            drop=drop,
+            examples=examples,
+            names=[archive.name(g) for g in rows[drop != _KEPT].tolist()],
+            plies=memory.plies[:total],
+            records=memory.records[: total * self._layout.record_bytes],
+            memory=memory,
+        )
 
     def recycled(self, chunks: Iterator[_RecordChunk]) -> Iterator[_RecordChunk]:
         """Yield the chunks; the memory of each is used again when the next one is asked for."""

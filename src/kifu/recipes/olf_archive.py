@@ -176,11 +176,16 @@ def _make(
         drops = Counter(catalogue.metadata["drops"])
         drops[DropReason.DUPLICATE.name] += spool.games.total() - sum(file.games for file in files)
     return ArchiveManifest(
-        kifu=importlib.metadata.version("kifu"), recipe=recipe.model_dump(mode="json"),
-        sources=[source.info for source in sources], read=catalogue.rows, kept=sum(file.games for file in files),
-        drops=dict(sorted((+drops).items())), unsayable=dict(sorted(unsayable.items())), files=files,
+        kifu=importlib.metadata.version("kifu"),
+        recipe=recipe.model_dump(mode="json"),
+        sources=[source.info for source in sources],
+        read=catalogue.rows,
+        kept=sum(file.games for file in files),
+        drops=dict(sorted((+drops).items())),
+        unsayable=dict(sorted(unsayable.items())),
+        files=files,
         catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), digest),
-    )  # fmt: skip
+    )
 
 
 def _read_manifest(path: Path) -> ArchiveManifest | None:

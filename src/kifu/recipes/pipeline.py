@@ -432,12 +432,23 @@ class ManifestCounts:
         plane_set: the name of its plane set; empty without planes.
         """
         return Manifest(
-            kifu=importlib.metadata.version("kifu"), file=utf8_name(self._path.name), format=format,
-            plane_set=plane_set, recipe=recipe.model_dump(mode="json"), set=self._set, examples=written.examples,
-            files=list(written.files), read=games, kept=games - self._elsewhere - self._drops.total(),
-            elsewhere=self._elsewhere, drops=dict(sorted(self._drops.items())), dropped=self._dropped, sources=sources,
-            archives=self._archives, origins=None if self._origins is None else self._origins.commit(),
-        )  # fmt: skip
+            kifu=importlib.metadata.version("kifu"),
+            file=utf8_name(self._path.name),
+            format=format,
+            plane_set=plane_set,
+            recipe=recipe.model_dump(mode="json"),
+            set=self._set,
+            examples=written.examples,
+            files=list(written.files),
+            read=games,
+            kept=games - self._elsewhere - self._drops.total(),
+            elsewhere=self._elsewhere,
+            drops=dict(sorted(self._drops.items())),
+            dropped=self._dropped,
+            sources=sources,
+            archives=self._archives,
+            origins=None if self._origins is None else self._origins.commit(),
+        )
 
 
 class CatalogueInput(NamedTuple):

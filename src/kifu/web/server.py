@@ -265,11 +265,21 @@ class SiteServer(uvicorn.Server):
         self._stop = stop
         super().__init__(
             uvicorn.Config(
-                app, loop="asyncio", http=_Protocol, ws="none", lifespan="off", log_config=None, log_level="critical",
-                access_log=False, proxy_headers=False, server_header=False, h11_max_incomplete_event_size=MAX_HEADERS,
-                timeout_keep_alive=_IDLE_SECONDS, timeout_graceful_shutdown=_CLOSING_SECONDS,
+                app,
+                loop="asyncio",
+                http=_Protocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                h11_max_incomplete_event_size=MAX_HEADERS,
+                timeout_keep_alive=_IDLE_SECONDS,
+                timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
-        )  # fmt: skip
+        )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End the server because of a signal."""

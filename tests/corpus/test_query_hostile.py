@@ -142,14 +142,6 @@ def test_unchecked_statements_write_at_most_into_the_temporary_folder(folder: Pa
     assert list((folder / "temporary").iterdir()) == []
 
 
-def test_command_refuses_to_overwrite_a_catalogue(folder: Path) -> None:
-    before = snapshot(folder)
-    sql = "with x as (copy (select 42 as a) to 'games.parquet' (use_tmp_file false)) select * from x"
-    done = run("query", sql, "games.parquet")
-    assert done == Done(2, "", ["kifu: the query must only select, got COPY in a part of it"])
-    assert snapshot(folder) == before
-
-
 # memory and disk
 
 ENDLESS = "SELECT count(*) FROM (SELECT DISTINCT hash(a.range)::VARCHAR, b.range FROM range(1000000) a, range(1000) b)"

@@ -133,8 +133,6 @@ def _config(path: Path, saved: Any) -> _Config:
 
 
 class _StateDict:
-    """Makes the parts of a network file from the weights of a state dict."""
-
     def __init__(self, state: Mapping[str, Floats], config: _Config) -> None:
         self._state, self._config, self._left = state, config, set(state)
         self._scaled = config.norm_kind in ("fixscale", "fixbrenorm", "fixscaleonenorm")

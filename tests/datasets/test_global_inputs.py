@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -106,12 +107,20 @@ def random_conditions(seed: int, games: int = 40) -> gi.Conditions:
     return gi.Conditions(*known, some(0, 6).round(), some(-9999, 20_000), some(0, 6, 5))
 
 
-def positions_of(conditions: gi.Conditions, seed: int = 0, count: int = 200) -> gi.InputPositions:
+class At(NamedTuple):
+    """The arguments of `encode_inputs`."""
+
+    conditions: gi.Conditions
+    game: np.ndarray
+    white: np.ndarray
+
+
+def positions_of(conditions: gi.Conditions, seed: int = 0, count: int = 200) -> At:
     rng = np.random.default_rng(seed)
-    return gi.InputPositions(conditions, rng.integers(0, len(conditions.komi), count), rng.random(count) < 0.5)
+    return At(conditions, rng.integers(0, len(conditions.komi), count), rng.random(count) < 0.5)
 
 
-def naive(names: tuple[str, ...], at: gi.InputPositions, position: int) -> list[float]:
+def naive(names: tuple[str, ...], at: At, position: int) -> list[float]:
     """Return the inputs of one position, by the table of docs/nets.md."""
     white, values = int(at.white[position]), [getattr(at.conditions, each.name) for each in fields(gi.Conditions)]
     komi, handicap, area, rating, year, seconds, *_ = (each[at.game[position]] for each in values)
@@ -139,19 +148,19 @@ def naive(names: tuple[str, ...], at: gi.InputPositions, position: int) -> list[
 @pytest.mark.parametrize("names", [ALL, ("ranks", "colour"), ("komi",)])
 def test_encoding_matches_a_naive_one(names: tuple[str, ...]) -> None:
     at = positions_of(random_conditions(1))
-    found = gi.encode_inputs(names, at)
+    found = gi.encode_inputs(names, *at)
     assert (found.shape, found.dtype) == ((200, gi.input_size(names)), np.float32)
     np.testing.assert_allclose(found, [naive(names, at, k) for k in range(200)], atol=1e-5)
 
 
 def test_no_positions_have_no_inputs() -> None:
-    nothing = gi.InputPositions(gi.Conditions.unknown(0), np.empty(0, np.int64), np.empty(0, np.bool_))
-    assert gi.encode_inputs(ALL, nothing).shape == (0, gi.input_size(ALL))
+    nothing = At(gi.Conditions.unknown(0), np.empty(0, np.int64), np.empty(0, np.bool_))
+    assert gi.encode_inputs(ALL, *nothing).shape == (0, gi.input_size(ALL))
 
 
 def test_unknown_values_are_zeros() -> None:
     at = positions_of(gi.Conditions.unknown(3), count=20)
-    found = gi.encode_inputs(ALL, at)
+    found = gi.encode_inputs(ALL, *at)
     assert (found[:, 0] == np.where(at.white, -1, 1)).all()
     assert not found[:, 1:].any()
 
@@ -161,7 +170,7 @@ def test_shifted_komi_is_that_of_games_with_other_komi() -> None:
     at = positions_of(conditions)
     other = {white: replace(conditions, komi=conditions.komi + (points if white else -points)) for white in (0, 1)}
     naive_ones = [naive(ALL, at._replace(conditions=other[int(at.white[k])]), k) for k in range(len(at.game))]
-    before = gi.encode_inputs(ALL, at)
+    before = gi.encode_inputs(ALL, *at)
     shifted, given = global_inputs.shift_komi(ALL, before, np.full(len(before), points))
     clipped = np.abs(before[:, 2]) == 3
     unknown = before[:, 1] == 0
@@ -179,19 +188,19 @@ def test_exchanged_colours_change_the_input_colour_only() -> None:
         conditions, komi=-conditions.komi, handicap=-conditions.handicap, rating=conditions.rating[:, ::-1]
     )
     at = positions_of(conditions)
-    found = gi.encode_inputs(ALL, at)
-    other = gi.encode_inputs(ALL, gi.InputPositions(exchanged, at.game, ~at.white))
+    found = gi.encode_inputs(ALL, *at)
+    other = gi.encode_inputs(ALL, *At(exchanged, at.game, ~at.white))
     assert np.array_equal(found[:, 1:], other[:, 1:])
     assert np.array_equal(found[:, 0], -other[:, 0])
-    assert not np.array_equal(found, gi.encode_inputs(ALL, gi.InputPositions(conditions, at.game, ~at.white)))
+    assert not np.array_equal(found, gi.encode_inputs(ALL, *At(conditions, at.game, ~at.white)))
 
 
 def test_ranks_of_mover_and_opponent() -> None:
     conditions, white = random_conditions(3), np.arange(40) % 2 == 1
-    at = gi.InputPositions(conditions.with_ranks(white, 34, 29), np.arange(40), white)
+    at = At(conditions.with_ranks(white, 34, 29), np.arange(40), white)
     asked = gi.Conditions.unknown(1).with_ranks(np.array([False]), 34, 29)
-    wanted = gi.encode_inputs(("ranks",), gi.InputPositions(asked, np.zeros(40, np.int64), np.zeros(40, np.bool_)))
-    assert np.array_equal(gi.encode_inputs(("ranks",), at), wanted)
+    wanted = gi.encode_inputs(("ranks",), *At(asked, np.zeros(40, np.int64), np.zeros(40, np.bool_)))
+    assert np.array_equal(gi.encode_inputs(("ranks",), *at), wanted)
     kept = conditions.with_ranks(white, None, None)
     assert np.array_equal(kept.rating, conditions.rating, equal_nan=True)
     assert not np.array_equal(at.conditions.rating, conditions.rating, equal_nan=True)
@@ -214,7 +223,7 @@ def test_the_loader_draws_inputs(tmp_path: Path) -> None:
         for batch in load(path, "own+opp", batch_size=64, labels=("move", inputs_label(names)), augment=augment):
             game = np.array([games[each] for each in batch.game.tolist()])
             white = np.array([kept[g].moves[ply] & WHITE_BIT != 0 for g, ply in zip(game, batch.ply)])
-            wanted = gi.encode_inputs(names, gi.InputPositions(conditions, game, white))
+            wanted = gi.encode_inputs(names, *At(conditions, game, white))
             np.testing.assert_allclose(batch.labels[inputs_label(names)], wanted, atol=1e-6)
 
 

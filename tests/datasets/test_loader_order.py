@@ -153,32 +153,6 @@ def test_epoch_order_matches_the_twin(games, options, data):
     assert loader.positions == 0 or len(loader.epoch(options["epoch"])) == -(-len(wanted) // options["batch_size"])
 
 
-@pytest.mark.parametrize("shuffle", ["window", "global", None])
-@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
-def test_processes_cover_an_epoch_without_overlap(games, shuffle, world_size):
-    options = {"shuffle": shuffle, "window": 100, "seed": 3, "passes": True}
-    shares = [row_ids(load(games, "own", process_index=k, world_size=world_size, **options)) for k in range(world_size)]
-    every = [position for share in shares for position in share]
-    assert sorted(every) == sorted((key, t) for key, game in kept_games(games).items() for t in range(len(game.moves)))
-    assert len(set(every)) == len(every)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-@pytest.mark.parametrize("batch_size", [1, 10, 64])
-def test_drop_last_gives_all_processes_the_same_number_of_full_batches(games, batch_size):
-    total = load(games, "own").positions
-    world_size = next(size for size in range(3, 10) if total % size)  # some shares have one position more
-    counts = set()
-    for k in range(world_size):
-        loader = load(
-            games, "own", batch_size=batch_size, process_index=k, world_size=world_size, drop_last=True, jobs=1
-        )
-        sizes = [len(batch) for batch in loader]
-        assert set(sizes) == {batch_size}
-        counts.add(len(sizes))
-    assert counts == {total // world_size // batch_size}
-
-
 def test_epochs_and_seeds_have_different_orders(games):
     orders = [row_ids(load(games, "own", seed=seed, epoch=epoch)) for seed in range(3) for epoch in range(3)]
     assert len(set(map(tuple, orders))) == 9

@@ -181,13 +181,6 @@ def test_equal_to_the_source_alone_under_its_own_seed(sources):
 # Processes and resuming
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_processes_cover_an_epoch(sources, world_size):
-    whole = Counter(row_ids(mix(sources, [2, 1, 1], epoch=3)))
-    shares = [mix(sources, [2, 1, 1], epoch=3, process_index=k, world_size=world_size) for k in range(world_size)]
-    assert sum((Counter(row_ids(share)) for share in shares), Counter()) == whole
-
-
 @pytest.mark.parametrize("output", ["packed", "float32"])
 def test_resuming_is_bit_exact(sources, output):
     options = {"batch_size": 8, "positions": 120, "epoch": 4, "ply_weights": {0: 0.5}, "output": output}

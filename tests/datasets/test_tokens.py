@@ -20,7 +20,7 @@ from commands import run
 from drawn_games import games, one_game
 from kifu.corpus.schema import move_arrays
 from kifu.datasets.tokens import BEGIN, END, METADATA, TokenGames, Tokenizer, TokenWriter, open_tokens, pack_tokens
-from kifu.errors import FormatError, GameError, OutputError, RecipeError, SourceError
+from kifu.errors import FormatError, GameError, RecipeError, SourceError
 from kifu.io import read_small
 from kifu.point import WHITE_BIT, symmetries
 
@@ -70,16 +70,6 @@ def test_reading_what_was_written(tmp_path: Path) -> None:
 def test_sets_without_games(tmp_path: Path) -> None:
     data = open_tokens(write(tmp_path / "none", parts=0))
     assert (len(data), data.tokens.tolist(), data.offsets.tolist()) == (0, [], [0])
-
-
-def test_failed_writes_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), TokenWriter(tmp_path / "train", TOKENIZER):
-        raise ZeroDivisionError
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "mine.txt").touch()
-    with pytest.raises(OutputError, match=r"contains mine\.txt"):
-        TokenWriter(tmp_path / "train", TOKENIZER)
 
 
 def test_errors_of_other_readers_name_the_reader(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import errno
 import io
 import itertools
 import json
-import os
 import struct
 import tracemalloc
 import zipfile
@@ -156,15 +155,6 @@ def test_an_empty_data_set(tmp_path):
     assert "0 in 0 files" in "\n".join(inspect_examples(folder))
 
 
-def test_only_an_earlier_data_set_is_replaced(tmp_path):
-    write(tmp_path / "set", ROWS, rows_per_file=10)
-    folder = write(tmp_path / "set", ROWS.part(0, 9))
-    assert len([*folder.glob("*.npz")]) == 1
-    (folder / "mine.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"mine\.txt"):
-        write(tmp_path / "set", ROWS)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"policy": ROWS.policy.astype(np.int32)}, {"targets": ROWS.targets[:, :64]}, {"inputs": ROWS.inputs[:9]}],
@@ -180,45 +170,6 @@ def test_arrays_of_other_types_or_shapes_raise(tmp_path, wrong):
 def test_rows_per_file_is_checked(tmp_path, rows_per_file):
     with pytest.raises(RecipeError, match=f"rows_per_file must be from 1 to 200,000, got {rows_per_file:,}"):
         KataWriter(tmp_path / "set", rows_per_file=rows_per_file)
-    assert not [*tmp_path.iterdir()]
-
-
-def test_unfinished_outputs_are_removed(tmp_path):
-    def interrupted() -> None:
-        with KataWriter(tmp_path / "set", rows_per_file=9) as writer:
-            writer.write(random_rows(30, meta=False))
-            assert [path.name for path in tmp_path.iterdir()] == [".set.part"]
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not [*tmp_path.iterdir()]
-
-
-def test_leftovers_of_a_killed_run_are_overwritten(tmp_path):
-    (tmp_path / ".set.part").mkdir()
-    (tmp_path / ".set.part" / "set-00007.npz").write_bytes(b"half")
-    folder = write(tmp_path / "set", ROWS)
-    assert sorted(bytes_of(folder)) == ["examples.json", "set-00000.json", "set-00000.npz"]
-    assert [path.name for path in tmp_path.iterdir()] == ["set"]
-
-
-@pytest.mark.parametrize("full_after", [0, 1, 2, 5, 20])
-def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, full_after):
-    written = 0
-    real = os.write
-
-    def write_until_full(file: int, data) -> int:
-        nonlocal written
-        if str(Path(f"/proc/self/fd/{file}").readlink()).endswith(".npz.part"):
-            written += 1
-            if written > full_after:
-                raise OSError(errno.ENOSPC, "No space left on device")
-        return real(file, data)
-
-    monkeypatch.setattr(os, "write", write_until_full)
-    with pytest.raises(OutputError, match="No space left on device"):
-        write(tmp_path / "set", ROWS, rows_per_file=20)
     assert not [*tmp_path.iterdir()]
 
 

@@ -1,7 +1,5 @@
 """seven@1: against the naive board, and the laws that its planes keep."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ import kifu
 from drawn_games import SETUP, games, sgf
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.planes.registry import find_plane_set
-from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries
+from kifu.point import BLACK, NO_POINT, WHITE
 from naive import NaiveBoard
 
 
@@ -37,11 +35,6 @@ def twin(width, height, nodes):
     return np.array(planes, np.uint8).reshape(-1, 7, height, width), np.array(labels, np.int32)
 
 
-def with_moves(game, moves, setup, width=None, height=None):
-    """The same Game on other points."""
-    return dataclasses.replace(game, moves=moves, setup=setup, width=width or game.width, height=height or game.height)
-
-
 @pytest.mark.nojit
 @given(games())
 def test_against_the_naive_board(drawn):
@@ -51,33 +44,6 @@ def test_against_the_naive_board(drawn):
     np.testing.assert_array_equal(labels, expected[1])
     assert planes.dtype == np.uint8
     assert labels.dtype == np.int32
-
-
-@given(games())
-def test_planes_of_the_mirrored_game_are_the_mirrored_planes(drawn):
-    game = kifu.read_sgf(sgf(*drawn))
-    planes, labels = kifu.encode(game, "seven@1")
-    table = symmetries(game.width, game.height)
-    for k in range(8):
-        to = table[k].astype(np.uint16)
-        moves, setup = (to[words & POINT_MASK] | words & ~np.uint16(POINT_MASK) for words in (game.moves, game.setup))
-        width, height = (game.height, game.width) if k & 4 else (game.width, game.height)
-        mirrored = with_moves(game, moves, setup, width, height)
-        got, got_labels = kifu.encode(mirrored, "seven@1")
-        wanted = np.empty((len(planes), 7, width * height), np.uint8)
-        wanted[:, :, table[k][:-1]] = planes.reshape(len(planes), 7, width * height)
-        np.testing.assert_array_equal(got, wanted.reshape(len(planes), 7, height, width))
-        np.testing.assert_array_equal(got_labels, table[k][labels])
-
-
-@given(games())
-def test_planes_know_no_colours(drawn):
-    """Black for White and White for Black: what is own stays own."""
-    game = kifu.read_sgf(sgf(*drawn))
-    stones = np.where(game.setup & ERASE_BIT, game.setup, game.setup ^ np.uint16(WHITE_BIT)).astype(np.uint16)
-    swapped = with_moves(game, game.moves ^ np.uint16(WHITE_BIT), stones)
-    for got, wanted in zip(kifu.encode(swapped, "seven"), kifu.encode(game, "seven")):
-        np.testing.assert_array_equal(got, wanted)
 
 
 @given(games())

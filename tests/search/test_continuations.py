@@ -29,7 +29,7 @@ from kifu.search.continuations import (
     tabulate,
     year_counts,
 )
-from kifu.search.position import GamePly, Position
+from kifu.search.position import Position
 from kifu.search.searcher import Searcher
 from naive_search import stones_before, turned
 from searchable import catalogues, write_games
@@ -262,7 +262,7 @@ def test_equal_points_and_transpositions_are_merged(tmp_path: Path) -> None:
         OneGame(5, 5, [4, 20 | WHITE, 24, 25 | WHITE]),
     ]
     searcher = Searcher(write_games(tmp_path / "games.parquet", games, UNKNOWN))
-    found = searcher.explore(GamePly(0, 2))
+    found = searcher.explore((0, 2))
     assert found.games == 3
     assert [(c.x, c.y, c.colour, c.count) for c in found.continuations] == [(4, 0, "black", 2), (4, 0, "white", 1)]
     assert found.wins == (0, 0)
@@ -278,7 +278,7 @@ def test_the_first_time_counts_after_passes_too(tmp_path: Path, plies: int) -> N
     games = [OneGame(3, 3, [9, 9 | WHITE, 4]), OneGame(3, 3, [4]), OneGame(3, 3, [])]
     path = write_games(tmp_path / "games.parquet", games, UNKNOWN)
     build_index(path, plies=plies)
-    found = Searcher(path).explore(GamePly(0, 0))
+    found = Searcher(path).explore((0, 0))
     assert [(c.x, c.colour, c.is_pass, c.recent) for c in found.continuations] == [
         (1, "black", False, [1]), (None, "black", True, [0]), (None, None, False, [2]),
     ]  # fmt: skip

@@ -20,7 +20,7 @@ from kifu.go.board import Board
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import read_sgf
 from kifu.search.pattern import Pattern
-from kifu.search.position import FILE_LIMIT, GamePly, Position, game_position, parse_position
+from kifu.search.position import FILE_LIMIT, Position, game_position, parse_position
 from naive_search import stones_before
 
 CAPTURE = b"(;SZ[5];B[cc];W[bc];B[aa];W[cb];B[ee];W[dc];B[];W[cd];AB[ab])"
@@ -61,8 +61,8 @@ def test_boards_may_be_rectangular() -> None:
 
 
 def test_plies_of_games() -> None:
-    assert parse_position("1234@57") == GamePly(1233, 57)
-    assert parse_position(" 1@0\n") == GamePly(0, 0)
+    assert parse_position("1234@57") == (1233, 57)
+    assert parse_position(" 1@0\n") == (0, 0)
     with pytest.raises(RecipeError, match=r"^games are numbered from 1, got 0@0$"):
         parse_position("0@0")
 
@@ -152,7 +152,7 @@ def test_bad_files_give_one_line(tmp_path: Path) -> None:
 def test_any_text_gives_a_position_or_an_error(text: str) -> None:
     with contextlib.suppress(KifuError):
         found = parse_position(text)
-        assert isinstance(found, GamePly) or len(found.stones) == found.width * found.height
+        assert isinstance(found, tuple) or len(found.stones) == found.width * found.height
 
 
 @given(drawn_games())

@@ -120,9 +120,10 @@ def read_position(searcher: Searcher, argument: str, board: str | None) -> Posit
     position = parse_position(Path(argument) if _is_file(argument) else argument, width, height)
     if isinstance(position, Position):
         return position
-    if position.row >= searcher.catalogue.rows:
-        raise RecipeError(f"the catalogue has games 1 to {searcher.catalogue.rows:,}, got {position.row + 1:,}")
-    return searcher.position(*position)
+    row, ply = position
+    if row >= searcher.catalogue.rows:
+        raise RecipeError(f"the catalogue has games 1 to {searcher.catalogue.rows:,}, got {row + 1:,}")
+    return searcher.position(row, ply)
 
 
 def select_games(searcher: Searcher, where: str | None, player: str | None, colour: str | None) -> Bools | None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from kifu.arrays import Bytes, Indices
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import Format, detect_dat
 from kifu.datasets.manifest import block_checks
@@ -27,8 +27,6 @@ from kifu.kernel import kernel
 from kifu.planes.packing import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
 from kifu.planes.registry import find_plane_set
 from kifu.registry import lookup
-
-Bytes = npt.NDArray[np.uint8]
 
 MAX_SEGMENTS = 10_000
 """Maximum number of concatenated files; all of KGS up to 2014 is 91."""
@@ -45,7 +43,7 @@ BAD_BIT = 4  # a bit that must be constant is not
 
 
 @kernel
-def walk_dat1(data: Bytes, start: int, limit: int, result: npt.NDArray[np.int64]) -> int:
+def walk_dat1(data: Bytes, start: int, limit: int, result: Indices) -> int:
     """Validate at most `limit` dat1 records from byte `start` on.
 
     Args:
@@ -80,7 +78,7 @@ def walk_dat1(data: Bytes, start: int, limit: int, result: npt.NDArray[np.int64]
 
 
 @kernel
-def walk_dat2(data: Bytes, start: int, limit: int, result: npt.NDArray[np.int64]) -> int:
+def walk_dat2(data: Bytes, start: int, limit: int, result: Indices) -> int:
     """Validate at most `limit` dat2 records from byte `start` on, like `walk_dat1`."""
     size = len(data)
     at = start
@@ -115,7 +113,7 @@ class DatLayout:
     planes: int
     record: np.dtype[np.void]
     unpack: Callable[[Records, Planes, Labels], None]
-    walk: Callable[[Bytes, int, int, npt.NDArray[np.int64]], int]
+    walk: Callable[[Bytes, int, int, Indices], int]
     header_line: bytes = b""
     header_bytes: int = 0
     end: bytes = b"END"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Bytes, Indices
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, UNKNOWN, WINNERS, rank_bands
 from kifu.datasets.epoch_plan import EpochPlan, slots_of_entries
@@ -24,8 +24,6 @@ from kifu.kernel import kernel
 from kifu.point import WHITE_BIT
 from kifu.text import Report
 
-Bits = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
 Counts = dict[str, int]
 
 PLY_STEP = 20
@@ -37,7 +35,7 @@ _RESULTS = ("win", "loss", "draw", UNKNOWN)
 _NO_YEAR = 2**15 - 1
 """Stands for an unknown year; the last one in order."""
 
-_FIGURES: dict[str, Callable[[Numbers], Any]] = {"min": np.min, "median": np.median, "mean": np.mean, "max": np.max}
+_FIGURES: dict[str, Callable[[Indices], Any]] = {"min": np.min, "median": np.median, "mean": np.mean, "max": np.max}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def mark_drawn(units: Any, first: Any, slot_of: Any, move_offset: Any, selected:
     """Mark the positions of consecutive games of a block that have a slot; see `kifu.datasets.sources.fill_slots`.
 
     Args:
-        drawn: Bits like `selected`, lowest bit first; receives those of positions with a slot.
+        drawn: Bytes like `selected`, lowest bit first; receives those of positions with a slot.
     """
     q = first
     for u in range(units.shape[0]):
@@ -113,18 +111,18 @@ class _Drawn:
     """The drawn positions of one source.
 
     Attributes:
-        positions: Bits of the moves before which a position was drawn, lowest bit first.
+        positions: Bytes of the moves before which a position was drawn, lowest bit first.
         by_player: [G, 2] int64, number of examples of Black's and White's moves of each game.
         by_ply: [T] int64, number of examples of each ply; the last one also counts all later plies.
     """
 
     source: CatalogueSource
-    positions: Bits
-    by_player: Numbers
-    by_ply: Numbers
+    positions: Bytes
+    by_player: Indices
+    by_ply: Indices
 
     @classmethod
-    def of(cls, source: CatalogueSource, positions: Bits) -> _Drawn:
+    def of(cls, source: CatalogueSource, positions: Bytes) -> _Drawn:
         """Count the drawn positions of a source."""
         games = source.games
         by_player, by_ply = np.zeros((len(source.ids), 2), np.int64), np.zeros(_LATEST + 1, np.int64)
@@ -136,27 +134,27 @@ class _Drawn:
         return int(self.by_ply.sum())
 
     @property
-    def games(self) -> Numbers:
+    def games(self) -> Indices:
         """The games with examples, ascending: [K] int64."""
         return np.flatnonzero(self.by_player.any(axis=1))
 
-    def bands(self) -> Numbers:
+    def bands(self) -> Indices:
         """Return indices into BANDS of Black's and White's ranks, [G, 2]."""
         rows = self.source.rows
         return np.stack([rank_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")], 1)
 
-    def results(self) -> Numbers:
+    def results(self) -> Indices:
         """Return indices into _RESULTS for Black and for White, [G, 2]."""
         winner = self.source.rows["winner"]
         index = pc.index_in(winner, pa.array(WINNERS[:-1], winner.type)).fill_null(len(WINNERS) - 1)
-        results: Numbers = np.array([[0, 1], [1, 0], [2, 2], [3, 3]])[to_numpy(index)]
+        results: Indices = np.array([[0, 1], [1, 0], [2, 2], [3, 3]])[to_numpy(index)]
         return results
 
-    def years(self) -> Numbers:
+    def years(self) -> Indices:
         """Return the year of each game twice, or _NO_YEAR, [G, 2]."""
         return np.repeat(to_numpy(self.source.rows["year"].fill_null(_NO_YEAR)), 2).reshape(-1, 2)
 
-    def move_index(self, games: Numbers) -> tuple[Numbers, Numbers]:
+    def move_index(self, games: Indices) -> tuple[Indices, Indices]:
         """Return the drawn positions of some games: for each the index in `games`, and the ply."""
         first = self.source.games.move_offset[games]
         sizes = self.source.games.move_offset[games + 1] - first
@@ -201,7 +199,6 @@ def _source_draws(drawn: _Drawn, examples: int) -> SourceDraws:
 
 
 def _drawn(source: LoaderSource, plan: EpochPlan, first: int, stop: int) -> list[_Drawn]:
-    """Return the drawn positions of each source."""
     parts = source.parts(plan.selection)
     sources = [part for part, _ in parts if isinstance(part, CatalogueSource)]
     if len(sources) < len(parts):
@@ -219,7 +216,7 @@ def _drawn(source: LoaderSource, plan: EpochPlan, first: int, stop: int) -> list
     return [_Drawn.of(each, mark) for each, mark in zip(sources, marks)]
 
 
-def _by_class(classes: Sequence[Numbers], by_player: Sequence[Numbers]) -> dict[int, int]:
+def _by_class(classes: Sequence[Indices], by_player: Sequence[Indices]) -> dict[int, int]:
     """Return the number of examples of each class that has some, in ascending order.
 
     classes, by_player: [G, 2] of each source, the class and the number of Black's and of White's moves of each game.

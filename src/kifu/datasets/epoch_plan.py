@@ -21,28 +21,27 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Bytes, Hashes, Indices, Ints
 from kifu.corpus.hashes import mix, mix_words
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
 from kifu.registry import check_choice
 
-Hashes64 = npt.NDArray[np.uint64]
-
 UNIT_ORDER, SYMMETRY, BLOCK_ORDER, WEIGHT, PER_GAME, SOURCE = range(6)
 """Purposes of keys; the second part of a key, after the epoch, or for SOURCE after the number of the source."""
 
 
-def hash_key(seed: int, *parts: int) -> Hashes64:
+def hash_key(seed: int, *parts: int) -> Hashes:
     """Return the key of some integers from 0 to 2**64 - 1, as [1] uint64."""
-    key: Hashes64 = mix_words(np.array([seed], np.uint64))
+    key: Hashes = mix_words(np.array([seed], np.uint64))
     for part in parts:
         key = mix_words(key ^ np.uint64(part))
     return key
 
 
-def hash_numbers(numbers: npt.NDArray[np.int64], key: Hashes64) -> Hashes64:
+def hash_numbers(numbers: Indices, key: Hashes) -> Hashes:
     """Return mix(number ^ key) of each number."""
-    hashes: Hashes64 = mix_words(numbers.astype(np.uint64) ^ key)
+    hashes: Hashes = mix_words(numbers.astype(np.uint64) ^ key)
     return hashes
 
 
@@ -55,7 +54,7 @@ def _shuffle(key: Any, out: Any) -> None:
         out[i], out[j] = out[j], out[i]
 
 
-def permutation(key: Hashes64, count: int) -> npt.NDArray[np.int32]:
+def permutation(key: Hashes, count: int) -> Ints:
     """Return a permutation of 0 to count - 1, [count] int32, by a Fisher-Yates shuffle.
 
     From the last index down to 1, entry i is swapped with entry mix(key ^ i) mod (i + 1).
@@ -81,7 +80,7 @@ def _assign_slots(entries: Any, slot_of: Any, slots: Any) -> None:
         slots[j] = slot_of[entries[j]]
 
 
-def slots_of_entries(entries: npt.NDArray[np.int32], size: int) -> tuple[npt.NDArray[np.int32], ...]:
+def slots_of_entries(entries: Ints, size: int) -> tuple[Ints, ...]:
     """Number distinct entries of a block in ascending order.
 
     Returns:
@@ -174,11 +173,11 @@ class EpochSelection:
     """
 
     counts: npt.NDArray[np.integer[Any]]
-    selected: npt.NDArray[np.uint8]
-    symmetry_key: Hashes64 | None
+    selected: Bytes
+    symmetry_key: Hashes | None
     ordered: bool = False
 
-    def symmetries(self, indices: npt.NDArray[np.int64], square: bool) -> npt.NDArray[np.uint8]:
+    def symmetries(self, indices: Indices, square: bool) -> Bytes:
         """Return the symmetry of each of some games or rows, [K] uint8. square: whether the board is."""
         if self.symmetry_key is None:
             return np.zeros(len(indices), np.uint8)
@@ -215,8 +214,8 @@ class EpochPlan:
     batch_size: int
     number: int
     selection: EpochSelection
-    units: npt.NDArray[np.int32]
-    ends: npt.NDArray[np.int64]
+    units: Ints
+    ends: Indices
     blocks: list[ShuffleBlock]
 
     @property
@@ -229,7 +228,7 @@ class EpochPlan:
         blocks = _plan_blocks(config, batch_size, int(self.ends[-1]))
         return replace(self, config=config, batch_size=batch_size, blocks=blocks)
 
-    def order(self, block: ShuffleBlock) -> npt.NDArray[np.int32]:
+    def order(self, block: ShuffleBlock) -> Ints:
         """Return the positions of a block in their shuffled order: [size] int32."""
         size = block.last - block.first
         if self.config.shuffle is None:
@@ -246,7 +245,7 @@ class EpochPlan:
             yield from (block._replace(start=start, stop=stop) for start, stop in pairwise(bounds))
             at += block.stop - block.start
 
-    def block_units(self, block: ShuffleBlock) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def block_units(self, block: ShuffleBlock) -> tuple[Indices, Indices]:
         """Return the units [K] with positions in a block, and the index in it of the first position of each: [K]."""
         u = int(np.searchsorted(self.ends, block.first, side="right")) - 1
         v = int(np.searchsorted(self.ends, block.last, side="left"))

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from kifu.arrays import Array, Hashes, Indices, Ints
 from kifu.config import first_invalid, one_line
 from kifu.errors import FormatError, printable
 from kifu.planes.packing import unpack
@@ -141,7 +142,7 @@ class Layout:
         """Size of an example in `Batch.planes`."""
         return prod(self.packed_shape) * self.plane_dtype.itemsize
 
-    def flip_points(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def flip_points(self, points: Indices) -> Indices:
         """Return labels [B] that are points with rows counted from the opposite side; a pass stays a pass."""
         y, x = np.divmod(points, self.width)
         return np.where(points == self.pass_label, points, (self.height - 1 - y) * self.width + x)
@@ -171,7 +172,7 @@ class GameRuns(NamedTuple):
 
     archive: Sequence[str]
     member: Sequence[str]
-    rows: npt.NDArray[np.int64]
+    rows: Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +188,10 @@ class Batch:
         runs: The games, for formats that name them; set only on batches for a writer.
     """
 
-    planes: npt.NDArray[Any]
-    labels: Mapping[str, npt.NDArray[Any]]
-    game: npt.NDArray[np.uint64]
-    ply: npt.NDArray[np.int32]
+    planes: Array
+    labels: Mapping[str, Array]
+    game: Hashes
+    ply: Ints
     runs: GameRuns | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
@@ -201,7 +202,7 @@ class Batch:
         shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in arrays.items())
         return f"<Batch: {shapes}>"
 
-    def unpack_planes(self, layout: Layout) -> npt.NDArray[Any]:
+    def unpack_planes(self, layout: Layout) -> Array:
         """Return the planes as [B, C, H, W] uint8 of 0 and 1, or float32 for a real layout."""
         if layout.real:
             return self.planes.reshape(len(self), *layout.shape)
@@ -223,13 +224,13 @@ class Batch:
         """Return the same rows with their games."""
         return replace(self, runs=runs)
 
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
+    def columns(self) -> dict[str, Array]:
         """Return all arrays [B, ...] of the batch by name, without runs; `from_columns` is the inverse."""
         labels = {f"label {name}": values for name, values in self.labels.items()}
         return {"planes": self.planes, "game": self.game, "ply": self.ply} | labels
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, npt.NDArray[Any]]) -> Batch:
+    def from_columns(cls, columns: Mapping[str, Array]) -> Batch:
         """Return the batch whose `columns`, arrays [B, ...], these are; others are ignored."""
         labels = {key.removeprefix("label "): values for key, values in columns.items() if key.startswith("label ")}
         return cls(columns["planes"], labels, columns["game"], columns["ply"])
@@ -240,7 +241,7 @@ def is_next(name: str) -> bool:
     return name.startswith("next") and name[4:].isdecimal()
 
 
-def pack_planes(planes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
+def pack_planes(planes: Array, layout: Layout) -> Array:
     """Return planes [B, C, H, W] in the form of `Batch.planes`; unless the layout is real, nonzero values become 1."""
     flat = planes.reshape(len(planes), layout.planes, layout.points)
     return flat.astype(np.float32, copy=False) if layout.real else np.packbits(flat, axis=-1)
@@ -313,7 +314,7 @@ class Dataset(ABC):
     def _read(self, start: int, stop: int) -> Batch:
         """Return rows start to stop - 1, all of which exist. Raises FormatError if they are damaged."""
 
-    def _check_labels(self, labels: Mapping[str, npt.NDArray[Any]], rows: range) -> None:
+    def _check_labels(self, labels: Mapping[str, Array], rows: range) -> None:
         """Raise FormatError if a label is out of its range: loss functions use points as indices."""
         for name, values in labels.items():
             if name in CODES and values.dtype.kind == "i":
@@ -335,10 +336,10 @@ class Dataset(ABC):
         return self.examples
 
     @overload
-    def __getitem__(self, index: int) -> tuple[npt.NDArray[Any], Any]: ...
+    def __getitem__(self, index: int) -> tuple[Array, Any]: ...
     @overload
-    def __getitem__(self, index: slice[Any, Any, Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]: ...
-    def __getitem__(self, index: int | slice[Any, Any, Any]) -> tuple[npt.NDArray[Any], Any]:
+    def __getitem__(self, index: slice[Any, Any, Any]) -> tuple[Array, Array]: ...
+    def __getitem__(self, index: int | slice[Any, Any, Any]) -> tuple[Array, Any]:
         if isinstance(index, slice):
             rows = range(self.examples)[index]
             if rows.step > 0:
@@ -352,13 +353,13 @@ class Dataset(ABC):
         planes, labels = self._unpacked_rows(range(row, row + 1))
         return planes[0], labels[0] if labels[0].shape else labels[0].item()
 
-    def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], Any]]:
+    def __iter__(self) -> Iterator[tuple[Array, Any]]:
         size = self._block_rows
         for start in range(0, self.examples, size):
             planes, labels = self[start : start + size]
             yield from zip(planes, labels.tolist() if labels.ndim == 1 else labels)
 
-    def to_numpy(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def to_numpy(self) -> tuple[Array, Array]:
         """Return the whole data set: planes [N, C, H, W] and the first label [N, ...]."""
         return self[:]
 
@@ -367,7 +368,7 @@ class Dataset(ABC):
         for start in range(0, self.examples, size):
             yield self.read(start, min(start + size, self.examples))
 
-    def run_starts(self) -> npt.NDArray[np.int64]:
+    def run_starts(self) -> Indices:
         """Return the first row of each run, [K] int64; rows of a run are cheapest to read together."""
         return np.arange(0, self.examples, RUN_ROWS)
 
@@ -375,8 +376,7 @@ class Dataset(ABC):
     def _block_rows(self) -> int:
         return max(_BLOCK_BYTES // (prod(self.layout.shape) * self.layout.plane_dtype.itemsize), 1)
 
-    def _unpacked_rows(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return the planes and first labels of ascending rows."""
+    def _unpacked_rows(self, rows: range) -> tuple[Array, Array]:
         label = self.layout.labels[0]
         planes = np.empty((len(rows), *self.layout.shape), self.layout.plane_dtype)
         labels = np.empty((len(rows), *label.shape), label.np_dtype)

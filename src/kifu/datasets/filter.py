@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
+from kifu.arrays import Bytes, Doubles, Floats, Ints
 from kifu.corpus.hashes import mix
 from kifu.errors import RecipeError
 from kifu.go.replay import GamesLike
@@ -89,7 +89,7 @@ class PositionFilter:
         for name in ("where", "weight"):
             _check_expression(name, getattr(self, name))
 
-    def weights_by_ply(self) -> npt.NDArray[np.float64]:
+    def weights_by_ply(self) -> Doubles:
         """Return the weight of each ply, [T]; the last one also applies to all later plies."""
         steps = [(0, 1.0)] if self.ply_weights is None else sorted(self.ply_weights.items())
         bounds = [ply for ply, _ in steps]
@@ -101,7 +101,7 @@ class PositionFilter:
             weights[self.max_ply + 1 :] = 0
         return weights
 
-    def weights_by_player(self, rating: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    def weights_by_player(self, rating: Floats) -> Doubles:
         """Return the weights of Black's and White's moves by `rank_weights`, [G, 2]."""
         if self.rank_weights is None:
             return np.ones(rating.shape)
@@ -160,7 +160,7 @@ def position_weight(word: Any, t: Any, g: Any, points: Any, passes: Any, by_ply:
 @kernel
 def _select_positions(  # noqa: PLR0913 - kernel
     moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
-    weight_key: Any, per_game_key: Any, selected: Any, counts: Any,
+    weight_key: Any, per_game_key: Any, selected: Any, counts: Any
 ) -> None:  # fmt: skip
     """See `select_positions`.
 
@@ -193,7 +193,7 @@ def _select_positions(  # noqa: PLR0913 - kernel
         counts[g] = count
 
 
-def mark_positions(games: GamesLike, rules: PositionFilter, playable: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
+def mark_positions(games: GamesLike, rules: PositionFilter, playable: Ints) -> Bytes:
     """Return which positions rules without random draws select: [M] 0 or 1 for each move of all games.
 
     playable: as for `select_positions`.
@@ -207,12 +207,12 @@ def mark_positions(games: GamesLike, rules: PositionFilter, playable: npt.NDArra
 def select_positions(
     games: GamesLike,
     first: int,
-    playable: npt.NDArray[np.int32],
+    playable: Ints,
     rules: PositionFilter,
-    by_player: npt.NDArray[np.float64],
+    by_player: Doubles,
     keys: tuple[np.uint64, np.uint64],
-    selected: npt.NDArray[np.uint8],
-    counts: npt.NDArray[np.int32],
+    selected: Bytes,
+    counts: Ints,
 ) -> None:
     """Mark the selected positions of G games, from number `first` on, and count them by game.
 

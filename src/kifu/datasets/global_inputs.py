@@ -10,29 +10,20 @@ import pkgutil
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Bools, Floats, Indices
 from kifu.corpus.cleaning import TIME_COLUMNS, thinking_times
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.errors import RecipeError
 from kifu.planes.encoder import RATING_COLUMNS, ratings_of
 from kifu.records.game import Game
-from kifu.records.meta import (
-    Overtime,
-    parse_date,
-    parse_main_before,
-    parse_minutes,
-    parse_overtime,
-    thinking_seconds,
-)
+from kifu.records.meta import Overtime, parse_date, parse_main_before, parse_minutes, parse_overtime, thinking_seconds
 from kifu.registry import unknown
-
-Floats = npt.NDArray[np.float32]
 
 CONDITION_COLUMNS = ("komi", "handicap", "rules", *RATING_COLUMNS, "year", "date", "place", *TIME_COLUMNS)
 """The columns of the catalogue from which `Conditions.from_rows` reads."""
@@ -152,9 +143,7 @@ class Conditions:
             times[:, g] = (_number(minutes), *kind)
         return replace(found, clock=_clock(*times))
 
-    def with_ranks(
-        self, white_to_play: npt.NDArray[np.bool_], mover: float | None = None, opponent: float | None = None
-    ) -> Conditions:
+    def with_ranks(self, white_to_play: Bools, mover: float | None = None, opponent: float | None = None) -> Conditions:
         """Return the conditions with other ratings; None keeps a rating. white_to_play: [G]."""
         rating, game = self.rating.copy(), np.arange(len(self.komi))
         side = white_to_play.astype(np.int64)
@@ -170,7 +159,7 @@ class Conditions:
         none = Conditions.unknown(len(self.server))
         return replace(self, server=none.server, day=none.day, clock=none.clock)
 
-    def take(self, games: npt.NDArray[np.int64]) -> Conditions:
+    def take(self, games: Indices) -> Conditions:
         """Return the conditions of some of the games, in that order."""
         return Conditions(*(getattr(self, each.name)[games] for each in fields(self)))
 
@@ -215,36 +204,17 @@ def _scoring(rules: str | None) -> float:
     return _AREA if text.startswith(area) else np.nan
 
 
-class InputPositions(NamedTuple):
-    """B positions, whose global inputs are encoded; white: [B], whether White is to move."""
-
-    conditions: Conditions
-    game: npt.NDArray[np.int64]
-    white: npt.NDArray[np.bool_]
-
-
-def _signed(at: InputPositions, values: Floats, scale: float) -> Floats:
+def _signed(white: Bools, values: Floats, scale: float) -> Floats:
     """[B, 2] 1 and the value over the scale for Black, its negative for White; zeros where unknown."""
-    value = values[at.game] / scale
+    value = values / scale
     known = np.isfinite(value)
-    signed = np.clip(np.where(at.white, -value, value), -_MAX_ENCODED, _MAX_ENCODED)
+    signed = np.clip(np.where(white, -value, value), -_MAX_ENCODED, _MAX_ENCODED)
     return np.where(known[:, None], np.stack([np.ones_like(value), signed], 1), 0)
 
 
-def _rules(at: InputPositions) -> list[Floats]:
-    area = at.conditions.area[at.game]
-    return [np.stack([area == _AREA, area == _TERRITORY], 1)]
-
-
-def _ranks(at: InputPositions) -> list[Floats]:
-    rating, side = at.conditions.rating[at.game], at.white.astype(np.int64)
-    position = np.arange(len(side))
-    return [_interpolated(rating[position, k], _RATING_KNOTS) for k in (side, 1 - side)]
-
-
-def _time(at: InputPositions) -> list[Floats]:
-    seconds = at.conditions.seconds[at.game]
-    return [_interpolated(np.log2(np.maximum(seconds, 1)), _TIME_KNOTS)]
+def _ranks(known: Conditions, white: Bools) -> list[Floats]:
+    side, position = white.astype(np.int64), np.arange(len(white))
+    return [_interpolated(known.rating[position, k], _RATING_KNOTS) for k in (side, 1 - side)]
 
 
 def _interpolated(values: Floats, knots: Sequence[float]) -> Floats:
@@ -258,14 +228,10 @@ def _interpolated(values: Floats, knots: Sequence[float]) -> Floats:
     return weights
 
 
-def _metadata(at: InputPositions) -> list[Floats]:
+def _metadata(known: Conditions, white: Bools) -> list[Floats]:
     """KataGo's metadata on 19 x 19; networks of KataGo set the size of the board themselves."""
-    rows = pkgutil.resolve_name("kifu.katago.metadata:profile_rows")(at.conditions.take(at.game), 361)
-    return [rows[np.arange(len(at.white)), at.white.astype(np.int64)]]
-
-
-def _profile(at: InputPositions) -> list[Floats]:
-    return _metadata(at._replace(conditions=at.conditions.at_server(None)))
+    rows = pkgutil.resolve_name("kifu.katago.metadata:profile_rows")(known, 361)
+    return [rows[np.arange(len(white)), white.astype(np.int64)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,29 +240,47 @@ class GlobalInput:
 
     Attributes:
         sizes: Numbers of values of its parts, each of which may be unknown independently of the others.
-        encode: Returns the values of each part, [B, size].
+        encode: Returns the values of each part, [B, size], given the conditions of B positions, and whether White is to
+            move in each.
         always_known: Dropout leaves it alone.
     """
 
     title: str
     sizes: tuple[int, ...]
-    encode: Callable[[InputPositions], list[Floats]]
+    encode: Callable[[Conditions, Bools], list[Floats]]
     always_known: bool = False
 
 
 INPUTS: dict[str, GlobalInput] = {
-    "colour": GlobalInput("colour to move", (1,), lambda at: [np.where(at.white, -1, 1)[:, None]], always_known=True),
-    "komi": GlobalInput("komi, from the mover's side", (2,), lambda at: [_signed(at, at.conditions.komi, -_KOMI_UNIT)]),
-    "handicap": GlobalInput(
-        "handicap stones, from the mover's side", (2,), lambda at: [_signed(at, at.conditions.handicap, 5)]
+    "colour": GlobalInput(
+        "colour to move", (1,), lambda known, white: [np.where(white, -1, 1)[:, None]], always_known=True
     ),
-    "rules": GlobalInput("area or territory scoring", (2,), _rules),
+    "komi": GlobalInput(
+        "komi, from the mover's side", (2,), lambda known, white: [_signed(white, known.komi, -_KOMI_UNIT)]
+    ),
+    "handicap": GlobalInput(
+        "handicap stones, from the mover's side", (2,), lambda known, white: [_signed(white, known.handicap, 5)]
+    ),
+    "rules": GlobalInput(
+        "area or territory scoring",
+        (2,),
+        lambda known, white: [np.stack([known.area == _AREA, known.area == _TERRITORY], 1)],
+    ),
     "ranks": GlobalInput("ranks of the mover and of the opponent", (len(_RATING_KNOTS),) * 2, _ranks),
     "year": GlobalInput(
-        "year of the game", (len(_YEAR_KNOTS),), lambda at: [_interpolated(at.conditions.year[at.game], _YEAR_KNOTS)]
+        "year of the game", (len(_YEAR_KNOTS),), lambda known, white: [_interpolated(known.year, _YEAR_KNOTS)]
     ),
-    "time": GlobalInput("thinking time per move", (len(_TIME_KNOTS),), _time),
-    "profile": GlobalInput("ranks and year as KataGo's profiles give them", (192,), _profile, always_known=True),
+    "time": GlobalInput(
+        "thinking time per move",
+        (len(_TIME_KNOTS),),
+        lambda known, white: [_interpolated(np.log2(np.maximum(known.seconds, 1)), _TIME_KNOTS)],
+    ),
+    "profile": GlobalInput(
+        "ranks and year as KataGo's profiles give them",
+        (192,),
+        lambda known, white: _metadata(known.at_server(None), white),
+        always_known=True,
+    ),
     "metadata": GlobalInput("ranks, server, date and clock for KataGo", (192,), _metadata, always_known=True),
 }
 """All inputs by name. Nets store the names; what they mean never changes."""
@@ -316,16 +300,21 @@ def input_size(names: Sequence[str]) -> int:
     return sum(sum(INPUTS[name].sizes) for name in names)
 
 
-def encode_inputs(names: Sequence[str], at: InputPositions) -> Floats:
-    """Return the global inputs of positions, [B, input_size(names)] float32, in the order of the names."""
+def encode_inputs(names: Sequence[str], conditions: Conditions, game: Indices, white: Bools) -> Floats:
+    """Return the global inputs of positions, [B, input_size(names)] float32, in the order of the names.
+
+    Args:
+        game: [B], indices of the conditions.
+        white: [B], whether White is to move.
+    """
     # The positions of a game share one row for each colour, and there are far fewer games than positions.
-    first = at.game.min(initial=len(at.conditions.komi))
-    pair = 2 * (at.game - first) + at.white
+    first = game.min(initial=len(conditions.komi))
+    pair = 2 * (game - first) + white
     used = np.bincount(pair) > 0
     pairs, row = np.flatnonzero(used), np.cumsum(used) - 1
-    each = InputPositions(at.conditions, first + pairs // 2, pairs % 2 == 1)
+    known, white_of_pair = conditions.take(first + pairs // 2), pairs % 2 == 1
     rows = np.empty((len(pairs), input_size(names)), np.float32)
-    parts = [part for name in names for part in INPUTS[name].encode(each)]
+    parts = [part for name in names for part in INPUTS[name].encode(known, white_of_pair)]
     np.concatenate(parts, 1, out=rows, casting="same_kind")
     values: Floats = rows.take(row[pair], axis=0)
     return values

@@ -13,8 +13,8 @@ from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
+from kifu.arrays import Array
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, pack_planes, parse_layout
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
@@ -290,7 +290,7 @@ class Hdf5(Dataset):
             x, y = read["actions"].astype(np.int16).T
             if np.any(x >= self.layout.width) or np.any(y >= self.layout.height):
                 raise FormatError("has an action outside the board")
-        labels: dict[str, npt.NDArray[Any]] = {}
+        labels: dict[str, Array] = {}
         for label in self.layout.labels:
             labels[label.name] = y * np.int16(self.layout.width) + x if label.name == "move" else read[_path_of(label)]
         rows = stop - start

@@ -8,13 +8,13 @@ from typing import Any
 
 import keras
 import numpy as np
-import numpy.typing as npt
 
+from kifu.arrays import Floats
 from kifu.datasets.examples import Batch
 from kifu.datasets.loader import Loader
 from kifu.errors import RecipeError
 
-Pair = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+Pair = tuple[Floats, Floats]
 
 
 class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]

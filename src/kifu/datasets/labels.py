@@ -11,26 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Array, Bools, Bytes, Floats, Indices
 from kifu.corpus.schema import evaluations_array, map_distinct, move_seconds_array, to_numpy
 from kifu.datasets.examples import UNKNOWN, LabelSpec, Layout, is_next
-from kifu.datasets.global_inputs import (
-    CONDITION_COLUMNS,
-    Conditions,
-    InputPositions,
-    check_inputs,
-    encode_inputs,
-    input_size,
-)
+from kifu.datasets.global_inputs import CONDITION_COLUMNS, Conditions, check_inputs, encode_inputs, input_size
 from kifu.errors import RecipeError
 from kifu.go.positions import Positions
-from kifu.go.replay import (
-    ReplayArrays,
-    game_moves,
-    ignore_move,
-    ignore_setup,
-    replay_arrays,
-    replay_game,
-)
+from kifu.go.replay import ReplayArrays, game_moves, ignore_move, ignore_setup, replay_arrays, replay_game
 from kifu.go.rules import RECORD_RULES, History, new_history
 from kifu.go.state import State, new_state
 from kifu.kernel import kernel
@@ -81,14 +68,14 @@ Board = tuple[int, int]
 """Width and height of the board to which labels refer; smaller boards lie in its upper left corner."""
 
 
-def _white(at: Positions) -> npt.NDArray[np.bool_]:
-    white: npt.NDArray[np.bool_] = at.to_play == WHITE
+def _white(at: Positions) -> Bools:
+    white: Bools = at.to_play == WHITE
     return white
 
 
-def _column(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.float32]:
+def _column(rows: pa.RecordBatch, name: str) -> Floats:
     """Return a column of numbers, [G]; NaN for null."""
-    values: npt.NDArray[np.float32] = to_numpy(pc.fill_null(rows[name], float("nan")))
+    values: Floats = to_numpy(pc.fill_null(rows[name], float("nan")))
     return values
 
 
@@ -112,27 +99,25 @@ def _result(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np
     return np.where(_white(at) & (result != UNKNOWN), -result, result).astype(np.int8)
 
 
-def _margin(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.float32]:
+def _margin(rows: pa.RecordBatch, at: Positions, board: Board) -> Floats:
     result, points = _result(rows, at, board), _column(rows, "margin")[at.game]
     decided = np.where(result == UNKNOWN, np.float32(np.nan), result * points)
     return np.where(result == 0, np.float32(0), decided)
 
 
-def _ranks(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.float32]:
+def _ranks(rows: pa.RecordBatch, at: Positions, board: Board) -> Floats:
     both = np.stack([_column(rows, "black_rating"), _column(rows, "white_rating")], 1)[at.game]
     return np.where(_white(at)[:, None], both[:, ::-1], both)
 
 
-def _evaluation(rows: pa.RecordBatch, at: Positions, board: Board) -> npt.NDArray[np.float32]:
+def _evaluation(rows: pa.RecordBatch, at: Positions, board: Board) -> Floats:
     """[B, 4] the mover's share of wins and of losses, the mover's lead, and the visits."""
     white = _of_next_moves(rows, at, "evaluations", evaluations_array)
     black = white[:, [1, 0, 2, 3]] * np.array([1, 1, -1, 1], np.float32)
     return np.where(_white(at)[:, None], white, black)
 
 
-def _of_next_moves(
-    rows: pa.RecordBatch, at: Positions, name: str, elements: Callable[[pa.Array], npt.NDArray[np.float32]]
-) -> npt.NDArray[np.float32]:
+def _of_next_moves(rows: pa.RecordBatch, at: Positions, name: str, elements: Callable[[pa.Array], Floats]) -> Floats:
     """Return the elements of a column of lists that belong to the next moves, [B, ...]; NaN for null."""
     games, row = np.unique(at.game, return_inverse=True)
     column = rows[name].take(pa.array(games))
@@ -184,7 +169,7 @@ def _final_stones(s: State, history: History, games: ReplayArrays, game_index: A
             out[i, p] = 1 if s.colour[p] == 1 else -1 if s.colour[p] == 2 else 0
 
 
-_COMPUTE: dict[str, Callable[[pa.RecordBatch, Positions, Board], npt.NDArray[Any]]] = {
+_COMPUTE: dict[str, Callable[[pa.RecordBatch, Positions, Board], Array]] = {
     "to_play": lambda rows, at, board: at.to_play.astype(np.int8),
     "result": _result,
     "margin": _margin,
@@ -240,27 +225,22 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
     return LabelSpec(name, dtypes.get(name, "float32"), shapes.get(name, ()), LABELS[name])
 
 
-def label_values(
-    specs: Iterable[LabelSpec], board: Board, rows: pa.RecordBatch, at: Positions
-) -> dict[str, npt.NDArray[Any]]:
+def label_values(specs: Iterable[LabelSpec], board: Board, rows: pa.RecordBatch, at: Positions) -> dict[str, Array]:
     """Return the labels of some positions by name, [B, ...], except those in ENCODED_LABELS and MERGED_LABELS.
 
     rows: the games of the positions, with at least the `label_columns`.
     """
-    values: dict[str, npt.NDArray[Any]] = {}
+    values: dict[str, Array] = {}
     for spec in specs:
         if spec.name.startswith(INPUTS_PREFIX):
-            positions = InputPositions(Conditions.from_rows(rows), at.game, _white(at))
-            values[spec.name] = encode_inputs(_inputs_of(spec.name), positions)
+            conditions = Conditions.from_rows(rows)
+            values[spec.name] = encode_inputs(_inputs_of(spec.name), conditions, at.game, _white(at))
         elif is_next(spec.name):
             values[spec.name] = _next(at, board, spec.shape[0])
         elif spec.name not in (*ENCODED_LABELS, *MERGED_LABELS):
             values[spec.name] = _COMPUTE[spec.name](rows, at, board)
     return values
 
-
-Symmetry = npt.NDArray[np.uint8]
-Sizes = npt.NDArray[np.int64]
 
 _INVARIANT = ("to_play", "result", "margin", "ranks", "komi", "seconds", "evaluation", "globals")
 """Labels, besides global inputs, that no symmetry changes."""
@@ -277,8 +257,8 @@ def check_augmentable(layout: Layout) -> None:
 
 
 def augment_labels(
-    layout: Layout, labels: dict[str, npt.NDArray[Any]], symmetry: Symmetry, width: Sizes, height: Sizes
-) -> dict[str, npt.NDArray[Any]]:
+    layout: Layout, labels: dict[str, Array], symmetry: Bytes, width: Indices, height: Indices
+) -> dict[str, Array]:
     """Return the labels of B positions under a symmetry each.
 
     width, height: [B], size of the game's own board, which lies in the upper left corner of the layout's.
@@ -298,9 +278,7 @@ def augment_labels(
     return augmented
 
 
-def augment_points(
-    points: npt.NDArray[Any], symmetry: Symmetry, width: Sizes, height: Sizes, layout: Layout
-) -> npt.NDArray[Any]:
+def augment_points(points: Array, symmetry: Bytes, width: Indices, height: Indices, layout: Layout) -> Array:
     """Return points of the layout's board under symmetries; passes and negative values stay. Arrays are broadcast."""
     y, x = np.divmod(points.astype(np.int64), layout.width)
     x = np.where(symmetry & 1, width - 1 - x, x)
@@ -309,10 +287,7 @@ def augment_points(
     return np.where((points >= 0) & (points < layout.pass_label), moved, points).astype(points.dtype)
 
 
-def _augment_maps(
-    maps: npt.NDArray[Any], symmetry: Symmetry, width: Sizes, height: Sizes, layout: Layout
-) -> npt.NDArray[Any]:
-    """Return maps of the board, [B, points], under symmetries."""
+def _augment_maps(maps: Array, symmetry: Bytes, width: Indices, height: Indices, layout: Layout) -> Array:
     points = np.arange(layout.pass_label)
     augmented = np.empty_like(maps)
     kinds, kind = np.unique(np.stack([symmetry, width, height]), axis=1, return_inverse=True)
@@ -356,7 +331,7 @@ def _augment_values(values: Any, symmetry: Any, table: Any, out: Any) -> None:
                 out[b, c, to[p]] = values[b, c, p]
 
 
-def augment_planes(planes: npt.NDArray[Any], symmetry: Symmetry, layout: Layout) -> npt.NDArray[Any]:
+def augment_planes(planes: Array, symmetry: Bytes, layout: Layout) -> Array:
     """Return planes in the form of `Batch.planes`, each row under its symmetry; 0 to 3 only unless they are square."""
     out = np.empty_like(planes)
     _, height, width = layout.shape

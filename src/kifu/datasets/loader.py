@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kifu.arrays import Ints
 from kifu.datasets.draws import Draws, count_draws
 from kifu.datasets.epoch_plan import (
     DEFAULT_CONFIG,
@@ -31,13 +31,7 @@ from kifu.datasets.examples import Batch, concat
 from kifu.datasets.filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.mixture import Mixture, MixtureSource
 from kifu.datasets.mmap_games import read_games
-from kifu.datasets.sources import (
-    DRAW_COLUMNS,
-    CatalogueSource,
-    ExampleSpec,
-    LoaderSource,
-    open_datasets,
-)
+from kifu.datasets.sources import DRAW_COLUMNS, CatalogueSource, ExampleSpec, LoaderSource, open_datasets
 from kifu.errors import RecipeError
 from kifu.execution.executor import cancel, count_jobs, prefetch
 from kifu.planes.packing import unpack
@@ -271,7 +265,6 @@ class Loader:
             yield self._finish(pieces)
 
     def _finish(self, pieces: list[Batch]) -> Batch:
-        """Join pieces into a batch, and convert its planes to the requested form."""
         batch = pieces[0] if len(pieces) == 1 else concat(pieces, self.layout)
         batch = replace(batch, labels={label.name: batch.labels[label.name] for label in self.layout.labels})
         output = self.config.output
@@ -284,7 +277,7 @@ class Loader:
         unpack(batch.planes, planes, one)
         return replace(batch, planes=planes)
 
-    def _rendered(self, plan: EpochPlan, first: int) -> Generator[tuple[Batch, npt.NDArray[np.int32]]]:
+    def _rendered(self, plan: EpochPlan, first: int) -> Generator[tuple[Batch, Ints]]:
         """Yield buffers with rendered examples, from position `first` of this process on, and their slots in order.
 
         There are two buffers: while one is delivered, threads render into the other.
@@ -295,7 +288,7 @@ class Loader:
         pool = ThreadPoolExecutor(self._jobs)
         cancel_tasks = cancel  # a local name, because globals may be gone when the interpreter exits
         tasks: list[Future[None]] = []
-        ready: tuple[Batch, npt.NDArray[np.int32]] | None = None
+        ready: tuple[Batch, Ints] | None = None
         order, begin = np.empty(0, np.int32), -1
         try:
             for k, chunk in enumerate(chunks):
@@ -314,12 +307,7 @@ class Loader:
             cancel_tasks(pool, tasks)
 
     def _render(
-        self,
-        plan: EpochPlan,
-        block: ShuffleBlock,
-        slot_of: npt.NDArray[np.int32],
-        buffer: Batch,
-        pool: ThreadPoolExecutor,
+        self, plan: EpochPlan, block: ShuffleBlock, slot_of: Ints, buffer: Batch, pool: ThreadPoolExecutor
     ) -> list[Future[None]]:
         """Start threads that render those positions of a block that have a slot."""
         units, first = plan.block_units(block)
@@ -403,7 +391,6 @@ def _open_source(
     filter: PositionFilter,
     jobs: int | None,
 ) -> LoaderSource:
-    """Open games or data sets; see `load`."""
     datasets = open_datasets(paths)
     if datasets is not None:
         if filter != DEFAULT_FILTER or pad or board is not None or labels is not None:

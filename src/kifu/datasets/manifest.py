@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
+from kifu.arrays import Indices, Ints
 from kifu.config import first_invalid
 from kifu.corpus.parquet import GROUP_ROWS, TableWriter, open_parquet
 from kifu.corpus.schema import to_numpy
@@ -52,9 +53,7 @@ class RowOrigin:
     ply: int
 
 
-def find_skips(
-    rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
-) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
+def find_skips(rows: Ints, plies: npt.NDArray[np.uint16]) -> tuple[npt.NDArray[np.uint16], Indices]:
     """Return the ply of the first row of each game, 0 without rows, and the skips [game, row within the game, ply]."""
     start = np.cumsum(rows) - rows
     has_rows = rows > 0
@@ -273,16 +272,10 @@ class OriginsWriter:
         self._rows = 0
         self._waiting = 0
         self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []
-        self._skips: list[npt.NDArray[np.int64]] = []
+        self._skips: list[Indices] = []
         self._table = TableWriter(path, _SCHEMA, write_statistics=["start"])
 
-    def add(
-        self,
-        archive: int,
-        member: npt.NDArray[np.int32],
-        rows: npt.NDArray[np.int32],
-        plies: npt.NDArray[np.uint16],
-    ) -> None:
+    def add(self, archive: int, member: Ints, rows: Ints, plies: npt.NDArray[np.uint16]) -> None:
         """Add K games.
 
         Args:
@@ -354,9 +347,9 @@ class GameRows(NamedTuple):
         member: [K] int32, index of each game in the archive, or its row in the catalogue.
     """
 
-    archive: npt.NDArray[np.int32]
-    member: npt.NDArray[np.int32]
-    rows: npt.NDArray[np.int32]
+    archive: Ints
+    member: Ints
+    rows: Ints
 
 
 def read_game_rows(manifest: Manifest, path: Path) -> GameRows:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Array, Bytes, Doubles, Floats, Hashes, Indices, Ints
 from kifu.corpus.hashes import mix
 from kifu.datasets.filter import position_weight
 from kifu.execution.executor import Executor
@@ -53,25 +54,20 @@ class MergedPositions(NamedTuple):
         share: [P] float32, the share of each move in `counts`.
     """
 
-    roles: npt.NDArray[np.uint8]
-    entry: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.float32]
-    first: npt.NDArray[np.int64]
+    roles: Bytes
+    entry: Indices
+    counts: Floats
+    first: Indices
     point: npt.NDArray[np.uint16]
-    share: npt.NDArray[np.float32]
+    share: Floats
 
-    def select(self, move_offset: Any, selected: npt.NDArray[np.uint8], counts: npt.NDArray[np.int32]) -> None:
+    def select(self, move_offset: Any, selected: Bytes, counts: Ints) -> None:
         """Select the representatives, and no position that they stand for; see `select_positions`."""
         if self.roles.size:
             _select_representatives(move_offset, self.roles, selected, counts)
 
     def fill(
-        self,
-        positions: Positions,
-        slot: npt.NDArray[np.int64],
-        moves: npt.NDArray[np.int16],
-        width: int,
-        labels: Mapping[str, npt.NDArray[Any]],
+        self, positions: Positions, slot: Indices, moves: npt.NDArray[np.int16], width: int, labels: Mapping[str, Array]
     ) -> None:
         """Write the labels "policy", [slots, points + 1], and "count", [slots], where `labels` has them.
 
@@ -108,7 +104,7 @@ def _select_representatives(move_offset: Any, roles: Any, selected: Any, counts:
 @kernel
 def _fill_policies(  # noqa: PLR0913 - kernel
     merged: MergedPositions, slots: Any, symmetries: Any, widths: Any, heights: Any, index: Any, moves: Any, width: Any,
-    policy: Any,
+    policy: Any
 ) -> None:  # fmt: skip
     """Fill policy [slots, points + 1]; index: [B] int64, the number of the representative, or -1."""
     for i in range(index.shape[0]):
@@ -147,7 +143,7 @@ def weigh_positions(
                 weights[g, t] = position_weight(word, t, g, points, passes, by_ply, by_player)
 
 
-def merge_positions(games: GamesLike, weights: npt.NDArray[np.float64]) -> MergedPositions:
+def merge_positions(games: GamesLike, weights: Doubles) -> MergedPositions:
     """Find equal positions within the first plies of G games.
 
     Of equal positions, the first in order of game and ply represents the others. A symmetric position has several
@@ -177,7 +173,7 @@ def merge_positions(games: GamesLike, weights: npt.NDArray[np.float64]) -> Merge
     return _distributions(games, weights, roles, entries, starts, lowest)
 
 
-def _hash_positions(games: GamesLike, plies: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+def _hash_positions(games: GamesLike, plies: int) -> tuple[Hashes, Bytes]:
     """Return the hashes of the positions before the first moves of games.
 
     Returns:
@@ -215,10 +211,10 @@ class _MergeContext(NamedTuple):
     """
 
     tables: PositionTables
-    hashes: npt.NDArray[np.uint64]
-    lowest: npt.NDArray[np.uint8]
-    first: npt.NDArray[np.int64]
-    situation: npt.NDArray[np.uint64]
+    hashes: Hashes
+    lowest: Bytes
+    first: Indices
+    situation: Hashes
 
 
 @inline_kernel
@@ -267,12 +263,7 @@ def _hash_games(
 
 
 def _distributions(
-    games: GamesLike,
-    weights: npt.NDArray[np.float64],
-    roles: npt.NDArray[np.uint8],
-    entries: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    lowest: npt.NDArray[np.uint8],
+    games: GamesLike, weights: Doubles, roles: Bytes, entries: Indices, starts: Indices, lowest: Bytes
 ) -> MergedPositions:
     """Return the distributions of the moves of R groups of positions; group r is entries[starts[r]:starts[r + 1]]."""
     representatives = entries[starts[:-1]]
@@ -300,7 +291,7 @@ def _distributions(
 @kernel
 def _add_up(  # noqa: PLR0913 - kernel
     images: Any, groups: Any, starts: Any, words: Any, bits: Any, weight: Any, total: Any, first: Any, point: Any,
-    share: Any, used: Any, count: Any,
+    share: Any, used: Any, count: Any
 ) -> None:  # fmt: skip
     """Fill the moves of groups of positions on boards of one size; total: [n + 1] float64, zeros."""
     for i in range(groups.shape[0]):

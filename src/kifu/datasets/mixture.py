@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from blake3 import blake3
 
+from kifu.arrays import Indices, Ints
 from kifu.datasets.epoch_plan import SOURCE, UNIT_ORDER, EpochSelection, hash_key, permutation
 from kifu.datasets.examples import Batch
-from kifu.datasets.sources import LoaderSource, Slots, Units
+from kifu.datasets.sources import LoaderSource, Slots
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
 from kifu.records.paths import Paths, as_list, as_path
@@ -85,8 +85,8 @@ class MixtureSelection(EpochSelection):
     """
 
     parts: tuple[EpochSelection, ...]
-    part: npt.NDArray[np.int32]
-    unit: npt.NDArray[np.int32]
+    part: Ints
+    unit: Ints
     ordered: bool = field(default=True, init=False)
 
 
@@ -181,7 +181,7 @@ class MixtureSource(LoaderSource):
             scale = asked
         return [math.ceil(scale * weight) for weight in weights]
 
-    def cost(self, selection: EpochSelection, units: Units) -> Units:
+    def cost(self, selection: EpochSelection, units: Indices) -> Indices:
         """Return the work for each unit; see `LoaderSource.cost`."""
         assert isinstance(selection, MixtureSelection)
         cost, parts = np.empty(len(units), np.int64), selection.part[units]
@@ -196,8 +196,8 @@ class MixtureSource(LoaderSource):
         return list(zip(self._sources, selection.parts))
 
     def split(
-        self, selection: EpochSelection, units: Units, first: int, slot_of: Slots
-    ) -> Iterator[tuple[int, Units, int, Slots]]:
+        self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots
+    ) -> Iterator[tuple[int, Indices, int, Slots]]:
         """Yield the parts of consecutive units; see `LoaderSource.split`."""
         assert isinstance(selection, MixtureSelection)
         parts = selection.part[units]
@@ -211,7 +211,7 @@ class MixtureSource(LoaderSource):
             )  # fmt: skip
             yield k, own_units[:n], 0, own_slots
 
-    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
+    def render(self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
         parts = self.parts(selection)
         for k, own_units, start, own_slots in self.split(selection, units, first, slot_of):

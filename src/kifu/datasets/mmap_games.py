@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import Array, Bools, Doubles, Indices
 from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_codes, to_numpy
@@ -48,7 +48,7 @@ def read_games(
     pad: bool,
     jobs: int | None,
     columns: Sequence[str] = COLUMNS,
-    select: Callable[[pa.RecordBatch], npt.NDArray[np.bool_]] | None = None,
+    select: Callable[[pa.RecordBatch], Bools] | None = None,
     filter: PositionFilter = DEFAULT_FILTER,
 ) -> pa.RecordBatch:
     """Read the kept games that fit a board.
@@ -89,7 +89,7 @@ def read_games(
     return rows
 
 
-def select_rows(rows: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+def select_rows(rows: pa.RecordBatch, mask: Bools) -> pa.RecordBatch:
     """Return those rows of `read_games` for which mask [G] is true, in new files. Raises OutputError."""
     starts = range(0, len(rows), _ROWS)
     parts = (rows.slice(first, _ROWS).filter(pa.array(mask[first : first + _ROWS])) for first in starts)
@@ -134,7 +134,7 @@ def _kept_games(
         yield batch.filter(pa.array(kept))
 
 
-def _game_weights(catalogue: Catalogue, filter: PositionFilter) -> npt.NDArray[np.float64] | None:
+def _game_weights(catalogue: Catalogue, filter: PositionFilter) -> Doubles | None:
     """Return the weights of all rows of a catalogue, 0 for games that are not selected; None without such rules."""
     if filter.where is None and filter.weight is None:
         return None
@@ -204,7 +204,7 @@ class _ColumnWriter:
         return pa.Array.from_buffers(self._type, self._rows, buffers, children=children)
 
 
-def _list_values(column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def _list_values(column: pa.Array) -> tuple[pa.Array, Indices]:
     """Return the elements of a column of lists, or the bytes of one of strings, and their offsets [G + 1]."""
     lists = _as_lists(column)
     if not len(lists):
@@ -224,7 +224,7 @@ def _as_lists(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(list_type(pa.uint8()), len(column), buffers, offset=column.offset, children=[values])
 
 
-def _pack_bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:
+def _pack_bits(values: Bools) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
@@ -237,12 +237,12 @@ class _BufferFile:
         with _as_output_error():
             self._file = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
 
-    def append(self, values: npt.NDArray[Any]) -> None:
+    def append(self, values: Array) -> None:
         """Append values. Raises OutputError."""
         with _as_output_error():
             self._file.write(np.ascontiguousarray(values, self._dtype).data)
 
-    def map(self) -> npt.NDArray[Any]:
+    def map(self) -> Array:
         """Return all values, memory-mapped and read-only. Raises OutputError."""
         with _as_output_error():
             self._file.flush()

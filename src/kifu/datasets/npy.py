@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kifu.arrays import Array, Doubles
 from kifu.config import first_invalid
 from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes, part_spans
 from kifu.datasets.manifest import Writer, WriteReport, WrittenFile, block_checks
@@ -89,7 +89,7 @@ class ArrayFile:
         self.rows = 0
         self._output: AtomicFile = folder.file(name, npy_header(dtype, (rows, *row_shape)))
 
-    def append(self, values: npt.NDArray[Any]) -> None:
+    def append(self, values: Array) -> None:
         """Append rows [n, ...] of any dtype that can be converted."""
         self._output.write(np.ascontiguousarray(values, self._dtype).reshape(-1).view(np.uint8).data)
         self.rows += len(values)
@@ -128,12 +128,7 @@ class FolderWriter(Writer):
         """Finish the data set; see `Writer.commit`."""
         self._commit_files()
         self._folder.commit(
-            {
-                "format": self.format,
-                "examples": self.examples,
-                "layout": asdict(self.layout),
-                "about": dict(about),
-            }
+            {"format": self.format, "examples": self.examples, "layout": asdict(self.layout), "about": dict(about)}
         )
         return WriteReport(self.examples, tuple(self._written))
 
@@ -171,12 +166,12 @@ class NpyWriter(FolderWriter):
             raise
 
     @staticmethod
-    def prepare(batch: Batch, layout: Layout) -> list[npt.NDArray[Any]]:
+    def prepare(batch: Batch, layout: Layout) -> list[Array]:
         """Convert a batch; see `Writer.prepare`."""
         labels = [batch.labels[label.name] for label in layout.labels]
         return [batch.unpack_planes(layout), *labels, batch.game, batch.ply]
 
-    def append(self, prepared: list[npt.NDArray[Any]]) -> None:
+    def append(self, prepared: list[Array]) -> None:
         """Append a prepared batch; see `Writer.append`."""
         for file, values in zip(self._open_files, prepared):
             file.append(values)
@@ -211,18 +206,18 @@ class Npy(Dataset):
         self._close_files()
         self._files.clear()
 
-    def _unpacked_rows(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def _unpacked_rows(self, rows: range) -> tuple[Array, Array]:
         labels = self._rows("labels.npy", rows)
         self._check_labels({self.layout.labels[0].name: labels}, rows)
         return self._planes(rows), labels
 
-    def _planes(self, rows: range) -> npt.NDArray[Any]:
+    def _planes(self, rows: range) -> Array:
         planes = self._rows("features.npy", rows)
         if not self.layout.real and planes.max(initial=0) > 1:
             raise FormatError(f"{self.path / 'features.npy'} holds {planes.max()}, only 0 and 1 are allowed")
         return planes
 
-    def _rows(self, name: str, rows: range) -> npt.NDArray[Any]:
+    def _rows(self, name: str, rows: range) -> Array:
         """Return rows of a file. Raises FormatError if it has been truncated."""
         if not self._files:
             raise ValueError(f"{self.path} is closed")
@@ -379,7 +374,7 @@ class BookNpy(Dataset):
     def _read_chunk(self, k: int, start: int, stop: int) -> Batch:
         features_file, labels_file = self._chunks[k]
         rows = stop - start
-        planes: npt.NDArray[Any] = self._read_file(features_file, start, (rows, *self.layout.shape))
+        planes: Array = self._read_file(features_file, start, (rows, *self.layout.shape))
         labels = self._read_file(labels_file, start, (rows,))
         with np.errstate(invalid="ignore"):  # NaN is reported below
             moves = labels.astype(np.int64)
@@ -399,8 +394,7 @@ class BookNpy(Dataset):
         """Close the files; see `Dataset.close`."""
         self._first = []
 
-    def _read_file(self, path: Path, start: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """Read shape[0] rows of an array, from row `start` on."""
+    def _read_file(self, path: Path, start: int, shape: tuple[int, ...]) -> Doubles:
         count = int(np.prod(shape))
         at = HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize
         try:

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from isal import isal_zlib
 
+from kifu.arrays import Array
 from kifu.errors import FormatError, KifuError, OutputError, SourceError
 from kifu.io import AtomicFile, cannot_write, open_regular
 
@@ -84,7 +84,7 @@ class CompressedPiece(NamedTuple):
     size: int
 
 
-def compress(values: npt.NDArray[Any], compression: Compression) -> CompressedPiece:
+def compress(values: Array, compression: Compression) -> CompressedPiece:
     """Compress a contiguous array as a piece of a member."""
     raw = values.reshape(-1).view(np.uint8).data
     crc = isal_zlib.crc32(raw)
@@ -161,7 +161,6 @@ class StoredArray:
 
 @contextlib.contextmanager
 def _damage_as_format_error(path: Path) -> Iterator[None]:
-    """Convert the errors of zipfile."""
     try:
         yield
     except KifuError:
@@ -204,7 +203,7 @@ class NpzReader:
                 arrays[name] = _read_header(self.path, info, stream)
         return arrays
 
-    def read(self, array: StoredArray, start: int, stop: int) -> npt.NDArray[Any]:
+    def read(self, array: StoredArray, start: int, stop: int) -> Array:
         """Read rows of an array.
 
         Reading on from the last row read is cheap; earlier rows decompress the array from its start. The checksum is

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import Array, Indices
 from kifu.corpus.parquet import TableWriter, open_parquet, parquet_metadata
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout, part_spans
@@ -105,8 +105,7 @@ def group_rows(layout: Layout) -> int:
     return max(min(_GROUP_BYTES // layout.packed_bytes, _MAX_GROUP_ROWS), 1)
 
 
-def _binary(planes: npt.NDArray[Any], layout: Layout) -> pa.FixedSizeBinaryArray:
-    """Return planes as a column, without copying."""
+def _binary(planes: Array, layout: Layout) -> pa.FixedSizeBinaryArray:
     flat = np.ascontiguousarray(planes, layout.plane_dtype)
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(layout.packed_bytes), len(flat), [None, pa.py_buffer(flat.reshape(-1).view(np.uint8))]
@@ -149,7 +148,7 @@ class Parquet(Dataset):
         self.examples = self._first[-1]
         self._last: tuple[int, Batch] | None = None
 
-    def run_starts(self) -> npt.NDArray[np.int64]:
+    def run_starts(self) -> Indices:
         """Return the first row of each row group; see `Dataset.run_starts`."""
         return np.arange(0, self.examples, group_rows(self.layout))
 

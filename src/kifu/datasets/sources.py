@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
+from kifu.arrays import Doubles, Hashes, Indices, Ints
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays, to_numpy
 from kifu.datasets.epoch_plan import PER_GAME, SYMMETRY, WEIGHT, EpochSelection, hash_key
 from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
@@ -46,9 +46,7 @@ from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS, FrameEncoder, find_encoder, ratings_of
 from kifu.records.paths import as_path
 
-Units = npt.NDArray[np.int64]
-Symmetry = npt.NDArray[np.uint8]
-Slots = npt.NDArray[np.int32]
+Slots = Ints
 
 PROGRAM_COLUMNS = ("black_program", "white_program")
 
@@ -133,11 +131,11 @@ class LoaderSource(ABC):
         """Return the positions of an epoch; a pure function of the source and the arguments."""
 
     @abstractmethod
-    def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, selection: EpochSelection, units: Indices) -> Indices:
         """Return the approximate work for each unit, [K], in moves or rows."""
 
     @abstractmethod
-    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
+    def render(self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions of units that are consecutive in a block.
 
         Raises FormatError if the source is inconsistent.
@@ -152,8 +150,8 @@ class LoaderSource(ABC):
         return [(self, selection)]
 
     def split(
-        self, selection: EpochSelection, units: Units, first: int, slot_of: Slots
-    ) -> Iterator[tuple[int, Units, int, Slots]]:
+        self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots
+    ) -> Iterator[tuple[int, Indices, int, Slots]]:
         """Yield the index of each of `parts`, and the arguments of `render` for those of these units that it has."""
         yield 0, units, first, slot_of
 
@@ -173,7 +171,7 @@ class LoaderSource(ABC):
 @kernel
 def list_positions(  # noqa: PLR0913 - kernel
     units: Any, turns: Any, first: Any, slot_of: Any, move_offset: Any, selected: Any, game: Any, ply: Any,
-    symmetry: Any, slot: Any, ids: Any, out_game: Any, out_ply: Any,
+    symmetry: Any, slot: Any, ids: Any, out_game: Any, out_ply: Any
 ) -> Any:  # fmt: skip
     """List the positions of a part of a block that have a slot.
 
@@ -223,22 +221,22 @@ class CatalogueSource(LoaderSource):
         self.encoder = spec.encoder()
         self.layout = make_layout(self.encoder, spec.labels)
         self.games = move_arrays(rows)
-        self.ids: npt.NDArray[np.uint64] = to_numpy(rows["id"])
+        self.ids: Hashes = to_numpy(rows["id"])
         self.playable = self._count_playable()
         self._merged = self._merge()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CatalogueSource, (self._rows, self._spec, self._following)
 
-    def _count_playable(self) -> npt.NDArray[np.int32]:
+    def _count_playable(self) -> Ints:
         """Return how many positions of each game can be encoded, [G]."""
-        legal: npt.NDArray[np.int32] = to_numpy(self._rows["n_legal"])
+        legal: Ints = to_numpy(self._rows["n_legal"])
         legal = np.minimum(legal, np.diff(self.games.move_offset)).astype(np.int32)
         if self.encoder.RECORD_RULES:
             return legal
         context = self.encoder.context_of(self._rows)
 
-        def replay(first: int) -> npt.NDArray[np.int32]:
+        def replay(first: int) -> Ints:
             rows = np.arange(first, min(first + _REPLAYED, len(legal)))
             values, drop = context(rows)
             _, ply = self.encoder.replay(self.games, rows, values)
@@ -246,7 +244,7 @@ class CatalogueSource(LoaderSource):
 
         with Executor() as executor:
             counts = [np.empty(0, np.int32), *executor.map(replay, range(0, len(legal), _REPLAYED))]
-        playable: npt.NDArray[np.int32] = np.minimum(np.concatenate(counts), legal)
+        playable: Ints = np.minimum(np.concatenate(counts), legal)
         return playable
 
     @property
@@ -287,7 +285,7 @@ class CatalogueSource(LoaderSource):
             )  # fmt: skip
         return merge_positions(games, weights)
 
-    def _weights_by_player(self, part: slice) -> npt.NDArray[np.float64]:
+    def _weights_by_player(self, part: slice) -> Doubles:
         """[K, 2] the weights of Black's and of White's moves in some games."""
         rules, rows = self._spec.filter, self._rows.slice(part.start, part.stop - part.start)
         weights = np.ones((len(rows), 2))
@@ -297,12 +295,12 @@ class CatalogueSource(LoaderSource):
             weights = weights * ~np.stack([to_numpy(rows[name]) for name in PROGRAM_COLUMNS], 1)
         return weights if rules.weight is None else weights * to_numpy(rows[WEIGHT_COLUMN])[:, None]
 
-    def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, selection: EpochSelection, units: Indices) -> Indices:
         """Return the work for each unit; see `LoaderSource.cost`."""
-        plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
+        plies: Indices = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
-    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
+    def render(self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
         most, turns = (
             int(selection.counts[units].sum()),
@@ -325,7 +323,7 @@ class CatalogueSource(LoaderSource):
         if names & {*MERGED_LABELS}:
             self._merged.fill(positions, slot, out.labels["move"], self.layout.width, out.labels)
 
-    def _follow(self, positions: Positions, slot: Units, out: Batch) -> tuple[Positions, Units]:
+    def _follow(self, positions: Positions, slot: Indices, out: Batch) -> tuple[Positions, Indices]:
         """Return the positions that follow, with their slots; those of the last positions of games become zeros."""
         exists = positions.ply + 1 < self.playable[positions.game]
         for values in (out.planes, *out.labels.values()):
@@ -339,7 +337,7 @@ class CatalogueSource(LoaderSource):
         buffer = super().new_buffer(slots)
         return replace(buffer, labels={**self.encoder.new_labels(slots), **buffer.labels})
 
-    def _encode(self, positions: Positions, slot: Units, out: Batch) -> None:
+    def _encode(self, positions: Positions, slot: Indices, out: Batch) -> None:
         """Encode positions. Raises FormatError if one lies after the last move that could be replayed."""
         context = self.encoder.context_of(self._rows)
         encoded = self.encoder.encode(positions, context, out.planes, out.labels, slot)
@@ -347,8 +345,7 @@ class CatalogueSource(LoaderSource):
             game, reason = self.ids[positions.game[k]], DropReason(encoded.drop[k]).reason
             raise FormatError(f"game {game:016x}: move {encoded.ply[k] + 1} cannot be played: {reason}")
 
-    def _compute_labels(self, positions: Positions, slot: Units, out: Batch) -> None:
-        """Compute the labels that the encoder does not write."""
+    def _compute_labels(self, positions: Positions, slot: Indices, out: Batch) -> None:
         rows, game = np.unique(positions.game, return_inverse=True)
         batch = self._rows.take(pa.array(rows))
         at = replace(positions, games=move_arrays(batch), game=game)
@@ -393,12 +390,12 @@ class DatasetSource(LoaderSource):
         symmetry_key = hash_key(seed, epoch, SYMMETRY) if augment else None
         return EpochSelection(np.diff(self._start), np.empty(0, np.uint8), symmetry_key)
 
-    def cost(self, selection: EpochSelection, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, selection: EpochSelection, units: Indices) -> Indices:
         """Return the work for each unit; see `LoaderSource.cost`."""
-        rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]
+        rows: Indices = self._start[units + 1] - self._start[units]
         return rows
 
-    def render(self, selection: EpochSelection, units: Units, first: int, slot_of: Slots, out: Batch) -> None:
+    def render(self, selection: EpochSelection, units: Indices, first: int, slot_of: Slots, out: Batch) -> None:
         """Render positions; see `LoaderSource.render`."""
         at = first
         for start, stop in zip(self._start[units].tolist(), self._start[units + 1].tolist()):
@@ -408,7 +405,7 @@ class DatasetSource(LoaderSource):
                 self._copy(selection, start - at + wanted, slot_of[wanted], out)
             at += stop - start
 
-    def _copy(self, selection: EpochSelection, rows: Units, slots: Slots, out: Batch) -> None:
+    def _copy(self, selection: EpochSelection, rows: Indices, slots: Slots, out: Batch) -> None:
         """Copy ascending rows of one run to slots."""
         layout = self.layout
         k = bisect_right(self._first, int(rows[0])) - 1

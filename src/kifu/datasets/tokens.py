@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kifu.arrays import Array, Bools, Hashes, Indices, Ints
 from kifu.config import first_invalid
 from kifu.corpus.schema import PLAYED_COLUMNS, map_distinct, move_arrays, to_numpy
 from kifu.datasets.formats import TOKENS_INDEX
@@ -33,8 +34,6 @@ from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, check_size, s
 from kifu.records.games import NO_HANDICAP, GameArrays
 from kifu.records.ranks import Rank
 from kifu.registry import unknown
-
-Codes = npt.NDArray[np.int64]
 
 _RULES = {
     "jap": "japanese", "kor": "korean", "chi": "chinese", "aga": "aga", "bga": "aga", "french": "aga",
@@ -50,12 +49,12 @@ _FIRST_YEAR, _LAST_YEAR = 1960, 2049
 _UNKNOWN = "unknown"
 
 
-def _board_codes(rows: pa.RecordBatch) -> Codes:
+def _board_codes(rows: pa.RecordBatch) -> Indices:
     width, height = (to_numpy(rows[name]).astype(np.int64) for name in ("width", "height"))
     return np.where((width == height) & (width > 0), width - 1, MAX_SIZE)
 
 
-def _rules_codes(rows: pa.RecordBatch) -> Codes:
+def _rules_codes(rows: pa.RecordBatch) -> Indices:
     values = METADATA["rules"].values
 
     def code(text: str | None) -> int:
@@ -66,13 +65,13 @@ def _rules_codes(rows: pa.RecordBatch) -> Codes:
     return map_distinct(rows["rules"], code, np.int64)
 
 
-def _handicap_codes(rows: pa.RecordBatch) -> Codes:
+def _handicap_codes(rows: pa.RecordBatch) -> Indices:
     column = rows["handicap"]
     stones = to_numpy(pc.fill_null(column, 0)).astype(np.int64)
     return np.where(_known(column), np.where((stones >= 0) & (stones <= 9), stones, 10), 11)
 
 
-def _komi_codes(rows: pa.RecordBatch) -> Codes:
+def _komi_codes(rows: pa.RecordBatch) -> Indices:
     column = rows["komi"]
     halves = to_numpy(pc.fill_null(column, 0.0)).astype(np.float64) * 2
     usual = (np.abs(halves) <= 2 * _MAX_KOMI) & (halves == np.round(halves))
@@ -80,27 +79,27 @@ def _komi_codes(rows: pa.RecordBatch) -> Codes:
     return np.where(_known(column), code, 4 * _MAX_KOMI + 2).astype(np.int64)
 
 
-def _rank_codes(name: str) -> Callable[[pa.RecordBatch], Codes]:
-    def codes(rows: pa.RecordBatch) -> Codes:
+def _rank_codes(name: str) -> Callable[[pa.RecordBatch], Indices]:
+    def codes(rows: pa.RecordBatch) -> Indices:
         rating = np.clip(to_numpy(pc.fill_null(rows[name], 0.0)), 0, _TOP_RATING).astype(np.int64)
         return np.where(rating >= 1, rating - 1, _TOP_RATING)
 
     return codes
 
 
-def _year_codes(rows: pa.RecordBatch) -> Codes:
+def _year_codes(rows: pa.RecordBatch) -> Indices:
     column = rows["year"]
     year = np.clip(to_numpy(pc.fill_null(column, 0)).astype(np.int64), _FIRST_YEAR - 1, _LAST_YEAR + 1)
     code = year - (_FIRST_YEAR - 1)
     return np.where(_known(column), code, _LAST_YEAR - _FIRST_YEAR + 3)
 
 
-def _result_codes(rows: pa.RecordBatch) -> Codes:
+def _result_codes(rows: pa.RecordBatch) -> Indices:
     values = METADATA["result"].values
     return map_distinct(rows["winner"], lambda winner: values.index(winner or _UNKNOWN), np.int64)
 
 
-def _ending_codes(rows: pa.RecordBatch) -> Codes:
+def _ending_codes(rows: pa.RecordBatch) -> Indices:
     values, column = METADATA["ending"].values, rows["margin"]
     codes = map_distinct(rows["ending"], lambda ending: values.index(ending or _UNKNOWN), np.int64)
     bins = np.searchsorted(_MARGINS, np.abs(to_numpy(pc.fill_null(column, 0.0))), side="left")
@@ -108,8 +107,8 @@ def _ending_codes(rows: pa.RecordBatch) -> Codes:
     return np.where((codes == score) & _known(column), score + 1 + bins, codes)
 
 
-def _known(column: pa.Array) -> npt.NDArray[np.bool_]:
-    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+def _known(column: pa.Array) -> Bools:
+    valid: Bools = column.is_valid().to_numpy(zero_copy_only=False)
     return valid
 
 
@@ -122,7 +121,7 @@ class MetadataField(NamedTuple):
 
     values: tuple[str, ...]
     columns: tuple[str, ...]
-    codes: Callable[[pa.RecordBatch], Codes]
+    codes: Callable[[pa.RecordBatch], Indices]
 
 
 _RANKS = (*(str(Rank.from_rating(rating)) for rating in range(1, _TOP_RATING + 1)), _UNKNOWN)
@@ -263,15 +262,15 @@ class Tokenizer:
                 tables[b, k, point] = point[symmetries(width, height)[k, :-1]]
         return tables.reshape(-1, len(self.names))
 
-    def fits(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def fits(self, rows: pa.RecordBatch) -> Bools:
         """Return whether the board of each row of the catalogue is one of the tokenizer's, [G] bool."""
         width, height = to_numpy(rows["width"]), to_numpy(rows["height"])
-        fits: npt.NDArray[np.bool_] = (width == self.width) & (height == self.height)
+        fits: Bools = (width == self.width) & (height == self.height)
         if self.pad:
             fits |= (width == height) & (width > 0) & (width <= min(self.width, self.height))
         return fits
 
-    def encode(self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64]) -> tuple[Tokens, npt.NDArray[np.int64]]:
+    def encode(self, rows: pa.RecordBatch, chosen: Indices) -> tuple[Tokens, Indices]:
         """Return the tokens of games, up to their first illegal move.
 
         Raises FormatError if a row contradicts itself.
@@ -293,7 +292,7 @@ class Tokenizer:
         )  # fmt: skip
         return tokens[: ends[-1] if len(ends) else 0], ends
 
-    def decode(self, tokens: Sequence[int] | npt.NDArray[Any]) -> TokenGame:
+    def decode(self, tokens: Sequence[int] | Array) -> TokenGame:
         """Return the game of a sequence that begins with "begin". What follows "end" is ignored.
 
         Raises:
@@ -307,7 +306,7 @@ class Tokenizer:
         width, height = int(games.width[0]), int(games.height[0])
         return TokenGame(metadata, width, height, games.setup, games.setup_ply, games.moves)
 
-    def decode_games(self, tokens: Tokens, offsets: npt.NDArray[np.int64]) -> GameArrays:
+    def decode_games(self, tokens: Tokens, offsets: Indices) -> GameArrays:
         """Return the games of G sequences, see `decode`.
 
         Args:
@@ -337,7 +336,7 @@ class Tokenizer:
             member=number, block_index=number, start=zero, stop=zero,
         )  # fmt: skip
 
-    def _prefix_codes(self, tokens: Tokens, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _prefix_codes(self, tokens: Tokens, offsets: Indices) -> Indices:
         """Return the index of the value of each field, [G, F]. Raises FormatError."""
         names = ("begin", *self.fields)
         if offsets[0] < 0 or offsets[-1] > len(tokens):
@@ -353,7 +352,7 @@ class Tokenizer:
             game, k = np.argwhere(wrong)[0].tolist()
             found = self._name(tokens[offsets[game] + k])
             raise FormatError(f"token {k} of game {game} must be {names[k]}, got {found}")
-        prefix: npt.NDArray[np.int64] = codes[:, 1:]
+        prefix: Indices = codes[:, 1:]
         return prefix
 
     def _name(self, token: int) -> str:
@@ -363,7 +362,7 @@ class Tokenizer:
 @kernel
 def _write_tokens(  # noqa: PLR0913 - kernel
     chosen: Any, width: Any, height: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
-    plies: Any, prefix: Any, frame_width: Any, frame_points: Any, tokens: Any, ends: Any,
+    plies: Any, prefix: Any, frame_width: Any, frame_points: Any, tokens: Any, ends: Any
 ) -> None:  # fmt: skip
     """Write the tokens of games; see `Tokenizer.encode`.
 
@@ -415,7 +414,7 @@ def _write_tokens(  # noqa: PLR0913 - kernel
 @kernel
 def _read_tokens(  # noqa: PLR0913 - kernel
     tokens: Any, offsets: Any, prefix: Any, frame_width: Any, frame_points: Any, width: Any, height: Any, moves: Any,
-    move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
+    move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any
 ) -> Any:  # fmt: skip
     """Read the stones and moves of games; see `Tokenizer.decode_games`.
 
@@ -501,8 +500,8 @@ class TokenGames:
 
     tokenizer: Tokenizer
     tokens: Tokens
-    offsets: npt.NDArray[np.int64]
-    games: npt.NDArray[np.uint64]
+    offsets: Indices
+    games: Hashes
 
     def __len__(self) -> int:
         return len(self.games)
@@ -534,8 +533,8 @@ class TokenRows:
     """
 
     tokens: Tokens
-    positions: npt.NDArray[np.int32]
-    segment_ids: npt.NDArray[np.int32]
+    positions: Ints
+    segment_ids: Ints
 
 
 def pack_tokens(data: TokenGames, games: Numbers, length: int, symmetry: Numbers | None = None) -> TokenRows:
@@ -561,7 +560,7 @@ def pack_tokens(data: TokenGames, games: Numbers, length: int, symmetry: Numbers
             raise FormatError("the games have a token that is not in the vocabulary, or no board")
         tokens = tables[np.repeat(table, sizes), tokens]
 
-    def rows(values: npt.NDArray[Any], padding: int) -> npt.NDArray[Any]:
+    def rows(values: Array, padding: int) -> Array:
         out = np.full(shape, padding, values.dtype)
         out.reshape(-1)[:total] = values
         return out
@@ -587,9 +586,9 @@ class TokenWriter:
             self._files[1].append(np.zeros(1, np.int64))
             self._stack = stack.pop_all()
 
-    def append(self, tokens: Tokens, ends: npt.NDArray[np.int64], games: npt.NDArray[np.uint64]) -> None:
+    def append(self, tokens: Tokens, ends: Indices, games: Hashes) -> None:
         """Append games: the result of `Tokenizer.encode`, and the id of each game. Raises OutputError."""
-        columns: tuple[npt.NDArray[Any], ...] = (tokens, ends + self._end, games)
+        columns: tuple[Array, ...] = (tokens, ends + self._end, games)
         for file, values in zip(self._files, columns):
             file.append(values)
         self._end += len(tokens)
@@ -660,7 +659,7 @@ def _read_index(folder: Path) -> tuple[TokenIndex, Tokenizer]:
     return index, tokenizer
 
 
-def _map(path: Path, dtype: np.dtype[Any], rows: int, checks: BlockChecks) -> npt.NDArray[Any]:
+def _map(path: Path, dtype: np.dtype[Any], rows: int, checks: BlockChecks) -> Array:
     with open_array(path, dtype, (rows,)) as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     checks.check(lambda start, stop: memoryview(mapped)[start:stop], 0, len(mapped))

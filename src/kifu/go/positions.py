@@ -124,7 +124,8 @@ class Positions:
         slots, first = self.slots(), self.game[:1]
         points = int((self.games.width[first].astype(np.int64) * self.games.height[first]).sum())
         masks = np.empty((len(self), points + 1), np.bool_)
-        legal_moves(self.games, slots.rows, slots.slot_of_move, masks, rules)
+        drop, ply = legal_moves(self.games, slots.rows, slots.slot_of_move, masks, rules)
+        self.check_playable(drop[slots.replay], ply[slots.replay])
         return masks[slots.slot]
 
 

@@ -319,11 +319,11 @@ def legal_moves(
     slot_of_move: npt.NDArray[np.int64],
     out: npt.NDArray[np.bool_],
     rules: Rules = RECORD_RULES,
-) -> None:
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Compute which moves are legal in chosen positions of some games.
 
-    Raises IllegalMove if the moves of one of these games up to a chosen position, or the next one, are not legal, and
-    ValueError if the arrays do not fit each other.
+    Returns why and after how many moves each replay stopped, [R], see `kifu.go.positions.Positions.check_playable`.
+    Raises ValueError if the arrays do not fit each other.
 
     Args:
         game_index: [R] int64, the games to replay, all of one size, with n points.
@@ -331,8 +331,9 @@ def legal_moves(
             for the position before the move, or -1. The colour of the move says who is to play.
         out: [slots, n + 1] bool, filled: whether each point is a legal move. A pass, the last column, always is.
     """
+    drop, ply = np.zeros(len(game_index), np.uint8), np.zeros(len(game_index), np.int32)
     if len(game_index) == 0:
-        return
+        return drop, ply
     width, height = _common_size(games, game_index)
     slot_offset = np.zeros(len(game_index) + 1, np.int64)
     np.cumsum(games.move_offset[game_index + 1] - games.move_offset[game_index], out=slot_offset[1:])
@@ -341,13 +342,12 @@ def legal_moves(
         raise ValueError(f"slot_of_move must have {slot_offset[-1]} entries below {len(out)}")
     if out.shape[1:] != (width * height + 1,):
         raise ValueError(f"out must have {width * height + 1} columns, got shape {out.shape}")
-    drop, ply = np.zeros(len(game_index), np.uint8), np.zeros(len(game_index), np.int32)
     _legal_moves(
         new_state(width, height),
         new_history(int(plies.max()) if rules.codes[0] >= KO_POSITIONAL else 0),
         replay_arrays(games), game_index, rules.codes, slot_of_move, slot_offset, out, drop, ply,
     )  # fmt: skip
-    check_playable(games, game_index, slot_of_move, drop, ply)
+    return drop, ply
 
 
 def _common_size(games: GamesLike, game_index: npt.NDArray[np.int64]) -> tuple[int, int]:
@@ -356,27 +356,6 @@ def _common_size(games: GamesLike, game_index: npt.NDArray[np.int64]) -> tuple[i
     if len(sizes) != 1:
         raise ValueError(f"games must have one size, got {sorted(sizes)[:4]}")
     return sizes.pop()
-
-
-def check_playable(
-    games: GamesLike,
-    game_index: npt.NDArray[np.int64],
-    slot_of_move: npt.NDArray[np.int64],
-    drop: npt.NDArray[np.uint8],
-    ply: npt.NDArray[np.int32],
-) -> None:
-    """Raise IllegalMove if a chosen position comes before a move that could not be played, or after it.
-
-    drop and ply are the result of replaying these games, e.g. from `kifu.planes.encoder.Encoder.encode`; the others are
-    as for `legal_moves`.
-    """
-    ends = np.cumsum(games.move_offset[game_index + 1] - games.move_offset[game_index])
-    for i in np.flatnonzero(drop).tolist():
-        at = int(ply[i])
-        first = games.move_offset[game_index[i]]
-        start = ends[i] - (games.move_offset[game_index[i] + 1] - first)
-        if slot_of_move[start + at : ends[i]].max(initial=-1) >= 0:
-            raise IllegalMove(at, int(games.moves[first + at] & POINT_MASK), DropReason(drop[i]))
 
 
 # Captures

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import Floats, Indices, Ints
 from kifu.corpus.catalogue import RowShard
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.manifest import Manifest
@@ -41,14 +41,7 @@ from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_ta
 from kifu.planes.encoder import fixed_context
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE
-from kifu.recipes.pipeline import (
-    BuildOptions,
-    BuildReport,
-    ManifestCounts,
-    SetPlan,
-    build_sets,
-    row_slices,
-)
+from kifu.recipes.pipeline import BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets, row_slices
 from kifu.records.paths import Paths
 
 FORMAT = "katago-npz@1"
@@ -73,7 +66,6 @@ def build_katago(
 
 
 def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
-    """Write the directory of one set and return its manifest."""
     with (
         ManifestCounts(plan.set, plan.path) as counts,
         KataWriter(
@@ -89,7 +81,6 @@ def _build_set(recipe: KatagoRecipe, plan: SetPlan) -> Manifest:
 
 
 def _count_rows(recipe: KatagoRecipe, plan: SetPlan, counts: ManifestCounts) -> list[RenderShard]:
-    """Count the rows of all games and return the shards to render."""
     job, shards, start = CountRows(recipe, plan.set), [], 0
     with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
         for catalogue in plan.catalogues:
@@ -131,7 +122,7 @@ class RenderShard:
 
     unit: RowShard
     start: int
-    counts: npt.NDArray[np.int32]
+    counts: Ints
 
 
 class PieceItem(NamedTuple):
@@ -142,7 +133,7 @@ class PieceItem(NamedTuple):
     """
 
     batch: pa.RecordBatch
-    counts: npt.NDArray[np.int32]
+    counts: Ints
     skip: int
     sizes: list[int]
     whole: bool
@@ -185,7 +176,6 @@ class RenderRows:
         return [compress_rows(rows.part(a, b), self.recipe.compression) for a, b in pairwise(bounds)]
 
     def _render(self, item: PieceItem) -> KataRows:
-        """Render the rows of an item, whose games have been played once."""
         games, rows = game_arrays(item.batch), np.flatnonzero(item.counts)
         rules, first = rules_of(self.recipe, item.batch)[0], scan_openings(self.recipe, games).first[rows]
         selected = select_plies(games, rows, first)
@@ -211,13 +201,7 @@ class RenderRows:
             meta=self._metadata(item.batch, positions),
         )  # fmt: skip
 
-    def _span(
-        self,
-        batch: pa.RecordBatch,
-        rows: npt.NDArray[np.int64],
-        first: npt.NDArray[np.int32],
-        stop: npt.NDArray[np.int32],
-    ) -> GameSpan:
+    def _span(self, batch: pa.RecordBatch, rows: Indices, first: Ints, stop: Ints) -> GameSpan:
         trust: Mapping[str, float] = {str(ending): weight for ending, weight in self.recipe.trust.items()}
         winner = map_distinct(batch["winner"], lambda winner: _WINNERS.get(winner or "", UNKNOWN_WINNER), np.int8)
         return GameSpan(
@@ -228,11 +212,11 @@ class RenderRows:
             key=to_numpy(batch["id"])[rows],
         )
 
-    def _metadata(self, batch: pa.RecordBatch, positions: Positions) -> npt.NDArray[np.float32] | None:
+    def _metadata(self, batch: pa.RecordBatch, positions: Positions) -> Floats | None:
         if self.recipe.metadata is None:
             return None
         white = (positions.to_play == WHITE).astype(np.int64)
-        rows: npt.NDArray[np.float32] = metadata_rows(batch, self.recipe.metadata)[positions.game, white]
+        rows: Floats = metadata_rows(batch, self.recipe.metadata)[positions.game, white]
         return rows
 
 

@@ -20,11 +20,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
+from kifu.arrays import Floats
 from kifu.config import first_invalid
 from kifu.errors import FormatError, first_line, missing_extras
 from kifu.io import open_regular, read_small
 from kifu.katago import net_file as kata
-from kifu.katago.net_file import CHECKPOINT, Floats, KataNetFile, kata_net_bytes, parse_kata_net, read_kata_net
+from kifu.katago.net_file import CHECKPOINT, KataNetFile, kata_net_bytes, parse_kata_net, read_kata_net
 
 _MAX_PICKLE_BYTES = 4 << 20
 """Three times what 2,500 weights with averages and an optimizer's state take. torch reads it at 1 MiB a second."""

@@ -26,22 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Hashes, Indices
 from kifu.go import rules as go
-from kifu.go.state import (
-    SUICIDE_FORBIDDEN,
-    SUICIDE_REMOVED,
-    ZERO,
-    State,
-    bit,
-    pass_turn,
-    play,
-    popcount,
-)
+from kifu.go.state import SUICIDE_FORBIDDEN, SUICIDE_REMOVED, ZERO, State, bit, pass_turn, play, popcount
 from kifu.katago.rules import BONUS_N, BONUS_ZERO, KO_SIMPLE, KO_SITUATIONAL, KO_SPIGHT
 from kifu.kernel import inline_kernel
 from kifu.point import BLACK, WHITE
 
-RuleCodes = npt.NDArray[np.int64]
+RuleCodes = Indices
 
 # Indices of a row of `rule_codes`
 KO, TERRITORY, TAX, SUICIDE, BUTTON, BONUS, KOMI, HANDICAP = range(8)
@@ -74,8 +66,8 @@ class BoardHistory(NamedTuple):
     seen: go.History
     seen_twice: go.History
     pass_situations: go.History
-    ever_occupied: npt.NDArray[np.uint64]
-    scalars: npt.NDArray[np.int64]
+    ever_occupied: Hashes
+    scalars: Indices
 
 
 def new_board_history(s: State, plies: int) -> BoardHistory:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.arrays import Array, Floats, Hashes, Indices
 from kifu.errors import DropReason, GameError
 from kifu.go.area import AreaWorkspace, find_areas, new_area_workspace
 from kifu.go.ladder import LadderSearch, ladder_moves, laddered_stones
@@ -89,11 +90,11 @@ class KataGames(NamedTuple):
 
     arrays: ReplayArrays
     root_setup: npt.NDArray[np.uint16]
-    game_index: npt.NDArray[np.int64]
-    rules: npt.NDArray[np.int64]
+    game_index: Indices
+    rules: Indices
 
 
-def kernel_games(games: GameArrays, game_index: npt.NDArray[np.int64], rules: npt.NDArray[np.void]) -> KataGames:
+def kernel_games(games: GameArrays, game_index: Indices, rules: npt.NDArray[np.void]) -> KataGames:
     """Return the chosen games, [R], under their rules, [R] of `GAME_RULES`, as kernels take them."""
     return KataGames(replay_arrays(games), writable_view(games.root_setup), game_index, kata.rule_codes(rules))
 
@@ -109,14 +110,14 @@ class KataWorkspace(NamedTuple):
     """
 
     history: kata.BoardHistory
-    on_board: npt.NDArray[np.uint64]
-    geometry: npt.NDArray[np.int64]
+    on_board: Hashes
+    geometry: Indices
     ladders: LadderSearch
-    laddered: npt.NDArray[np.uint64]
-    ladder_moves: npt.NDArray[np.uint64]
+    laddered: Hashes
+    ladder_moves: Hashes
     area_workspace: AreaWorkspace
-    area: npt.NDArray[np.uint64]
-    planes: npt.NDArray[np.uint64]
+    area: Hashes
+    planes: Hashes
 
 
 def new_workspace(width: int, height: int, frame_width: int, frame_height: int, plies: int) -> KataWorkspace:
@@ -444,7 +445,6 @@ class KataEncoder(FrameEncoder):
         return GameContext(*resolve_rules_or_default(batch["rules"], recorded_komi(batch), batch["handicap"]))
 
     def _new_scratch(self) -> dict[tuple[int, int, int], KataWorkspace]:
-        """Return scratch memory of one thread, by (width, height, plies)."""
         return {}
 
     def _fill(
@@ -452,9 +452,9 @@ class KataEncoder(FrameEncoder):
         scratch: dict[tuple[int, int, int], KataWorkspace],
         games: Any,
         task: EncodeTask,
-        parts: Sequence[tuple[BoardEmbedding, npt.NDArray[np.int64]]],
-        labels: Mapping[str, npt.NDArray[Any]],
-        context: npt.NDArray[Any],
+        parts: Sequence[tuple[BoardEmbedding, Indices]],
+        labels: Mapping[str, Array],
+        context: Array,
     ) -> None:
         """Encode positions. context: [R] of `GAME_RULES`.
 
@@ -485,7 +485,7 @@ class KataEncoder(FrameEncoder):
         return planes, labels
 
 
-def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
+def encode_katago(game: Game) -> tuple[Planes, Floats, Labels]:
     """Encode one game as KataGo's planes and scalar inputs.
 
     Rules and komi are those of the record, by default KataGo's (`resolve_rules_or_default`). Passes give no example.
@@ -517,7 +517,7 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
     return planes, labels["globals"], labels["move"].astype(np.int32)
 
 
-def _game_rules(game: Game) -> npt.NDArray[Any]:
+def _game_rules(game: Game) -> Array:
     """Return [1] of `GAME_RULES`. Raises GameError."""
     komi = game.komi if game.komi is not None or not game.text("KM") else np.nan
     rules, drop = resolve_rules_or_default(

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Bools, Doubles, Floats, Indices
 from kifu.corpus.schema import OVERTIME_COLUMNS, map_distinct, to_numpy
 from kifu.datasets.global_inputs import ABSOLUTE, CLOCKS, NO_LIMIT, SERVERS, Conditions, Server
 from kifu.records.meta import is_recognized
@@ -57,15 +57,15 @@ _NO_RANK = 0
 _NO_DAY = np.iinfo(np.int64).min
 
 
-Ranks: TypeAlias = npt.NDArray[np.int64]
+Ranks: TypeAlias = Indices
 """[G] ranks: 1 for 9 dan or a professional, 9 for 1 dan, 10 for 1 kyu; _NO_RANK if unknown, or _UNRANKED."""
 
-Clock: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
+Clock: TypeAlias = tuple[Indices, Doubles]
 """Kinds of time control, [G]; and [G, 4]: seconds of main time, seconds of a period (in Canadian overtime, of a move),
 number of byo-yomi periods, moves per period of Canadian overtime."""
 
 
-def metadata_rows(batch: pa.RecordBatch, source: Server) -> npt.NDArray[np.float32]:
+def metadata_rows(batch: pa.RecordBatch, source: Server) -> Floats:
     """Compute the metadata inputs of G games for both sides to move.
 
     Args:
@@ -81,7 +81,7 @@ def metadata_rows(batch: pa.RecordBatch, source: Server) -> npt.NDArray[np.float
     return _rows(ranks, humans, _clock(batch, source), area, _days(batch), sources)
 
 
-def profile_rows(known: Conditions, points: int) -> npt.NDArray[np.float32]:
+def profile_rows(known: Conditions, points: int) -> Floats:
     """Compute the metadata inputs of G games of people by what is known of them.
 
     Where nothing is recorded, it is what KataGo's profiles state, such as rank_5k: KGS, 20 minutes and 5 periods of
@@ -116,13 +116,8 @@ _COLLECTIONS = [SERVERS.index("gogod"), SERVERS.index("go4go")]
 
 
 def _rows(
-    ranks: Sequence[Ranks],
-    humans: Sequence[npt.NDArray[np.bool_]],
-    clock: Clock,
-    area: npt.NDArray[np.int64],
-    all_days: npt.NDArray[np.int64],
-    source: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float32]:
+    ranks: Sequence[Ranks], humans: Sequence[Bools], clock: Clock, area: Indices, all_days: Indices, source: Indices
+) -> Floats:
     out = np.zeros((len(area), 2, WIDTH), np.float32)
     for mover in range(2):
         for k, side in enumerate((mover, 1 - mover)):
@@ -190,7 +185,7 @@ def _clock(batch: pa.RecordBatch, source: Server) -> Clock:
     return kind, np.where(kind[:, None] > NO_LIMIT, times, 0.0)
 
 
-def _overtime(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _overtime(batch: pa.RecordBatch) -> tuple[Indices, Doubles]:
     """Return the kinds, [G], NO_LIMIT without overtime; and period seconds, periods, moves, [G, 3]."""
     none = map_distinct(batch["overtime"], lambda text: text is None or is_recognized("overtime", text), np.bool_)
     kind = map_distinct(batch["overtime_kind"], lambda name: CLOCKS.get(name or "", _UNKNOWN), np.int64)
@@ -202,13 +197,12 @@ def _overtime(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray
     return kind, np.stack([seconds / np.maximum(moves, 1), periods, moves], 1)
 
 
-def _days(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return the days from 1 January 1970 to each game, [G]."""
+def _days(batch: pa.RecordBatch) -> Indices:
     days = to_numpy(pc.fill_null(batch["date"].cast(pa.int32()).cast(pa.int64()), _NO_DAY))
     months = map_distinct(batch["date_text"], _first_of_month, np.int64)
     years = to_numpy(pc.fill_null(batch["year"].cast(pa.int64()), 1970))
     of_year = (years - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
-    resolved: npt.NDArray[np.int64] = np.where(days != _NO_DAY, days, np.where(months != _NO_DAY, months, of_year))
+    resolved: Indices = np.where(days != _NO_DAY, days, np.where(months != _NO_DAY, months, of_year))
     return resolved
 
 

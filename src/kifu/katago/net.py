@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from kifu.arrays import Floats
 from kifu.katago import net_file as kata
-from kifu.katago.net_file import Floats, KataNetFile, trained_arrays
+from kifu.katago.net_file import KataNetFile, trained_arrays
 
 _ACTIVATIONS = {
     "ACTIVATION_IDENTITY": nn.Identity, "ACTIVATION_RELU": nn.ReLU, "ACTIVATION_MISH": nn.Mish,
@@ -146,7 +147,6 @@ def net_file_of(net: KataNet) -> KataNetFile:
 
 
 def _stored(layer: nn.Module) -> Iterator[tuple[Any, str, Tensor]]:
-    """Yield the records of a layer with the fields that its parameters are stored in, and these as stored."""
     match layer:
         case nn.Conv2d():
             yield layer.record, "weights", layer.weight.permute(2, 3, 1, 0)
@@ -229,7 +229,6 @@ class KataBatchNorm(nn.Module):  # type: ignore[misc]
         self.scale, self.bias = (_tensor(values[:, None, None]) for values in self._stored())
 
     def _stored(self) -> tuple[Floats, Floats]:
-        """Return scale and bias by the record."""
         norm = self.record
         scale = np.ones(norm.channels, np.float32) if norm.scale is None else norm.scale
         bias = np.zeros(norm.channels, np.float32) if norm.bias is None else norm.bias

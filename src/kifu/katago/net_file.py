@@ -23,9 +23,9 @@ from types import UnionType
 from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
-import numpy.typing as npt
 from isal import igzip, isal_zlib
 
+from kifu.arrays import Floats
 from kifu.errors import FormatError, first_line
 from kifu.io import open_regular, write_file
 
@@ -60,7 +60,7 @@ _ARRAY = b"@BIN@"
 # isal's type stubs declare it as an instance.
 _INFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
 
-Floats: TypeAlias = npt.NDArray[np.float32]
+Floats: TypeAlias = Floats
 Known: TypeAlias = dict[str, int]
 """Sizes and options of the part of a file that is being read, by name."""
 

@@ -11,9 +11,9 @@ from io import SEEK_CUR, BytesIO
 from typing import Annotated, Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kifu.arrays import Floats
 from kifu.config import first_invalid
 from kifu.errors import FormatError
 from kifu.io import open_regular
@@ -83,7 +83,7 @@ class KataOnnx(BaseModel):
         return {PREFIX + key: str(value).lower() if value is True or value is False else str(value)
                 for key, value in values.items()}  # fmt: skip
 
-    def feed(self, planes: npt.NDArray[np.float32], globals: npt.NDArray[np.float32]) -> dict[str, Any]:
+    def feed(self, planes: Floats, globals: Floats) -> dict[str, Any]:
         """Return the inputs of B positions.
 
         Args:
@@ -100,9 +100,7 @@ class KataOnnx(BaseModel):
             inputs["InputMeta"] = globals[:, self.inputs :, None, None]
         return inputs | {"InputMask": spatial[:, :1].copy()}
 
-    def decode(
-        self, outputs: Mapping[str, npt.NDArray[np.float32]], globals: npt.NDArray[np.float32], height: int, width: int
-    ) -> dict[str, npt.NDArray[np.float32]]:
+    def decode(self, outputs: Mapping[str, Floats], globals: Floats, height: int, width: int) -> dict[str, Floats]:
         """Return outputs by their names in `kifu.learn.networks.NetworkOutput`, scaled as by `KataNet`."""
         scaled = {name: outputs[name] * np.float32(self.output_scale) for name in OUTPUTS}
         count = len(globals)

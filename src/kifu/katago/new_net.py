@@ -17,9 +17,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from kifu.arrays import Floats
 from kifu.errors import RecipeError
 from kifu.katago import net_file as kata
-from kifu.katago.net_file import Floats, KataNetFile
+from kifu.katago.net_file import KataNetFile
 
 BlockKind: TypeAlias = Literal["", "nbt", "tf"]
 """Kind of the blocks of the trunk: residual, nested bottleneck or transformer."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Array, Bytes, Floats, Hashes, Indices
 from kifu.datasets.examples import UNKNOWN, Batch, Dataset, Layout
 from kifu.datasets.labels import find_label
 from kifu.datasets.manifest import WriteReport, WrittenFile
@@ -84,14 +85,14 @@ class KataRows(NamedTuple):
         meta: [N, 192] float32, or None if the file has none.
     """
 
-    planes: npt.NDArray[np.uint8]
-    inputs: npt.NDArray[np.float32]
+    planes: Bytes
+    inputs: Floats
     policy: npt.NDArray[np.int16]
-    targets: npt.NDArray[np.float32]
+    targets: Floats
     scores: npt.NDArray[np.int8]
     values: npt.NDArray[np.int8]
     q: npt.NDArray[np.int16] | None = None
-    meta: npt.NDArray[np.float32] | None = None
+    meta: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -167,7 +168,7 @@ def compress_rows(rows: KataRows, compression: Compression) -> CompressedRows:
     """Compress rows, in any thread. Raises ValueError for types or shapes other than those of `KataRows`."""
     arrays = []
     for array in ARRAYS:
-        values: npt.NDArray[Any] | None = getattr(rows, array.field)
+        values: Array | None = getattr(rows, array.field)
         if values is not None:
             if values.dtype != array.dtype or values.shape != (rows.size, *array.shape):
                 shape = (rows.size, *array.shape)
@@ -335,7 +336,7 @@ class KataNpz(Dataset):
         """The arrays that the rows have."""
         return tuple(each for each in ARRAYS if each.required or any(each.field in file.arrays for file in self.files))
 
-    def run_starts(self) -> npt.NDArray[np.int64]:
+    def run_starts(self) -> Indices:
         """Return the first row of each file: reading files in order decompresses nothing twice."""
         return np.array([first for first, file in zip(self._first, self.files) if file.rows], np.int64)
 
@@ -357,7 +358,7 @@ class KataNpz(Dataset):
             each.close()
         self._readers = None
 
-    def _parts(self, start: int, stop: int, fields: Iterable[str]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    def _parts(self, start: int, stop: int, fields: Iterable[str]) -> Iterator[dict[str, Array]]:
         """Yield the arrays of these rows file by file, at least once."""
         k = min(bisect_right(self._first, start) - 1, len(self.files) - 1)
         if k < 0:
@@ -374,7 +375,7 @@ class KataNpz(Dataset):
                 return
             start, k = until, k + 1
 
-    def _array(self, k: int, array: KataArray, start: int, stop: int) -> npt.NDArray[Any]:
+    def _array(self, k: int, array: KataArray, start: int, stop: int) -> Array:
         stored = self.files[k].arrays.get(array.field)
         if stored is None:
             return _zeros(array, stop - start)
@@ -406,7 +407,7 @@ def npz_files(directory: Path) -> list[Path]:
     return [directory / name for name in names if "_" not in name and not name.startswith(".")]
 
 
-def _zeros(array: KataArray, rows: int) -> npt.NDArray[Any]:
+def _zeros(array: KataArray, rows: int) -> Array:
     return np.zeros((rows, *array.shape), array.dtype)
 
 
@@ -433,7 +434,7 @@ def _open_file(path: Path) -> _File:
     return _File(path, rows, {known[name].field: array for name, array in stored.items()})
 
 
-def _to_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) -> Batch:
+def _to_batch(path: Path, start: int, parts: list[dict[str, Array]]) -> Batch:
     """Convert rows to examples. start: the number of the first row, for messages."""
     planes, inputs, policy, targets = (np.concatenate([part[field] for part in parts]) for field in _BATCH_FIELDS)
     result = (targets[:, 0] > targets[:, 1]).astype(np.int8) - (targets[:, 0] < targets[:, 1])
@@ -448,9 +449,9 @@ def _to_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) 
     return Batch(planes, labels, game, ply.astype(np.int32))
 
 
-def game_hashes(targets: npt.NDArray[np.float32]) -> npt.NDArray[np.uint64]:
+def game_hashes(targets: Floats) -> Hashes:
     """Return each row's game hash, [N, 2] uint64, of globalTargetsNC without fractions; 0 if it has none."""
     pieces = np.clip(targets[:, 41:47], 0, 2**22 - 1).astype(np.uint64).reshape(-1, 2, 3)
     shifts = np.array([0, 22, 44], np.uint64)
-    words: npt.NDArray[np.uint64] = np.bitwise_or.reduce(pieces << shifts, axis=2)
+    words: Hashes = np.bitwise_or.reduce(pieces << shifts, axis=2)
     return words

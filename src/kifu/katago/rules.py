@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Array, Bytes
 from kifu.errors import DropReason, GameError
 
 KataKo: TypeAlias = Literal["simple", "positional", "situational", "spight"]
@@ -227,7 +227,7 @@ def resolve_rules(
     handicap: pa.Int16Array,
     default: KataRules | None = None,
     default_komi: float | None = None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+) -> tuple[Array, Bytes]:
     """Parse the rules of G games. Each distinct text is parsed once.
 
     Args:
@@ -263,7 +263,7 @@ def recorded_komi(batch: pa.RecordBatch) -> pa.FloatArray:
 
 def resolve_rules_or_default(
     rules: pa.StringArray, komi: pa.FloatArray, handicap: pa.Int16Array
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+) -> tuple[Array, Bytes]:
     """Parse the rules of G games like `resolve_rules`, with KataGo's defaults for records that give none.
 
     The default rules are Tromp-Taylor. The default komi is 6.5 for territory scoring, 7 with a button, else 7.5

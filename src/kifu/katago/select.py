@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, field_validator
 
+from kifu.arrays import Bools, Bytes, Indices, Ints
 from kifu.config import Line
 from kifu.corpus.catalogue import RowShard
 from kifu.corpus.schema import GAME_COLUMNS, drop_codes, game_arrays, map_distinct, to_numpy
@@ -123,9 +124,9 @@ class Opening(NamedTuple):
         early_pass: [G] bool, whether there is a pass where none is allowed.
     """
 
-    first: npt.NDArray[np.int32]
-    repeat: npt.NDArray[np.int32]
-    early_pass: npt.NDArray[np.bool_]
+    first: Ints
+    repeat: Ints
+    early_pass: Bools
 
 
 def scan_openings(recipe: KatagoRecipe, games: GameArrays) -> Opening:
@@ -162,7 +163,7 @@ def _scan_openings(
                 out.repeat[g] = min(out.repeat[g], t)
 
 
-def select_plies(games: GameArrays, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int32]) -> Positions:
+def select_plies(games: GameArrays, rows: Indices, first: Ints) -> Positions:
     """Return the positions of the games `rows` from ply `first` on, except before passes and answers to passes."""
     begin = np.full(len(games), NEVER)
     begin[rows] = first
@@ -174,9 +175,7 @@ def select_plies(games: GameArrays, rows: npt.NDArray[np.int64], first: npt.NDAr
     return Positions.where(games, counts & ~is_pass & ~after_pass)
 
 
-def end_plies(
-    games: GameArrays, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int32], ply: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int32]:
+def end_plies(games: GameArrays, rows: Indices, first: Ints, ply: Ints) -> Ints:
     """Return `ply` [R], the moves played in each of the games `rows`, less trailing passes after `first`."""
     stop = np.empty(len(rows), np.int32)
     points = games.width[rows].astype(np.int64) * games.height[rows]
@@ -197,7 +196,7 @@ ENCODER = KataEncoder(KATAGO22, MAX_SIZE, MAX_SIZE, pad=True)
 """The encoder of all games of KataGo's files."""
 
 
-def rules_of(recipe: KatagoRecipe, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
+def rules_of(recipe: KatagoRecipe, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.void], Bytes]:
     """Return the rules and drop reasons of games, see `resolve_rules`."""
     default = None if recipe.default_rules is None else KataRules.parse(recipe.default_rules)
     return resolve_rules(batch["rules"], recorded_komi(batch), batch["handicap"], default, recipe.default_komi)
@@ -211,8 +210,8 @@ class RowCounts(NamedTuple):
         rows: [K] int32, the number of training rows of each.
     """
 
-    member: npt.NDArray[np.int32]
-    rows: npt.NDArray[np.int32]
+    member: Ints
+    rows: Ints
     plies: npt.NDArray[np.uint16]
     drops: Counter[str]
     elsewhere: int
@@ -257,8 +256,8 @@ class CountRows(SetJob):
         )
 
     def _select(
-        self, batch: pa.RecordBatch, games: GameArrays, unresolved: npt.NDArray[np.uint8], opening: Opening
-    ) -> tuple[npt.NDArray[np.int64], Counter[str], int]:
+        self, batch: pa.RecordBatch, games: GameArrays, unresolved: Bytes, opening: Opening
+    ) -> tuple[Indices, Counter[str], int]:
         """Return the rows of the set, as far as is known before the games are played, the drops, and the other rows."""
         ours = self.in_set(batch)
         drop = drop_codes(batch)
@@ -272,8 +271,8 @@ class CountRows(SetJob):
         return rows, drops, int(np.count_nonzero(~ours & ~dropped_before))
 
     def _faults(
-        self, batch: pa.RecordBatch, games: GameArrays, unresolved: npt.NDArray[np.uint8]
-    ) -> Iterator[tuple[DropReason, npt.NDArray[np.bool_]]]:
+        self, batch: pa.RecordBatch, games: GameArrays, unresolved: Bytes
+    ) -> Iterator[tuple[DropReason, Bools]]:
         """Yield the reasons to drop games, in KataGo's order, and the games that each applies to."""
         recipe = self.recipe
         width, height = games.width.astype(np.int64), games.height.astype(np.int64)
@@ -301,14 +300,8 @@ class CountRows(SetJob):
         yield DropReason.HUGE_SCORE, to_numpy(batch["margin"].fill_null(0)) >= points
 
     def _end(
-        self,
-        games: GameArrays,
-        rows: npt.NDArray[np.int64],
-        first: npt.NDArray[np.int32],
-        repeat: npt.NDArray[np.int32],
-        drop: npt.NDArray[np.uint8],
-        ply: npt.NDArray[np.int32],
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+        self, games: GameArrays, rows: Indices, first: Ints, repeat: Ints, drop: Bytes, ply: Ints
+    ) -> tuple[Ints, Bytes]:
         """Return the number of moves of each game, [R], and the final drop reasons. drop, ply: from `replay`."""
         drop = np.where(drop == DropReason.AFTER_END, DropReason.KEPT, drop).astype(np.uint8)
         if self.recipe.illegal == "cut":
@@ -323,6 +316,6 @@ class CountRows(SetJob):
         return stop, drop
 
 
-def _is_question_mark(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+def _is_question_mark(batch: pa.RecordBatch) -> Bools:
     """Return whether RE is a question mark, [G]: an unknown result, but not an unparsable one."""
     return map_distinct(batch["result_text"], lambda text: (text or "").strip() == "?", np.bool_)

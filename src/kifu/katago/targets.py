@@ -30,17 +30,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Floats, Hashes, Indices, Ints
 from kifu.corpus.hashes import mix_words
 from kifu.go.replay import colour_of
 from kifu.go.state import ONE, ZERO, last_point, popcount
-from kifu.katago.history import (
-    FINISHED,
-    TERRITORY,
-    BoardHistory,
-    handicap_stones,
-    new_board_history,
-    play_move,
-)
+from kifu.katago.history import FINISHED, TERRITORY, BoardHistory, handicap_stones, new_board_history, play_move
 from kifu.katago.inputs import KataGames, kernel_games, load_game, own_komi
 from kifu.katago.npz import POINTS, SIDE, TARGETS
 from kifu.kernel import inline_kernel, kernel
@@ -76,7 +70,7 @@ class Targets(NamedTuple):
     """
 
     policy: npt.NDArray[np.int16]
-    targets: npt.NDArray[np.float32]
+    targets: Floats
     scores: npt.NDArray[np.int8]
     values: npt.NDArray[np.int8]
 
@@ -91,11 +85,11 @@ class GameSpan(NamedTuple):
         trust: [R] float32, the weight of the result, 0 to 1.
     """
 
-    first: npt.NDArray[np.int32]
-    stop: npt.NDArray[np.int32]
+    first: Ints
+    stop: Ints
     winner: npt.NDArray[np.int8]
-    trust: npt.NDArray[np.float32]
-    key: npt.NDArray[np.uint64]
+    trust: Floats
+    key: Hashes
 
 
 class TargetScratch:
@@ -126,11 +120,11 @@ class TargetScratch:
 def fill_targets(
     scratch: TargetScratch,
     games: GameArrays,
-    rows: npt.NDArray[np.int64],
+    rows: Indices,
     rules: npt.NDArray[np.void],
     span: GameSpan,
-    game: npt.NDArray[np.int64],
-    ply: npt.NDArray[np.int32],
+    game: Indices,
+    ply: Ints,
 ) -> Targets:
     """Compute the targets of N positions of R games.
 
@@ -168,15 +162,15 @@ def fill_targets(
     return out._replace(values=out.values.reshape(n, 5, SIDE, SIDE))
 
 
-def key_columns(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
+def key_columns(key: Hashes) -> Floats:
     """Return columns 41 to 46, [N, 6] float32: each key and a hash of it, in pieces that float32 holds exactly."""
     words = np.stack([key, mix_words(key ^ _HASH_SALT)], 1)
     pieces = [words & 0x3FFFFF, words >> np.uint64(22) & np.uint64(0x3FFFFF), words >> np.uint64(44)]
-    columns: npt.NDArray[np.float32] = np.stack(pieces, 2).reshape(len(key), 6).astype(np.float32)
+    columns: Floats = np.stack(pieces, 2).reshape(len(key), 6).astype(np.float32)
     return columns
 
 
-def _fill_constants(out: Targets, key: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> None:
+def _fill_constants(out: Targets, key: Hashes, ply: Ints) -> None:
     to = out.targets
     to[:, [24, 25, 26, 33]] = 1
     to[:, 63] = _VERSION
@@ -190,7 +184,7 @@ def _fill_constants(out: Targets, key: npt.NDArray[np.uint64], ply: npt.NDArray[
 @kernel
 def _fill_games(  # noqa: PLR0913 - kernel
     h: BoardHistory, games: KataGames, subset: Any, table: Any, buffers: Any, span: GameSpan, first_slot: Any, ply: Any,
-    boards: Any, komi: Any, out: Targets,
+    boards: Any, komi: Any, out: Targets
 ) -> Any:  # fmt: skip
     """Play the games `subset`, all of the history's size, and fill their rows, first_slot[r] to first_slot[r + 1] - 1.
 

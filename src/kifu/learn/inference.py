@@ -289,7 +289,7 @@ class Net:
         names, allowed = self.about.inputs, positions.legal(self.rules) if legal else None
         if not self._is_kata:
             planes = self._planes(positions, packed=backend.unpacks)
-            return _Inputs(planes, encode_inputs(names, positions.inputs) if names else None, allowed)
+            return _Inputs(planes, encode_inputs(names, *positions.inputs) if names else None, allowed)
         encoder = self.encoder_for(positions.width, positions.height)
         planes, numbers = encode_positions(encoder, positions, self.rules)
         if names:

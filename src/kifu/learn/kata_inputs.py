@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.global_inputs import Imitated, InputPositions, encode_inputs
+from kifu.datasets.global_inputs import Conditions, Imitated, encode_inputs
 from kifu.errors import DropReason
 from kifu.go.board import EMPTY, Board
 from kifu.go.replay import GameMoves, GamesLike
@@ -53,19 +53,20 @@ def encode_positions(encoder: FrameEncoder, positions: NetPositions, rules: Rule
 
 def encode_profile(names: tuple[str, ...], positions: NetPositions, server: Imitated | None) -> Floats:
     """Return the metadata of a human-style net, [B, 192]; `server` as for `kifu.learn.inference.Net`."""
-    at = positions.inputs
+    conditions, game, white = positions.inputs
     if server is not None:
-        at = at._replace(conditions=at.conditions.at_server(None if server == "profile" else server))
-    profile = encode_inputs(names, at)
+        conditions = conditions.at_server(None if server == "profile" else server)
+    profile = encode_inputs(names, conditions, game, white)
     profile[:, BOARD_INPUT] = 0.5 * np.log(positions.points / 361)
     return profile
 
 
 def _game_rules(positions: NetPositions, games: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.void]:
     """Return [G] of `GAME_RULES`: those of the record where it names rules and komi, or else by `rules_and_komi`."""
-    inputs, values = InputPositions(positions.conditions, games, np.zeros(len(games), np.bool_)), []
-    for k, handicap in enumerate(positions.conditions.handicap[games].tolist()):
-        kata_rules, komi = rules_and_komi(inputs, k, rules)
+    values = []
+    for game in games.tolist():
+        kata_rules, komi = rules_and_komi(positions.conditions, game, rules)
+        handicap = positions.conditions.handicap[game]
         if rules == RECORD_RULES:  # which allow suicide because some records have it
             kata_rules = replace(kata_rules, suicide=False)
         known = handicap > 0  # otherwise KataGo counts the stones on the board
@@ -79,9 +80,8 @@ def _game_rules(positions: NetPositions, games: npt.NDArray[np.int64], rules: Ru
     return resolved
 
 
-def rules_and_komi(positions: InputPositions, k: int, rules: Rules) -> tuple[KataRules, float]:
-    """Return rules and komi of a position; unknown rules are area rules, an unknown komi is the usual one."""
-    conditions, game = positions.conditions, positions.game[k]
+def rules_and_komi(conditions: Conditions, game: int, rules: Rules) -> tuple[KataRules, float]:
+    """Return rules and komi of a game; unknown rules are area rules, an unknown komi is the usual one."""
     territory, komi = bool(conditions.area[game] == 0), float(conditions.komi[game])
     ko = "simple" if rules.ko == "none" else rules.ko
     if territory:

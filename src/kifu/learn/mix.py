@@ -38,10 +38,10 @@ _FIT_CHUNK = 512
 
 def design(positions: NetPositions) -> Floats:
     """Return [B, R] the rows of `PoolWeights.table` whose sum is the weights of each position."""
-    games, inputs = positions.games, positions.inputs
+    games, (conditions, game, white) = positions.games, positions.inputs
     points = games.width[positions.game].astype(np.int64) * games.height[positions.game]
     phase = np.searchsorted(_PHASE_STARTS, positions.ply / points, "right")
-    rating = inputs.conditions.rating[inputs.game, inputs.white.astype(np.int64)]
+    rating = conditions.rating[game, white.astype(np.int64)]
     band = np.where(np.isnan(rating), -1, np.searchsorted(_BAND_STARTS, rating, "right"))
     ones = np.ones((len(phase), 1), np.bool_)
     phases, bands = np.arange(len(_PHASE_STARTS) + 1), np.arange(len(RANK_BANDS))

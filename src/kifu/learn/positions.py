@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.arrays import Indices
+from kifu.arrays import Bools, Indices
 from kifu.corpus.schema import game_arrays, to_numpy
-from kifu.datasets.global_inputs import Conditions, InputPositions
+from kifu.datasets.global_inputs import Conditions
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import FormatError, GameError, IllegalMove, KifuError
 from kifu.go.positions import Positions
@@ -85,13 +85,13 @@ class NetPositions(Positions):
         return (self.words & POINT_MASK).astype(np.int64)
 
     @property
-    def inputs(self) -> InputPositions:
-        """The positions as `kifu.datasets.global_inputs.encode_inputs` takes them."""
+    def inputs(self) -> tuple[Conditions, Indices, Bools]:
+        """The arguments of `kifu.datasets.global_inputs.encode_inputs` besides the names."""
         white = self.to_play == WHITE
         if self.ranks == (None, None):
-            return InputPositions(self.conditions, self.game, white)
+            return self.conditions, self.game, white
         conditions = self.conditions.take(self.game).with_ranks(white, *self.ranks)
-        return InputPositions(conditions, np.arange(len(self)), white)
+        return conditions, np.arange(len(self)), white
 
     @property
     def ratings(self) -> npt.NDArray[np.float32]:

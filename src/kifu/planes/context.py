@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Bools, Floats, Hashes, Indices, Ints
 from kifu.go.ladder import LadderSearch, new_ladder_search
 from kifu.go.state import EMPTY, State, bit, neighbour_table, new_state
 from kifu.kernel import inline_kernel
@@ -30,11 +31,11 @@ class MoveEffects(NamedTuple):
     """The effect of each legal move of the mover, filled by `kifu.planes.move_effects.compute_move_effects`."""
 
     # [W]: bit set of empty points where a stone is neither suicide nor forbidden by simple ko
-    legal: npt.NDArray[np.uint64]
+    legal: Hashes
     captured: npt.NDArray[np.int16]  # [n]: how many stones each legal move captures
     stones: npt.NDArray[np.int16]  # [n]: how many stones its own chain then has
     liberties: npt.NDArray[np.int16]  # [n]: how many liberties that chain then has
-    union: npt.NDArray[np.uint64]  # [W]: scratch
+    union: Hashes  # [W]: scratch
 
 
 class PositionContext(NamedTuple):
@@ -45,25 +46,25 @@ class PositionContext(NamedTuple):
     ply: Any  # int64, how many moves come before
     # [>= ply]: the game's moves in points of the frame, otherwise as in `kifu.records.games.GameArrays`; a pass is n
     moves: npt.NDArray[np.uint16]
-    board: npt.NDArray[np.uint64]  # [W]: bit set of the points of the game's board
-    edge: npt.NDArray[np.uint64]  # [W]: bit set of the other points of the frame
+    board: Hashes  # [W]: bit set of the points of the game's board
+    edge: Hashes  # [W]: bit set of the other points of the frame
     # [2, W]: bit sets of black and white stones. Unlike `s.stones_by_liberties` they include stones without liberties,
     # which setup may leave.
-    stones: npt.NDArray[np.uint64]
+    stones: Hashes
     # [PAST, 2, W]: `stones` before move t at past[t & 7], for the last 8 positions up to this one
-    past: npt.NDArray[np.uint64]
-    played: npt.NDArray[np.int32]  # [n]: the ply at which each stone was played, or NEVER; undefined for empty points
-    rating: npt.NDArray[np.float32]  # [2]: ranks of Black and White (`kifu.Rank.rating`); 0 or NaN if unknown
-    geometry: npt.NDArray[np.int64]  # [5]: width of the frame; left, top, width and height of the board in it
+    past: Hashes
+    played: Ints  # [n]: the ply at which each stone was played, or NEVER; undefined for empty points
+    rating: Floats  # [2]: ranks of Black and White (`kifu.Rank.rating`); 0 or NaN if unknown
+    geometry: Indices  # [5]: width of the frame; left, top, width and height of the board in it
     effects: MoveEffects
     ladders: LadderSearch
     # [2, W]: bit sets of the moves that capture in a ladder and that escape from one; filled by
     # `kifu.planes.move_effects.find_ladder_moves`
-    ladder_moves: npt.NDArray[np.uint64]
-    distance: npt.NDArray[np.int32]  # [3, n]: scratch
+    ladder_moves: Hashes
+    distance: Ints  # [3, n]: scratch
 
 
-def frame_points(width: int, height: int, frame_width: int, frame_height: int, padding: int) -> npt.NDArray[np.int64]:
+def frame_points(width: int, height: int, frame_width: int, frame_height: int, padding: int) -> Indices:
     """Return [width * height + 1] int64: the points of a frame that the points of a board are mapped to.
 
     The board lies `padding` from the upper left corner of the frame. The last entry is the wall, or a pass among moves.
@@ -114,7 +115,7 @@ def new_context(width: int, height: int, frame_width: int, frame_height: int, pa
     )
 
 
-def _bit_set(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+def _bit_set(mask: Bools) -> Hashes:
     return np.packbits(mask).view(">u8").astype(np.uint64)
 
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.arrays import Array, Bytes, Floats, Hashes, Indices, Ints
 from kifu.corpus.schema import to_numpy
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.go.positions import Positions
@@ -40,8 +41,6 @@ from kifu.records.game import Game
 
 _FLAGS = 0xFFFF ^ POINT_MASK
 
-Indices = npt.NDArray[np.int64]
-
 
 class BoardEmbedding(NamedTuple):
     """The embedding of a board of width x height in a frame of n points."""
@@ -49,7 +48,7 @@ class BoardEmbedding(NamedTuple):
     width: int
     height: int
     # [8, width * height + 1]: the point of the frame for each point of the board, by symmetry
-    table: npt.NDArray[np.int64]
+    table: Indices
     # [n + 1]: the label of each point of the frame, see `kifu.planes.encoder.Encoder.encode`
     label_of: npt.NDArray[np.int16]
 
@@ -77,15 +76,15 @@ class EncodeTask(NamedTuple):
 
     games: ReplayArrays
     game_index: Indices  # [R] int64
-    symmetry: npt.NDArray[np.uint8]  # [R]
+    symmetry: Bytes  # [R]
     slot_of_move: Indices  # int64
     slot_offset: Indices  # [R + 1] int64, where the entries of each game begin in `slot_of_move`
     moves: npt.NDArray[np.uint16]  # scratch for the moves of one game
     setup: npt.NDArray[np.uint16]  # scratch for the setup of one game
-    out: npt.NDArray[Any]  # [slots, C, bytes] uint8 or [slots, C, points] float32, filled with planes
+    out: Array  # [slots, C, bytes] uint8 or [slots, C, points] float32, filled with planes
     label: npt.NDArray[np.int16]  # [slots]: filled with labels
-    drop: npt.NDArray[np.uint8]  # [R]: filled with why a game cannot be replayed to its end, or KEPT
-    ply: npt.NDArray[np.int32]  # [R]: filled with how many moves were replayed
+    drop: Bytes  # [R]: filled with why a game cannot be replayed to its end, or KEPT
+    ply: Ints  # [R]: filled with how many moves were replayed
 
 
 @kernel
@@ -115,15 +114,15 @@ def embed_game(task: EncodeTask, r: Any, table: Any) -> GameMoves:
 class GameContext(NamedTuple):
     """The data that an encoder needs about each of R games besides its moves and setup."""
 
-    values: npt.NDArray[Any]  # [R, ...]: ratings or rules
-    drop: npt.NDArray[np.uint8]  # [R]: of `DropReason`: why a game cannot be encoded, or KEPT
+    values: Array  # [R, ...]: ratings or rules
+    drop: Bytes  # [R]: of `DropReason`: why a game cannot be encoded, or KEPT
 
 
 ContextOf: TypeAlias = Callable[[Indices], GameContext]
 """Returns the context of some games, by their indices."""
 
 
-def fixed_context(values: npt.NDArray[Any]) -> ContextOf:
+def fixed_context(values: Array) -> ContextOf:
     """Return a function that returns the given values [G, ...] of some games, which all can be encoded."""
     return lambda rows: GameContext(values[rows], np.zeros(len(rows), np.uint8))
 
@@ -139,10 +138,10 @@ class Encoded(NamedTuple):
             this ply is filled if only its next move cannot be played.
     """
 
-    planes: npt.NDArray[Any]
-    labels: Mapping[str, npt.NDArray[Any]]
-    drop: npt.NDArray[np.uint8]
-    ply: npt.NDArray[np.int32]
+    planes: Array
+    labels: Mapping[str, Array]
+    drop: Bytes
+    ply: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +183,13 @@ class FrameEncoder(ABC):
         games: Any,
         task: EncodeTask,
         parts: Sequence[tuple[BoardEmbedding, Indices]],
-        labels: Mapping[str, npt.NDArray[Any]],
-        context: npt.NDArray[Any],
+        labels: Mapping[str, Array],
+        context: Array,
     ) -> None:
         """Fill the outputs of a task, part by part. Raises ValueError if labels or context do not match."""
 
     @abstractmethod
-    def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+    def encode_game(self, game: Game) -> tuple[Array, Ints]:
         """Return the planes and next moves of one game, see `kifu.encode`."""
 
     def context_of(self, batch: pa.RecordBatch) -> ContextOf:
@@ -201,8 +200,8 @@ class FrameEncoder(ABC):
         self,
         positions: Positions,
         context: ContextOf,
-        out: npt.NDArray[Any] | None = None,
-        labels: Mapping[str, npt.NDArray[Any]] | None = None,
+        out: Array | None = None,
+        labels: Mapping[str, Array] | None = None,
         slot: Indices | None = None,
     ) -> Encoded:
         """Encode positions; each game is replayed once under each of its symmetries.
@@ -233,12 +232,12 @@ class FrameEncoder(ABC):
         self,
         games: GamesLike,
         rows: Indices,
-        context: npt.NDArray[Any],
-        symmetry: npt.NDArray[np.uint8] | None = None,
+        context: Array,
+        symmetry: Bytes | None = None,
         slot_of_move: Indices | None = None,
-        out: npt.NDArray[Any] | None = None,
-        labels: Mapping[str, npt.NDArray[Any]] | None = None,
-    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        out: Array | None = None,
+        labels: Mapping[str, Array] | None = None,
+    ) -> tuple[Bytes, Ints]:
         """Replay the games `rows` [R] to their end, and encode positions on the way.
 
         Plane sets of features replay under `kifu.go.rules.RECORD_RULES`, KataGo's under the rules of each game, as far
@@ -298,20 +297,18 @@ class FrameEncoder(ABC):
         """The number of bytes of a packed plane."""
         return (self.points + 7) // 8
 
-    def new_out(self, slots: int) -> npt.NDArray[Any]:
+    def new_out(self, slots: int) -> Array:
         """Return an uninitialized output array: [slots, C, bytes] uint8, or [slots, C, points] float32 if real."""
         if self.plane_set.real:
             return np.empty((slots, self.planes, self.points), np.float32)
         return np.empty((slots, self.planes, self.bytes), np.uint8)
 
-    def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
+    def new_labels(self, slots: int) -> dict[str, Array]:
         """Return uninitialized arrays: "move" [slots] int16, and "globals" [slots, I] float32 (`PlaneSet.inputs`)."""
         inputs = np.empty((slots, len(self.plane_set.inputs)), np.float32)
         return {"move": np.empty(slots, np.int16), "globals": inputs}
 
-    def encode_moves(
-        self, game: Game, context: npt.NDArray[Any]
-    ) -> tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]], DropReason, int]:
+    def encode_moves(self, game: Game, context: Array) -> tuple[Array, dict[str, Array], DropReason, int]:
         """Return planes [T, C, H, W] and labels before the moves of a game except passes, and where its replay ends."""
         no_pass = game.moves & POINT_MASK != game.width * game.height
         slots, count = np.where(no_pass, np.cumsum(no_pass) - 1, -1), int(no_pass.sum())
@@ -333,9 +330,9 @@ class FrameEncoder(ABC):
         self,
         games: GamesLike,
         index: Indices,
-        symmetry: npt.NDArray[np.uint8],
+        symmetry: Bytes,
         slot_of_move: Indices,
-        out: npt.NDArray[Any],
+        out: Array,
         label: npt.NDArray[np.int16],
     ) -> tuple[EncodeTask, list[tuple[BoardEmbedding, Indices]]]:
         """Return the task of `replay`, and the embedding and subset of its games for each size of board that fits.
@@ -379,13 +376,7 @@ class FrameEncoder(ABC):
         return self.pad and self.MIN_SIDE <= width <= self.width and self.MIN_SIDE <= height <= self.height
 
     def _check(
-        self,
-        symmetry: npt.NDArray[np.uint8],
-        games: int,
-        slot_of_move: Indices,
-        moves: int,
-        out: npt.NDArray[Any],
-        label: npt.NDArray[np.int16],
+        self, symmetry: Bytes, games: int, slot_of_move: Indices, moves: int, out: Array, label: npt.NDArray[np.int16]
     ) -> None:
         if len(slot_of_move) != moves:
             raise ValueError(f"slot_of_move must have an entry for each of the {moves} moves, got {len(slot_of_move)}")
@@ -440,7 +431,6 @@ def _play_move(s: State, history: History, p: Any, c: Any) -> Any:
 
 
 def _fill_planes(fill: Fill, first: int, last: int, real: bool) -> Any:
-    """Return a function that fills planes first to last - 1."""
     if real:
 
         @inline_kernel
@@ -478,7 +468,6 @@ def _prepare_nothing(position: PositionContext) -> None:
 
 
 def _prepare_all(functions: Sequence[Prepare]) -> Any:
-    """Return one function that calls all of them in order."""
     if not functions:
         return _prepare_nothing
     if len(functions) == 1:
@@ -519,7 +508,7 @@ def compile_encoder(features: Sequence[Feature]) -> Any:
     @kernel
     def encode(
         base: PositionContext, history: History, task: EncodeTask, embedding: BoardEmbedding, subset: Any, rating: Any,
-        bits: Any,
+        bits: Any
     ) -> None:  # fmt: skip
         # The loop of `replay_game`, written out: with its three functions taking the position context by value,
         # compiling a plane set took 3.6 s instead of 2.6 s.
@@ -579,7 +568,7 @@ _compile = functools.cache(compile_encoder)
 class EncoderScratch:
     """Scratch memory of one thread, from `Encoder.new_scratch`. bits: [C, W] uint64."""
 
-    bits: npt.NDArray[np.uint64]
+    bits: Hashes
     history: History = field(default_factory=lambda: new_history(0))
     contexts: dict[tuple[int, int], PositionContext] = field(default_factory=dict)
 
@@ -625,8 +614,8 @@ class Encoder(FrameEncoder):
         games: Any,
         task: EncodeTask,
         parts: Sequence[tuple[BoardEmbedding, Indices]],
-        labels: Mapping[str, npt.NDArray[Any]],
-        context: npt.NDArray[Any],
+        labels: Mapping[str, Array],
+        context: Array,
     ) -> None:
         """Encode positions. context: [R, 2] float32, the ranks of Black and White (`kifu.Rank.rating`), NaN or 0."""
         if context.shape != (len(task.game_index), 2):
@@ -638,7 +627,7 @@ class Encoder(FrameEncoder):
                 scratch.contexts[size] = new_context(*size, *self._frame)
             encode(scratch.contexts[size], scratch.history, task, embedding, subset, context, scratch.bits)
 
-    def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+    def encode_game(self, game: Game) -> tuple[Array, Ints]:
         """Return the planes [T, C, H, W] and next moves [T] of one game; see `kifu.encode`."""
         rating = np.array([[rank.rating if rank else 0 for rank in game.ranks]], np.float32)
         planes, labels, drop, ply = self.encode_moves(game, rating)
@@ -675,7 +664,7 @@ def make_encoder(plane_set: PlaneSet, width: int, height: int, pad: bool = False
     return encoder
 
 
-def ratings_of(batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
+def ratings_of(batch: pa.RecordBatch) -> Floats:
     """Return [G, 2] float32: the ranks of Black and White (`kifu.Rank.rating`), NaN where unknown."""
     columns = (batch["black_rating"], batch["white_rating"])
     return np.stack([to_numpy(pc.fill_null(column, float("nan"))) for column in columns], 1)
@@ -693,7 +682,7 @@ def check_played(game: Game, drop: DropReason, ply: int) -> None:
         raise IllegalMove(ply, int(game.moves[ply] & POINT_MASK), drop)
 
 
-def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
+def encode(game: Game, planes: str) -> tuple[Array, Labels]:
     """Encode the positions of a game as feature planes, with the moves played in them.
 
     Positions before a pass are omitted. The kgsgo sets encode only the positions that the program of 2015 used; all

@@ -166,8 +166,6 @@ def white(position: PositionContext) -> Any:
 
 
 def _stones_of(name: str, who: str, side: Side) -> None:
-    """Register the feature of one side's stones."""
-
     @feature(name, [who])
     def stones_of(position: PositionContext, out: Any) -> None:
         copy_bits(position.stones[side(position)], out[0])
@@ -222,8 +220,6 @@ def ko(position: PositionContext, out: Any) -> None:
 
 
 def _to_move(name: str, who: str, colour: int) -> None:
-    """Register the feature of the player to move."""
-
     @feature(name, [f"ones if {who} is to move"])
     def to_move(position: PositionContext, out: Any) -> None:
         if position.mover == colour:
@@ -269,8 +265,6 @@ def liberties(k: int) -> Feature:
 
 
 def _liberties_of(name: str, who: str, side: Side) -> None:
-    """Register the family of liberties of one side's stones."""
-
     @family(name, 1, MAX_BINS)
     def liberties_of(k: int) -> Feature:
         @inline_kernel
@@ -357,8 +351,6 @@ def repeated_history(k: int) -> Feature:
 
 
 def _history_of(name: str, who: str, side: Side) -> None:
-    """Register the family of one side's stones now and before."""
-
     @family(name, 1, PAST)
     def history_of(k: int) -> Feature:
         @inline_kernel
@@ -462,7 +454,6 @@ def _dan(rating: Any) -> Any:
 
 
 def _dan_of(name: str, player: str, side: Side) -> None:
-    """Register the ranks of one side."""
     planes = [f"ones if the {player} is {k} dan" for k in range(1, _MAX_DAN)]
 
     @feature(name, [*planes, f"ones if the {player} is 9 dan or professional"], needs_ranks=True)

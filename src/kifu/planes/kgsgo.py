@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Bools, Bytes, Hashes, Indices, Ints
 from kifu.errors import DropReason, GameError
 from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, SUICIDE_LEFT, ZERO, State, bit, clear, new_state, play
 from kifu.kernel import inline_kernel, kernel, writable_view
@@ -39,27 +40,27 @@ class KgsgoGames(NamedTuple):
     """The arrays of G games of 19 x 19; see `kifu.records.games.GameArrays`."""
 
     moves: npt.NDArray[np.uint16]
-    move_offset: npt.NDArray[np.int64]
+    move_offset: Indices
     setup: npt.NDArray[np.uint16]
-    setup_offset: npt.NDArray[np.int64]
+    setup_offset: Indices
     root_setup: npt.NDArray[np.uint16]
     # [G]: whether the root's setup stones are placed and the first move becomes an example
-    handicap: npt.NDArray[np.bool_]
+    handicap: Bools
 
 
 class RecordBuffers(NamedTuple):
     """The output of `write_records` for K games of M moves in all, without initial values."""
 
-    records: npt.NDArray[np.uint8]  # [>= M * record bytes]
+    records: Bytes  # [>= M * record bytes]
     plies: npt.NDArray[np.uint16]  # [>= M]: how many moves of its game, including passes, come before each record
-    drop: npt.NDArray[np.uint8]  # [K]: of `DropReason`, why a game has no records
-    examples: npt.NDArray[np.int32]  # [K]: the number of records of each game
+    drop: Bytes  # [K]: of `DropReason`, why a game has no records
+    examples: Ints  # [K]: the number of records of each game
 
 
-Tables = tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+Tables = tuple[npt.NDArray[np.uint16], Hashes, Hashes]
 
 
-def kgsgo_games(games: Any, handicap: npt.NDArray[np.bool_]) -> KgsgoGames:
+def kgsgo_games(games: Any, handicap: Bools) -> KgsgoGames:
     """Return the arrays of games (`kifu.records.games.MoveArrays`) as `write_records` takes them."""
     arrays = {name: writable_view(getattr(games, name)) for name in KgsgoGames._fields if name != "handicap"}
     return KgsgoGames(**arrays, handicap=handicap)
@@ -235,22 +236,18 @@ _UNREADABLE = (
 )
 
 
-def has_handicap(handicap: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
+def has_handicap(handicap: npt.NDArray[np.int16]) -> Bools:
     """Return [G] bool: whether HA is present and not 0. Only then did the program place setup and write the first move.
 
     handicap: [G] int16, see `kifu.records.games.GameArrays`.
     """
-    present: npt.NDArray[np.bool_] = np.logical_and(handicap != NO_HANDICAP, handicap != 0)
+    present: Bools = np.logical_and(handicap != NO_HANDICAP, handicap != 0)
     return present
 
 
 def unreadable_reason(
-    width: npt.NDArray[np.uint8],
-    height: npt.NDArray[np.uint8],
-    handicap: npt.NDArray[np.int16],
-    warnings: npt.NDArray[np.uint32],
-    drop: npt.NDArray[np.uint8],
-) -> npt.NDArray[np.uint8]:
+    width: Bytes, height: Bytes, handicap: npt.NDArray[np.int16], warnings: npt.NDArray[np.uint32], drop: Bytes
+) -> Bytes:
     """Return [G] uint8 of `DropReason`: why the program could not read a game, without replaying it.
 
     All arguments are [G], columns of `kifu.records.games.GameArrays`; `drop` takes precedence.
@@ -284,6 +281,6 @@ def encode_game(game: Game, layout: int) -> tuple[packing.Planes, packing.Labels
     return planes, labels
 
 
-def _check_usable(drop: npt.NDArray[np.uint8]) -> None:
+def _check_usable(drop: Bytes) -> None:
     if drop[0]:
         raise GameError(f"the kgsgo program could not use this game: {DropReason(drop[0]).reason}")

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kifu.arrays import Array, Bytes, Hashes, Ints
 from kifu.go.state import ONE
 from kifu.kernel import inline_kernel, kernel
 
-Planes = npt.NDArray[np.uint8]
-Labels = npt.NDArray[np.int32]
+Planes = Bytes
+Labels = Ints
 Records = npt.NDArray[np.void]
 
 DAT1 = np.dtype([("mark", "S2"), ("row", "u1"), ("col", "u1"), ("planes", "u1", (19, 19))])
@@ -28,7 +29,7 @@ _PLANE_BIT = (1 << np.arange(8)).astype(np.uint8).reshape(8, 1, 1)
 # Writing
 
 
-def spread_table() -> npt.NDArray[np.uint64]:
+def spread_table() -> Hashes:
     """Return [256] uint64: each bit of a byte as a byte 0 or 1, the highest bit in the highest byte."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # [256, 8], highest bit first
     return bits.view(">u8")[:, 0].astype(np.uint64)
@@ -97,10 +98,10 @@ def pack_planes(words: Any, bits: Any, out: Any) -> None:
 
 
 @functools.cache
-def _unpack_table(dtype: np.dtype[Any], one: int) -> npt.NDArray[Any]:
+def _unpack_table(dtype: np.dtype[Any], one: int) -> Array:
     """Return [256, 8]: each bit of a byte as a number, 0 or `one`, the highest bit first."""
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-    table: npt.NDArray[Any] = np.where(bits, dtype.type(one), dtype.type(0))
+    table: Array = np.where(bits, dtype.type(one), dtype.type(0))
     return table
 
 
@@ -119,7 +120,7 @@ def _unpack(packed: Any, table: Any, out: Any) -> None:
                 plane[p] = table[packed[b, c, whole], p & 7]
 
 
-def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any], one: int = 1) -> None:
+def unpack(packed: Bytes, out: Array, one: int = 1) -> None:
     """Unpack planes into an array, in one thread and without holding the interpreter's lock.
 
     Raises ValueError if shapes or types do not match.

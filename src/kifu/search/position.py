@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,20 +58,10 @@ class Position:
         return tuple(_CELLS[self.stones].tolist())
 
 
-class GamePly(NamedTuple):
-    """A position of a game in a catalogue.
-
-    Attributes:
-        row: The row of the game in the catalogue, from 0.
-        ply: The number of moves played before the position.
-    """
-
-    row: int
-    ply: int
-
-
-def parse_position(text: str | os.PathLike[str], width: int = 19, height: int | None = None) -> Position | GamePly:
-    """Return the position that a text describes.
+def parse_position(
+    text: str | os.PathLike[str], width: int = 19, height: int | None = None
+) -> Position | tuple[int, int]:
+    """Return the position that a text describes, or a row of the catalogue, from 0, and a ply of its game.
 
     Args:
         text: Moves from the empty board ("Q16 D4 R4" or "pd dp qp"; passes and colours are allowed), a ply of a game
@@ -95,7 +84,7 @@ def parse_position(text: str | os.PathLike[str], width: int = 19, height: int | 
     if match := re.fullmatch(r"\s*([0-9]{1,15})@([0-9]{1,5})\s*", text):
         if int(match[1]) == 0:
             raise RecipeError(f"games are numbered from 1, got {text.strip()}")
-        return GamePly(int(match[1]) - 1, int(match[2]))
+        return int(match[1]) - 1, int(match[2])
     if match := re.fullmatch(r"(.+\.sgf)(?:@([0-9]{1,5}))?", text, re.IGNORECASE):
         return record_position(read_input(Path(match[1])), None if match[2] is None else int(match[2]))
     words = split_words(text)

@@ -45,7 +45,7 @@ from kifu.search.match import (
     pattern_position,
 )
 from kifu.search.pattern import Pattern
-from kifu.search.position import GamePly, Position, game_position
+from kifu.search.position import Position, game_position
 from kifu.search.results import Exploration, HitCollector, Hits, hit_table, sort_hits
 from kifu.search.store import GameBatch, GameStore, RowGroup, take_game, take_rows
 from kifu.text import Report
@@ -208,7 +208,7 @@ class Searcher:
 
     def explore(
         self,
-        position: Position | GamePly,
+        position: Position | tuple[int, int],
         games: Bools | None = None,
         *,
         jobs: int = 1,
@@ -221,10 +221,10 @@ class Searcher:
         game, `games` has another length, or `jobs` is below 1.
 
         Args:
-            position: The position, or a ply of a game of the catalogue.
+            position: The position, or a row of the catalogue, from 0, and a ply of its game.
             games: [rows] bool, the games to search, as from `select`; all by default.
         """
-        if isinstance(position, GamePly):
+        if isinstance(position, tuple):
             position = self.position(*position)
         rows, moves = self._checked(games), NextMoves(position)
         tally = new_tally(position.width * position.height, self._years)
@@ -249,9 +249,9 @@ class Searcher:
 
         Raises RecipeError if there is no such game or position.
         """
-        return self.positions([GamePly(row, ply)])[0]
+        return self.positions([(row, ply)])[0]
 
-    def positions(self, plies: Sequence[GamePly]) -> list[Position]:
+    def positions(self, plies: Sequence[tuple[int, int]]) -> list[Position]:
         """Return positions of games, see `position`."""
         rows = {row for row, _ in plies}
         games = {row: cached for row in rows if (cached := self._store.cached(row)) is not None}

@@ -16,7 +16,7 @@ from kifu.errors import RecipeError
 from kifu.search.continuations import Continuation
 from kifu.search.notation import format_anchor, format_pattern, parse_pattern
 from kifu.search.pattern import Pattern, Rectangle
-from kifu.search.position import GamePly, board_position, pattern_from_position
+from kifu.search.position import board_position, pattern_from_position
 from kifu.search.results import Drawing, FoundGames, Hits
 from kifu.search.searcher import Searcher
 from kifu.web.api import Deadline, endpoint
@@ -182,7 +182,7 @@ def _page(searcher: Searcher, hits: Hits, params: SearchParams) -> list[dict[str
         table = table.take(np.sort(np.unique(table["row"].to_numpy(), return_index=True)[1]))
     found = table.slice(params.first, params.count).to_pylist()
     games = searcher.games([each["row"] for each in found])
-    positions = searcher.positions([GamePly(each["row"], each["ply"]) for each in found])
+    positions = searcher.positions([(each["row"], each["ply"]) for each in found])
     size = hits.pattern.width, hits.pattern.height
     page = []
     for hit, game, position in zip(found, games, positions):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kifu.search.notation import parse_pattern
-from kifu.search.position import GamePly, Position, parse_position
+from kifu.search.position import Position, parse_position
 from kifu.search.positions import position_hash
 from kifu.search.searcher import Searcher
 from web_site import ServedSite, axe, expect, in_all_windows, tab_to
@@ -45,7 +45,7 @@ def test_continuations_are_those_of_the_search(
 def test_a_position_of_a_game_is_continued(site_server: ServedSite, searcher: Searcher) -> None:
     row = next(row for row in range(searcher.catalogue.rows) if len(searcher.moves(row).moves) > 40)
     answer = site_server.get("/api/explore", game=row, ply=20).json
-    found = searcher.explore(GamePly(row, 20))
+    found = searcher.explore((row, 20))
     assert [each["count"] for each in answer["continuations"]] == [each.count for each in found.continuations]
     assert answer["line"]["moves"] == searcher.moves(row).moves[:20].tolist()
     assert len(site_server.get("/api/explore", game=row, ply=20, moves="--").json["line"]["moves"]) == 21
@@ -75,9 +75,9 @@ def test_the_list_of_games_is_narrowed_to_a_position(
     answer = site_server.get("/api/games", position=position, count=200).json
     assert answer["total"] == found.games > 0
     shown = found.position
-    assert len(answer["line"]["steps"]) == (20 if isinstance(at, GamePly) else np.count_nonzero(shown.stones))
+    assert len(answer["line"]["steps"]) == (20 if isinstance(at, tuple) else np.count_nonzero(shown.stones))
     for game in answer["games"][:20]:
-        plies = [GamePly(game["row"], ply) for ply in range(game["ply"] + 1)]
+        plies = [(game["row"], ply) for ply in range(game["ply"] + 1)]
         hashes = [position_hash(each)[0] for each in searcher.positions(plies)]
         assert hashes.index(position_hash(shown)[0]) == game["ply"]
     for each in found.continuations:

@@ -37,6 +37,6 @@ def test_damaged_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         except KifuError as error:
             refused += 1
             said = str(error)
-            assert said.isprintable()  # noqa: PT017 - some damage does not raise
-            assert "weights_only" not in said  # noqa: PT017
+            assert said.isprintable()
+            assert "weights_only" not in said
     assert refused > INPUTS // 3 if name.startswith("whole-") else refused < INPUTS or name == "search-index"
